@@ -45,25 +45,45 @@ static inline void set_max_tile(const merged_row *m, u32 at)
     m->key[at] = max(m->key[at], key_of(FMAX(most)));
 }
 
-/* Adds the listed tokens of all shards. The max tiles that get one are cleared first, unless the
- * whole row was. An item adds the tokens of every WGS-th max tile, so that no two items write to
- * one. */
+/* Returns a key that at least k tokens of the lists reach: in each list, one of its share of them.
+ * So the first k tokens of the row are among those that reach it. Of eight lists of 50 tokens, some
+ * 100 do. */
+static inline i32 list_bound(__global const cls_args *args, __global const u32 *partials,
+                             u32 section, u32 k)
+{
+    const u32 share = (k + args->shards - 1) / args->shards;
+    i32 bound = CLS_KEY_INF;
+    SHORT_LOOP
+    for (u32 s = 0; s < args->shards; s++) {
+        __global const u32 *const from = SECTION(s);
+        const i32 key = from[CLS_SECTION_LISTED] >= share
+                            ? (i32)from[CLS_SECTION_WORDS + 2 * (share - 1)]
+                            : CLS_KEY_NONE;
+        bound = min(bound, key);
+    }
+    return bound;
+}
+
+/* Adds the tokens of the lists of all shards that reach a key. The max tiles that get one are
+ * cleared first, unless the whole row was. An item adds the tokens of every WGS-th max tile, so
+ * that no two items write to one. */
 ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
-                          __global const u32 *partials, u32 section, int is_cleared)
+                          __global const u32 *partials, u32 section, i32 bound, int is_cleared)
 {
     for (u32 round = is_cleared ? 1u : 0u; round < 3; round++) {
         for (u32 s = 0; s < args->shards; s++) {
             __global const u32 *const from = SECTION(s);
             const u32 listed = from[CLS_SECTION_LISTED];
             for (u32 i = 0; i < listed; i++) {
+                const i32 key = (i32)from[CLS_SECTION_WORDS + 2 * i];
                 const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1], at = id / CLS_MAX_TILE;
-                if (at % WGS != LOCAL_ID)
+                if (key < bound || at % WGS != LOCAL_ID)
                     continue;
                 if (round == 0)
                     for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
                         VSTORE((FV)(CLS_MASKED), m->z + at * CLS_MAX_TILE + v);
                 else if (round == 1)
-                    m->z[id] = float_of_key((i32)from[CLS_SECTION_WORDS + 2 * i]);
+                    m->z[id] = float_of_key(key);
                 else
                     set_max_tile(m, at);
             }
@@ -182,7 +202,10 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
         BARRIER();
     }
     if (p.sends & (CLS_SENDS_LIST | CLS_SENDS_TOKEN | CLS_SENDS_TOKENS))
-        merge_lists(&m, args, partials, section, (p.sends & CLS_MERGE_CLEARS) != 0);
+        merge_lists(&m, args, partials, section,
+                    p.sends & CLS_SENDS_LIST ? list_bound(args, partials, section, p.k)
+                                             : CLS_KEY_NONE,
+                    (p.sends & CLS_MERGE_CLEARS) != 0);
     if (p.sends & CLS_SENDS_TILES) {
         merge_tiles(&m, args, partials,
                     section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u),

@@ -118,8 +118,10 @@ CLS_HEAD_API void cls_head_options_default(cls_head_options *options, size_t str
  * CLS_UNSUPPORTED_DEVICE  CLBlast refuses the device;
  * CLS_BUILD_FAILED        the kernels do not compile; the message has the beginning of the log;
  * CLS_OPENCL_ERROR        OpenCL refused a call. */
-CLS_HEAD_API cls_status cls_head_create(cls_context *context, cl_command_queue queue,
-                                        const cls_head_options *options, cls_head **out);
+CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cls_context *context,
+                                                        cl_command_queue queue,
+                                                        const cls_head_options *options,
+                                                        cls_head **out);
 
 /* Destroys a head; NULL is allowed. Commands in flight run to their end. The call blocks until the
  * commands that upload maps from the host are complete. */
@@ -158,9 +160,9 @@ CLS_HEAD_API void cls_head_call_default(cls_head_call *call, size_t struct_size)
  * CLS_BUILD_FAILED or CLS_UNSUPPORTED_DEVICE   CLBlast failed; the message gives its status;
  * CLS_OPENCL_ERROR   OpenCL refused a command; earlier ones of the call may run, so that the
  *                    contents of `logits` are undefined. The head can be used again. */
-CLS_HEAD_API cls_status cls_head_logits(cls_head *head, cl_command_queue queue,
-                                        const cls_head_call *call, cl_uint n_wait,
-                                        const cl_event *wait, cl_event *done);
+CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_logits(cls_head *head, cl_command_queue queue,
+                                                        const cls_head_call *call, cl_uint n_wait,
+                                                        const cl_event *wait, cl_event *done);
 
 static inline void cls_head_options_init(cls_head_options *options)
 {

@@ -57,8 +57,8 @@ START_TEST(defaults)
     cls_params_default(&p, offsetof(cls_params, only_allowed));
     ck_assert(p.struct_size == 0 && p.only_allowed == 0x55555555);
     ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
-    /* A program compiled against a shorter struct that is long enough: nothing beyond it is
-     * touched, and what it does not know of keeps its default. */
+    /* If a program is compiled against a shorter struct that is long enough, the library does not
+     * touch what is beyond it, and the fields that the program lacks keep their defaults. */
     struct growing {
         size_t struct_size;
         int32_t first, added;
@@ -72,7 +72,7 @@ START_TEST(defaults)
     must(cls_struct_read(&library, sizeof library, offsetof(struct growing, added), &program,
                          "program", 0));
     ck_assert(library.struct_size == sizeof library && library.first == 3 && library.added == 7);
-    /* One that passes the size of a pointer, or less. */
+    /* A program that passes the size of a pointer, or less, is refused. */
     for (size_t size = 0; size <= sizeof(void *); size++) {
         memset(&p, 0, sizeof p);
         cls_params_default(&p, size);
@@ -80,7 +80,7 @@ START_TEST(defaults)
         ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
         ck_assert(strstr(cls_error_message(), "params->struct_size is 0") != NULL);
     }
-    /* A newer header's: fields that are not known here are 0, or refused. */
+    /* In a struct of a newer header, fields that this library does not know must be 0. */
     struct {
         cls_params known;
         uint32_t unknown[2];
@@ -278,7 +278,7 @@ START_TEST(rows_fail_alone)
     ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
     ck_assert_int_eq(s.b->status[4], CLS_ROW_INF);
     ck_assert_int_eq(s.b->status[5], CLS_ROW_OK);
-    put_row(&s, 1, 0.0f); /* valid again: it continues at its position */
+    put_row(&s, 1, 0.0f); /* The rows are valid again: they continue at their positions. */
     put_row(&s, 3, 1.0f);
     expect_step(&s);
     s.step.invalid_token = 7;
@@ -290,7 +290,8 @@ START_TEST(rows_fail_alone)
 }
 END_TEST
 
-/* Host maps and device maps: skipped rows, slots that are not begun. */
+/* Proves what host maps and device maps of slots do with skipped rows and with slots that have not
+ * begun. */
 START_TEST(maps)
 {
     device *const d = fixture_device(_i);
@@ -333,8 +334,8 @@ START_TEST(maps)
 }
 END_TEST
 
-/* Four rows by a map of two: row 0 leaves only token 33, row 1 only 64 and up. Of
- * the device's map the last entry names nothing. */
+/* Samples four rows that share two masks or biases: the first leaves only token 33, the second only
+ * tokens from 64 on. The last entry of the device's map is out of range. */
 static void expect_mapped(client *s, cls_ints *row_map, const int32_t *map, cl_mem device_map)
 {
     for (int use_device = 0; use_device < 2; use_device++) {
@@ -355,7 +356,8 @@ START_TEST(mask_maps)
 {
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
-    /* two mask rows, six words apart, of which four count: only token 33; only 64 and up */
+    /* Two masks, six words apart, of which four count: the first allows only token 33, the second
+     * tokens from 64 on. */
     const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0},
                   bad[] = {1, 0, -1, 2};
     cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
@@ -370,13 +372,14 @@ START_TEST(mask_maps)
 }
 END_TEST
 
-/* Two dense biases: one leaves only token 33, one only 64 and up. */
+/* Proves that rows share two dense biases by a map: one leaves only token 33, the other tokens from
+ * 64 on. */
 START_TEST(bias_maps)
 {
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
     const int32_t map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
-    float values[2 * 128]; /* a stride of 128 */
+    float values[2 * 128]; /* the stride is 128 */
     for (int i = 0; i < 256; i++)
         values[i] = i == 33 || i >= 128 + 64 ? 0.5f : -INFINITY;
     cl_mem bias = buffer_of(d, sizeof values, values), device_map = buffer_of(d, sizeof bad, bad);
@@ -396,20 +399,20 @@ START_TEST(slots_and_positions)
     client s = small_client(d, 3);
     expect_step(&s);
     expect_step(&s);
-    s.step.defer_accept = 1; /* the slots stay */
+    s.step.defer_accept = 1; /* the slots do not change */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     s.step.defer_accept = 0;
     expect_step(&s);
-    s.b->params[1].temperature = 0.5f; /* other parameters; the position continues */
+    s.b->params[1].temperature = 0.5f; /* other parameters do not change the position */
     cls_params p = s.b->params[1];
-    p.position = 1000; /* ignored */
+    p.position = 1000; /* cls_slot_params() ignores it */
     must(cls_slot_params(s.sampler, 1, &p));
     expect_step(&s);
-    s.b->params[0].seed = 99; /* a new request */
+    s.b->params[0].seed = 99; /* the slot gets a new request */
     s.b->params[0].position = 4;
     must(cls_slot_begin(s.sampler, 0, &s.b->params[0], NULL, 0, NULL, 0));
     expect_step(&s);
-    const int32_t positions[] = {70, 80, 90}; /* in place of the slots' own */
+    const int32_t positions[] = {70, 80, 90}; /* they replace the slots' positions */
     uint32_t own[3];
     s.step.positions.host = positions;
     s.step.defer_accept = 1;
@@ -430,7 +433,7 @@ START_TEST(slots_and_positions)
 }
 END_TEST
 
-/* Several rows of one slot, if the slot is kept. */
+/* Proves that several rows can sample one slot, if the step does not change it. */
 START_TEST(shared_slot)
 {
     client s = small_client(fixture_device(_i), 4);
@@ -444,7 +447,7 @@ START_TEST(shared_slot)
 }
 END_TEST
 
-/* Rows of one slot with different draws draw independently, each like the reference. */
+/* Proves that rows of one slot with different draws draw independently, each like the reference. */
 START_TEST(draws)
 {
     client s = small_client(fixture_device(_i), 4);
@@ -474,7 +477,8 @@ START_TEST(draws)
 }
 END_TEST
 
-/* Each slot's latest token, at any row index; slots that did not draw keep theirs. */
+/* Proves that outputs->latest gets each slot's token, at any row index, and that the others
+ * stay. */
 START_TEST(latest)
 {
     client s = small_client(fixture_device(_i), 5);
@@ -503,8 +507,7 @@ START_TEST(latest)
 }
 END_TEST
 
-/* What a sampler was not made for is known before a slot is taken. */
-/* Several slots sample one row of logits: as if the row had been copied for each of them. */
+/* Proves that several slots can sample one row of logits, as if each had a copy of it. */
 START_TEST(shared_logits)
 {
     device *const d = fixture_device(_i);
@@ -517,16 +520,14 @@ START_TEST(shared_logits)
         cl_mem buffer = buffer_of(d, sizeof on_device, on_device),
                three = buffer_of(d, 3 * size, s.b->data);
         cls_step good = s.step;
-        s.step.logits.buffer = three; /* no more than these three rows */
+        s.step.logits.buffer = three; /* the buffer has only these three rows */
         s.step.logits.offset = 0;
         s.step.logits_rows = 3;
         s.step.logits_map.host = use_device ? NULL : map;
         s.step.logits_map.device.buffer = use_device ? buffer : NULL;
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         client_tokens(&s, 0);
-        for (uint32_t row = 6;
-             row-- >
-             0;) { /* from the last on: no map names a later row that has been overwritten */
+        for (uint32_t row = 6; row-- > 0;) {
             if (map[row] < 0 || map[row] > 2) {
                 ck_assert_int_eq(s.b->token[row], -1);
                 ck_assert_int_eq(s.b->status[row],
@@ -557,6 +558,7 @@ START_TEST(shared_logits)
 }
 END_TEST
 
+/* Proves that cls_sampler_check() refuses what the sampler was not created for. */
 START_TEST(checks_params)
 {
     client s = small_client(fixture_device(_i), 2);
@@ -589,8 +591,8 @@ START_TEST(events)
 }
 END_TEST
 
-/* A step without outputs works, and handles can be destroyed in any order, even with steps in
- * flight. */
+/* Proves that a step without outputs works, and that handles can be destroyed in any order, even
+ * with steps in flight. */
 START_TEST(lifetimes)
 {
     device *const d = fixture_device(_i);
@@ -608,7 +610,7 @@ START_TEST(lifetimes)
     batch_row(b, 0, ROW_NORMAL1, 1);
     batch_row(b, 1, ROW_NORMAL1, 2);
     client_open(&s, b, d, context, 1);
-    cls_context_destroy(context); /* the sampler keeps what it needs */
+    cls_context_destroy(context); /* the sampler retains what it needs of it */
     expect_step(&s);
     const cls_step step = s.step;
     s.step.tokens.buffer = s.step.status.buffer = NULL;
@@ -617,7 +619,7 @@ START_TEST(lifetimes)
     b->params[0].position++;
     b->params[1].position++;
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    cls_sampler_destroy(s.sampler); /* its steps still run */
+    cls_sampler_destroy(s.sampler); /* the steps in flight still run */
     s.sampler = NULL;
     client_tokens(&s, 0);
     batch_reference(b);
@@ -627,8 +629,8 @@ START_TEST(lifetimes)
 }
 END_TEST
 
-/* No device need take more than 256 bytes of a kernel's arguments, and none is larger
- * than a pointer. */
+/* Proves that no kernel has more than 256 bytes of arguments, of up to 8 bytes each: OpenCL
+ * guarantees no more on a device of the embedded profile. */
 START_TEST(arguments)
 {
     client s = small_client(fixture_device(_i), 1);
@@ -644,7 +646,7 @@ START_TEST(arguments)
                           "%s has %u arguments", cls_variants[v].name, (unsigned)n);
             kernels++;
         }
-    ck_assert_uint_ge(kernels, CLS_KERNELS - 1); /* all but the self-test's */
+    ck_assert_uint_ge(kernels, CLS_KERNELS - 1); /* the sampler has all but the self-test's */
     close_small(&s);
 }
 END_TEST

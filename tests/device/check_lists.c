@@ -16,13 +16,13 @@ typedef struct lists {
     uint32_t vocab;
     cls_sampler *sampler;
     cl_mem in, out;
-    float *logits; /* a row for all */
+    float *logits; /* one row, which all slots sample */
     cls_params params[SLOTS];
     int begun[SLOTS];
-    int32_t output[SLOTS][STEPS]; /* as many tokens as the position says */
+    int32_t output[SLOTS][STEPS]; /* the first `position` tokens are valid */
     uint32_t position[SLOTS];
-    int32_t *ids[2]; /* two thirds of the vocabulary, the last token among them; the other third and
-                        the first */
+    int32_t *ids[2]; /* the first list has two thirds of the vocabulary, with the last token; the
+                        second has the other third, with the first token */
     uint32_t n[2];
     cls_logit_bias *bias;
 } lists;
@@ -37,7 +37,7 @@ static void lists_open(lists *l, device *d)
     l->ids[1] = malloc(l->vocab * sizeof(int32_t));
     l->bias = malloc(l->vocab * sizeof *l->bias);
     ck_assert(l->logits && l->ids[0] && l->ids[1] && l->bias);
-    for (uint32_t i = 0; i < l->vocab; i++) { /* the likelier, the later in the lists */
+    for (uint32_t i = 0; i < l->vocab; i++) { /* likelier tokens are later in the lists */
         l->logits[i] = (float)i / (float)l->vocab * 4.0f + (float)rng_below(&r, 64) / 512.0f;
         const int which = (l->vocab - 1 - i) % 3 == 1;
         l->ids[which][l->n[which]++] = (int32_t)i;
@@ -100,7 +100,7 @@ static void copy(lists *l, uint32_t to, uint32_t from)
     l->begun[to] = 1;
 }
 
-/* A step of the slots that have begun, all by the same logits. */
+/* Samples the row with each slot that has begun, and compares the tokens with the reference. */
 static void lists_step(lists *l, const char *what)
 {
     for (int32_t slot = 0; slot < SLOTS; slot++) {
@@ -131,6 +131,7 @@ static void lists_step(lists *l, const char *what)
     }
 }
 
+/* Proves that a slot's next list replaces the one before it, also where slots are copied. */
 START_TEST(allowed_and_biased)
 {
     lists l;
@@ -156,7 +157,7 @@ START_TEST(allowed_and_biased)
 }
 END_TEST
 
-/* Stop ids are banned before min_tokens: another kernel goes through the list. */
+/* Proves that long lists of stop ids are banned before min_tokens. Another kernel reads them. */
 START_TEST(stop_ids)
 {
     lists l;
@@ -175,7 +176,8 @@ START_TEST(stop_ids)
 }
 END_TEST
 
-/* Bad words of one token, and of two whose first is what the slot's first step gives. */
+/* Proves that long lists of bad words are applied: words of one token, and words of two tokens
+ * whose first is what the slot's first step draws. */
 START_TEST(bad_words)
 {
     lists l;

@@ -79,7 +79,7 @@ run() { # GROUP
     # The program's own kernels come before the library's.
     # shellcheck disable=SC2046
     ${CC:-$(of CC)} -o "$dir/mutant" tests/device/check_selftest.o "$dir/kernels.c" \
-        .libs/libtests.a .libs/libclsample_internal.a \
+        libtests.a .libs/libclsample_internal.a \
         $(of CHECK_LIBS) $(of OPENCL_LIBS) $(of LIBS) -lpthread -lm || exit 99
     CLS_TEST_SIZE=tiny "$dir/mutant" --no-proof >"$dir/out" 2>&1
     while IFS='@' read -r _ stage _; do

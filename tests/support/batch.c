@@ -35,7 +35,7 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->offset = offset;
     b->data_size = offset + ((size_t)(rows - 1) * b->stride + vocab) * dtype_size(dtype);
     b->data = zeroes(b->data_size, 1);
-    memset(b->data, 0x7e, b->data_size); /* outside the rows: large numbers, or NaN in f16 */
+    memset(b->data, 0x7e, b->data_size); /* what is outside the rows becomes large, or NaN in f16 */
     b->values = zeroes((size_t)rows * vocab, sizeof *b->values);
     b->kind = zeroes(rows, sizeof *b->kind);
     b->params = zeroes(rows, sizeof *b->params);
@@ -196,7 +196,7 @@ void batch_reference(batch *b)
 
 static int is_greedy(const batch *b, uint32_t row) { return b->params[row].temperature < 1e-5f; }
 
-/* A token's adjusted logit. */
+/* Returns a token's adjusted logit. */
 static float adjusted_logit(const batch *b, uint32_t row, uint32_t i)
 {
     return b->adjusted[(size_t)row * b->vocab + i];
@@ -240,7 +240,7 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         b->random = zeroes(b->rows, sizeof *b->random);
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
-    if (adapts || p->infill) { /* other weights or another set: any number will do */
+    if (adapts || p->infill) { /* the weights or the set differ, so any number will do */
         cls_host_row h = batch_host_row(b, row);
         cls_host_result result = {.struct_size = sizeof result};
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;

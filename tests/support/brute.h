@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The log-probabilities, ranks and entropy of a row by brute force: sorts and sums all tokens in
- * double precision. Shares no code with the library. */
+/* Computes the log-probabilities, ranks and entropy of a row by brute force: it sorts and sums all
+ * tokens in double precision. It shares no code with the library. */
 #ifndef TESTS_BRUTE_H
 #define TESTS_BRUTE_H
 
@@ -20,7 +20,7 @@ typedef struct brute {
 void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, const float *probs);
 void brute_free(brute *b);
 
-/* Whether a log-probability is right within the error of float32. */
+/* Returns whether a log-probability is right within the error of float32. */
 int brute_near(double ours, double expected);
 
 /* Check the log-probabilities (and ranks) of the n likeliest ids, or of n given ids. A failure's

@@ -73,7 +73,7 @@ void drafts_values(batch *b, uint32_t row, const float *values)
 
 /* -------------------------------------------------------------- the reference */
 
-/* The reference's input for the request's first row, without mask and bias. */
+/* Returns the reference's input for the request's first row, without mask and bias. */
 static cls_host_row row_of(const drafts *d, uint32_t i)
 {
     cls_host_row h = batch_host_row(d->requests, i);

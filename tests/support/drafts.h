@@ -35,7 +35,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r);
  */
 void drafts_choose(drafts *d, rng *r);
 
-/* The number of a request's drafts, and the index of the first. */
+/* Return the number of a request's drafts, and the index of the first. */
 uint32_t drafts_count(const drafts *d, uint32_t i);
 uint32_t drafts_first(const drafts *d, uint32_t i);
 /* Stores values in a row of a batch. */
@@ -43,7 +43,7 @@ void drafts_values(batch *b, uint32_t row, const float *values);
 /* Samples a target row of a request by cls_host_sample(), with n further output tokens. */
 void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
                    cls_host_result *result);
-/* Whether the request accepts at most one token per call. */
+/* Returns whether the request accepts at most one token per call. */
 int drafts_one_a_call(const drafts *d, uint32_t i);
 
 /* Computes the reference's results. A request without a slot is skipped. */

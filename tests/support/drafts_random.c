@@ -138,7 +138,8 @@ static int32_t drawn_from(const float *values, uint32_t n, int logits, rng *r)
     return id;
 }
 
-/* Draft distributions: similar to the target's, different from it, and all zero. */
+/* Makes a draft's distribution: the target's or one like it, a random one, a certain token, equal
+ * probabilities, or invalid ones. */
 static void random_probs(const float *p, float *q, uint32_t n, int32_t likely, rng *r)
 {
     static const float garbage[] = {-1.0f, NAN, 2.0f, 0.0f, 1e-30f, 0.25f, INFINITY, 1e-45f};

@@ -43,7 +43,7 @@ typedef cl_int (*launch)(cl_command_queue, cl_kernel, cl_uint, const size_t *, c
 typedef cl_int (*read_buffer)(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
                               const cl_event *, cl_event *);
 
-/* Whether the launch limit applies to a kernel. */
+/* Returns whether the launch limit applies to a kernel. */
 static int refuses_launch(cl_kernel kernel)
 {
     char name[64] = "";
@@ -52,7 +52,7 @@ static int refuses_launch(cl_kernel kernel)
            (fake.exempt_kernel == NULL || strcmp(name, fake.exempt_kernel) != 0);
 }
 
-/* Whether the build limit applies to a program, whose source names its kernel. */
+/* Returns whether the build limit applies to a program, whose source names its kernel. */
 static int refuses_build(cl_program program)
 {
     size_t size = 0;

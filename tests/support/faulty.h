@@ -209,15 +209,15 @@ extern int faulty_on;
 extern const char *faulty_options;
 extern cl_int faulty_state;
 
-/* The number of calls so far; the call that failed, or FAULTY_COUNT; and its error. */
+/* Return the number of calls so far; the call that failed, or FAULTY_COUNT; and its error. */
 uint32_t faulty_calls(void);
 faulty_call faulty_failed(void);
 cl_int faulty_code(void);
-/* The kind of the n-th call. */
+/* Returns the kind of the n-th call. */
 faulty_call faulty_nth_call(uint32_t n);
 
 const char *faulty_name(faulty_call which);
-/* The number of errors that a call may return. */
+/* Returns the number of errors that a call may return. */
 uint32_t faulty_errors(faulty_call which);
 
 /* The references that the program holds. faulty_leaked() describes how they differ from `before`;

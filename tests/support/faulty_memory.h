@@ -11,10 +11,11 @@
 void faulty_memory_arm(uint32_t n);
 extern int faulty_memory_on;
 
-/* The number of allocations so far, and whether one has failed. */
+/* Return the number of allocations so far, and whether one has failed. */
 uint32_t faulty_memory_calls(void);
 int faulty_memory_failed(void);
-/* The number of counted blocks that are not freed; faulty_memory_forget() resets it to 0. */
+/* Returns the number of counted blocks that are not freed; faulty_memory_forget() resets it to 0.
+ */
 uint32_t faulty_memory_alive(void);
 void faulty_memory_forget(void);
 

@@ -119,9 +119,9 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.dtypes = (1u << CLS_DTYPES) - 1;
     const uint32_t like = subgroups | (cls_test_limited_options ? 1u << 16 : 0u);
     char shape[160];
-    /* CPUs have groups of one item, and for rows nothing else, since PoCL takes
-     * minutes to compile it; Oclgrind, which only interprets, runs larger ones,
-     * where races can be. */
+    /* On CPUs the library chooses groups of one item, and for rows the tests use no others, since
+     * PoCL takes minutes to compile them. Oclgrind interprets kernels, so it runs larger groups, in
+     * which races are possible. */
     if (strstr(d->name, "Oclgrind") != NULL) {
         const uint32_t several =
             o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What all test programs share: devices, contexts, the size of the run, and the seed.
+/* All test programs share this: devices, contexts, the size of the run, and the seed.
  *
  *     CLS_TEST_SIZE  unset: everything; "small": vocabularies up to 4,099, for
  *                    slow devices; "tiny": some hundred steps, for interpreters
@@ -42,7 +42,7 @@ typedef struct device {
     unsigned n_cached;
 } device;
 
-/* The number of usable devices of all platforms, and the i-th of them. */
+/* Return the number of usable devices of all platforms, and the i-th of them. */
 int fixture_devices(void);
 device *fixture_device(int i);
 
@@ -59,7 +59,7 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
  * cls_test_limited_options is set, the context is a separate one. */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
 
-/* Calls that must not fail. The message names the call that failed. */
+/* Make calls that must not fail. The message names the call that failed. */
 #define must(call) must_status((call), #call, __FILE__, __LINE__)
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)

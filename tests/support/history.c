@@ -8,7 +8,7 @@
 
 /* ---------------------------------------------------------------- brute force */
 
-/* The i-th most recent token. */
+/* Returns the i-th most recent token. */
 int32_t recent(const request *q, uint32_t i) { return q->text[q->n - 1 - i]; }
 
 static uint32_t broken_at(const request *q, uint32_t n)
@@ -160,7 +160,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     return 1;
 }
 
-/* Whether world_best() considers everything that decides the token. */
+/* Returns whether world_best() considers everything that decides the token. */
 int world_is_simple(const request *q)
 {
     return q->p.temperature == 0.0f && q->p.repetition_penalty == 1.0f;

@@ -46,7 +46,7 @@ int32_t recent(const request *q, uint32_t i);
 /* Computes w->amount and w->banned for a row: what is subtracted from each logit, and the tokens
  * that are banned. */
 void world_expect(const world *w, uint32_t row);
-/* Whether amount and banned alone decide the row's token; and this token, or -1. */
+/* Return whether amount and banned alone decide the row's token; and this token, or -1. */
 int world_is_simple(const request *q);
 int32_t world_best(const world *w, uint32_t row);
 

@@ -56,7 +56,7 @@ extern const char *const row_kind_names[ROW_KINDS];
 /* Fills a row of n logits. */
 void row_fill(row_kind kind, float *x, uint32_t n, uint64_t seed);
 
-/* The size in bytes of a cls_dtype, and conversions of one value. Encoding rounds to nearest even;
+/* Return the size in bytes of a cls_dtype, and convert one value. Encoding rounds to nearest even;
  * decoding is exact. */
 size_t dtype_size(int dtype);
 void dtype_encode(int dtype, float x, void *out);

@@ -138,7 +138,7 @@ void layer_run(layer *l, cl_command_queue queue)
 
 void layer_read(layer *l) { buffer_read(l->d, l->logits_buffer, l->logits_size, l->logits); }
 
-/* The product in double precision, with the error that float32 sums may have. */
+/* Returns the product in double precision. *slack is the error that float32 sums may have. */
 static double expected(const layer *l, uint32_t row, uint32_t token, double *slack)
 {
     const cls_head_options *const o = &l->options;

@@ -38,8 +38,8 @@ typedef struct layer_setup {
     uint32_t work_group, vector; /* of the context; 0: chosen for the device */
 } layer_setup;
 
-/* Whether a product can be tested on a device. CLBlast is slow, so only runs of size `from` and
- * larger test it. */
+/* Returns whether a product can be tested on a device. CLBlast is slow, so only runs of size `from`
+ * and larger test it. */
 int layer_is_supported(const device *d, layer_product product, test_size from);
 extern const char *const layer_product_names[LAYER_PRODUCTS];
 

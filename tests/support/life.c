@@ -231,7 +231,7 @@ static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
     o->latest = room(l, SLOTS);
 }
 
-/* A step with masks from the host, a dense bias and maps. It writes raw log-probabilities and
+/* Makes a step with masks from the host, a dense bias and maps. It writes raw log-probabilities and
  * candidates. */
 static cls_status masked(life *l)
 {
@@ -277,7 +277,7 @@ static cls_status draw(life *l)
     return cls_draw(l->sampler, l->queue, &c, 1, l->waits, &l->done);
 }
 
-/* A step with all outputs of the final distribution and without an event. */
+/* Makes a step with all outputs of the final distribution and without an event. */
 static cls_status reported(life *l)
 {
     cls_step s;

@@ -30,7 +30,7 @@ static void step_alone(load *l, const request *q, uint32_t row)
     l->alone_steps++;
 }
 
-/* A fork begins with the calls of the request that it was copied from. */
+/* Runs a request alone. A fork begins with the calls of the request that it was copied from. */
 static void run_alone(load *l, const stream *s)
 {
     script_world w = l->world; /* a copy: only requests in the load are counted */
@@ -54,7 +54,7 @@ static void run_alone(load *l, const stream *s)
     }
 }
 
-/* All results of a request have arrived: compares them with those of the request alone. */
+/* Compares the results of a request, all of which have arrived, with those of the request alone. */
 static void complete(load *l, stream *s)
 {
     int32_t alone[2][SCRIPT_LIFE + 1];

@@ -5,9 +5,10 @@
 
 #include <stdint.h>
 
-/* Bytes that are allocated by malloc(); 0: unknown. */
+/* Returns how many bytes malloc() has allocated, or 0 if that is unknown. */
 uint64_t memory_heap(void);
-/* Resident pages in bytes; 0: unknown, or a sanitizer keeps freed memory. */
+/* Returns the size of the resident pages in bytes, or 0 if it is unknown or a sanitizer keeps freed
+ * memory. */
 uint64_t memory_resident(void);
 
 /* Calls `measure` (one of the functions above) until the result is at most `most`, for at most ten

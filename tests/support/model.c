@@ -89,7 +89,7 @@ void model_rollback(model *m, uint32_t n)
     m->since = least(m->since, m->n);
 }
 
-/* The parameters with pointers to the model's lists. */
+/* Returns the parameters with pointers to the model's lists. */
 static cls_params with_lists(const model *m)
 {
     cls_params p = m->params;

@@ -24,7 +24,7 @@ typedef struct model {
     uint32_t longest; /* the largest number of tokens so far */
 } model;
 
-/* The model's forms of the slot calls with these names. */
+/* Change the model as the slot calls with these names change a slot. */
 void model_begin(model *m, const cls_params *params, const int32_t *prompt, uint32_t n_prompt,
                  const int32_t *output, uint32_t n_output);
 void model_append(model *m, const int32_t *ids, uint32_t n);
@@ -34,7 +34,7 @@ void model_rollback(model *m, uint32_t n);
 void model_accept(model *m, int32_t token);
 
 int model_stopped(const model *m);
-/* The number of tokens that can be rolled back. */
+/* Returns the number of tokens that can be rolled back. */
 uint32_t model_can_roll_back(const model *m);
 
 /* Computes the request's next token and status from float32 logits [vocab]. position: replaces the

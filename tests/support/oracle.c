@@ -94,7 +94,7 @@ int oracle_stops(const cls_host_row *row, int32_t token)
                : 0;
 }
 
-/* Whether the request ended with its last output token. */
+/* Returns whether the request ended with its last output token. */
 static int has_stopped(const cls_host_row *row)
 {
     cls_host_row before = *row;
@@ -143,7 +143,7 @@ static void begin_mode(oracle *o, const cls_host_row *row)
     o->adaptive.weight = (uint32_t)(16777216.0 / rest);
 }
 
-/* A token's index in o->order, or o->finite. */
+/* Returns a token's index in o->order, or o->finite. */
 static uint32_t index_of(const oracle *o, int32_t token)
 {
     uint32_t i = 0;
@@ -166,7 +166,7 @@ static double measure(const oracle *o, double *depth)
     return (double)total;
 }
 
-/* Adaptive p: the depth in bits for a probability's distance from the target. */
+/* Returns adaptive p's depth in bits for a probability's distance from the target. */
 static double adapted(const oracle *o, double q)
 {
     const double target = (double)o->params->adaptive_target,

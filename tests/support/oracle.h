@@ -52,17 +52,19 @@ double oracle_probs(const oracle *o, double *probs);
  * of the error. */
 const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adaptive_state *after);
 
-/* The number of tokens that the row's chain leaves for its infill stage, by cls_host_sample(). */
+/* Returns the number of tokens that the row's chain leaves for its infill stage, by
+ * cls_host_sample(). */
 uint32_t oracle_left_for_infill(const cls_host_row *row);
 
-/* The natural logarithm of a token's probability at temperature 1 among all logits [vocab]. */
+/* Returns the natural logarithm of a token's probability at temperature 1 among all logits [vocab].
+ */
 double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token);
 
-/* Whether the request stops if its next token is `token`. */
+/* Returns whether the request stops if its next token is `token`. */
 int oracle_stops(const cls_host_row *row, int32_t token);
 
-/* Whether counts of draws follow probs: a chi-square test with alpha 1e-6, which merges cells with
- * an expected count below 5. Also fails if a token without probability was drawn. */
+/* Returns whether counts of draws follow probs: a chi-square test with alpha 1e-6, which merges
+ * cells with an expected count below 5. Also fails if a token without probability was drawn. */
 int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
                       double *statistic, double *limit);
 
@@ -110,7 +112,7 @@ void oracle_stage(oracle *o, oracle_set *s, const cls_host_row *row, int stage);
 #define ORACLE_INFILL_MOST 128 /* tokens that infill considers */
 #define ORACLE_MIROSTAT 100 /* a stage number for Mirostat 1 and 2, besides those of clsample.h */
 
-/* Whether the parameters turn a stage on. */
+/* Returns whether the parameters turn a stage on. */
 int oracle_is_on(const cls_params *p, uint32_t vocab, int stage);
 
 #endif

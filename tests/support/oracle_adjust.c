@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The adjustments before the chain by brute force: penalties, biases, bans, DRY. */
+/* Computes the adjustments before the chain by brute force: penalties, biases, bans and DRY. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -73,10 +73,10 @@ static void ban_repeats(uint32_t n, const story *s, oracle_effect *of)
 
 /* ------------------------------------------------------------------------- DRY */
 
-/* The longest possible repetition: the number of tokens since the last breaker. */
+/* Returns the longest possible repetition: the number of tokens since the last breaker. */
 static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++) { /* i tokens after its head */
+    for (uint32_t i = 0; i < n; i++) { /* i tokens follow the breaker's first token */
         const int32_t *const head = id + n - 1 - i;
         int64_t longest = -1;
         for (uint32_t b = 0; b < p->dry_breaker_count; b++) {

@@ -39,7 +39,7 @@ int oracle_is_on(const cls_params *p, uint32_t vocab, int stage)
 static const char letters[] = " tkpmsyxlia";
 static const char *const presets[] = {"tkpmasyxli", "tmakpsyxli", "skypmaxtli"};
 
-/* The stages that are on. Returns their number. */
+/* Lists the stages that are on. Returns their number. */
 static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
 {
     int n = 0;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* The stages of a chain in double precision: which tokens of a set each stage keeps, and for which
- * a rounding may decide otherwise. */
+/* Computes the stages of a chain in double precision: which tokens of a set each stage keeps, and
+ * for which a rounding may decide otherwise. */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "oracle.h"
 
-#define MASS_ERROR 1e-6  /* relative error of a mass */
-#define BITS_ERROR 1e-5  /* error of a mass's logarithm, in bits */
-#define DEPTH_ERROR 4e-7 /* relative error of a depth */
+#define MASS_ERROR 1e-6  /* the relative error of a mass */
+#define BITS_ERROR 1e-5  /* the error of a mass's logarithm, in bits */
+#define DEPTH_ERROR 4e-7 /* the relative error of a depth */
 
 static double most_of(double a, double b) { return a > b ? a : b; }
 
 /* The library limits depths to 64 bits below the maximum. */
 static double at_most(double depth) { return depth < 64.0 ? depth : INFINITY; }
 
-/* The largest error of a depth or of a surprise. */
+/* Returns the largest error of a depth or of a surprise. */
 static double depth_error(const oracle *o, double depth)
 {
     return depth * (DEPTH_ERROR + o->scale_error);
@@ -70,7 +70,7 @@ static void keep_to_depth(const oracle *o, oracle_set *s, uint32_t fewest, doubl
     keep_first_or_floor(s, fewest, count[0], count[1], count[2]);
 }
 
-/* The length of the shortest prefix of the list whose mass reaches (or exceeds) a share. */
+/* Returns the length of the shortest prefix of the list whose mass reaches (or exceeds) a share. */
 static uint32_t reaching(const oracle_set *s, const uint32_t *list, double share, int exceed)
 {
     const long double target = (long double)s->total * (long double)share;
@@ -93,7 +93,7 @@ static void top_p(oracle_set *s, const oracle *o, uint32_t fewest)
                             reaching(s, NULL, p + s->slack, 0));
 }
 
-/* Depths and the limit on a scale of 2^19 units or more. */
+/* The library measures depths and the limit on a scale of 2^19 units or more. */
 static void top_n_sigma(oracle_set *s, const oracle *o, uint32_t fewest)
 {
     const double top = value_at(o, s, 0), range = top - value_at(o, s, s->n - 1),
@@ -136,7 +136,8 @@ static int by_nearness(const void *a, const void *b)
         return x->distance > y->distance ? 1 : -1;
     if (x->tail != y->tail)
         return x->tail - y->tail;
-    return (x->i > y->i) - (x->i < y->i); /* of equal distance on one side: equal values */
+    return (x->i > y->i) -
+           (x->i < y->i); /* tokens of equal distance on one side have equal values */
 }
 
 static double mean_depth(const oracle_set *s)
@@ -189,7 +190,7 @@ static void typical_p(oracle_set *s, const oracle *o, uint32_t fewest)
 
 /* --------------------------------------------------------------------------- XTC */
 
-/* Philox4x32-10, and of its block's first 64 bits the upper 31. */
+/* Returns XTC's random number: the upper 31 of the first 64 bits of a block of Philox4x32-10. */
 static uint32_t coin(const cls_host_row *row)
 {
     const cls_params *const p = row->params;
@@ -314,7 +315,7 @@ static void merge(oracle_set *s, const oracle *o, const cls_infill *t, double *m
         position[id_at(o, s, i)] = i;
     for (uint32_t i = 0; i < s->n; i++)
         for (int32_t id = t->prefix_of[id_at(o, s, i)]; id >= 0; id = t->prefix_of[id])
-            in[id] |= position[id] < s->n; /* has a token to merge with */
+            in[id] |= position[id] < s->n; /* the token can be merged with another */
     for (uint32_t i0 = 0; i0 < s->n; i0++)
         for (uint32_t i1 = 0; i1 < s->n && in[id_at(o, s, i0)] && s->verdict[i0]; i1++) {
             int32_t id = t->prefix_of[id_at(o, s, i1)];
@@ -381,7 +382,7 @@ static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
 
 /* ---------------------------------------------------------------------- mirostat */
 
-/* The number of tokens that the slope of the first ranks leaves, as a real number. */
+/* Returns the number of tokens that the slope of the first ranks leaves, as a real number. */
 static double mirostat_1(double slope, double mu, uint32_t vocab, double error)
 {
     const double e = slope - 1.0;
@@ -421,7 +422,7 @@ static void mirostat(oracle_set *s, const oracle *o, const cls_host_row *row)
     const double error = 3e-6 + depth_error(o, deepest);
     for (int side = 0; side < 3; side++) {
         double k[3];
-        for (int slope = 0; slope < 3; slope++) /* not monotone in the slope */
+        for (int slope = 0; slope < 3; slope++) /* the number is not monotone in the slope */
             k[slope] = mirostat_1(most_of(0.0, terms / squares + (slope - 1) * error), mu, o->vocab,
                                   side - 1);
         const double low = fmin(k[0], fmin(k[1], k[2])), high = most_of(k[0], most_of(k[1], k[2]));

@@ -14,7 +14,7 @@ static rng rng_of(uint64_t seed, uint64_t number)
     return r;
 }
 
-/* Random ids: a few frequent ones, and some invalid ones. */
+/* Makes random ids: a few frequent ones, and some invalid ones. */
 static uint32_t random_ids(const script_world *w, rng *r, int32_t *ids, uint32_t most)
 {
     const uint32_t n = rng_below(r, most + 1);
@@ -103,8 +103,8 @@ void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sam
     must(cls_slot_params(sampler, slot, &p));
 }
 
-/* The number of tokens that can certainly be rolled back if the request has not stopped; sometimes
- * more, which may end the request. */
+/* Returns the number of tokens that can certainly be rolled back if the request has not stopped;
+ * sometimes more, which may end the request. */
 static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler, uint32_t slot)
 {
     const uint32_t kept = q->length + w->o.rollback - q->longest,

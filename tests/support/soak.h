@@ -100,9 +100,9 @@ void soak_code(const soak *s, cl_int code, const char *call);
         soak_status((s), status_, #call); \
     } while (0)
 
-/* Whether a request has an adaptive state, which the host must follow. */
+/* Returns whether a request has an adaptive state, which the host must follow. */
 int guest_has_adaptive_state(const guest *g);
-/* The stop bits of a request after a token. */
+/* Returns the stop bits of a request after a token. */
 int32_t guest_ends(const guest *g, int32_t token);
 int guest_stopped(const guest *g);
 /* Appends a token. `after` is the adaptive state after it. */

@@ -37,7 +37,9 @@ static void come(soak *s, uint32_t slot)
 
 void guest_leave(soak *s, uint32_t slot)
 {
-    if (rng_below(&s->r, 4)) /* otherwise the next request must not notice the old state */
+    if (rng_below(
+            &s->r,
+            4)) /* otherwise the next request begins in a used slot, which it must not notice */
         soak_require_ok(s, cls_slot_reset(s->sampler, slot));
     batch_free(s->guest[slot].b);
     s->guest[slot].b = NULL;

@@ -34,7 +34,7 @@ void *stub_new(stub_kind kind, size_t size)
     return o;
 }
 
-/* The library must not use freed objects or objects of another kind. Sanitizers detect the first,
+/* The library must not use freed objects or objects of another kind. Sanitizers detect the first;
  * an error reports the second. */
 cl_int stub_retain(stub_object *o, stub_kind kind, cl_int error)
 {
@@ -209,7 +209,7 @@ unsigned char *stub_memory(cl_mem m)
                                                          : NULL;
     if (fresh == NULL || atomic_compare_exchange_strong(&m->data, &data, fresh))
         return data != NULL ? data : fresh;
-    free(fresh); /* another queue's thread was first */
+    free(fresh); /* another queue's thread has allocated it already */
     return data;
 }
 

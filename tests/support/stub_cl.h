@@ -29,7 +29,7 @@ typedef enum stub_kind {
 } stub_kind;
 extern const char *const stub_kind_names[STUB_KINDS];
 
-/* The number of live objects of a kind. */
+/* Returns the number of live objects of a kind. */
 long stub_alive(stub_kind kind);
 
 typedef struct stub_object {

@@ -31,7 +31,7 @@ START_TEST(known_distributions)
     for (uint32_t i = 0; i < g->vocab; i++) {
         ck_assert_msg(fabs((double)probs[i] - g->expected[i]) <= g->tolerance,
                       "%s: token %u: %.8g, not %.8g", g->name, i, (double)probs[i], g->expected[i]);
-        kept += g->expected[i] > 0.0 || g->history_count != 0; /* penalties leave all */
+        kept += g->expected[i] > 0.0 || g->history_count != 0; /* penalties remove no token */
     }
     ck_assert_msg(result.kept_count == kept, "%s: %u kept, not %u", g->name, result.kept_count,
                   kept);
@@ -78,25 +78,25 @@ static void stages(example *e, uint8_t first, uint8_t second)
 START_TEST(orders)
 {
     example e;
-    START_PROBS(&e, .5, .2, .1, .1, .1); /* each truncation sees what is left */
+    START_PROBS(&e, .5, .2, .1, .1, .1); /* each truncation sees what the one before it left */
     e.p.top_k = 3;
     e.p.top_p = 0.85f;
     stages(&e, CLS_STAGE_TOP_P, CLS_STAGE_TOP_K);
     EXPECT_KEPT(&e, "012");
-    stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P); /* of .8: .625, .25, .125 */
+    stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P); /* of .8 they are .625, .25 and .125 */
     EXPECT_KEPT(&e, "01");
 
     e.p.top_k = 0;
     e.p.top_p = 1.0f;
     e.p.min_p = 0.3f;
-    e.p.temperature = 2.0f; /* flattens: .447 of the largest */
+    e.p.temperature = 2.0f; /* it raises the others to .447 of the largest or more */
     stages(&e, CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P);
     EXPECT_KEPT(&e, "01234");
     stages(&e, CLS_STAGE_MIN_P, CLS_STAGE_TEMPERATURE);
     EXPECT_KEPT(&e, "01");
     ck_assert(fabs((double)(e.probs[0] / e.probs[1]) - sqrt(2.5)) < 1e-5);
 
-    START_PROBS(&e, .4, .3, .2, .1); /* XTC takes the head; the new one measures */
+    START_PROBS(&e, .4, .3, .2, .1); /* XTC removes token 0, so min-p measures by token 1 */
     e.p.xtc_probability = 1.0f;
     e.p.xtc_threshold = 0.25f;
     e.p.min_p = 0.6f;
@@ -105,7 +105,7 @@ START_TEST(orders)
     stages(&e, CLS_STAGE_MIN_P, CLS_STAGE_XTC);
     EXPECT_KEPT(&e, "1");
 
-    START_PROBS(&e, .4, .2, .2, .1, .1); /* typical keeps 1 and 2; nothing brings 0 back */
+    START_PROBS(&e, .4, .2, .2, .1, .1); /* typical keeps 1 and 2; top-k then counts from 1 */
     e.p.typical_p = 0.35f;
     e.p.top_k = 1;
     stages(&e, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_K);
@@ -115,7 +115,8 @@ START_TEST(orders)
 }
 END_TEST
 
-/* The fewest that a truncation leaves, in its own order of preference. */
+/* Proves that each truncation leaves at least min_keep tokens, in the order in which it prefers
+ * them. */
 START_TEST(min_keep)
 {
     example e;
@@ -138,7 +139,8 @@ START_TEST(min_keep)
     EXPECT_KEPT(&e, "012");
     e.p.temperature = 1.0f;
     e.p.top_a = 0.0f;
-    e.p.typical_p = 0.1f; /* entropy 2.12 bits: 2.32 is nearest, then 1.32, then 3.32 */
+    e.p.typical_p = 0.1f; /* The entropy is 2.12 bits. A surprise of 2.32 is nearest to it, then
+                            1.32, then 3.32. */
     EXPECT_KEPT(&e, "012");
     e.p.min_keep = 4;
     EXPECT_KEPT(&e, "0123");
@@ -146,15 +148,15 @@ START_TEST(min_keep)
     EXPECT_KEPT(&e, "12");
     e.p.typical_p = 1.0f;
     e.p.xtc_probability = 1.0f;
-    e.p.xtc_threshold = 0.15f; /* would leave 2, 3, 4 */
+    e.p.xtc_threshold = 0.15f; /* without min_keep it would leave 2, 3 and 4 */
     e.p.min_keep = 3;
     EXPECT_KEPT(&e, "234");
     e.p.min_keep = 4;
     EXPECT_KEPT(&e, "01234");
-    e.p.top_k = 2; /* none of its business */
+    e.p.top_k = 2; /* top-k ignores min_keep */
     e.p.xtc_probability = 0.0f;
     EXPECT_KEPT(&e, "01");
-    e.p.top_p = 0.1f; /* more than there are */
+    e.p.top_p = 0.1f; /* min_keep is larger than what top-k left */
     EXPECT_KEPT(&e, "01");
 }
 END_TEST
@@ -163,19 +165,19 @@ START_TEST(ties)
 {
     example e;
     START_PROBS(&e, .2, .2, .2, .2, .2);
-    e.p.top_k = 2; /* lower ids first */
+    e.p.top_k = 2; /* lower ids come first */
     EXPECT_KEPT(&e, "01");
     e.p.top_k = 0;
     e.p.top_p = 0.5f;
     EXPECT_KEPT(&e, "012");
     e.p.top_p = 1.0f;
-    e.p.min_p = 1.0f; /* inclusive */
+    e.p.min_p = 1.0f; /* a token at the threshold stays */
     EXPECT_KEPT(&e, "01234");
     e.p.min_p = 0.0f;
     e.p.typical_p = 0.5f;
     EXPECT_KEPT(&e, "012");
     e.p.typical_p = 1.0f;
-    e.p.top_n_sigma = 0.01f; /* no spread: all */
+    e.p.top_n_sigma = 0.01f; /* without a spread all tokens stay */
     EXPECT_KEPT(&e, "01234");
     e.p.top_n_sigma = 0.0f;
     e.p.p_less = 1;
@@ -184,15 +186,16 @@ START_TEST(ties)
     e.p.top_a = 1.0f;
     EXPECT_KEPT(&e, "01234");
     e.p.top_a = 0.0f;
-    e.p.xtc_probability = 1.0f; /* the last in order is the least likely */
+    e.p.xtc_probability = 1.0f; /* the last in order counts as the least likely */
     EXPECT_KEPT(&e, "4");
     e.p.xtc_probability = 0.0f;
 
-    /* Of one key on the head's side lower ids are nearer: the higher ones go. */
+    /* Of equal tokens that are likelier than typical, those of lower ids are nearer: the higher
+     * ones are removed. */
     START_PROBS(&e, .05, .3, .3, .3, .05);
     e.p.typical_p = 0.5f;
     EXPECT_KEPT(&e, "12");
-    e.p.top_p = 0.4f; /* and then, from there */
+    e.p.top_p = 0.4f; /* top-p then starts at the first token that typical left */
     stages(&e, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P);
     EXPECT_KEPT(&e, "1");
     e.p.typical_p = 0.96f;
@@ -201,20 +204,20 @@ START_TEST(ties)
     e.p.typical_p = 0.92f;
     EXPECT_KEPT(&e, "0123");
 
-    START_PROBS(&e, .5, .5); /* a half is reached by one of two, and not exceeded */
+    START_PROBS(&e, .5, .5); /* one of two tokens reaches a half, but does not exceed it */
     e.p.top_p = 0.5f;
     EXPECT_KEPT(&e, "0");
     e.p.top_p = 1.0f;
     e.p.typical_p = 0.5f;
     EXPECT_KEPT(&e, "01");
-    e.x[0] = 2e-8f; /* at one depth, but not of one key: the lower is nearer */
+    e.x[0] = 2e-8f; /* probabilities are equal, but keys differ: the lower logit is nearer */
     e.x[1] = 1e-8f;
     e.p.typical_p = 0.3f;
     EXPECT_KEPT(&e, "1");
 }
 END_TEST
 
-/* XTC's random decisions use a separate stream and do not change the draws. */
+/* Proves that XTC's random decisions use a separate stream and do not change the draws. */
 START_TEST(coin)
 {
     example e;
@@ -233,7 +236,7 @@ START_TEST(coin)
     e.row.position = 0;
     const uint32_t kept = e.result.kept_count;
     uint32_t other = 0;
-    for (e.row.draw = 0; e.row.draw < 20; e.row.draw++) { /* another draw tosses again */
+    for (e.row.draw = 0; e.row.draw < 20; e.row.draw++) { /* another draw decides again */
         must(cls_host_sample(&e.row, &e.result));
         other += e.result.kept_count != kept;
     }
@@ -247,18 +250,18 @@ START_TEST(temperatures)
     START_PROBS(&e, .1, .2, .3, .4);
     e.p.temperature = 0.3f;
     e.p.dynatemp_range = 0.3f;
-    e.p.dynatemp_exponent = 1000.0f; /* as good as temperature 0 */
+    e.p.dynatemp_exponent = 1000.0f; /* the temperature becomes nearly 0 */
     EXPECT_KEPT(&e, "3");
-    e.p.dynatemp_exponent = 0.0f; /* the upper end */
+    e.p.dynatemp_exponent = 0.0f; /* the temperature becomes the upper end of the range */
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs((double)(e.probs[3] / e.probs[2]) - pow(4.0 / 3.0, 1 / 0.6)) < 1e-5);
     e.p.dynatemp_exponent = 1.0f;
-    e.p.top_k = 1; /* one token: no entropy, the temperature as it is */
+    e.p.top_k = 1; /* one token has no entropy, so the temperature stays */
     stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TEMPERATURE);
     EXPECT_KEPT(&e, "3");
     ck_assert(fabsf(e.result.logprob_final) < 1e-6f);
 
-    START_PROBS(&e, .6, .3, .1); /* temperature 0 is greedy, whatever else */
+    START_PROBS(&e, .6, .3, .1); /* temperature 0 is greedy, whatever the other parameters are */
     e.p.temperature = 0.0f;
     e.p.xtc_probability = 1.0f;
     e.p.typical_p = 0.1f;
@@ -281,30 +284,31 @@ START_TEST(infill)
     memcpy(prefix_of, no_prefixes, sizeof prefix_of);
     START_PROBS(&e, .4, .25, .15, .1, .06, .01, .01, .01, .01);
     e.p.infill = 1;
-    ck_assert(cls_host_sample(&e.row, &e.result) == CLS_BAD_ARGUMENT); /* no tables */
+    ck_assert(cls_host_sample(&e.row, &e.result) == CLS_BAD_ARGUMENT); /* the tables are missing */
     e.row.infill = &tables;
-    /* .01 * 3 * 9 < .99; of the rest .4 and .25 are likely, and each is more than a third of .66 */
+    /* .01 * 3 * 9 is less than .99, so infill continues. Of the rest .4 and .25 are likely, and
+     * each is more than a third of .66. */
     EXPECT_KEPT(&e, "018");
-    e.x[8] = logf(.04f); /* .04 * 3 * 9 > .99 */
+    e.x[8] = logf(.04f); /* .04 * 3 * 9 is more than .99, so the text ends */
     EXPECT_KEPT(&e, "8");
-    e.x[9] = logf(.001f); /* the other end, too */
+    e.x[9] = logf(.001f); /* both ends stay */
     EXPECT_KEPT(&e, "89");
 
-    /* "ab" takes what "a" has: the likelier of two, here the longer. */
+    /* Of a token and its prefix the likelier, here the longer, takes the probability of both. */
     START_PROBS(&e, .15, .2, .19, .16, .14, .155, 0, 0, .005);
     e.p.infill = 1;
     e.row.infill = &tables;
     prefix_of[1] = 0;
-    EXPECT_KEPT(&e, "18"); /* 1: .35. Alone 2 has .19: less than a fifth */
+    EXPECT_KEPT(&e, "18"); /* token 1 has .35; token 2, with .19, has less than a fifth */
     prefix_of[1] = -1;
     prefix_of[5] = 4;
-    prefix_of[4] = 3; /* 3, 4, 5 are prefixes in a row: .455 to 3 */
+    prefix_of[4] = 3; /* 3 is a prefix of 4, and 4 of 5: token 3 takes all .455 */
     e.x[1] = logf(.21f);
-    EXPECT_KEPT(&e, "38"); /* 1 has a fifth of 1.01, but no third of .67 */
+    EXPECT_KEPT(&e, "38"); /* token 1 has a fifth of 1.01, but less than a third of .67 */
     e.x[1] = logf(.25f);
     EXPECT_KEPT(&e, "138");
 
-    /* Nothing is likely enough: the first end alone, with whatever logit. */
+    /* No token is likely enough: only the first end stays, whatever its logit. */
     START_PROBS(&e, .17, .17, .17, .17, .16, .16);
     memcpy(prefix_of, no_prefixes, sizeof prefix_of);
     e.p.infill = 1;
@@ -320,12 +324,12 @@ START_TEST(infill)
     ck_assert_uint_eq(e.result.kept_count, 0);
     ck_assert(isinf(e.result.logprob_raw));
 
-    /* What passed a fifth must pass a share of what did: one of m + 1. */
+    /* If m tokens have a fifth, a token stays only if it also has 1 / (m + 1) of their sum. */
     START_PROBS(&e, .41, .29, .28, .01, 0, 0, 0, 0, .01);
     e.p.infill = 1;
     e.row.infill = &tables;
-    EXPECT_KEPT(&e, "0128"); /* each of three above a quarter */
-    e.x[2] = logf(.21f);     /* of .92: .23 is less */
+    EXPECT_KEPT(&e, "0128"); /* each of three has more than a quarter */
+    e.x[2] = logf(.21f);     /* a quarter of .92 is .23, which is more than .21 */
     EXPECT_KEPT(&e, "018");
 
     float x[129] = {0}, probs[129];
@@ -339,14 +343,15 @@ START_TEST(infill)
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_UNFIT);
     ck_assert_int_eq(e.result.token, -1);
-    x[20] = -INFINITY; /* 128 are looked at: two ends of 1/128 each are more than the rest */
+    x[20] = -INFINITY; /* infill accepts 128 tokens; two ends of 1/128 each are enough to end the
+                          text */
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
     ck_assert_uint_eq(e.result.kept_count, 2);
 }
 END_TEST
 
-/* The first index of the largest, among values that are none. */
+/* Proves that a greedy row draws the first of its largest logits, beside NaN and infinities too. */
 START_TEST(greedy_edges)
 {
     static float x[2081];

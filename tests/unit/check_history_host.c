@@ -23,11 +23,11 @@ START_TEST(bans)
     e.p.stop_count = 2;
     e.p.min_tokens = 3;
     PROMPT(&e, prompt);
-    OUTPUT(&e, output); /* three valid ones */
+    OUTPUT(&e, output); /* three of its tokens are valid */
     EXPECT_KEPT(&e, "0123456789");
     e.p.min_tokens = 4;
     EXPECT_KEPT(&e, "01234589");
-    e.p.penalty_scope = CLS_SCOPE_ALL; /* nothing brings a banned token back */
+    e.p.penalty_scope = CLS_SCOPE_ALL; /* a penalty does not allow a banned token again */
     e.p.presence_penalty = -2.0f;
     e.row.prompt = stop;
     e.row.prompt_count = 2;
@@ -46,7 +46,7 @@ START_TEST(words)
     e.p.bad_words = all;
     e.p.bad_word_count = 5;
     PROMPT(&e, prompt);
-    EXPECT_KEPT(&e, "012345679"); /* the prompt's end is no output */
+    EXPECT_KEPT(&e, "012345679"); /* the prompt does not begin a bad word */
     OUTPUT(&e, output);
     EXPECT_KEPT(&e, "0123467");
     e.row.history = 1;
@@ -65,9 +65,9 @@ START_TEST(ngrams)
     PROMPT(&e, prompt);
     OUTPUT(&e, output);
     e.p.no_repeat_ngram = 3;
-    EXPECT_KEPT(&e, "01256789"); /* after 1 2 came 3 and 4 */
+    EXPECT_KEPT(&e, "01256789"); /* 3 and 4 followed 1 2 */
     e.row.history = 7;
-    EXPECT_KEPT(&e, "012356789"); /* the first 1 2 3 has no 1 any more */
+    EXPECT_KEPT(&e, "012356789"); /* the history begins after the first 1 2 */
     e.row.history = 0;
     e.p.no_repeat_ngram = 2;
     EXPECT_KEPT(&e, "01256789");
@@ -76,7 +76,7 @@ START_TEST(ngrams)
     e.row.history = 2;
     EXPECT_KEPT(&e, "03456789");
     e.row.history = 0;
-    e.p.no_repeat_ngram = 4; /* 5 1 2 was there never before */
+    e.p.no_repeat_ngram = 4; /* 5 1 2 has not occurred before */
     EXPECT_KEPT(&e, "0123456789");
     e.p.no_repeat_ngram = 100;
     EXPECT_KEPT(&e, "0123456789");
@@ -86,7 +86,7 @@ START_TEST(ngrams)
 }
 END_TEST
 
-/* What DRY takes off a token, in logits against token 0. */
+/* Returns how much DRY lowers a token's logit, compared with token 0. */
 static double taken(example *e, int token)
 {
     must(cls_host_sample(&e->row, &e->result));
@@ -101,7 +101,7 @@ static double taken(example *e, int token)
 
 START_TEST(dry)
 {
-    /* The end, 1 2 3, was before 4; 3 before 5; 2 3 before 6. */
+    /* The text ends in 1 2 3. Earlier, 4 followed 1 2 3; 5 followed 3; 6 followed 2 3. */
     const int32_t prompt[] = {1, 2, 3, 4, 9, 3, 5, -1}, output[] = {8, 2, 3, 6, 1, 2, 3};
     const int32_t a[] = {9}, b[] = {6, 1, 2}, c[] = {6, 1}, d[] = {3}, f[] = {7, 6, 1},
                   g[] = {1, 2, 3};
@@ -120,56 +120,59 @@ START_TEST(dry)
     e.p.dry_allowed_length = 2;
     EXPECT_TAKEN(&e, 4, 0.5 * 2);
     EXPECT_TAKEN(&e, 5, 0.0);
-    e.p.dry_multiplier = -0.5f; /* rewards */
+    e.p.dry_multiplier = -0.5f; /* a negative one raises logits */
     EXPECT_TAKEN(&e, 4, -0.5 * 2);
     e.p.dry_multiplier = 0.5f;
-    e.p.dry_base = 0.99f; /* off */
+    e.p.dry_base = 0.99f; /* a base below 1 turns DRY off */
     EXPECT_TAKEN(&e, 4, 0.0);
     e.p.dry_base = 1.0f;
     EXPECT_TAKEN(&e, 4, 0.5);
     e.p.dry_base = 2.0f;
 
-    e.p.dry_window = 12; /* 3 4 is in it, 2 3 4 is not */
+    e.p.dry_window = 12; /* the window has 3 4, but not 2 3 4 */
     e.p.dry_allowed_length = 1;
     EXPECT_TAKEN(&e, 4, 0.5);
     e.p.dry_window = 0;
     e.row.history = 12;
     EXPECT_TAKEN(&e, 4, 0.5);
-    e.p.dry_window = 11; /* nor 3 4 */
+    e.p.dry_window = 11; /* the window does not have 3 4 either */
     EXPECT_TAKEN(&e, 4, 0.0);
     EXPECT_TAKEN(&e, 6, 0.5 * 2);
     e.row.history = 0;
     e.p.dry_window = 0;
-    e.p.dry_allowed_length = 0; /* whatever came after another token */
+    e.p.dry_allowed_length = 0; /* a token that followed any token is a repetition of length 0 */
     EXPECT_TAKEN(&e, 4, 0.5 * 8);
     EXPECT_TAKEN(&e, 1, 0.5);
     EXPECT_TAKEN(&e, 7, 0.0);
     e.p.dry_allowed_length = 1;
 
-    e.p.dry_breakers = breakers; /* the longer one reaches up to the last token */
+    e.p.dry_breakers = breakers; /* the longer breaker, 6 1 2, ends just before the last token */
     e.p.dry_breaker_count = 1;
     EXPECT_TAKEN(&e, 4, 0.5 * 4);
     e.p.dry_breaker_count = 2;
     EXPECT_TAKEN(&e, 4, 0.5);
     EXPECT_TAKEN(&e, 6, 0.5);
-    breakers[0] = (cls_sequence){c, 2}; /* of one head the longest */
+    /* Of breakers with the same first token the longest counts. */
+    breakers[0] = (cls_sequence){c, 2};
     EXPECT_TAKEN(&e, 4, 0.5);
-    breakers[1] = (cls_sequence){f, 3}; /* that is not there */
+    breakers[1] = (cls_sequence){f, 3}; /* this breaker does not occur in the text */
     EXPECT_TAKEN(&e, 4, 0.5 * 2);
-    breakers[1] = (cls_sequence){g, 3}; /* the nearest counts, and it leaves nothing */
+    /* The nearest breaker ends the text, so nothing is left to repeat. */
+    breakers[1] = (cls_sequence){g, 3};
     EXPECT_TAKEN(&e, 4, 0.0);
     breakers[0] = (cls_sequence){d, 1};
     EXPECT_TAKEN(&e, 4, 0.0);
-    e.row.output_count = 6; /* up to 2, which came before 3 twice: 3 is a breaker of one token */
+    e.row.output_count = 6; /* The text ends in 2, which 3 followed twice, but 3 is a breaker. */
     EXPECT_TAKEN(&e, 3, 0.0);
     e.p.dry_breaker_count = 0;
     EXPECT_TAKEN(&e, 3, 0.5 * 2);
 
-    e.row.output_count = 7; /* the exponent ends where base^exponent does: 1e20^2 is no float32 */
+    /* The exponent is limited so that base^exponent is finite, as 1e20^2 is not. */
+    e.row.output_count = 7;
     e.p.dry_base = 1e20f;
     e.p.dry_multiplier = 1e-20f;
     EXPECT_TAKEN(&e, 4, 1.0);
-    e.x[4] = -INFINITY; /* rewarded or not */
+    e.x[4] = -INFINITY; /* a reward does not allow the token again */
     e.p.dry_multiplier = -1e-20f;
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_uint_eq(e.result.kept_count, 9);

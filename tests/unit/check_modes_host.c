@@ -16,29 +16,30 @@ START_TEST(mirostat)
     example e;
     START_PROBS(&e, .5, .25, .125, .125);
     e.p.mirostat = 2;
-    e.p.mirostat_tau = 1.25f; /* mu 2.5: surprises 1 and 2 */
+    e.p.mirostat_tau = 1.25f; /* mu is 2.5, which leaves the surprises 1 and 2 */
     e.p.mirostat_eta = 0.5f;
-    e.p.top_k = 1; /* has no effect */
+    e.p.top_k = 1; /* it has no effect */
     EXPECT_KEPT(&e, "01");
-    /* Token 0 of the two: log2 1.5 bits. 2.5 - .5 * (.585 - 1.25) */
+    /* Token 0 is one of two: its surprise is log2 1.5 = .585 bits, and mu becomes
+     * 2.5 - .5 * (.585 - 1.25). */
     ck_assert_int_eq(drawn(&e, 0), 0);
     ck_assert(fabs(e.result.adaptive.mu * 0x1p-20 - (2.5 - 0.5 * (log2(1.5) - 1.25))) < 1e-5);
     ck_assert_int_eq(drawn(&e, UINT64_MAX), 1);
     ck_assert(fabs(e.result.adaptive.mu * 0x1p-20 - (2.5 - 0.5 * (log2(3) - 1.25))) < 1e-5);
-    e.row.adaptive = e.result.adaptive; /* goes on from 2.33 */
+    e.row.adaptive = e.result.adaptive; /* mu continues from 2.33 */
     ck_assert(e.row.adaptive.begun != 0);
     EXPECT_KEPT(&e, "01");
     e.row.adaptive.mu = (int32_t)(3.01 * 0x1p20);
     EXPECT_KEPT(&e, "0123");
     e.row.adaptive.mu = (int32_t)(1.99 * 0x1p20);
     EXPECT_KEPT(&e, "0");
-    e.row.adaptive.mu = -(1 << 20); /* at least one */
+    e.row.adaptive.mu = -(1 << 20); /* one token always stays */
     EXPECT_KEPT(&e, "0");
-    e.p.temperature = 2.0f; /* surprises 1.68, 2.18, 2.68 */
+    e.p.temperature = 2.0f; /* the surprises become 1.68, 2.18 and 2.68 */
     e.row.adaptive.mu = (int32_t)(2.2 * 0x1p20);
     EXPECT_KEPT(&e, "01");
 
-    START_PROBS(&e, .5, .25, .125, .125); /* a row without a token: as it was */
+    START_PROBS(&e, .5, .25, .125, .125); /* a row without a token leaves the state as it was */
     e.p.mirostat = 2;
     e.row.adaptive = (cls_adaptive_state){1, 12345, 0, 0, 0};
     for (int i = 0; i < 4; i++)
@@ -47,7 +48,7 @@ START_TEST(mirostat)
     ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY);
     ck_assert_int_eq(e.result.adaptive.mu, 12345);
 
-    START_PROBS(&e, .7); /* one token: there is no slope */
+    START_PROBS(&e, .7); /* one token has no slope */
     e.p.mirostat = 1;
     EXPECT_KEPT(&e, "0");
     START_PROBS(&e, .5, .25, .125, .125);
@@ -56,7 +57,8 @@ START_TEST(mirostat)
     EXPECT_KEPT(&e, "0");
     e.row.adaptive.mu = 50 << 20;
     EXPECT_KEPT(&e, "0123");
-    /* s = sum(step * drop) / sum(step^2) over all ranks, the last of which is steep; n = 10 */
+    /* s is sum(step * drop) / sum(step^2) over all ranks, the last of which is steep; the
+     * vocabulary has 10 tokens. */
     e.x[3] = logf(.01f);
     const double drops[] = {1.0, 1.0, log2(12.5)}, mu = 2.0;
     double terms = 0.0, squares = 0.0;
@@ -80,10 +82,10 @@ START_TEST(adaptive)
     e.p.adaptive_target = 0.3f;
     e.p.adaptive_decay = 0.75f;
     ck_assert_int_eq(drawn(&e, UINT64_MAX), 3);
-    /* Averages begin as if the target had always been: 4 of weight, 1.2 of sum. */
+    /* The averages begin as if every draw had met the target: the weight is 4, the sum 1.2. */
     ck_assert(fabs(e.result.adaptive.weight * 0x1p-24 - (1 + 0.75 * 4)) < 1e-6);
     ck_assert(fabs(e.result.adaptive.sum * 0x1p-24 - (0.4 + 0.75 * 1.2)) < 1e-6);
-    /* The next aims at .6 - 1.3 / 4. */
+    /* The next draw aims at .6 - 1.3 / 4: twice the target, minus the mean. */
     e.row.adaptive = e.result.adaptive;
     must(cls_host_sample(&e.row, &e.result));
     double weight[4], sum = 0.0;
@@ -96,11 +98,11 @@ START_TEST(adaptive)
                       (double)e.probs[i], weight[i] / sum);
     ck_assert(fabs((double)e.result.logprob_final - log(weight[e.result.token] / sum)) < 1e-4);
 
-    e.row.adaptive.begun = 0; /* after a chain: of what is left, .3 and .4, at .75 and 1 of it */
+    e.row.adaptive.begun = 0; /* A chain leaves .3 and .4, which become 3/7 and 4/7. */
     e.p.top_k = 2;
     e.p.adaptive_target = 0.5f;
     must(cls_host_sample(&e.row, &e.result));
-    const double d3 = 1.0 / 14.0 / 0.3; /* 3/7 and 4/7 are equally far from .5 */
+    const double d3 = 1.0 / 14.0 / 0.3; /* both are equally far from the target, .5 */
     ck_assert(d3 > 0.0 && fabs((double)e.probs[2] - 0.5) < 1e-5 &&
               fabs((double)e.probs[3] - 0.5) < 1e-5);
     ck_assert_uint_eq(e.result.kept_count, 2);
@@ -117,17 +119,16 @@ START_TEST(decay)
     e.p.top_p_min = 0.15f;
     e.p.top_p_reset_id = 5;
     EXPECT_KEPT(&e, "012");
-    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) <
-              1e-6);    /* whatever was drawn, if not 5 */
-    OUTPUT(&e, output); /* reset by 5, then halved once */
+    ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) < 1e-6); /* any token but 5 halves it */
+    OUTPUT(&e, output); /* token 5 resets it, and token 3 halves it */
     e.row.output_count = 4;
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.2) < 1e-6);
     EXPECT_KEPT(&e, "0");
     e.row.adaptive = (cls_adaptive_state){
-        1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* from the adaptive state, not from the output */
+        1, 0, 0, 0, (uint32_t)(0.69 * 0x1p32)}; /* the adaptive state is used, and not the output */
     EXPECT_KEPT(&e, "01");
-    e.row.adaptive.top_p = (uint32_t)(0.2 * 0x1p32); /* not below the minimum */
+    e.row.adaptive.top_p = (uint32_t)(0.2 * 0x1p32); /* it does not fall below the minimum */
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.15) < 1e-6);
     e.x[5] = 10.0f;

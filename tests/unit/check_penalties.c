@@ -12,8 +12,8 @@
 #define BIAS(e, array) ((e)->p.logit_bias = (array), (e)->p.logit_bias_count = LENGTH(array))
 #define STOP(e, array) ((e)->p.stop_ids = (array), (e)->p.stop_count = LENGTH(array))
 
-/* The row's logits after all adjustments, up to a constant that leaves token
- * `zero` at 0: the logarithms of their probabilities. */
+/* Returns a token's logit after all adjustments, minus that of token `zero`. The logarithms of the
+ * two probabilities give it. */
 static double logit(example *e, int token, int zero)
 {
     must(cls_host_sample(&e->row, &e->result));
@@ -27,7 +27,7 @@ static double logit(example *e, int token, int zero)
                       (double)(value)); \
     } while (0)
 
-/* Greedy: the token that has the largest logit. */
+/* Returns the token that has the largest logit: the one that a greedy request draws. */
 static int32_t largest(example *e)
 {
     e->p.temperature = 0.0f;
@@ -43,29 +43,30 @@ START_TEST(each_penalty)
     start(&e);
     for (int i = 0; i < 10; i++)
         e.x[i] = i % 2 ? -1.0f : 1.0f;
-    e.x[0] = 0.0f; /* occurs nowhere: the measure */
+    e.x[0] = 0.0f; /* it occurs nowhere, so that other logits are measured by it */
     PROMPT(&e, prompt);
     OUTPUT(&e, output);
-    EXPECT_LOGIT(&e, 2, 0, 1.0); /* neutral */
+    EXPECT_LOGIT(&e, 2, 0, 1.0); /* the defaults change nothing */
     EXPECT_LOGIT(&e, 3, 0, -1.0);
 
-    e.p.repetition_penalty = 2.0f; /* prompt and output, once, by sign */
+    e.p.repetition_penalty = 2.0f; /* It applies once to each token of prompt and output; the
+                                      logit's sign decides how. */
     EXPECT_LOGIT(&e, 1, 0, -2.0);
     EXPECT_LOGIT(&e, 2, 0, 0.5);
     EXPECT_LOGIT(&e, 3, 0, -2.0);
     EXPECT_LOGIT(&e, 4, 0, 0.5);
     EXPECT_LOGIT(&e, 6, 0, 1.0);
     EXPECT_LOGIT(&e, 7, 0, -1.0);
-    e.p.repetition_penalty = 0.5f; /* below 1 it raises */
+    e.p.repetition_penalty = 0.5f; /* below 1 it raises logits */
     EXPECT_LOGIT(&e, 1, 0, -0.5);
     EXPECT_LOGIT(&e, 2, 0, 2.0);
     e.p.repetition_penalty = 1.0f;
 
-    e.p.frequency_penalty = 0.25f; /* output, by count */
+    e.p.frequency_penalty = 0.25f; /* it counts the output's tokens */
     EXPECT_LOGIT(&e, 1, 0, -1.0);
     EXPECT_LOGIT(&e, 2, 0, 0.75);
     EXPECT_LOGIT(&e, 3, 0, -1.75);
-    e.p.penalty_scope = CLS_SCOPE_ALL; /* prompt, too */
+    e.p.penalty_scope = CLS_SCOPE_ALL; /* it counts the prompt's tokens, too */
     EXPECT_LOGIT(&e, 1, 0, -1.25);
     EXPECT_LOGIT(&e, 2, 0, 0.25);
     e.p.frequency_penalty = -0.25f;
@@ -81,7 +82,7 @@ START_TEST(each_penalty)
     e.p.presence_penalty = -2.0f;
     EXPECT_LOGIT(&e, 3, 0, 1.0);
 
-    e.p.repetition_penalty = 4.0f; /* all three: 1/4 - 2 * .125 + 2 */
+    e.p.repetition_penalty = 4.0f; /* All three apply: a quarter, minus three times .125, plus 2. */
     e.p.frequency_penalty = 0.125f;
     e.p.penalty_scope = CLS_SCOPE_ALL;
     EXPECT_LOGIT(&e, 2, 0, 0.25 - 3 * 0.125 + 2.0);
@@ -103,9 +104,9 @@ START_TEST(biases)
     EXPECT_LOGIT(&e, 9, 1, 0.0);
     ck_assert(e.probs[7] == 0.0f);
     ck_assert_uint_eq(e.result.kept_count, 9);
-    e.p.repetition_penalty = 3.0f; /* after the bias, which made it positive */
+    e.p.repetition_penalty = 3.0f; /* it applies after the bias, which made the logit positive */
     EXPECT_LOGIT(&e, 3, 1, 0.25);
-    e.p.presence_penalty = -1e30f; /* nothing brings a banned token back */
+    e.p.presence_penalty = -1e30f; /* a penalty does not allow a banned token again */
     e.x[7] = FLT_MAX;
     ck_assert_int_eq(largest(&e), 3);
 
@@ -130,7 +131,7 @@ START_TEST(biases)
 }
 END_TEST
 
-/* Zero, infinities, NaN, the limits of floats. */
+/* Proves what penalties and biases make of zeros, infinities, NaN and the largest floats. */
 START_TEST(odd_logits)
 {
     const int32_t output[] = {0, 1, 2, 3, 4, 5};
@@ -139,7 +140,7 @@ START_TEST(odd_logits)
     start(&e);
     OUTPUT(&e, output);
     e.p.repetition_penalty = 2.0f;
-    EXPECT_LOGIT(&e, 0, 9, 0.0); /* 0 has no sign */
+    EXPECT_LOGIT(&e, 0, 9, 0.0); /* a factor leaves 0 as it is */
     e.p.presence_penalty = 1.0f;
     EXPECT_LOGIT(&e, 0, 9, -1.0);
     e.x[1] = -0.0f;
@@ -155,10 +156,10 @@ START_TEST(odd_logits)
     e.x[3] = NAN;
     must(cls_host_sample(&e.row, &e.result));
     ck_assert_int_eq(e.result.status, CLS_ROW_EMPTY | CLS_ROW_NAN);
-    e.x[9] = -FLT_MAX; /* alone among them */
+    e.x[9] = -FLT_MAX; /* all other logits are -INFINITY or NaN */
     ck_assert_int_eq(largest(&e), 9);
 
-    /* +inf counts as FLT_MAX: halved it is less than FLT_MAX; sums stay finite. */
+    /* An infinite logit counts as FLT_MAX, so half of it is less than FLT_MAX. Sums stay finite. */
     start(&e);
     OUTPUT(&e, output);
     e.x[4] = INFINITY;
@@ -168,12 +169,12 @@ START_TEST(odd_logits)
     ck_assert_int_eq(largest(&e), 8);
     ck_assert_int_eq(e.result.status, CLS_ROW_INF);
     e.x[4] = FLT_MAX;
-    e.p.repetition_penalty = 0.5f; /* 2 * FLT_MAX counts as FLT_MAX, a tie */
+    e.p.repetition_penalty = 0.5f; /* 2 * FLT_MAX counts as FLT_MAX, which is a tie */
     ck_assert_int_eq(largest(&e), 4);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
     BIAS(&e, bias);
     ck_assert_int_eq(largest(&e), 4);
-    for (int i = 0; i < 10; i++) /* -FLT_MAX * 2 is still a token */
+    for (int i = 0; i < 10; i++) /* a token at -FLT_MAX * 2 can still be drawn */
         e.x[i] = i < 6 ? -FLT_MAX : -INFINITY;
     e.p.logit_bias = NULL;
     e.p.logit_bias_count = 0;
@@ -186,7 +187,8 @@ END_TEST
 START_TEST(windows)
 {
     const int32_t prompt[] = {1, -1, 2, 10, 3}, output[] = {INT32_MAX, 4, 4, INT32_MIN, 5};
-    /* the tokens are 1 2 3 | 4 4 5: ids outside the vocabulary are not there */
+    /* The tokens are 1 2 3 in the prompt and 4 4 5 in the output: ids outside the vocabulary do not
+     * count. times[window][id - 1] says how often an id is in the window. */
     static const int times[8][5] = {{1, 1, 1, 2, 1}, {0, 0, 0, 0, 1}, {0, 0, 0, 1, 1},
                                     {0, 0, 0, 2, 1}, {0, 0, 1, 2, 1}, {0, 1, 1, 2, 1},
                                     {1, 1, 1, 2, 1}, {1, 1, 1, 2, 1}};
@@ -202,7 +204,7 @@ START_TEST(windows)
                              id <= 3 && e.p.penalty_scope == CLS_SCOPE_OUTPUT
                                  ? 0
                                  : -times[e.p.penalty_window][id - 1]);
-    e.p.frequency_penalty = 0.0f; /* repetition, too, forgets what left */
+    e.p.frequency_penalty = 0.0f; /* the repetition penalty also ignores what left the window */
     e.p.repetition_penalty = 2.0f;
     e.p.penalty_scope = CLS_SCOPE_OUTPUT;
     e.x[2] = e.x[3] = 1.0f;
@@ -225,7 +227,7 @@ START_TEST(large_counts)
     e.p.frequency_penalty = 0x1p-13f;
     e.row.output_count = 65535;
     EXPECT_LOGIT(&e, 2, 0, -65535 * 0x1p-13);
-    e.row.output_count = N; /* it counts no further */
+    e.row.output_count = N; /* the count stops at 65,535 */
     EXPECT_LOGIT(&e, 2, 0, -65535 * 0x1p-13);
     free(output);
 }
@@ -242,11 +244,11 @@ START_TEST(stops)
     e.x[8] = 1.0f;
     ck_assert_int_eq(largest(&e), 8);
     ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED);
-    OUTPUT(&e, before); /* one that is not the latest does not end it */
+    OUTPUT(&e, before); /* a stop id that is not the latest token does not stop the request */
     e.x[8] = 0.0f;
     ck_assert_int_eq(largest(&e), 0);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
-    e.p.max_tokens = 3; /* ids outside the vocabulary are no tokens */
+    e.p.max_tokens = 3; /* ids outside the vocabulary do not count as tokens */
     ck_assert_int_eq(largest(&e), 0);
     ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_LENGTH);
     e.p.max_tokens = 2;
@@ -258,7 +260,7 @@ START_TEST(stops)
     OUTPUT(&e, ended);
     ck_assert_int_eq(largest(&e), 5);
     ck_assert_int_eq(e.result.status, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
-    PROMPT(&e, ended); /* a prompt ends nothing */
+    PROMPT(&e, ended); /* a stop id in the prompt does not stop the request */
     e.row.output_count = 0;
     ck_assert_int_eq(largest(&e), 0);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
@@ -277,14 +279,14 @@ START_TEST(bool_masks)
     e.row.mask_kind = CLS_MASK_BOOL;
     e.row.mask_width = 10;
     ck_assert_int_eq(largest(&e), 9);
-    e.row.mask_width = 9; /* tokens beyond the mask are not allowed */
+    e.row.mask_width = 9; /* tokens beyond the mask's width are not allowed */
     ck_assert_int_eq(largest(&e), 4);
-    e.x[3] = NAN; /* not allowed, not noticed */
+    e.x[3] = NAN; /* the token is not allowed, so its NaN is not reported */
     OUTPUT(&e, output);
-    e.p.presence_penalty = -1e30f; /* no penalty brings it back */
+    e.p.presence_penalty = -1e30f; /* a penalty does not allow a masked token again */
     ck_assert_int_eq(largest(&e), 4);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
-    e.row.mask_width = 0; /* a whole mask, as in a step */
+    e.row.mask_width = 0; /* 0 means the whole vocabulary, as in a step */
     const float whole = e.x[9];
     e.x[9] = 50.0f;
     ck_assert_int_eq(largest(&e), 9);

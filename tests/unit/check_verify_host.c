@@ -19,10 +19,11 @@ typedef struct request {
     cls_host_verified v;
 } request;
 
-/* Tokens, a digit each; 'x' and 'y' are ids that are none. */
+/* Returns the token that a character stands for: a digit, or 'x' and 'y' for ids outside the
+ * vocabulary. */
 static int32_t id_of(char c) { return c == 'x' ? -1 : c == 'y' ? VOCAB : c - '0'; }
 
-/* A row's tokens, the likelier first. */
+/* Sets a row's logits: it allows the given tokens, the likelier first. */
 static void set_row(float *x, const char *tokens)
 {
     for (int i = 0; i < VOCAB; i++)
@@ -31,7 +32,8 @@ static void set_row(float *x, const char *tokens)
         x[id_of(tokens[i])] = (float)-i;
 }
 
-/* Drafts, and the tokens of each row, divided by spaces; rows that are not named have token 0. */
+/* Starts a request with these drafts and rows. Spaces divide the rows, each of which lists its
+ * tokens; further rows have token 0. */
 static void start(request *r, int method, const char *drafts, const char *rows)
 {
     memset(r, 0, sizeof *r);
@@ -79,7 +81,7 @@ static void expect(request *r, const char *tokens, int accepted, int status, int
 }
 #define EXPECT(r, tokens, accepted, status) expect((r), (tokens), (accepted), (status), __LINE__)
 
-/* What the rows say for certain, every method does. */
+/* Proves that all methods agree where each row has one token. */
 START_TEST(certain)
 {
     request r;
@@ -95,8 +97,8 @@ START_TEST(certain)
     EXPECT(&r, "7", 0, 0);
     r.d.disable_bonus = 1;
     EXPECT(&r, "7", 0, 0);
-    for (uint32_t i = 0; i < 2;
-         i++) { /* no token: the drafts end before it, disable_bonus or not */
+    /* An id outside the vocabulary ends the drafts before it, with disable_bonus or without. */
+    for (uint32_t i = 0; i < 2; i++) {
         start(&r, _i, i ? "3y5" : "3x5", "3 4 5 6");
         r.d.disable_bonus = (int32_t)i;
         EXPECT(&r, "34", 1, 0);
@@ -105,7 +107,7 @@ START_TEST(certain)
     r.d.disable_bonus = 1;
     EXPECT(&r, "3", 0, 0);
 
-    start(&r, _i, "345", "3 4 5 6"); /* drafts are output: they lower what comes again */
+    start(&r, _i, "345", "3 4 5 6"); /* drafts are output, so penalties apply to them */
     r.p.presence_penalty = 50.0f;
     set_row(r.x[2], "45");
     set_row(r.x[3], "3456");
@@ -119,7 +121,8 @@ END_TEST
 START_TEST(rows_without_a_token)
 {
     request r;
-    for (int kind = 0; kind < 2; kind++) { /* an empty mask in the middle, packed and bytes */
+    /* A mask in the middle is empty: first a packed one, then one of bytes. */
+    for (int kind = 0; kind < 2; kind++) {
         uint8_t bytes[4][12];
         memset(bytes, 1, sizeof bytes);
         start(&r, _i, "345", "3 4 5 6");
@@ -137,7 +140,7 @@ START_TEST(rows_without_a_token)
         memset(bytes[0], 0, sizeof bytes[0]);
         EXPECT(&r, "", 0, CLS_ROW_EMPTY);
     }
-    start(&r, _i, "345", "3 4 9 6"); /* only rows that are looked at tell of themselves */
+    start(&r, _i, "345", "3 4 9 6"); /* only the rows that are used report their status */
     r.x[0][0] = INFINITY;
     r.p.logit_bias = (const cls_logit_bias[]){{0, -INFINITY}};
     r.p.logit_bias_count = 1;
@@ -155,13 +158,13 @@ START_TEST(ends)
     start(&r, _i, "345", "3 4 5 6");
     r.p.stop_ids = stop;
     r.p.stop_count = 2;
-    r.x[2][1] = NAN; /* in a row that is not reached */
+    r.x[2][1] = NAN; /* this row is not reached */
     EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
-    r.ids[1] = 6; /* the target's own */
+    r.ids[1] = 6; /* the target's token is the one that stops */
     EXPECT(&r, "34", 1, CLS_ROW_STOPPED);
     set_row(r.x[0], "8");
     EXPECT(&r, "8", 0, CLS_ROW_STOPPED);
-    start(&r, _i, "34", "3 4 8"); /* the bonus */
+    start(&r, _i, "34", "3 4 8"); /* the bonus token stops */
     r.p.stop_ids = stop + 1;
     r.p.stop_count = 1;
     EXPECT(&r, "348", 2, CLS_ROW_STOPPED);
@@ -189,7 +192,7 @@ START_TEST(ends)
 }
 END_TEST
 
-/* Distributions of the drafts, where they decide. */
+/* Proves that the drafts' distributions decide for the methods that use them, and for no others. */
 START_TEST(distributions)
 {
     const int method = _i % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD, logits = _i / 2;
@@ -201,8 +204,8 @@ START_TEST(distributions)
         for (uint32_t t = 0; t < VOCAB; t++)
             r.q[i][t] = logits ? -5.0f : 0.1f;
     EXPECT(&r, "3456", 3, 0);
-    r.q[1][4] =
-        logits ? -INFINITY : 0.0f; /* cannot come from it: what is emitted is the target's own */
+    /* The distribution cannot give this draft, so the target's token is emitted. */
+    r.q[1][4] = logits ? -INFINITY : 0.0f;
     EXPECT(&r, "34", 1, 0);
     r.d.disable_bonus = 1;
     EXPECT(&r, "34", 1, 0);
@@ -211,9 +214,9 @@ START_TEST(distributions)
     for (uint32_t t = 0; t < VOCAB; t++)
         r.q[1][t] = NAN;
     EXPECT(&r, "34", 1, 0);
-    r.q[1][4] = INFINITY; /* 1 */
+    r.q[1][4] = INFINITY; /* the probability counts as 1 */
     EXPECT(&r, "345", 3, 0);
-    for (int other = 0; other < 3; other++) { /* the distribution is not used */
+    for (int other = 0; other < 3; other++) { /* these methods do not use the distribution */
         static const int others[] = {CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY, CLS_VERIFY_TYPICAL};
         r.d.method = others[other];
         r.q[1][4] = 0.0f;
@@ -221,11 +224,11 @@ START_TEST(distributions)
     }
     r.d.method = method;
     r.q[1][4] = logits ? -INFINITY : 0.0f;
-    r.p.temperature = 0.0f; /* nor of a greedy request */
+    r.p.temperature = 0.0f; /* a greedy request does not use it either */
     EXPECT(&r, "345", 3, 0);
 
-    /* A target that the draft's distribution covers everywhere leaves nothing: the row draws for
-     * itself. */
+    /* Where the draft's distribution covers the target's everywhere, no residual is left: the row
+     * draws from the target. */
     start(&r, method, "0", "0123456789");
     r.d.draft = r.q;
     r.d.draft_kind = CLS_DRAFT_PROBS;
@@ -245,7 +248,8 @@ END_TEST
 
 START_TEST(blocks)
 {
-    /* p(3) is half of q(3), but p(5) twice q(5): together they are as likely. */
+    /* p(3) is half of q(3), but p(5) is twice q(5): p and q give both together the same
+     * probability. */
     request r;
     uint32_t taken[2] = {0, 0};
     for (int block = 0; block < 2; block++) {
@@ -264,7 +268,7 @@ START_TEST(blocks)
     }
     ck_assert_msg(taken[0] > 30 && taken[0] < 70 && taken[1] == 100, "%u and %u of 100", taken[0],
                   taken[1]);
-    /* A stop id in the middle is the last draft that counts. */
+    /* Drafts after a stop id do not count. */
     const int32_t stop = 3;
     r.p.stop_ids = &stop;
     r.p.stop_count = 1;
@@ -280,7 +284,7 @@ END_TEST
 
 START_TEST(typical)
 {
-    /* 1/2, 1/4, 1/8, 1/8: an entropy of 1.75 bits, 2^-1.75 = .297 */
+    /* The probabilities are 1/2, 1/4, 1/8 and 1/8. Their entropy is 1.75 bits; 2^-1.75 is .297. */
     static const struct {
         float epsilon, delta;
         const char *accepted;
@@ -311,7 +315,7 @@ START_TEST(typical)
             ck_assert_int_eq(r.v.tokens[0], taken ? id : own.token);
             ck_assert_int_eq(r.v.tokens[1], taken ? 9 : -1);
         }
-    r.p.top_k = 2; /* what was cut is not typical, however likely */
+    r.p.top_k = 2; /* a token that a truncation removed is not accepted, however likely it is */
     r.d.epsilon = 1e-30f;
     for (r.ids[0] = 0; r.ids[0] < 4; r.ids[0]++) {
         must(cls_host_verify(&r.d, &r.v));
@@ -326,7 +330,7 @@ START_TEST(greedy_and_modes)
         request r;
         start(&r, method, "34", "35 48 67");
         r.p.temperature = method == CLS_VERIFY_GREEDY ? 1.0f : 0.0f;
-        r.p.mirostat = 2; /* a greedy request has none */
+        r.p.mirostat = 2; /* a greedy request ignores mirostat */
         EXPECT(&r, "346", 2, 0);
         r.ids[1] = 8;
         EXPECT(&r, "34", 1, 0);
@@ -346,9 +350,10 @@ END_TEST
 
 START_TEST(trees)
 {
-    /*            0:3       1:4
-     *          2:5 3:6   4:6 5:6     two drafts of one token: the first counts
-     *                    6... none   */
+    /* The tree, as node:token. Of two equal drafts of one parent, 4 and 5, the first counts.
+     *
+     *            0:3       1:4
+     *          2:5 3:6   4:6 5:6 */
     static const int32_t parents[] = {-1, -1, 0, 0, 1, 1};
     for (int method = 0; method < METHODS; method += CLS_VERIFY_GREEDY) {
         request r;
@@ -356,7 +361,7 @@ START_TEST(trees)
         r.d.parents = parents;
         EXPECT(&r, "468", 2, 0);
         ck_assert(r.v.nodes[0] == 1 && r.v.nodes[1] == 4);
-        r.d.disable_bonus = 1; /* a leaf */
+        r.d.disable_bonus = 1; /* the path ends in a leaf */
         EXPECT(&r, "46", 2, 0);
         set_row(r.x[0], "3");
         EXPECT(&r, "35", 2, 0);
@@ -364,13 +369,13 @@ START_TEST(trees)
         set_row(r.x[1], "6");
         EXPECT(&r, "36", 2, 0);
         ck_assert(r.v.nodes[0] == 0 && r.v.nodes[1] == 3);
-        set_row(r.x[1], "4"); /* a row with drafts that are others */
+        set_row(r.x[1], "4"); /* none of the row's drafts is its token */
         EXPECT(&r, "34", 1, 0);
         set_row(r.x[0], "9");
         EXPECT(&r, "9", 0, 0);
         r.ids[0] = -1;
         EXPECT(&r, "9", 0, 0);
-        set_row(r.x[0], "4"); /* the path is output, and no other draft is */
+        set_row(r.x[0], "4"); /* penalties apply to the path, and to no other draft */
         r.p.presence_penalty = 100.0f;
         set_row(r.x[2], "456");
         r.ids[4] = 5;
@@ -403,15 +408,15 @@ START_TEST(refused)
     REFUSE(d.method, METHODS);
     REFUSE(d.draft_kind, -1);
     REFUSE(d.draft_kind, CLS_DRAFT_LOGITS + 1);
-    REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* and no draft */
+    REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* there is no draft distribution */
     REFUSE(d.ids, NULL);
-    REFUSE(d.parents, parents); /* of a chain's method */
+    REFUSE(d.parents, parents); /* this method verifies only chains */
     REFUSE(d.logits_stride, VOCAB - 1);
     REFUSE(row.logits, NULL);
     REFUSE(row.vocab, 0);
     REFUSE(row.random_bits, &random);
     REFUSE(p.temperature, -1.0f);
-    r.d.mask_stride = r.d.bias_stride = 1; /* of none */
+    r.d.mask_stride = r.d.bias_stride = 1; /* without masks and biases strides are ignored */
     EXPECT(&r, "345", 2, 0);
     REFUSE_AS(row.bias, r.x, "bias_stride");
     r.row.mask_width = 2;
