@@ -227,6 +227,8 @@ static void set_params(trial *t, int variant)
     cls_params *const p = &t->params;
     const cls_variant *const v = &cls_variants[variant];
     const int searched = v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
+    const int shards =
+        v->kernel == CLS_SHARD_SURVEY || v->kernel == CLS_PARTIAL || v->kernel == CLS_MERGE;
     const int lists =
         has_kernel(t, CLS_TOKEN_1) || has_kernel(t, CLS_TOKEN_2) || has_kernel(t, CLS_TOKEN_3);
     if (lists && v->kernel != CLS_SLOTS && variant != CLS_SURVEY_0 && variant != CLS_TOKEN_0) {
@@ -237,7 +239,7 @@ static void set_params(trial *t, int variant)
                                                       : 50;
     }
     if (cls_variant_supports(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
-        has_kernel(t, CLS_SURVEY_1)) {
+        has_kernel(t, shards ? CLS_SHARD_SURVEY_1 : CLS_SURVEY_1)) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
