@@ -17,7 +17,7 @@ int write_list(FILE *f, const char *name, uint32_t most, uint32_t draws, sequenc
     c.ids = ids;
     c.logits = logits;
     c.seed = next_bits(s);
-    c.stream = next_bits(s) >> next_below(s, 64);
+    c.stream = next_wide(s, 63);
     fprintf(f, "list %s\nvocab %u\nseed %" PRIu64 " %" PRIu64 "\n", name, (unsigned)c.vocab, c.seed,
             c.stream);
     for (uint32_t i = 0; i < c.count; i++) {

@@ -18,6 +18,12 @@ uint32_t next_below(sequence *s, uint32_t n)
 
 int next_is_one_in(sequence *s, uint32_t n) { return next_below(s, n) == 0; }
 
+uint64_t next_wide(sequence *s, uint32_t most)
+{
+    const uint32_t by = next_below(s, most + 1);
+    return next_bits(s) >> by;
+}
+
 uint32_t bits_of(float x) { return (uint32_t)CLS_AS_I32(x); }
 float float_of(uint32_t bits) { return CLS_AS_F32((int32_t)bits); }
 

@@ -23,9 +23,11 @@ static float next_logit(sequence *s, row_kind kind, uint32_t id)
     case ROW_LEVELS:
         return x - (float)(id / CLS_TILE * 7);
     case ROW_RISING:
-        return x + (float)(id / CLS_TILE * 12);
+        return x + (float)(id / CLS_TILE * 20);
     case ROW_TAIL:
         return id == 0 ? 0.0f : -18.0f - (float)next_below(s, 12 << 14) * 0x1p-14f;
+    case ROW_FLAT:
+        return 1.5f;
     case ROW_NOTHING:
         return float_of(next_is_one_in(s, 2) ? 0x7fc00000u : 0xff800000u);
     default:
@@ -76,7 +78,7 @@ static void set_parameters(const vector_row *row, sequence *s, cls_params *p)
     p->min_p = row->min_p;
     p->min_keep = row->min_keep;
     p->seed = next_bits(s);
-    p->stream = next_bits(s) >> next_below(s, 64);
+    p->stream = next_wide(s, 63);
 }
 
 /* -------------------------------------------------------------------- results */
@@ -221,6 +223,7 @@ static const vector_row rows[] = {
     {"top-p-min-keep", 30, ROW_NORMAL, 0, {0}, 1.0f, 0, 0.1f, 0.0f, 4, 0, 8},
     {"min-p", 30, ROW_NORMAL, 0, {0}, 0.8f, 0, 1.0f, 0.05f, 1, 0, 8},
     {"min-p-one", 30, ROW_TIES, 0, {0}, 0.8f, 0, 1.0f, 1.0f, 1, 0, 8},
+    {"min-p-equal", 40, ROW_TIES, 0, {0}, 0x1.715476p+0f, 0, 1.0f, 0.25f, 1, 0, 8},
     {"min-p-all", 30, ROW_NORMAL, 0, {0}, 1.0f, 0, 1.0f, 1e-20f, 1, 0, 8},
     {"default-order", 50, ROW_NORMAL, 0, {0}, 0.6f, 20, 0.9f, 0.05f, 1, 0, 8},
     {"vllm-order", 50, ROW_NORMAL, 1, {0}, 0.6f, 20, 0.9f, 0.05f, 1, 0, 8},
@@ -229,8 +232,11 @@ static const vector_row rows[] = {
     {"top-p-before-temperature", 50, ROW_NORMAL, 3, {3, 1}, 0.5f, 0, 0.8f, 0.0f, 1, 0, 8},
     {"two-tiles", 1030, ROW_LEVELS, 0, {0}, 0.9f, 0, 1.0f, 0.0f, 1, 0, 10},
     {"top-k-min-keep", 30, ROW_NORMAL, 0, {0}, 1.0f, 2, 1.0f, 0.0f, 5, 0, 8},
-    {"rising-tiles", 1030, ROW_RISING, 0, {0}, 0.3f, 0, 1.0f, 0.0f, 1, 0, 10},
+    {"rising-tiles", 1030, ROW_RISING, 0, {0}, 0.5f, 0, 1.0f, 0.0f, 1, 0, 10},
     {"set-with-nothing-removed", 1030, ROW_RISING, 0, {0}, 0.9f, 0, 1.0f, 1e-37f, 1, 0, 10},
+    {"top-p-of-tiles", 1030, ROW_RISING, 0, {0}, 0.9f, 0, 0.999f, 0.0f, 1, 0, 10},
+    {"huge-tiles", 1030, ROW_HUGE, 0, {0}, 1.0f, 0, 1.0f, 0.0f, 1, 0, 8},
+    {"top-p-half", 4, ROW_FLAT, 0, {0}, 1.0f, 0, 0.5f, 0.0f, 1, 0, 8},
     {"tail", 1100, ROW_TAIL, 0, {0}, 1.0f, 0, 1.0f, 0.0f, 1, 0, 10},
     {"three-tiles", 2100, ROW_LEVELS, 0, {0}, 1.1f, 1500, 0.999f, 0.0f, 1, 1, 10},
 };
@@ -240,63 +246,6 @@ int write_rows(FILE *f)
     for (uint32_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         sequence s = {1000 + i};
         if (!write_row(f, &rows[i], &s))
-            return 0;
-    }
-    return 1;
-}
-
-/* ------------------------------------------------------------------ random rows */
-
-/* Returns a probability from 2^-n to 1, or one near 1. */
-static float next_probability(sequence *s, uint32_t n)
-{
-    const float x = (float)(1 + next_below(s, 1u << 20)) * 0x1p-20f;
-    return next_is_one_in(s, 3) ? 1.0f - x * 0x1p-12f
-                                : x * float_of((127 - next_below(s, n)) << 23);
-}
-
-static float next_temperature(sequence *s)
-{
-    static const float ends[] = {0.0f, 0x1.4f8b58p-17f, 1e-4f, 0.01f, 100.0f, 1e+30f, 3e+38f, 1.0f};
-    return next_is_one_in(s, 3) ? ends[next_below(s, 8)]
-                                : (float)(1 + next_below(s, 4095)) * 0x1p-11f;
-}
-
-static void random_chain(sequence *s, vector_row *row)
-{
-    row->chain = (int32_t)next_below(s, 4);
-    for (uint8_t i = 0; row->chain == CLS_CHAIN_CUSTOM && i < 4; i++) {
-        const uint32_t j = next_below(s, i + 1u);
-        row->stages[i] = row->stages[j];
-        row->stages[j] = (uint8_t)(i + 1);
-    }
-}
-
-static vector_row random_row(sequence *s, uint32_t draws)
-{
-    vector_row row = {.name = "random", .draws = draws};
-    const uint32_t size = next_below(s, 64);
-    row.vocab = size < 24   ? 1 + next_below(s, 12)
-                : size < 60 ? 1 + next_below(s, 400)
-                : size < 63 ? 1000 + next_below(s, 50)
-                            : 1 + next_below(s, VECTOR_MOST);
-    row.kind = (row_kind)next_below(s, next_is_one_in(s, 10) ? ROW_KINDS : ROW_NOTHING);
-    random_chain(s, &row);
-    row.temperature = next_temperature(s);
-    row.top_k = next_is_one_in(s, 2) ? (int32_t)next_below(s, row.vocab + 2) - 1 : 0;
-    row.top_p = next_is_one_in(s, 2) ? next_probability(s, 6) : 1.0f;
-    row.min_p = next_is_one_in(s, 2) ? next_probability(s, 30) : 0.0f;
-    row.min_keep = next_is_one_in(s, 4) ? next_below(s, 10) : 1;
-    row.masked = next_is_one_in(s, 4);
-    return row;
-}
-
-int write_random(FILE *f, uint64_t seed, uint32_t n, uint32_t draws)
-{
-    sequence s = {seed};
-    for (uint32_t i = 0; i < n; i++) {
-        const vector_row row = random_row(&s, draws);
-        if (!write_row(f, &row, &s) || (i % 10 == 0 && !write_list(f, "random", 64, draws, &s)))
             return 0;
     }
     return 1;

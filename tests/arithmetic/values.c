@@ -89,9 +89,11 @@ static void write_floats(FILE *f, sequence *s)
     write_split(f, 0x1.fffffep+29f, 0x1.000002p+0f);
     write_split(f, 0x1p-126f, 0x1p-126f);
     write_split(f, -0x1.fffffep+127f, 0x1.1p+17f);
-    for (int i = 0; i < 60; i++)
-        write_split(f, clean(i < 40 ? next_normal(s) : float_of((uint32_t)next_bits(s))),
-                    next_positive(s, 8, 4));
+    for (int i = 0; i < 60; i++) {
+        const float max = clean(i < 40 ? next_normal(s) : float_of((uint32_t)next_bits(s)));
+        if (max > CLS_MASKED)
+            write_split(f, max, next_positive(s, 8, 4));
+    }
 }
 
 static void write_weights(FILE *f, sequence *s)
@@ -112,7 +114,7 @@ static void write_weights(FILE *f, sequence *s)
                 bits_of(depth(low, high, scale)));
     }
     for (int i = 0; i < 40; i++) {
-        const uint64_t mass = next_bits(s) >> (24 + next_below(s, 40));
+        const uint64_t mass = next_wide(s, 39) >> 24;
         const uint32_t shift = next_below(s, 64);
         fprintf(f, "row_units %" PRIu64 " %u %" PRIu64 "\n", mass, (unsigned)shift,
                 to_row_units(mass, shift));
@@ -139,12 +141,12 @@ static void write_draws(FILE *f, sequence *s)
                 position, number, philox_bits(purpose, seed, stream, position, number));
     }
     for (int i = 0; i < 40; i++) {
-        const uint64_t mass = (next_bits(s) >> next_below(s, 30)) + 1;
+        const uint64_t mass = next_wide(s, 29) / 2 + 1;
         const uint32_t p = i < 4 ? UINT32_MAX - (uint32_t)i : (uint32_t)next_bits(s);
         fprintf(f, "target %" PRIu64 " %u %" PRIu64 "\n", mass, p, top_p_target(mass, p));
     }
     for (int i = 0; i < 40; i++) {
-        const uint64_t mass = (next_bits(s) >> next_below(s, 30)) + 1;
+        const uint64_t mass = next_wide(s, 29) / 2 + 1;
         const uint64_t r = i == 0 ? 0 : i == 1 ? UINT64_MAX : next_bits(s);
         fprintf(f, "drawn %016" PRIx64 " %" PRIu64 " %" PRIu64 "\n", r, mass, u64_mul_hi(r, mass));
     }

@@ -11,7 +11,8 @@
 
 /* ------------------------------------------------------------- random.c */
 
-/* A sequence of random numbers. All helpers are exact, so that every compiler gives the same. */
+/* A sequence of random numbers. All helpers are exact, and no expression takes two numbers, because
+ * compilers differ in the order of operands: so every compiler gives the same vectors. */
 typedef struct sequence {
     uint64_t state;
 } sequence;
@@ -19,6 +20,7 @@ typedef struct sequence {
 uint64_t next_bits(sequence *s);
 uint32_t next_below(sequence *s, uint32_t n); /* n > 0 */
 int next_is_one_in(sequence *s, uint32_t n);
+uint64_t next_wide(sequence *s, uint32_t most); /* 64 bits, or up to `most` fewer */
 
 uint32_t bits_of(float x);
 float float_of(uint32_t bits);
@@ -47,8 +49,9 @@ typedef enum row_kind {
     ROW_BITS,    /* any bits */
     ROW_HUGE,    /* of a size around 2^100 */
     ROW_LEVELS,  /* each mass tile at another height */
-    ROW_RISING,  /* each mass tile 12 above the one before it */
+    ROW_RISING,  /* each mass tile 20 above the one before it */
     ROW_TAIL,    /* one at 0, the others from -18 to -30 */
+    ROW_FLAT,    /* equal ones */
     ROW_NOTHING, /* NaN and -inf */
     ROW_KINDS
 } row_kind;
@@ -74,15 +77,17 @@ int write_row(FILE *f, const vector_row *row, sequence *s);
 /* Writes the rows of the vectors. Returns 0 if the reference fails. */
 int write_rows(FILE *f);
 
-/* Writes `rows` random rows with `draws` tokens each, and lists of candidates between them.
- * Returns 0 if the reference fails. */
-int write_random(FILE *f, uint64_t seed, uint32_t rows, uint32_t draws);
-
 /* -------------------------------------------------------------- lists.c */
 
 /* Writes a list of up to `most` random candidates, with tokens that are drawn from it, and the
  * lists of the vectors. Return 0 if the reference fails. */
 int write_list(FILE *f, const char *name, uint32_t most, uint32_t draws, sequence *s);
 int write_lists(FILE *f);
+
+/* -------------------------------------------------------- random_rows.c */
+
+/* Writes `rows` random rows with `draws` tokens each, and lists of candidates between them.
+ * Returns 0 if the reference fails. */
+int write_random(FILE *f, uint64_t seed, uint32_t rows, uint32_t draws);
 
 #endif
