@@ -42,3 +42,45 @@ AC_DEFUN([CLS_CHECK_CLBLAST], [
         [CLBLAST_CFLAGS= CLBLAST_LIBS=])
     AC_SUBST([CLBLAST_CFLAGS])
     AC_SUBST([CLBLAST_LIBS])])
+
+dnl CLS_CHECK_MPI: --with-mpi, off by default, since a library is built for one
+dnl MPI; sets have_mpi, BUILD_MPI, MPICC, MPIEXEC, MPI_CFLAGS and MPI_LIBS. All
+dnl MPIs have a compiler wrapper that shows its command, and $CC stays the
+dnl compiler. The launcher that belongs to mpicc.NAME is mpiexec.NAME.
+AC_DEFUN([CLS_CHECK_MPI], [
+    AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi], [build libclsample-mpi, for one vocabulary on several ranks @<:@no@:>@; MPICC names the MPI])],
+        [], [with_mpi=no])
+    AC_ARG_VAR([MPICC], [compiler of the MPI to use, for --with-mpi])
+    AC_ARG_VAR([MPIEXEC], [launcher of that MPI, for its tests])
+    have_mpi=no
+    AS_IF([test "$with_mpi" != no], [
+        AC_CHECK_PROGS([MPICC], [mpicc mpicc.openmpi mpicc.mpich])
+        AS_IF([test -n "$MPICC"], [
+            cls_shown=`$MPICC -show 2>/dev/null`
+            set dummy $cls_shown
+            shift
+            for word; do
+                AS_CASE([$word],
+                    [-I*|-D*], [AS_VAR_APPEND([MPI_CFLAGS], [" $word"])],
+                    [-pthread], [AS_VAR_APPEND([MPI_CFLAGS], [" $word"]); AS_VAR_APPEND([MPI_LIBS], [" $word"])],
+                    [-L*|-l*|-Wl,*|/*.so|/*.a], [AS_VAR_APPEND([MPI_LIBS], [" $word"])])
+            done
+            cls_saved_cppflags=$CPPFLAGS cls_saved_libs=$LIBS
+            CPPFLAGS="$CPPFLAGS $MPI_CFLAGS" LIBS="$MPI_LIBS $LIBS"
+            AC_MSG_CHECKING([whether the flags of $MPICC compile and link MPI 3])
+            AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>]],
+                [[MPI_Request r; int a = 0, b = 0;
+                  return MPI_Iallgather(&a, 1, MPI_INT, &b, 1, MPI_INT, MPI_COMM_SELF, &r);]])],
+                [have_mpi=yes])
+            AC_MSG_RESULT([$have_mpi])
+            CPPFLAGS=$cls_saved_cppflags LIBS=$cls_saved_libs
+            AS_IF([test -z "$MPIEXEC"], [
+                MPIEXEC=`AS_ECHO(["$MPICC"]) | $SED 's|mpi@<:@a-z@:>@*cc\(@<:@^/@:>@*\)$|mpiexec\1|'`
+                AC_CHECK_PROG([cls_mpiexec], [$MPIEXEC], [yes], [no])
+                AS_IF([test "$cls_mpiexec" = no && ! test -x "$MPIEXEC"], [MPIEXEC=mpiexec])])])
+        AS_IF([test "$have_mpi" = no && test "$with_mpi" != check],
+            [AC_MSG_ERROR([--with-mpi, but no MPI 3 was found by ${MPICC:-mpicc}; Debian: libopenmpi-dev openmpi-bin])])])
+    AS_IF([test "$have_mpi" = yes], [], [MPI_CFLAGS= MPI_LIBS=])
+    AM_CONDITIONAL([BUILD_MPI], [test "$have_mpi" = yes])
+    AC_SUBST([MPI_CFLAGS])
+    AC_SUBST([MPI_LIBS])])

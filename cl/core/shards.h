@@ -29,7 +29,7 @@ typedef struct cls_shard_row {
     f32 scale;   /* of the row's masses */
     f32 spacing; /* of the edges, as a difference of logits */
     f32 depth;   /* min-p: how deep below the largest logit of the shard CLS_SECTION_REACH counts */
-    u32 reserved;
+    u32 wanted;  /* of LIST: how many tokens from the top the row needs of all shards together */
 } cls_shard_row;
 
 #define CLS_PARTIAL_HEADER_WORDS 16 /* before a partial's body */

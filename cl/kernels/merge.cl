@@ -45,13 +45,13 @@ static inline void set_max_tile(const merged_row *m, u32 at)
     m->key[at] = max(m->key[at], key_of(FMAX(most)));
 }
 
-/* Returns a key that at least k tokens of the lists reach: in each list, one of its share of them.
- * So the first k tokens of the row are among those that reach it. Of eight lists of 50 tokens, some
- * 100 do. */
+/* Returns a key that at least `wanted` tokens of the lists reach: in each list, one of its share of
+ * them. So the first `wanted` tokens of the row are among those that reach it. Of eight lists of 50
+ * tokens, some 100 do. */
 static inline i32 list_bound(__global const cls_args *args, __global const u32 *partials,
-                             u32 section, u32 k)
+                             u32 section, u32 wanted)
 {
-    const u32 share = (k + args->shards - 1) / args->shards;
+    const u32 share = (wanted + args->shards - 1) / args->shards;
     i32 bound = CLS_KEY_INF;
     SHORT_LOOP
     for (u32 s = 0; s < args->shards; s++) {
@@ -203,7 +203,7 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
     }
     if (p.sends & (CLS_SENDS_LIST | CLS_SENDS_TOKEN | CLS_SENDS_TOKENS))
         merge_lists(&m, args, partials, section,
-                    p.sends & CLS_SENDS_LIST ? list_bound(args, partials, section, p.k)
+                    p.sends & CLS_SENDS_LIST ? list_bound(args, partials, section, p.wanted)
                                              : CLS_KEY_NONE,
                     (p.sends & CLS_MERGE_CLEARS) != 0);
     if (p.sends & CLS_SENDS_TILES) {

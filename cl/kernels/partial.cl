@@ -7,13 +7,20 @@
 #include "row/measure.cl"
 #include "draw/draw.cl"
 
-/* Returns a digest of the request's state, which must be the same on all shards. */
-static inline u32 state_digest(__global const cls_slot *slot, u64 bits)
+#define LATEST 8
+
+/* Returns a digest of the request's state, which must be the same on all shards. Of the text it has
+ * the length and the latest tokens that are stored in order. */
+static inline u32 state_digest(__global const cls_slot *slot, const slot_state *s, u64 bits)
 {
+    const u32 latest = min(min(slot->length, s->n_ring), (u32)LATEST);
     u32 hash = shard_mix(slot->position, slot->outputs);
     hash = shard_mix(shard_mix(hash, slot->length), slot->stopped);
     hash = shard_mix(shard_mix(hash, (u32)slot->adaptive.mu), slot->adaptive.sum);
     hash = shard_mix(shard_mix(hash, slot->adaptive.weight), slot->adaptive.top_p);
+    SHORT_LOOP
+    for (u32 i = 1; i <= latest; i++)
+        hash = shard_mix(hash, s->ring[(slot->length - i) % s->n_ring]);
     return shard_mix(shard_mix(hash, u64_lo(bits)), u64_hi(bits));
 }
 
@@ -212,7 +219,7 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
             out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
     if (LOCAL_ID == 0) {
         section[CLS_SECTION_STATUS] = status & (CLS_STATUS_NAN | CLS_STATUS_INF);
-        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, bits) : (u32)slot_index;
+        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
         section[CLS_SECTION_LISTED] = listed;
         section[CLS_SECTION_REACH] = reach;
     }

@@ -123,7 +123,7 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
     step.defer_accept = 1;
     step.tokens.buffer = d->drawn;
     outputs.probs.buffer = d->drawn_probs;
-    must(cls_sample(d->s->sampler, d->m->d->queue, &step, 0, NULL, NULL), "drafts");
+    must(vocabulary_sample(d->s, &step, NULL), "drafts");
     put(d, d->drawn, d->device_ids, sizeof(int32_t), k, n);
     if (d->probs != NULL)
         put(d, d->drawn_probs, d->probs, d->m->c.vocab * sizeof(float), k, n);

@@ -8,6 +8,7 @@
  *     device.c        platform, context and queue, which this program owns
  *     model.c         tokens to hidden states: the transformer (kernels in model.cl)
  *     sampling.c      hidden states to tokens, by clsample
+ *     whole.c         the vocabulary is on one device (examples/tensor_parallel: on several)
  *     drafts.c        draft tokens for the verification
  *     batch.c         the rows of each step; steps in flight; their results
  *     text.c          prints texts, the table and JSON
@@ -112,7 +113,7 @@ typedef struct options {
     const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens, *draft, *method;
     uint32_t device; /* UINT32_MAX: the first usable one */
     uint32_t n_requests, streams, batch, chunk, ahead;
-    bool stream, json, make_random;
+    bool stream, json, make_random, half;
     draft_source drafts_from;
     uint32_t drafts;       /* the most drafts of a request in a step */
     uint32_t draft_layers; /* the number of layers that make them */
@@ -137,7 +138,7 @@ typedef struct model {
     config c;
     uint32_t batch, slots;
     cl_program program;
-    cl_kernel embed, norm, rope, attend, swiglu, product;
+    cl_kernel embed, norm, rope, attend, swiglu, product, halve;
     struct {
         cl_mem att_norm, wqkv, wo, ffn_norm, w13, w2;
     } * layer;
@@ -156,6 +157,10 @@ const char *model_products(void); /* "CLBlast" or "own kernel" */
  * computes the whole batch: with one shape no row depends on how many rows there are. */
 void model_product(model *m, cl_mem x, cl_mem w, cl_mem y, uint32_t out, uint32_t in, bool add);
 
+/* Returns `count` rows of the classifier, in float32 or float16, for the last layer. The caller
+ * releases them. */
+cl_mem model_classifier(model *m, uint32_t first, uint32_t count, bool half);
+
 /* Uploads `rows`, which must not change until *uploaded is complete, and computes the first
  * `layers` layers of `n` of them. The result is in m->normed. A negative token is entry -1 - token
  * of the buffer `tokens`. */
@@ -170,9 +175,11 @@ typedef struct sampling {
     uint32_t drafts; /* the most drafts of each */
     cls_context *context;
     cls_head *head;
+    cl_mem weight;         /* of the head: [count, dim] */
+    uint32_t first, count; /* the tokens whose logits this process computes */
     cls_sampler *sampler;
     cls_readback *readback;
-    cl_mem logits; /* float32 [batch, vocab] */
+    cl_mem logits; /* float32 [batch, count] */
     cl_mem out;    /* int32: tokens [most, drafts + 1], statuses [most], accepted drafts [most] */
     cl_mem latest; /* int32 [slots]: the tokens that the next embedding look-up reads */
 } sampling;
@@ -200,6 +207,27 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
  * logits and outputs. */
 bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket);
 sampled sampling_wait(sampling *s, uint64_t ticket);
+
+/* ------------------------------------------------------------------- whole.c */
+
+/* How the vocabulary is divided between processes: here not at all. examples/tensor_parallel has
+ * another file with these functions. */
+
+/* Comes first and last in the program. vocabulary_begin() returns false in a process that must not
+ * write files, because another does. */
+bool vocabulary_begin(int *argc, char ***argv);
+void vocabulary_end(void);
+
+/* Divides the vocabulary of s->sampler: sets s->first and s->count. */
+void vocabulary_open(sampling *s, const options *o);
+void vocabulary_close(sampling *s);
+
+/* Samples a step whose logits are this process's part. */
+cls_status vocabulary_sample(sampling *s, const cls_step *step, cl_event *done);
+
+/* Sets *logits to `rows` rows of the whole vocabulary, of which s->logits has this process's part.
+ */
+cls_status vocabulary_gather(sampling *s, uint32_t rows, cls_logits *logits);
 
 /* ------------------------------------------------------------------ drafts.c */
 

@@ -14,10 +14,13 @@ int main(int argc, char **argv)
     sampling s = {0};
     totals sum = {0};
 
+    const bool writes = vocabulary_begin(&argc, &argv);
     options_read(&o, argc, argv);
     if (o.make_random) {
-        make_random(o.checkpoint, o.tokenizer);
+        if (writes)
+            make_random(o.checkpoint, o.tokenizer);
         options_free(&o);
+        vocabulary_end();
         return 0;
     }
     checkpoint_load(&weights, o.checkpoint);
@@ -45,5 +48,6 @@ int main(int argc, char **argv)
     options_free(&o);
     if (fclose(stdout) != 0)
         die("standard output cannot be written");
+    vocabulary_end();
     return 0;
 }

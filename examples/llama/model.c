@@ -52,6 +52,7 @@ static void compile(model *m)
     m->attend = kernel(m, "attend");
     m->swiglu = kernel(m, "swiglu");
     m->product = kernel(m, "product");
+    m->halve = kernel(m, "halve");
 }
 
 /* Stacks matrices that share their input, so that one product computes all of them. */
@@ -144,7 +145,7 @@ void model_close(model *m)
 {
     cl_mem all[] = {m->embedding, m->last_norm, m->angles, m->keys,  m->values, m->rows,
                     m->x,         m->normed,    m->qkv,    m->mixed, m->gates,  m->inner};
-    cl_kernel kernels[] = {m->embed, m->norm, m->rope, m->attend, m->swiglu, m->product};
+    cl_kernel kernels[] = {m->embed, m->norm, m->rope, m->attend, m->swiglu, m->product, m->halve};
     for (uint32_t l = 0; l < m->c.layers; l++) {
         cl_mem layer[] = {m->layer[l].att_norm, m->layer[l].wqkv, m->layer[l].wo,
                           m->layer[l].ffn_norm, m->layer[l].w13,  m->layer[l].w2};
@@ -186,6 +187,26 @@ static void launch(const model *m, cl_kernel k, size_t width, size_t rows, bool 
     must_cl(clEnqueueNDRangeKernel(m->d->queue, k, 2, NULL, all,
                                    loops && !m->d->is_cpu ? NULL : group, 0, NULL, NULL),
             "clEnqueueNDRangeKernel");
+}
+
+cl_mem model_classifier(model *m, uint32_t first, uint32_t count, bool half)
+{
+    const size_t row = m->c.dim * sizeof(float), n = (size_t)count * m->c.dim;
+    if (!half && count == m->c.vocab) {
+        must_cl(clRetainMemObject(m->classifier), "clRetainMemObject");
+        return m->classifier;
+    }
+    cl_mem part = device_buffer(m->d, n * (half ? sizeof(cl_half) : sizeof(float)), NULL);
+    if (half) {
+        set(m->halve, 2, (cl_mem[]){m->classifier, part});
+        set_uint(m->halve, 2, first);
+        launch(m, m->halve, n, 1, false);
+    } else {
+        must_cl(clEnqueueCopyBuffer(m->d->queue, m->classifier, part, first * row, 0, count * row,
+                                    0, NULL, NULL),
+                "clEnqueueCopyBuffer");
+    }
+    return part;
 }
 
 const char *model_products(void)

@@ -122,6 +122,14 @@ __kernel void swiglu(__global float *inner, __global const float *gates)
     inner[r * HIDDEN + i] = gate / (1 + exp(-gate)) * up;
 }
 
+/* Rounds weights to float16, which needs no support for its arithmetic. Launch: (number of them,
+ * 1). */
+__kernel void halve(__global const float *from, __global half *to, uint first)
+{
+    const size_t i = get_global_id(0);
+    vstore_half(from[(size_t)first * DIM + i], i, to);
+}
+
 /* y = x w^T, or y += x w^T with `add`; for builds without CLBlast. Launch: (out, BATCH). */
 __kernel void product(__global const float *x, __global const float *w, __global float *y, uint in,
                       uint add)

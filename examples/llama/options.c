@@ -39,6 +39,7 @@ static const option general[] = {
     {"device", COUNT, OF(device), 0, 63,
      "N  the number from 'clsample devices' (the first usable device)"},
     {"stream", FLAG, OF(stream), 0, 0, " print texts while they grow"},
+    {"half", FLAG, OF(half), 0, 0, " keep the weight of the last layer in float16"},
     {"json", FLAG, OF(json), 0, 0, " print texts and times as JSON"},
     {"check-logits", STRING, OF(check_logits), 0, 0,
      "FILE.npy  compare the model with recorded logits"},

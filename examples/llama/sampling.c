@@ -6,14 +6,16 @@
 
 /* Opens the last layer for as many rows as a batch has, however few are sampled: with another
  * number logits may round differently, and a text would depend on `streams`. */
-static void open_head(sampling *s)
+static void open_head(sampling *s, bool half)
 {
     cls_head_options head;
+    s->weight = model_classifier(s->m, s->first, s->count, half);
     cls_head_options_init(&head);
-    head.vocab = s->m->c.vocab;
+    head.vocab = s->count;
     head.hidden = s->m->c.dim;
     head.max_rows = s->m->batch;
-    head.weight.buffer = s->m->classifier;
+    head.dtype = half ? CLS_F16 : CLS_F32;
+    head.weight.buffer = s->weight;
     must(cls_head_create(s->context, s->m->d->queue, &head, &s->head), "the last layer");
 }
 
@@ -31,7 +33,6 @@ void sampling_open(sampling *s, model *m, const options *o)
     s->m = m;
     s->most = o->streams;
     s->drafts = o->drafts;
-    s->logits = device_buffer(m->d, (size_t)m->batch * vocab * sizeof(float), NULL);
     s->out = device_buffer(m->d, out_size(s), NULL);
     /* All 0: a valid id, in case the first row of a request has no token. */
     s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), NULL);
@@ -39,8 +40,6 @@ void sampling_open(sampling *s, model *m, const options *o)
     context.dtypes = 1u << CLS_F32;
     must(cls_context_create(m->d->context, m->d->id, &context, &s->context),
          "the kernels of clsample");
-    open_head(s);
-
     cls_sampler_options_init(&sampler);
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
@@ -52,6 +51,9 @@ void sampling_open(sampling *s, model *m, const options *o)
         if (sampler.history < o->requests[i].params.penalty_window)
             sampler.history = o->requests[i].params.penalty_window;
     must(cls_sampler_create(s->context, &sampler, &s->sampler), "the sampler");
+    vocabulary_open(s, o);
+    s->logits = device_buffer(m->d, (size_t)m->batch * s->count * sizeof(float), NULL);
+    open_head(s, o->half);
     /* One entry more than there are steps in flight. */
     must(cls_readback_create(s->context, out_size(s), o->ahead + 2, &s->readback), "the readback");
 }
@@ -59,9 +61,11 @@ void sampling_open(sampling *s, model *m, const options *o)
 void sampling_close(sampling *s)
 {
     cls_readback_destroy(s->readback);
+    vocabulary_close(s);
     cls_sampler_destroy(s->sampler);
     cls_head_destroy(s->head);
     cls_context_destroy(s->context);
+    clReleaseMemObject(s->weight);
     clReleaseMemObject(s->out);
     clReleaseMemObject(s->latest);
     clReleaseMemObject(s->logits);
@@ -111,7 +115,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     /* The host learns of the end of a request some steps late. In these steps its row has no token;
      * the embedding then reads its last token again, and the result is not used. */
     outputs.latest.buffer = s->latest;
-    const cls_status status = cls_sample(s->sampler, s->m->d->queue, &step, 0, NULL, done);
+    const cls_status status = vocabulary_sample(s, &step, done);
     if (status == CLS_BUSY)
         return false;
     must(status, "a step");
@@ -121,13 +125,15 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
 
 bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_t *ticket)
 {
-    call->logits.buffer = s->logits;
-    call->logits.dtype = CLS_F32;
+    cls_status status = vocabulary_gather(s, call->requests * (s->drafts + 1), &call->logits);
+    if (status == CLS_BUSY)
+        return false;
+    must(status, "the logits of a verification");
     call->max_drafts = s->drafts;
     call->tokens = (cls_buffer){s->out, 0};
     call->status = (cls_buffer){s->out, tokens_size(s)};
     call->accepted = (cls_buffer){s->out, tokens_size(s) + s->most * sizeof(int32_t)};
-    const cls_status status = cls_verify(s->sampler, s->m->d->queue, call, 0, NULL, done);
+    status = cls_verify(s->sampler, s->m->d->queue, call, 0, NULL, done);
     if (status == CLS_BUSY)
         return false;
     must(status, "a verification");

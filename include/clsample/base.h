@@ -68,7 +68,8 @@ typedef enum cls_status {
     /* The device does not round float32 arithmetic as IEEE 754 does, or the result of a program
      * differs from the host's. */
     CLS_SELF_TEST_FAILED = -2006,
-    CLS_OPENCL_ERROR = -2007 /* an OpenCL call failed: see cls_error_opencl() */
+    CLS_OPENCL_ERROR = -2007, /* an OpenCL call failed: see cls_error_opencl() */
+    CLS_MPI_ERROR = -2008     /* MPI failed; only libclsample-mpi returns this */
 } cls_status;
 
 /* Returns the name of a status, such as "CLS_BUSY", and "unknown" for any other value. The string

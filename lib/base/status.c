@@ -31,6 +31,8 @@ const char *cls_status_name(cls_status status)
         return "CLS_SELF_TEST_FAILED";
     case CLS_OPENCL_ERROR:
         return "CLS_OPENCL_ERROR";
+    case CLS_MPI_ERROR:
+        return "CLS_MPI_ERROR";
     }
     return "unknown";
 }

@@ -31,13 +31,13 @@ enum {
 
 /* The variants of each kernel, the smallest first. `supports` has the features that steps of the
  * variant may have beyond greedy and plain rows, of those that select a variant of the kernel.
- * -DROW=0 leaves out masks, biases, penalties and history effects. -DCHAIN=0 leaves out all
- * truncations, and tokens that shards drew, -DCHAIN=1 all but the common ones.
+ * -DROW=0 leaves out masks, biases, penalties and history effects, and tokens that shards drew.
+ * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones.
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles token-list, survey-row, pass-row
  * and distribution-row without a spill, and three groups run at the same time instead of two. With
- * a limit of 128, token-row spills 264 bytes instead of 728 (doc/performance.md). */
+ * a limit of 128, token-row does not spill (doc/performance.md). */
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},

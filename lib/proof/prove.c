@@ -117,7 +117,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     if (status == CLS_OK)
         t->sampler->override_variants = UINT32_C(1) << variant;
     cls_params_default(&t->params, sizeof t->params);
-    t->params.temperature = 0.8f;
+    t->params.temperature = 0.9f; /* at 0.8 some tokens of the row would weigh nothing */
     t->params.seed = 20;
     return status;
 }
@@ -227,6 +227,8 @@ static void set_params(trial *t, int variant)
     cls_params *const p = &t->params;
     const cls_variant *const v = &cls_variants[variant];
     const int searched = v->kernel == CLS_PASS || v->kernel == CLS_SEARCH;
+    const int shards =
+        v->kernel == CLS_SHARD_SURVEY || v->kernel == CLS_PARTIAL || v->kernel == CLS_MERGE;
     const int lists =
         has_kernel(t, CLS_TOKEN_1) || has_kernel(t, CLS_TOKEN_2) || has_kernel(t, CLS_TOKEN_3);
     if (lists && v->kernel != CLS_SLOTS && variant != CLS_SURVEY_0 && variant != CLS_TOKEN_0) {
@@ -237,7 +239,7 @@ static void set_params(trial *t, int variant)
                                                       : 50;
     }
     if (cls_variant_supports(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
-        has_kernel(t, CLS_SURVEY_1)) {
+        has_kernel(t, shards ? CLS_SHARD_SURVEY_1 : CLS_SURVEY_1)) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }

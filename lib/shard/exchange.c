@@ -128,9 +128,11 @@ size_t cls_shard_partial_size(const cls_shard *h)
 int cls_shard_is_ready(const cls_shard *h)
 {
     cl_int state = CL_COMPLETE;
-    if (h == NULL || h->ready == NULL ||
-        clGetEventInfo(h->ready, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL) !=
-            CL_SUCCESS)
+    const cl_event event = h == NULL || h->sealed ? NULL
+                           : h->ready != NULL     ? h->ready
+                                                  : h->computed;
+    if (event == NULL || clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state,
+                                        &state, NULL) != CL_SUCCESS)
         return 1;
     return state <= CL_COMPLETE;
 }

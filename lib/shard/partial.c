@@ -22,6 +22,7 @@ static uint64_t mix_request(uint64_t hash, const cls_request *request)
 {
     cls_slot s = request->slot;
     cls_lists_set_offset(&s, 0u - s.lists);
+    s.lists = 0;
     if (request->lists != NULL)
         hash = cls_hash_word(hash, request->lists->digest);
     return cls_hash_bytes(hash, &s, offsetof(cls_slot, position));

@@ -57,7 +57,7 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
 {
     static const uint32_t first[] = {
         [CLS_ROW_OF_LIST] = CLS_SENDS_LIST,
-        [CLS_ROW_PLAIN] = CLS_SENDS_TILES | CLS_MERGE_CLEARS,
+        [CLS_ROW_PLAIN] = CLS_SENDS_TILES, /* nothing else of the row is read */
         [CLS_ROW_BY_KEY] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
         [CLS_ROW_BY_MASS] = CLS_SENDS_TILES | CLS_MERGE_CLEARS,
         [CLS_ROW_BY_COUNT] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
@@ -76,7 +76,8 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
         r->sends |= CLS_MERGE_WEIGHS;
     if (wants != 0) /* outputs may read any token */
         r->sends |= CLS_MERGE_CLEARS;
-    r->k = plan->kind == CLS_ROW_OF_LIST ? plan->target : 1;
+    r->wanted = plan->kind == CLS_ROW_OF_LIST ? plan->target : 1;
+    r->k = r->wanted < h->widest ? r->wanted : h->widest;
     r->depth = plan->min_p;
 }
 
@@ -92,10 +93,10 @@ static int plan_any_slot(cls_shard *h)
         plan_row(h, 0, &s->request[i].slot);
         if (h->plans[0].kind != CLS_ROW_OF_LIST || (h->rows[0].sends & CLS_SENDS_TILES))
             return 0;
-        if (h->rows[0].k > longest.k)
+        if (h->rows[0].wanted > longest.wanted)
             longest = h->rows[0];
     }
-    if (longest.k == 0)
+    if (longest.wanted == 0)
         return 0;
     for (uint32_t row = 0; row < h->plan.step.rows; row++) {
         h->rows[row] = longest;
@@ -176,17 +177,17 @@ static int32_t cut_key(const tile_table *t, uint32_t s, uint32_t id)
     return (int32_t)(id < head ? keys[id - first] : keys[head - first + id - tail]);
 }
 
-/* Returns the largest key of a tile that borders cut, and its mass in its unit. `s`: the shard that
- * has the tile's first token. */
-static int32_t cut_tile(const tile_table *t, uint32_t tile, uint32_t s, float scale, uint64_t *mass)
+/* Returns the largest key of a tile that borders cut. Unless `mass` is NULL, sets it to the tile's
+ * mass in its unit. `s`: the shard that has the tile's first token. */
+static int32_t cut_tile(const tile_table *t, uint32_t tile, uint32_t s, uint64_t *mass)
 {
     const cls_shard *const h = t->h;
+    const float scale = t->row->scale;
     const uint32_t begin = tile * CLS_TILE, end = begin + CLS_TILE < h->sampler->vocab
                                                       ? begin + CLS_TILE
                                                       : h->sampler->vocab;
     int32_t top = CLS_KEY_NONE;
-    *mass = 0;
-    for (uint32_t round = 0; round < 2; round++) {
+    for (uint32_t round = 0; round < (mass != NULL ? 2u : 1u); round++) {
         const float max = float_of_key(top);
         const float fraction = top != CLS_KEY_NONE ? split(max, scale).fraction : 0.0f;
         for (uint32_t id = begin, at = s; id < end; id++) {
@@ -202,17 +203,17 @@ static int32_t cut_tile(const tile_table *t, uint32_t tile, uint32_t s, float sc
     return top;
 }
 
-/* Goes over all tiles of the vocabulary. Returns the row's largest key if `top` is CLS_KEY_NONE;
- * otherwise sets *total to the row's mass, of which `top` is the largest key. */
+/* Goes over all tiles of the vocabulary. Returns the row's largest key if `total` is NULL;
+ * otherwise sets it to the row's mass, of which `top` is the largest key. */
 static int32_t scan_tiles(const tile_table *t, int32_t top, uint64_t *total)
 {
     const cls_shard *const h = t->h;
     const uint32_t tiles = h->sampler->tiles;
     const float row_max = float_of_key(top), scale = t->row->scale;
-    const int32_t exponent = top != CLS_KEY_NONE ? split(row_max, scale).exponent : 0;
+    const int32_t exponent = total != NULL ? split(row_max, scale).exponent : 0;
     int32_t largest = CLS_KEY_NONE;
     for (uint32_t tile = 0, s = 0; tile < tiles; tile++) {
-        uint64_t mass;
+        uint64_t mass = 0;
         int32_t key;
         while (tile * CLS_TILE >= h->borders[s + 1])
             s++;
@@ -223,12 +224,12 @@ static int32_t scan_tiles(const tile_table *t, int32_t top, uint64_t *total)
             key = (int32_t)words[0];
             mass = (uint64_t)words[2] << 32 | words[1];
         } else {
-            key = cut_tile(t, tile, s, scale, &mass);
+            key = cut_tile(t, tile, s, total != NULL ? &mass : NULL);
         }
         if (key == CLS_KEY_NONE)
             continue;
         largest = key > largest ? key : largest;
-        if (top != CLS_KEY_NONE)
+        if (total != NULL)
             *total +=
                 to_row_units(mass, unit_of(float_of_key(key), row_max, exponent, scale).shift);
     }
@@ -317,7 +318,7 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
     if (top == CLS_KEY_NONE) { /* the row has no token */
         r->sends = 0;
     } else if (plan->kind == CLS_ROW_PLAIN) {
-        r->sends = CLS_SENDS_TOKEN | CLS_MERGE_CLEARS;
+        r->sends = CLS_SENDS_TOKEN | (sent & CLS_MERGE_CLEARS);
     } else if (plan->kind == CLS_ROW_BY_KEY) {
         uint32_t most = 1;
         for (uint32_t s = 0; s < h->shards; s++) {

@@ -230,22 +230,6 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 
 /* ------------------------------------------------------------------------- the merge */
 
-/* Fails if the requests' states differ between shards: slot calls were not made alike. */
-static cls_status check_states(const cls_shard *h, const void *partials)
-{
-    for (uint32_t row = 0; row < h->plan.step.rows; row++)
-        for (uint32_t i = 1; i < h->shards && h->rows[row].sends != 0; i++) {
-            const uint32_t at = h->rows[row].offset + CLS_SECTION_DIGEST;
-            if (cls_partial_words(h, partials, i)[at] != cls_partial_words(h, partials, 0)[at])
-                return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                "partial %u: the request of row %u is in another state than on "
-                                "shard 0 (position, output or adaptive state): slot calls must be "
-                                "the same on all shards",
-                                (unsigned)i, (unsigned)row);
-        }
-    return CLS_OK;
-}
-
 /* Keeps a copy of the partials, which are uploaded from it, and makes room on the device. */
 static cls_status keep_partials(cls_shard *h, const void *partials)
 {
@@ -261,6 +245,54 @@ static cls_status keep_partials(cls_shard *h, const void *partials)
     h->merging.used = size;
     memcpy(h->merging.data, partials, size);
     return cls_device_buffer_grow(h->sampler, &h->received, size, "the partials of all shards");
+}
+
+/* Fails if the requests' states differ between shards: slot calls were not made alike. */
+static cls_status check_states(const cls_shard *h, uint32_t row, uint32_t i)
+{
+    const uint32_t at = h->rows[row].offset + CLS_SECTION_DIGEST;
+    return cls_partial_words(h, h->merging.data, i)[at] ==
+                   cls_partial_words(h, h->merging.data, 0)[at]
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "partial %u: the request of row %u is in another state than on shard 0 "
+                          "(position, output or adaptive state): slot calls must be the same on "
+                          "all shards",
+                          (unsigned)i, (unsigned)row);
+}
+
+/* Fails if a section names tokens that its shard does not have, or more than it can have. The
+ * kernels and plan.c rely on these numbers. */
+static cls_status check_section(const cls_shard *h, uint32_t row, uint32_t i)
+{
+    const cls_shard_row *const r = &h->rows[row];
+    const uint32_t *const words = cls_partial_words(h, h->merging.data, i) + r->offset,
+                          *const list = words + CLS_SECTION_WORDS;
+    const uint32_t first = h->borders[i], width = h->borders[i + 1] - first;
+    const int lists = (r->sends & (CLS_SENDS_LIST | CLS_SENDS_TOKENS)) != 0;
+    const uint32_t most = lists ? r->k : r->sends & CLS_SENDS_TOKEN ? 1 : 0;
+    int right = words[CLS_SECTION_LISTED] <= most && words[CLS_SECTION_REACH] <= width;
+    for (uint32_t k = 0; right && k < words[CLS_SECTION_LISTED]; k++)
+        right = list[2 * k + 1] - first < width;
+    for (uint32_t e = 0; right && (r->sends & CLS_SENDS_COUNTS) && e < CLS_EDGES; e++)
+        right = list[e * CLS_EDGE_WORDS] <= width;
+    return right ? CLS_OK
+                 : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "partial %u: its section of row %u names tokens that shard %u does not "
+                            "have",
+                            (unsigned)i, (unsigned)row, (unsigned)i);
+}
+
+static cls_status check_sections(const cls_shard *h)
+{
+    cls_status status = CLS_OK;
+    for (uint32_t row = 0; row < h->plan.step.rows; row++)
+        for (uint32_t i = 0; i < h->shards && h->rows[row].sends != 0 && status == CLS_OK; i++) {
+            status = check_section(h, row, i);
+            if (status == CLS_OK)
+                status = check_states(h, row, i);
+        }
+    return status;
 }
 
 static cl_int launch_merge(const cls_shard *h, cls_commands *c)
@@ -331,12 +363,12 @@ static void swap_rows(cls_shard *h)
 cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_event *done)
 {
     const size_t used = h->partial.used;
-    cls_status status = check_states(h, partials);
+    cls_status status = keep_partials(h, partials);
     if (status == CLS_OK)
-        status = keep_partials(h, partials);
+        status = check_sections(h);
     if (status != CLS_OK)
         return status;
-    *more = cls_rows_next(h, partials);
+    *more = cls_rows_next(h, h->merging.data);
     if (*more) {
         swap_rows(h);
         status = reserve(h);

@@ -7,6 +7,7 @@
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
+# shellcheck disable=SC2317 # check and exits call it
 replay() { "$clsample" replay "$@"; }
 
 # ------------------------------------------------------------- logs are proven
@@ -122,7 +123,8 @@ differs "no token" 3 -1 "the log has no token, but the draw gives token $drawn, 
 differs "a token that does not exist" 3 4 "token 4 is not in the vocabulary"
 sed '5s/"status":0/"status":32/' good.log >bad.log
 exits 1 "another status" replay bad.log
-says "another status" ': token [0-3] has the status "stopped" in the log, but it should be "ok"$' out
+says "another status" ': token [0-3] has the status "stopped" in the log, but it should be "ok"$' \
+    out
 sed '3s/"seed":0/"seed":9/;3s/"position":0/"position":1/' good.log >bad.log
 exits 1 "another seed" replay bad.log
 
@@ -198,7 +200,8 @@ broken "four.npy: the logits are f32, but bad.log has the type f16$" '1s/f32/f16
 broken 'bad.log: line 1: "dtype": '"'f64' is not one of f32|f16|bf16$" '1s/f32/f64/'
 broken "none.npy: cannot be opened: No such file or directory$" '1s/four.npy/none.npy/'
 broken "none.npy: cannot be opened: No such file or directory$" '1s/bits.npy/none.npy/'
-broken "four.npy: the file has 160 bytes, but it had 161 when bad.log was written$" '1s/:160}/:161}/'
+broken "four.npy: the file has 160 bytes, but it had 161 when bad.log was written$" \
+    '1s/:160}/:161}/'
 broken 'bad.log: line 3: "logits": four.npy has no row of 16 bytes at byte 145$' \
     '3s/"logits":128/"logits":145/'
 broken 'bad.log: line 3: "logits": four.npy has no row .*' '3s/"logits":128/"logits":127/'

@@ -401,6 +401,30 @@ START_TEST(refused_steps)
 }
 END_TEST
 
+/* Each feature alone: its programs are proved with the few others that a sampler then has. */
+START_TEST(single_features)
+{
+    device *const d = fixture_device(_i);
+    for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1) {
+        progress t;
+        cls_context_options o = options_with(&t);
+        cls_context *const context = new_context(d, &o);
+        cls_sampler_options so;
+        cls_sampler *sampler;
+        memset(&t, 0, sizeof t);
+        cls_sampler_options_default(&so, sizeof so);
+        so.vocab = 301;
+        so.dtypes = 1u << CLS_F32;
+        so.features = bit;
+        const cls_status status = cls_sampler_create(context, &so, &sampler);
+        ck_assert_msg(status == CLS_OK, "%s: %s", cls_feature_name((cls_feature)bit),
+                      cls_error_message());
+        cls_sampler_destroy(sampler);
+        cls_context_destroy(context);
+    }
+}
+END_TEST
+
 /* Bits that there are not. */
 START_TEST(bad_bits)
 {
@@ -1012,6 +1036,7 @@ static Suite *make(void)
     add_device_test(t, by_need);
     add_device_test(t, refused_late);
     add_device_test(t, refused_steps);
+    add_device_test(t, single_features);
     add_device_test(t, bad_bits);
     add_device_test(t, program_infos);
     add_device_test(t, build_logs);

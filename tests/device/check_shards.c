@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shard/shard.h"
 #include "split.h"
 
 enum { STEPS = 3 };
@@ -98,7 +99,10 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
                        n = counts[i % fixture_by_size(3, 6, 6)];
         uint32_t borders[SPLIT_MOST + 1];
         cls_context *contexts[SPLIT_MOST];
-        batch *const b = random_batch(i, vocab > 5000 ? 6 : 10, vocab, (int)rng_below(&r, 3), &r);
+        /* Each type of logits takes a dozen more programs. */
+        const int dtype = fixture_size() == TEST_FULL ? (int)rng_below(&r, 3) : (int)(i % 2);
+        const int other_shape = i % 10 == 4 && dtype == CLS_F32;
+        batch *const b = random_batch(i, vocab > 5000 ? 6 : 10, vocab, dtype, &r);
         for (uint32_t row = 0; row < b->rows && usual; row++) {
             cls_params *const p = &b->params[row];
             const uint64_t row_seed = p->seed;
@@ -108,7 +112,7 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
         }
         split_borders(vocab, n, i % 3 == 0, &r, borders);
         for (uint32_t k = 0; k < n; k++) {
-            contexts[k] = k % 2 && i % 5 == 4 ? fixture_context(d, 0, 0, 4, 0) : NULL;
+            contexts[k] = k % 2 && other_shape ? fixture_context(d, 1u << CLS_F32, 0, 4, 0) : NULL;
             if (contexts[k] == NULL)
                 contexts[k] = fixture_context(d, 0, 0, 0, 0);
         }
@@ -220,6 +224,55 @@ START_TEST(damaged_partials)
 }
 END_TEST
 
+/* Gives a changed partial a checksum that matches. */
+static void reseal(unsigned char *partial)
+{
+    cls_partial_header header;
+    memcpy(&header, partial, sizeof header);
+    header.checksum =
+        cls_hash_bytes(cls_hash_bytes(2, &header, offsetof(cls_partial_header, checksum)),
+                       partial + sizeof header, (size_t)header.size - sizeof header);
+    memcpy(partial, &header, sizeof header);
+}
+
+/* Partials that somebody has forged: every word of the body may have any value. They are refused,
+ * or give some token; nothing is read or written that is not the step's. */
+START_TEST(forged_partials)
+{
+    pair t;
+    rng r = {fixture_seed() + 7};
+    uint32_t refused = 0, steps = fixture_by_size(20, 100, 1000);
+    pair_open(&t, fixture_device(_i));
+    splits *const p = &t.p;
+    for (uint32_t i = 0; i < steps; i++) {
+        int more = 1, bad = 0;
+        for (uint32_t exchange = 0; more && !bad; exchange++) {
+            if (exchange != 0 || i != 0)
+                split_exchange(p);
+            const size_t one = p->size / p->n, body = one - sizeof(cls_partial_header);
+            unsigned char *const partial = p->partials + rng_below(&r, p->n) * one;
+            const size_t at = sizeof(cls_partial_header) + rng_below(&r, (uint32_t)(body / 4)) * 4;
+            const uint32_t word = rng_below(&r, 2) ? (uint32_t)rng_bits(&r) : rng_below(&r, 4000);
+            if (rng_below(&r, 3) != 0) {
+                memcpy(partial + at, &word, sizeof word);
+                reseal(partial);
+            }
+            for (uint32_t k = 0; k < p->n; k++)
+                bad |= cls_shard_merge(p->shard[k], p->partials, p->size, &more, NULL) != CLS_OK;
+        }
+        refused += (uint32_t)bad;
+        for (uint32_t k = 0; k < p->n; k++)
+            must(cls_shard_abandon(p->shard[k]));
+        if (i + 1 < steps)
+            split_begin(p);
+    }
+    must_cl(clFinish(t.s.d->queue));
+    printf("%u of %u forged steps were refused\n", refused, steps);
+    ck_assert(refused != 0 && refused != steps);
+    pair_close(&t);
+}
+END_TEST
+
 START_TEST(states)
 {
     pair t;
@@ -316,6 +369,7 @@ static Suite *make(void)
     add_device_test(tcase, random_chains);
     add_device_test(tcase, usual_requests);
     add_device_test(tcase, damaged_partials);
+    add_device_test(tcase, forged_partials);
     add_device_test(tcase, states);
     add_device_test(tcase, options);
     suite_add_tcase(suite, tcase);

@@ -28,17 +28,21 @@ headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses th
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
-for part in base chain params context programs sampler slot step outputs draw verify readback host \
-    selftest layout; do
+for part in base chain params context programs sampler slot step outputs draw verify readback \
+    shard host selftest layout; do
     headers "clsample/$part.h" 0 $flags
 done
 # shellcheck disable=SC2086 # likewise
 headers clsample.h 'cls_version_number() != CLS_VERSION_NUMBER' $flags
 # shellcheck disable=SC2046 # flags are lists of words
 headers clsample/head.h 'cls_head_has_clblast() > 1' $($PKG_CONFIG --cflags --libs clsample-head)
+if $PKG_CONFIG --exists clsample-mpi; then
+    # shellcheck disable=SC2046 # flags are lists of words
+    headers clsample-mpi.h 'cls_mpi_shard(0) != 0' $($PKG_CONFIG --cflags --libs clsample-mpi)
+fi
 case $($PKG_CONFIG --libs --static clsample) in
-*clblast*)
-    echo "clsample.pc names CLBlast"
+*clblast* | *mpi*)
+    echo "clsample.pc names CLBlast or MPI"
     exit 1
     ;;
 esac

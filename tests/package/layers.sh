@@ -9,6 +9,7 @@ set -u
 LC_ALL=C
 export LC_ALL
 build=${1-.} top=${srcdir-.}
+# lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
 lib='base device programs queue request reference sampler step shard proof selftest'
 work=$(mktemp -d) || exit 1
@@ -29,7 +30,8 @@ includes() {
 # Symbols as "defined folder name" and "used folder name"; what lies above all folders is "top".
 symbols() {
     # shellcheck disable=SC2086,SC2046 # a program with its flags, and a list of objects
-    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*') | awk -v top="$build/lib/" '{
+    ${NM:-nm} -A $(find "$build/lib" -name '*.o' ! -path '*/head/*' ! -path '*/mpi/*') |
+        awk -v top="$build/lib/" '{
         path = substr($0, length(top) + 1)
         folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
         sub(/\/.*/, "", folder)

@@ -3,8 +3,9 @@
 # Proves that the libraries call nothing but C11's library, OpenCL 1.2, and a lock and a clock of
 # POSIX or Windows, and nothing of C11 that prints, exits or reads the environment: every
 # undefined name of libclsample.a and libclsample-head.a is in a table here.
-# libclsample-head.a also uses libclsample.a's names and CLBlast's.
-core=.libs/libclsample.a head=.libs/libclsample-head.a
+# libclsample-head.a also uses libclsample.a's names and CLBlast's, and libclsample-mpi.a uses those
+# and MPI's, where it was built.
+core=.libs/libclsample.a head=.libs/libclsample-head.a mpi=.libs/libclsample-mpi.a
 if [ ! -f "$core" ] || [ ! -f "$head" ]; then
     echo "no static libraries here"
     exit 77
@@ -82,5 +83,6 @@ passed=0 failed=0
 check "$core" '^$'
 ours=$(names_of "$core" | sed -n 's/^defined \(cls_\)/\1/p' | paste -sd '|' -)
 check "$head" "^(CLBlast[A-Za-z]*|$ours)\$"
+[ ! -f "$mpi" ] || check "$mpi" "^(MPI_[A-Za-z_]*|ompi_[a-z0-9_]*|nanosleep|Sleep|$ours)\$"
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -40,7 +40,7 @@ verdict() { # WHAT WANTED IS
 }
 
 private=$(declared_by CLS_API "$srcdir/lib/private.h")
-for name in clsample clsample-head; do
+for name in clsample clsample-head ${MPI_CFLAGS:+clsample-mpi}; do
     lib=$(ls .libs/lib$name.so .libs/lib$name.dylib .libs/lib$name.dll.a 2>/dev/null | head -n 1)
     if [ -z "$lib" ]; then
         echo "no shared library lib$name here"
@@ -59,6 +59,10 @@ for name in clsample clsample-head; do
         ;;
     clsample-head)
         wanted=$(declared_by CLS_HEAD_API "$srcdir/include/clsample/head.h")
+        verdict "$lib" "$wanted" "$(echo "$exported" | sed 's/@.*//')"
+        ;;
+    clsample-mpi)
+        wanted=$(declared_by CLS_MPI_API "$srcdir/include/clsample-mpi.h")
         verdict "$lib" "$wanted" "$(echo "$exported" | sed 's/@.*//')"
         ;;
     esac

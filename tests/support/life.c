@@ -197,8 +197,12 @@ static cls_status head_call(life *l, const int32_t *which)
 static cls_status head_first(life *l) { return head_call(l, (const int32_t[]){1, 0, -1, 3}); }
 static cls_status head_second(life *l) { return head_call(l, (const int32_t[]){3, 2, 1, 0}); }
 
+static cls_status shard_create(life *l) { return cls_shard_create(l->sampler, NULL, &l->shard); }
+
 static cls_status destroy(life *l)
 {
+    cls_shard_destroy(l->shard);
+    l->shard = NULL;
     cls_sampler_destroy(l->sampler);
     cls_readback_destroy(l->ring);
     cls_head_destroy(l->head);
@@ -298,6 +302,45 @@ static cls_status unadorned(life *l)
     cls_outputs o;
     step_of(l, &s, &o, SLOTS);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, &l->done);
+}
+
+/* Makes a step on the only shard, with all its exchanges. */
+static cls_status sharded(life *l)
+{
+    cls_step s;
+    cls_outputs o;
+    int more = 1;
+    step_of(l, &s, &o, SLOTS);
+    cls_status status = cls_shard_sample(l->shard, l->queue, &s, 2, l->waits);
+    while (status == CLS_OK && more) {
+        const void *partial;
+        size_t size;
+        status = cls_shard_partial(l->shard, &partial, &size);
+        if (status == CLS_OK)
+            status = cls_shard_merge(l->shard, partial, size, &more, &l->done);
+    }
+    ck_assert_int_eq(cls_shard_abandon(l->shard), l->shard != NULL ? CLS_OK : CLS_BAD_ARGUMENT);
+    return status;
+}
+
+/* Brings logits together, and samples from them. */
+static cls_status gathered(life *l)
+{
+    cls_step s;
+    cls_outputs o;
+    const void *partial;
+    size_t size;
+    int more;
+    step_of(l, &s, &o, SLOTS);
+    cls_status status = cls_shard_gather(l->shard, l->queue, SLOTS, &s.logits, 2, l->waits);
+    if (status == CLS_OK)
+        status = cls_shard_partial(l->shard, &partial, &size);
+    if (status == CLS_OK)
+        status = cls_shard_merge(l->shard, partial, size, &more, NULL);
+    ck_assert_int_eq(cls_shard_abandon(l->shard), l->shard != NULL ? CLS_OK : CLS_BAD_ARGUMENT);
+    if (status == CLS_OK)
+        status = cls_shard_logits(l->shard, &s.logits);
+    return status == CLS_OK ? cls_sample(l->sampler, l->queue, &s, 0, NULL, &l->done) : status;
 }
 
 static cls_status deferred(life *l)
@@ -405,6 +448,10 @@ const life_call life_calls[] = {
     {"cls_head_logits(), another map", head_second, LIFE_OTHER},
     {"cls_sample(), of the head's logits", of_head, LIFE_STEP},
     {"cls_readback_start(), again", ring_start, LIFE_OTHER},
+    {"cls_shard_create()", shard_create, LIFE_OTHER},
+    {"cls_shard_sample()", sharded, LIFE_STEP},
+    {"cls_shard_gather()", gathered, LIFE_STEP},
+    {"cls_shard_sample(), again", sharded, LIFE_STEP},
     {"the end", destroy, LIFE_OTHER},
 };
 const uint32_t life_count = sizeof life_calls / sizeof life_calls[0];

@@ -23,6 +23,7 @@ typedef struct life {
     uint32_t *mask;
 
     cls_sampler *sampler;
+    cls_shard *shard; /* the only one of the vocabulary */
     cls_readback *ring;
     cls_head *head;
     cl_event waits[2], done;

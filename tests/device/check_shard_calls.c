@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that slot calls between the steps of shards, the same on all of them, give the tokens of
+ * an unsharded sampler with the same calls; that a slot that was saved on one shard continues on
+ * the shards of another split and without shards; and that shards whose slots differ are refused
+ * before anything is accepted. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "twin.h"
+
+enum { PROMPT = 6, MOST_STATE = 1 << 20 };
+
+/* Makes a row of each kind of parameters, whose requests have penalties, biases and stop ids. */
+static batch *requests_batch(uint32_t vocab, rng *r)
+{
+    batch *const b = batch_new(TWIN_KINDS, vocab, CLS_F32, 0, 0);
+    b->history = 60;
+    for (uint32_t row = 0; row < b->rows; row++) {
+        batch_row(b, row, row % 3 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(r));
+        twin_params(&b->params[row], row, vocab);
+    }
+    batch_requests(b, r);
+    return b;
+}
+
+/* ------------------------------------------------------------------- slot calls */
+
+/* A twin whose rows move between slots. */
+typedef struct calls {
+    twin t;
+    int32_t *slots; /* [rows]; the first half of the slots may hold a row, or the second */
+    uint32_t stopped, ended, tokens; /* rows so far */
+} calls;
+
+/* Saves a row's slot on each side, loads the bytes of one side into the row's other slot on all
+ * sides, and continues there. */
+static void save_and_load(calls *c, uint32_t row, uint32_t other, rng *r)
+{
+    twin *const t = &c->t;
+    const uint32_t from = rng_below(r, t->sides);
+    unsigned char *const bytes = malloc(MOST_STATE);
+    size_t size = MOST_STATE;
+    ck_assert_ptr_nonnull(bytes);
+    const cls_status status = cls_slot_save(t->side[from].sampler, t->side[from].queue,
+                                            (uint32_t)c->slots[row], bytes, &size);
+    if (status == CLS_OK) { /* otherwise a rollback has ended the request */
+        twin_each(t, s, cls_slot_load(s->sampler, other, bytes, size));
+        c->slots[row] = (int32_t)other;
+    }
+    free(bytes);
+}
+
+/* Makes a random call on a row's request. */
+static void random_call(calls *c, uint32_t row, rng *r)
+{
+    twin *const t = &c->t;
+    batch *const b = t->b;
+    const uint32_t slot = (uint32_t)c->slots[row], other = (slot + b->rows) % t->slots;
+    const uint32_t n = 1 + rng_below(r, 3);
+    int32_t ids[PROMPT];
+    cls_params p = b->params[row];
+    for (uint32_t i = 0; i < PROMPT; i++)
+        ids[i] = (int32_t)rng_below(r, b->vocab + 1);
+    switch (rng_below(r, 9)) {
+    case 0:
+        twin_each(t, s, cls_slot_copy(s->sampler, other, slot));
+        c->slots[row] = (int32_t)other;
+        p.stream++;
+        twin_each(t, s, cls_slot_params(s->sampler, other, &p));
+        break;
+    case 1:
+        twin_each(t, s, cls_slot_rollback(s->sampler, slot, n));
+        break;
+    case 2:
+        cls_params_default(&p, sizeof p);
+        p.seed = rng_bits(r);
+        twin_params(&p, rng_below(r, TWIN_KINDS), b->vocab);
+        p.penalty_scope = b->params[row].penalty_scope;
+        p.repetition_penalty = 1.2f;
+        twin_each(t, s, cls_slot_params(s->sampler, slot, &p));
+        break;
+    case 3:
+        twin_each(t, s, cls_slot_next_turn(s->sampler, slot, ids, PROMPT));
+        break;
+    case 4:
+        twin_each(t, s, cls_slot_reset(s->sampler, slot));
+        p.position = 1000;
+        twin_each(t, s, cls_slot_begin(s->sampler, slot, &p, ids, PROMPT, NULL, 0));
+        break;
+    case 5:
+        save_and_load(c, row, other, r);
+        break;
+    case 6:
+        twin_each(t, s, cls_slot_append_prompt(s->sampler, slot, ids, PROMPT));
+        break;
+    case 7: /* forced tokens */
+        twin_each(t, s,
+                  cls_accept(s->sampler, s->queue, 1, &(cls_ints){.host = ids},
+                             &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
+        break;
+    default:
+        break;
+    }
+}
+
+START_TEST(slot_calls)
+{
+    static const uint32_t sizes[] = {300, 2500, 31}, counts[] = {3, 2, 7};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 600};
+    calls c = {.tokens = 0};
+    for (uint32_t i = 0; i < fixture_by_size(1, 3, 12); i++) {
+        const uint32_t vocab = sizes[i % 3], n = counts[i % 3];
+        batch *const b = requests_batch(vocab, &r);
+        uint32_t borders[SPLIT_MOST + 1];
+        split_borders(vocab, n, 0, &r, borders);
+        c.slots = malloc(b->rows * sizeof *c.slots);
+        ck_assert_ptr_nonnull(c.slots);
+        twin_open(&c.t, d, b,
+                  &(twin_setup){.n = n, .borders = borders, .features = CLS_FEATURE_ACCEPT},
+                  "slot calls");
+        for (uint32_t row = 0; row < b->rows; row++)
+            c.slots[row] = (int32_t)row;
+        for (uint32_t k = 0; k < c.t.sides; k++)
+            c.t.side[k].step.slots.host = c.slots;
+        for (uint32_t step = 0; step < 12; step++) {
+            twin_step(&c.t);
+            for (uint32_t row = 0; row < b->rows; row++) {
+                const int32_t status = twin_status(&c.t, row);
+                c.tokens += twin_token(&c.t, row) >= 0;
+                c.stopped += (status & CLS_ROW_STOPPED) != 0;
+                c.ended += (status & CLS_ROW_NO_SLOT) != 0;
+                random_call(&c, row, &r);
+                if (status & (CLS_ROW_STOPPED | CLS_ROW_NO_SLOT)) {
+                    cls_params p = b->params[row];
+                    p.max_tokens = 0;
+                    twin_each(
+                        &c.t, s,
+                        cls_slot_begin(s->sampler, (uint32_t)c.slots[row], &p, NULL, 0, NULL, 0));
+                }
+            }
+        }
+        twin_close(&c.t);
+        free(c.slots);
+        batch_free(b);
+    }
+    printf("%s: %u tokens between slot calls, %u rows of stopped and %u of ended requests\n",
+           d->name, c.tokens, c.stopped, c.ended);
+    ck_assert_uint_gt(c.tokens, 0);
+    ck_assert_uint_gt(c.stopped, 0);
+}
+END_TEST
+
+/* Slots saved on a shard of a split of 3 continue in a split of 2 and on an unsharded sampler. */
+START_TEST(other_split)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 601};
+    const uint32_t vocab = 2500, three[] = {0, 333, 1025, vocab}, two[] = {0, 2047, vocab};
+    batch *const b = requests_batch(vocab, &r);
+    unsigned char *const bytes = malloc(MOST_STATE), *const again = malloc(MOST_STATE);
+    twin from, to;
+    ck_assert(bytes != NULL && again != NULL);
+    twin_open(&from, d, b, &(twin_setup){.n = 3, .borders = three}, "saved on a split of 3");
+    twin_open(&to, d, b, &(twin_setup){.n = 2, .borders = two}, "loaded on a split of 2");
+    for (uint32_t step = 0; step < 3; step++)
+        twin_step(&from);
+    twin_step(&to); /* an adaptive state and positions that loading must replace */
+    for (uint32_t row = 0; row < b->rows; row++) {
+        twin_side *const saves = &from.side[row % from.sides], *const other = &from.side[0];
+        size_t size = MOST_STATE, again_size = MOST_STATE;
+        must(cls_slot_save(saves->sampler, saves->queue, row, bytes, &size));
+        must(cls_slot_save(other->sampler, other->queue, row, again, &again_size));
+        ck_assert_uint_eq(size, again_size);
+        ck_assert_msg(memcmp(bytes, again, size) == 0,
+                      "row %u: the slot saved on shard %u differs from the unsharded one", row,
+                      row % from.sides - 1);
+        twin_each(&to, s, cls_slot_load(s->sampler, row, bytes, size));
+    }
+    for (uint32_t step = 0; step < 3; step++) {
+        twin_step(&from);
+        twin_step(&to);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            ck_assert_msg(twin_token(&from, row) == twin_token(&to, row) &&
+                              twin_status(&from, row) == twin_status(&to, row),
+                          "after loading: %s: token %d, status %d; on the split of 3 %d, %d",
+                          batch_words(b, row), twin_token(&to, row), twin_status(&to, row),
+                          twin_token(&from, row), twin_status(&from, row));
+        }
+    }
+    twin_close(&from);
+    twin_close(&to);
+    free(bytes);
+    free(again);
+    batch_free(b);
+}
+END_TEST
+
+/* ----------------------------------------------------------------- disagreement */
+
+/* What one shard does in another way. */
+typedef enum difference {
+    OTHER_SEED,
+    OTHER_STREAM,
+    OTHER_TEMPERATURE,
+    OTHER_TOP_K, /* without effect on greedy rows and Mirostat */
+    OTHER_PENALTY,
+    OTHER_POSITION,
+    MORE_OUTPUT,
+    MORE_PROMPT,
+    OTHER_BIAS,
+    OTHER_STOP_IDS,
+    OTHER_MAX_TOKENS,
+    OTHER_ALLOWED_IDS,
+    ROLLED_BACK,
+    OTHER_DRAW,
+    OTHER_MAP,
+    OTHER_POSITIONS,
+    OTHER_RANDOM_BITS,
+    OTHER_SLOTS,
+    OTHER_INVALID_TOKEN,
+    DEFERRED,
+    DIFFERENCES
+} difference;
+
+static const char *const difference_names[DIFFERENCES] = {
+    "seed",     "stream",     "temperature", "top-k",      "penalty",     "position", "more output",
+    "prompt",   "logit bias", "stop ids",    "max tokens", "allowed ids", "rollback", "draws",
+    "draw map", "positions",  "random bits", "slots",      "invalid",     "deferred"};
+
+/* Begins the request of row 2, or changes the step, as all other shards do not. */
+static void differ(twin *t, twin_side *s, difference what)
+{
+    static const int32_t ones[] = {1, 1, 1, 1}, swapped[] = {0, 1, 3, 2};
+    static const cls_logit_bias bias = {3, 1.5f}, other_bias = {3, 1.75f};
+    static const uint64_t bits[] = {5, 6, 7, 8};
+    static const int32_t stop = 9, other_stop = 10, allowed[] = {1, 2, 3, 9, 70, 80, 90, 210};
+    cls_params p = t->b->params[2];
+    int32_t output[] = {5, 6, 7}, prompt[] = {1, 2};
+    uint32_t outputs = 2, prompts = 1;
+    p.logit_bias = &bias;
+    p.logit_bias_count = 1;
+    p.stop_ids = &stop;
+    p.stop_count = 1;
+    p.allowed_ids = allowed;
+    p.allowed_count = 8;
+    switch (what) {
+    case OTHER_SEED:
+        p.seed++;
+        break;
+    case OTHER_STREAM:
+        p.stream++;
+        break;
+    case OTHER_TEMPERATURE:
+        p.temperature += 0.25f;
+        break;
+    case OTHER_TOP_K:
+        p.top_k = 11;
+        break;
+    case OTHER_PENALTY:
+        p.presence_penalty += 0.25f;
+        break;
+    case OTHER_POSITION:
+        p.position++;
+        break;
+    case MORE_OUTPUT:
+        outputs++;
+        break;
+    case MORE_PROMPT:
+        prompts++;
+        break;
+    case OTHER_BIAS:
+        p.logit_bias = &other_bias;
+        break;
+    case OTHER_STOP_IDS:
+        p.stop_ids = &other_stop;
+        break;
+    case OTHER_MAX_TOKENS:
+        p.max_tokens = 100;
+        break;
+    case OTHER_ALLOWED_IDS:
+        p.allowed_count--;
+        break;
+    default:
+        break;
+    }
+    must(cls_slot_begin(s->sampler, 2, &p, prompt, prompts, output, outputs));
+    switch (what) {
+    case ROLLED_BACK:
+        must(cls_slot_rollback(s->sampler, 2, 1));
+        break;
+    case OTHER_DRAW:
+        s->step.draws.host = ones;
+        break;
+    case OTHER_MAP:
+        s->step.draws.device.buffer = twin_buffer(s, sizeof ones, ones);
+        break;
+    case OTHER_POSITIONS:
+        s->step.positions.host = ones;
+        break;
+    case OTHER_RANDOM_BITS:
+        s->step.random_bits.buffer = twin_buffer(s, sizeof bits, bits);
+        break;
+    case OTHER_SLOTS:
+        s->step.slots.host = swapped;
+        break;
+    case OTHER_INVALID_TOKEN:
+        s->step.invalid_token = -7;
+        break;
+    case DEFERRED:
+        s->step.defer_accept = 1;
+        break;
+    default:
+        break;
+    }
+}
+
+/* All shards must refuse the partials, and say why; nothing is accepted. */
+static void refuse(twin *t, const char *name)
+{
+    int sizes_differ = 0, digests_differ = 0;
+    for (uint32_t i = 1; i < t->sides; i++) {
+        twin_side *const s = &t->side[i];
+        must(cls_shard_sample(s->shard, s->queue, &s->step, 0, NULL));
+        sizes_differ |=
+            cls_shard_partial_size(s->shard) != cls_shard_partial_size(t->side[1].shard);
+        digests_differ |= cls_shard_digest(s->shard) != cls_shard_digest(t->side[1].shard);
+    }
+    if (!sizes_differ)
+        twin_exchange(t);
+    ck_assert_msg(digests_differ || !sizes_differ, "shards with another %s: the same digest", name);
+    for (uint32_t i = 1; i < t->sides; i++) {
+        cls_shard *const shard = t->side[i].shard;
+        int more = 7;
+        if (sizes_differ) {
+            /* A runtime sees this by the digest. */
+        } else if (cls_shard_merge(shard, t->partials, t->partials_size, &more, NULL) == CLS_OK) {
+            printf("shards with another %s: shard %u of %u merges\n", name, i - 1, t->n);
+            t->faults++;
+        } else if (strstr(cls_error_message(), "partial ") == NULL ||
+                   (strstr(cls_error_message(), "other borders, parameters") == NULL &&
+                    strstr(cls_error_message(), "in another state") == NULL &&
+                    strstr(cls_error_message(), "other parameters or outputs") == NULL)) {
+            printf("shards with another %s: \"%s\"\n", name, cls_error_message());
+            t->faults++;
+        }
+        must(cls_shard_abandon(shard));
+    }
+}
+
+START_TEST(disagreement)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t vocab = 300, borders[] = {0, 77, 200, vocab};
+    uint32_t faults = 0;
+    for (uint32_t kind = 0; kind < fixture_by_size(3, 6, 6); kind++) {
+        batch *const b = batch_new(4, vocab, CLS_F32, 0, 0);
+        twin t;
+        static const uint32_t kinds[] = {3, 1, 5, 0, 7, 12};
+        for (uint32_t row = 0; row < b->rows; row++) {
+            batch_row(b, row, ROW_LANGUAGE, row);
+            twin_params(&b->params[row], kinds[(kind + row) % 6], vocab);
+            b->params[row].presence_penalty = 0.5f;
+        }
+        twin_open(&t, d, b, &(twin_setup){.n = 3, .borders = borders}, "disagreement");
+        for (uint32_t what = 0; what < DIFFERENCES; what++) {
+            const cls_params *const p = &b->params[2];
+            twin_side *const odd = &t.side[1 + what % 3];
+            const cls_step step = odd->step;
+            if (what == OTHER_TOP_K && (p->temperature == 0.0f || p->mirostat != 0))
+                continue;
+            for (uint32_t i = 0; i < t.sides; i++)
+                differ(&t, &t.side[i], &t.side[i] == odd ? (difference)what : DIFFERENCES);
+            refuse(&t, difference_names[what]);
+            /* The step was abandoned: with the right request it gives the unsharded tokens. */
+            odd->step = step;
+            differ(&t, odd, DIFFERENCES);
+            twin_step(&t);
+        }
+        faults += t.faults;
+        t.faults = 0;
+        twin_close(&t);
+        batch_free(b);
+    }
+    ck_assert_uint_eq(faults, 0);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const suite = suite_create("shard_calls");
+    add_case(suite, slot_calls);
+    add_case(suite, other_split);
+    add_case(suite, disagreement);
+    return suite;
+}
+
+int main(void)
+{
+    fixture_random(CLS_FEATURE_ACCEPT);
+    return fixture_run(make, 1);
+}

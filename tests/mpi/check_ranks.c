@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that ranks that each have a part of the vocabulary draw the tokens of the reference, bit
+ * for bit and with the same row records: random chains, penalties, masks, biases and histories,
+ * even and uneven borders, by cls_mpi_sample() and by cls_mpi_gather() with cls_sample(). Between
+ * the steps, on each rank in turn, arguments are refused, a request differs, a partial is damaged
+ * and one is lost. These steps must happen nowhere, and the next one must be right.
+ * tests/mpi/check_mpi.sh starts it on several ranks. */
+#include <clsample-mpi.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "split.h"
+
+enum { STEPS = 3 };
+
+static int ranks, rank;
+
+/* --------------------------------------------------------- partials that go wrong */
+
+/* The linker puts this in front of cls_shard_partial(). */
+static enum { NO_FAULT, DAMAGED, LOST } fault;
+cls_status __real_cls_shard_partial(cls_shard *shard, const void **partial, size_t *size);
+cls_status __wrap_cls_shard_partial(cls_shard *shard, const void **partial, size_t *size);
+
+cls_status __wrap_cls_shard_partial(cls_shard *shard, const void **partial, size_t *size)
+{
+    const cls_status status = __real_cls_shard_partial(shard, partial, size);
+    if (status == CLS_OK && fault == DAMAGED)
+        ((unsigned char *)(uintptr_t)*partial)[*size - 1] ^= 1;
+    const int lost = fault == LOST;
+    fault = NO_FAULT;
+    return lost ? cls_fail(CLS_OPENCL_ERROR, CL_OUT_OF_RESOURCES, "the device failed") : status;
+}
+
+/* ------------------------------------------------------------------------- a step */
+
+typedef struct ranked {
+    client s;
+    batch *b;
+    device *d;
+    cls_mpi *mpi;
+    cls_logits part; /* this rank's columns of the logits */
+    unsigned steps;
+} ranked;
+
+static cls_status run_step(ranked *t)
+{
+    int complete = 0;
+    cl_event done = NULL;
+    cls_status status;
+    if (t->steps++ % 2) {
+        status = cls_mpi_sample(t->mpi, t->d->queue, &t->s.step, 0, NULL, &done);
+    } else {
+        status = cls_mpi_sample_start(t->mpi, t->d->queue, &t->s.step, 0, NULL);
+        while (status == CLS_OK && !complete)
+            status = cls_mpi_test(t->mpi, &complete, &done);
+    }
+    ck_assert_int_eq(done != NULL, status == CLS_OK);
+    if (done != NULL) {
+        must_cl(clWaitForEvents(1, &done));
+        clReleaseEvent(done);
+    }
+    return status;
+}
+
+/* All ranks must return the status and a message with these words. */
+static void must_fail(cls_status status, cls_status wanted, const char *words)
+{
+    ck_assert_msg(status == wanted && strstr(cls_error_message(), words) != NULL,
+                  "rank %d: %s, not %s: \"%s\", not \"%s\"", rank, cls_status_name(status),
+                  cls_status_name(wanted), cls_error_message(), words);
+}
+
+static void check_tokens(ranked *t, const char *what)
+{
+    char where[240];
+    batch *const b = t->b;
+    client_tokens(&t->s, 0);
+    must(cls_sampler_trace(t->s.sampler, t->d->queue, b->device_trace, b->rows));
+    snprintf(where, sizeof where, "%s, %s, rank %d of %d, %u tokens", t->d->name, what, rank, ranks,
+             b->vocab);
+    batch_equal(b, where);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        if (b->token[row] < 0)
+            b->host[row].token = -1;
+        batch_accept(b, row);
+    }
+}
+
+/* --------------------------------------------------------------------- the faults */
+
+static void run_faults(ranked *t, int r)
+{
+    char words[80];
+    const cls_step step = t->s.step;
+    const int here = rank == r;
+    snprintf(words, sizeof words, "rank %d: step->rows is 0", r);
+    t->s.step.rows = here ? 0 : step.rows;
+    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    t->s.step = step;
+    snprintf(words, sizeof words, "rank %d: ", r);
+    must_fail(cls_mpi_sample(t->mpi, here ? NULL : t->d->queue, &step, 0, NULL, NULL),
+              CLS_BAD_ARGUMENT, words);
+    /* Another temperature of one request. */
+    if (ranks > 1) {
+        const uint32_t slot = t->b->slots != NULL ? (uint32_t)t->b->slots[0] : 0;
+        cls_params other = t->b->params[0];
+        other.temperature += here ? 0.5f : 0.0f;
+        must(cls_slot_params(t->s.sampler, slot, &other));
+        must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
+        must(cls_slot_params(t->s.sampler, slot, &t->b->params[0]));
+    }
+    fault = here ? DAMAGED : NO_FAULT;
+    snprintf(words, sizeof words, "partial %d is damaged", r);
+    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    fault = here ? LOST : NO_FAULT;
+    snprintf(words, sizeof words, "rank %d: the device failed", r);
+    must_fail(run_step(t), CLS_OPENCL_ERROR, words);
+}
+
+/* ------------------------------------------------------------------------ batches */
+
+static void open_ranked(ranked *t, batch *b, device *d, cls_context *context,
+                        const uint32_t *borders)
+{
+    const size_t element = dtype_size(b->dtype);
+    uint32_t first, width;
+    cls_mpi_options o;
+    memset(t, 0, sizeof *t);
+    t->b = b;
+    t->d = d;
+    client_open(&t->s, b, d, context, 1);
+    cls_mpi_options_init(&o);
+    o.borders = borders;
+    must(cls_mpi_create(MPI_COMM_WORLD, t->s.sampler, &o, &t->mpi));
+    must(cls_shard_window(cls_mpi_shard(t->mpi), &first, &width));
+    unsigned char *const part = malloc(b->rows * width * element);
+    ck_assert_ptr_nonnull(part);
+    for (uint32_t row = 0; row < b->rows; row++)
+        memcpy(part + row * width * element,
+               b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);
+    t->part =
+        (cls_logits){.dtype = b->dtype, .buffer = buffer_of(d, b->rows * width * element, part)};
+    free(part);
+}
+
+static void run_batch(batch *b, device *d, cls_context *context, const uint32_t *borders,
+                      int faults)
+{
+    ranked t;
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    b->shortlist = info.shortlist;
+    open_ranked(&t, b, d, context, borders);
+    const cls_logits whole = t.s.step.logits;
+    t.s.step.logits = t.part;
+    for (int i = 0; i < STEPS; i++) {
+        batch_reference(b);
+        for (int r = i; r < ranks && faults; r += STEPS)
+            run_faults(&t, r);
+        must(run_step(&t));
+        check_tokens(&t, "split");
+    }
+    /* The whole rows on each rank, and an ordinary step. */
+    batch_reference(b);
+    must(cls_mpi_gather(t.mpi, d->queue, b->rows, &t.part, 0, NULL, NULL));
+    must(cls_shard_logits(cls_mpi_shard(t.mpi), &t.s.step.logits));
+    must(cls_sample(t.s.sampler, d->queue, &t.s.step, 0, NULL, NULL));
+    check_tokens(&t, "gathered");
+    t.s.step.logits = whole;
+    clReleaseMemObject(t.part.buffer);
+    cls_mpi_destroy(t.mpi);
+    client_close(&t.s);
+}
+
+static batch *make_batch(uint32_t i, uint32_t vocab, int usual, rng *r)
+{
+    const int dtype = i % 2 ? CLS_F16 : CLS_F32;
+    batch *const b = batch_new(usual ? 5 : 8, vocab, dtype, vocab + rng_below(r, 9), 0);
+    for (uint32_t row = 0; row < b->rows; row++) {
+        cls_params *const p = &b->params[row];
+        batch_row(b, row, usual ? ROW_LANGUAGE : (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));
+        if (!usual) {
+            params_random(p, vocab, r);
+            params_adaptive(p, vocab, r);
+            continue;
+        }
+        /* Greedy, plain, top-k, top-p, min-p. */
+        p->temperature = row == 0 ? 0.0f : 0.3f + (float)rng_unit(r);
+        p->top_k = row == 2 ? 20 : 0;
+        p->top_p = row == 3 ? 0.9f : 1.0f;
+        p->min_p = row == 4 ? 0.05f : 0.0f;
+    }
+    b->history = i % 3 ? 100 : 0;
+    if (i % 4 == 1)
+        batch_mask(b, r, 50, 0);
+    if (!usual)
+        batch_requests(b, r);
+    if (i % 5 == 3)
+        batch_bias(b, r, CLS_F32);
+    return b;
+}
+
+START_TEST(steps)
+{
+    static const uint32_t sizes[] = {2500, 1025, 31, 5000, 1023, 32000};
+    device *const d = fixture_device(0);
+    rng r = {fixture_seed() + 500};
+    for (uint32_t i = 0; i < fixture_by_size(4, 8, 60); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(3, 5, 6)];
+        uint32_t borders[SPLIT_MOST + 1];
+        batch *const b = make_batch(i, vocab, i % 2 == 0, &r);
+        split_borders(vocab, (uint32_t)ranks, i % 3 == 0, &r, borders);
+        run_batch(b, d, fixture_context(d, 0, 0, 0, 0), i % 4 == 3 ? NULL : borders, i < 2);
+        batch_free(b);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const suite = suite_create("ranks");
+    TCase *const tcase = tcase_create("ranks");
+    tcase_set_timeout(tcase, 0);
+    tcase_add_test(tcase, steps);
+    suite_add_tcase(suite, tcase);
+    return suite;
+}
+
+int main(int argc, char **argv)
+{
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    const int result = fixture_run(make, 1);
+    if (result != 0 && result != 77) /* the other ranks wait for this one */
+        MPI_Abort(MPI_COMM_WORLD, result);
+    MPI_Finalize();
+    return result;
+}

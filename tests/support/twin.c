@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: MIT */
+#include "twin.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40 };
+
+/* ------------------------------------------------------------------------ kinds of rows */
+
+const char *const twin_kind_names[TWIN_KINDS] = {
+    "greedy",  "plain",        "plain, hot", "top-k",       "top-k, top-p",
+    "top-p",   "top-p, min-p", "min-p",      "large top-k", "top-k 1",
+    "typical", "XTC",          "Mirostat 1", "Mirostat 2",  "adaptive p",
+    "sigma",   "top-a",        "dynatemp",   "top-p decay", "custom chain"};
+
+void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
+{
+    static const uint8_t stages[] = {CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TEMPERATURE,
+                                     CLS_STAGE_TOP_P, CLS_STAGE_END};
+    p->temperature = kind == 0 ? 0.0f : kind == 2 ? 2.5f : 0.9f;
+    p->chain = kind % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
+    switch (kind) {
+    case 3:
+        p->top_k = 7;
+        break;
+    case 4:
+        p->top_k = 30;
+        p->top_p = 0.8f;
+        break;
+    case 5:
+        p->top_p = 0.7f;
+        break;
+    case 6:
+        p->top_p = 0.9f;
+        p->min_p = 0.02f;
+        break;
+    case 7:
+        p->min_p = 0.05f;
+        break;
+    case 8:
+        p->top_k = (int32_t)(vocab - vocab / 3);
+        break;
+    case 9:
+        p->top_k = 1;
+        break;
+    case 10:
+        p->typical_p = 0.6f;
+        break;
+    case 11:
+        p->xtc_probability = 0.7f;
+        p->xtc_threshold = 0.02f;
+        break;
+    case 12:
+        p->mirostat = 1;
+        p->mirostat_tau = 4.0f;
+        break;
+    case 13:
+        p->mirostat = 2;
+        p->mirostat_tau = 4.0f;
+        break;
+    case 14:
+        p->adaptive_target = 0.3f;
+        p->min_p = 0.01f;
+        break;
+    case 15:
+        p->top_n_sigma = 1.5f;
+        break;
+    case 16:
+        p->top_a = 0.2f;
+        break;
+    case 17:
+        p->dynatemp_range = 0.5f;
+        p->top_k = 25;
+        break;
+    case 18:
+        p->top_p = 0.9f;
+        p->top_p_decay = 0.8f;
+        p->top_p_min = 0.2f;
+        break;
+    case 19:
+        p->chain = CLS_CHAIN_CUSTOM;
+        memcpy(p->stages, stages, sizeof stages);
+        p->top_k = 40;
+        p->typical_p = 0.9f;
+        p->top_p = 0.9f;
+        break;
+    default:
+        break;
+    }
+}
+
+/* ------------------------------------------------------------------------------ results */
+
+/* Adds a part to the results; returns where a side has it. */
+static void add_result(twin *t, const char *name, uint32_t rows, uint32_t width)
+{
+    ck_assert_uint_lt(t->results, TWIN_RESULTS);
+    t->result[t->results] = (twin_result){name, t->size, (size_t)rows * width, width};
+    t->size += t->result[t->results++].elements * 4;
+}
+
+static cls_buffer buffer_at(const twin *t, const twin_side *s, const char *name)
+{
+    for (uint32_t i = 0; i < t->results; i++)
+        if (strcmp(t->result[i].name, name) == 0)
+            return (cls_buffer){s->results.buffer, t->result[i].offset};
+    return (cls_buffer){0};
+}
+
+static void list_results(twin *t, twin_outputs outputs)
+{
+    const uint32_t rows = t->b->rows, vocab = t->b->vocab;
+    add_result(t, "tokens", rows, 1);
+    add_result(t, "status", rows, 1);
+    add_result(t, "latest", t->slots, 1);
+    if (outputs == TWIN_PLAIN)
+        return;
+    add_result(t, "logprobs", rows, 1);
+    add_result(t, "ranks", rows, 1);
+    add_result(t, "top.ids", rows, TWIN_TOP);
+    add_result(t, "top.logprobs", rows, TWIN_TOP);
+    add_result(t, "given.logprobs", rows, TWIN_GIVEN);
+    add_result(t, "given.ranks", rows, TWIN_GIVEN);
+    add_result(t, "probs", rows, vocab);
+    add_result(t, "final_logits", rows, vocab);
+    add_result(t, "entropy", rows, 1);
+    add_result(t, "kept_mass", rows, 1);
+    add_result(t, "kept.ids", rows, TWIN_KEPT);
+    add_result(t, "kept.logits", rows, TWIN_KEPT);
+    add_result(t, "kept.probs", rows, TWIN_KEPT);
+    add_result(t, "kept.counts", rows, 1);
+}
+
+static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
+{
+    const batch *const b = t->b;
+    cls_outputs *const o = &s->outputs;
+    cls_outputs_default(o, sizeof *o);
+    s->step.tokens = buffer_at(t, s, "tokens");
+    s->step.status = buffer_at(t, s, "status");
+    o->latest = buffer_at(t, s, "latest");
+    s->step.outputs = o;
+    if (outputs == TWIN_PLAIN)
+        return;
+    int32_t *const ids = malloc(b->rows * TWIN_GIVEN * sizeof *ids);
+    ck_assert_ptr_nonnull(ids);
+    for (uint32_t i = 0; i < b->rows * TWIN_GIVEN; i++)
+        ids[i] = i % 9 == 8 ? -1 : (int32_t)((uint64_t)i * 2654435761u % b->vocab);
+    o->logprob_kind = outputs == TWIN_RAW ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
+    o->logprobs = buffer_at(t, s, "logprobs");
+    o->ranks = buffer_at(t, s, "ranks");
+    o->top.count = TWIN_TOP;
+    o->top.ids = buffer_at(t, s, "top.ids");
+    o->top.logprobs = buffer_at(t, s, "top.logprobs");
+    o->given.count = TWIN_GIVEN;
+    o->given.ids.buffer = twin_buffer(s, b->rows * TWIN_GIVEN * sizeof *ids, ids);
+    o->given.logprobs = buffer_at(t, s, "given.logprobs");
+    o->given.ranks = buffer_at(t, s, "given.ranks");
+    o->probs = buffer_at(t, s, "probs");
+    o->final_logits = buffer_at(t, s, "final_logits");
+    o->entropy = buffer_at(t, s, "entropy");
+    o->kept_mass = buffer_at(t, s, "kept_mass");
+    o->kept.count = TWIN_KEPT;
+    o->kept.ids = buffer_at(t, s, "kept.ids");
+    o->kept.logits = buffer_at(t, s, "kept.logits");
+    o->kept.probs = buffer_at(t, s, "kept.probs");
+    o->kept.counts = buffer_at(t, s, "kept.counts");
+    free(ids);
+}
+
+/* ---------------------------------------------------------------------- open and close */
+
+cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
+{
+    ck_assert_uint_lt(s->n_owned, TWIN_OWNED);
+    return s->owned[s->n_owned++] = buffer_of(s->d, size, contents);
+}
+
+static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
+{
+    const batch *const b = t->b;
+    const uint32_t outputs =
+        setup->outputs != TWIN_PLAIN ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS : 0u;
+    cls_sampler_options o;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = b->vocab;
+    o.max_rows = b->rows;
+    o.slot_count = t->slots;
+    o.keep = b->keep;
+    o.logit_bias = b->logit_bias;
+    o.history = b->history;
+    o.rollback = ROLLBACK;
+    o.dtypes = 1u << b->dtype;
+    o.features = CLS_FEATURE_LISTS | outputs | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
+                 (b->bias ? CLS_FEATURE_BIAS : 0u);
+    must(cls_sampler_create(context, &o, &s->sampler));
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const tokens *const k = &b->tokens[row];
+        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
+                            k->prompt_count ? k->prompt : NULL, k->prompt_count,
+                            k->output_count ? k->output : NULL, k->output_count));
+    }
+}
+
+static void set_step(twin_side *s, const batch *b)
+{
+    cls_step_default(&s->step, sizeof s->step);
+    s->step.rows = b->rows;
+    s->step.slots.host = b->slots;
+    s->step.logits.dtype = b->dtype;
+    if (b->mask) {
+        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
+        s->step.mask.words.buffer = twin_buffer(s, b->rows * b->mask_width * size, b->mask);
+        s->step.mask.kind = b->mask_kind;
+        s->step.mask.width = b->mask_width;
+        s->step.mask.row_map.host = b->mask_map;
+    }
+    if (b->bias) {
+        s->step.bias.values.buffer =
+            twin_buffer(s, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
+        s->step.bias.dtype = b->bias_dtype;
+        s->step.bias.row_map.host = b->bias_map;
+    }
+    if (b->random)
+        s->step.random_bits.buffer = twin_buffer(s, b->rows * sizeof(uint64_t), b->random);
+}
+
+void twin_logits(twin *t)
+{
+    const batch *const b = t->b;
+    const size_t element = dtype_size(b->dtype);
+    for (uint32_t i = 0; i < t->sides; i++) {
+        twin_side *const s = &t->side[i];
+        const size_t stride = s->width + 3, offset = 5 * element;
+        const size_t size = offset + b->rows * stride * element;
+        unsigned char *const data = malloc(size);
+        ck_assert_ptr_nonnull(data);
+        memset(data, 0xff, size); /* NaN, which no row may read */
+        for (uint32_t row = 0; row < b->rows; row++)
+            memcpy(data + offset + row * stride * element,
+                   b->data + b->offset + ((size_t)row * b->stride + s->first) * element,
+                   s->width * element);
+        if (s->step.logits.buffer == NULL)
+            s->step.logits.buffer = twin_buffer(s, size, data);
+        else
+            must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, 0, size, data,
+                                         0, NULL, NULL));
+        s->step.logits.offset = offset;
+        s->step.logits.row_stride = stride;
+        free(data);
+    }
+}
+
+void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char *where)
+{
+    memset(t, 0, sizeof *t);
+    ck_assert_uint_le(setup->n, SPLIT_MOST);
+    t->b = b;
+    t->n = setup->n;
+    t->sides = 1 + t->n;
+    t->slots = 2 * b->rows;
+    t->where = where;
+    list_results(t, setup->outputs);
+    unsigned char *const canaries = malloc(t->size);
+    ck_assert_ptr_nonnull(canaries);
+    memset(canaries, CANARY, t->size);
+    for (uint32_t i = 0; i < t->sides; i++) {
+        twin_side *const s = &t->side[i];
+        s->d = setup->devices ? setup->devices[i] : d;
+        s->queue = s->d->queue;
+        s->width = b->vocab;
+        create_sampler(
+            t, s, setup->contexts ? setup->contexts[i] : fixture_context(s->d, 0, 0, 0, 0), setup);
+        if (i > 0) {
+            cls_shard_options o;
+            cls_shard_options_default(&o, sizeof o);
+            o.shard_count = t->n;
+            o.shard = i - 1;
+            o.borders = setup->borders;
+            must(cls_shard_create(s->sampler, &o, &s->shard));
+            must(cls_shard_window(s->shard, &s->first, &s->width));
+        }
+        s->bytes = malloc(t->size);
+        ck_assert_ptr_nonnull(s->bytes);
+        s->results.buffer = twin_buffer(s, t->size, canaries);
+        set_step(s, b);
+        set_outputs(t, s, setup->outputs);
+    }
+    twin_logits(t);
+    free(canaries);
+}
+
+void twin_close(twin *t)
+{
+    for (uint32_t i = 0; i < t->sides; i++) {
+        twin_side *const s = &t->side[i];
+        cls_shard_destroy(s->shard);
+        cls_sampler_destroy(s->sampler);
+        for (uint32_t k = 0; k < s->n_owned; k++)
+            clReleaseMemObject(s->owned[k]);
+        free(s->bytes);
+    }
+    free(t->partials);
+    ck_assert_msg(t->faults == 0, "%s: %u differences, which are printed above", t->where,
+                  t->faults);
+}
+
+/* ------------------------------------------------------------------------------- steps */
+
+void twin_begin(twin *t)
+{
+    for (uint32_t i = 1; i < t->sides; i++) {
+        twin_side *const s = &t->side[i];
+        must(cls_shard_sample(s->shard, s->queue, &s->step, 0, NULL));
+        ck_assert_uint_ne(cls_shard_digest(s->shard), 0);
+        ck_assert_uint_eq(cls_shard_digest(s->shard), cls_shard_digest(t->side[1].shard));
+    }
+    t->exchanges = 0;
+}
+
+void twin_exchange(twin *t)
+{
+    size_t one = 0;
+    for (uint32_t i = 1; i < t->sides; i++) {
+        const void *partial;
+        size_t size;
+        must(cls_shard_partial(t->side[i].shard, &partial, &size));
+        if (i == 1) {
+            one = size;
+            t->partials_size = t->n * one;
+            t->partials = realloc(t->partials, t->partials_size);
+            ck_assert_ptr_nonnull(t->partials);
+        }
+        ck_assert_uint_eq(size, one);
+        memcpy(t->partials + (i - 1) * one, partial, one);
+    }
+    t->exchanges++;
+}
+
+void twin_finish(twin *t)
+{
+    for (int more = t->n > 0; more;) {
+        int first = 0;
+        twin_exchange(t);
+        for (uint32_t i = 1; i < t->sides; i++) {
+            twin_side *const s = &t->side[i];
+            cl_event done = NULL;
+            must(cls_shard_merge(s->shard, t->partials, t->partials_size, &more, &done));
+            first = i == 1 ? more : first;
+            ck_assert_int_eq(more, first);
+            ck_assert_int_eq(done == NULL, more);
+            if (done != NULL) {
+                must_cl(clWaitForEvents(1, &done));
+                clReleaseEvent(done);
+            }
+        }
+    }
+}
+
+/* Prints the first element of each row in which a part of the results differs. */
+static void compare(twin *t, uint32_t side, const twin_result *r)
+{
+    const unsigned char *const ours = t->side[side].bytes + r->offset, *const whole =
+                                                                           t->side[0].bytes +
+                                                                           r->offset;
+    for (size_t i = 0; i < r->elements; i++) {
+        uint32_t is, should;
+        if (memcmp(ours + 4 * i, whole + 4 * i, 4) == 0)
+            continue;
+        memcpy(&is, ours + 4 * i, 4);
+        memcpy(&should, whole + 4 * i, 4);
+        const uint32_t row = (uint32_t)(i / r->width);
+        if (t->faults++ < MOST_FAULTS)
+            printf("%s, shard %u of %u: %s, element %u is %08x (%d), unsharded %08x (%d): %s\n",
+                   t->where, side - 1, t->n, r->name, (unsigned)(i % r->width), is, (int)is, should,
+                   (int)should, row < t->b->rows ? batch_words(t->b, row) : "a slot");
+        i = (row + 1) * (size_t)r->width - 1;
+    }
+}
+
+void twin_compare(twin *t)
+{
+    twin_side *const whole = &t->side[0];
+    cl_event done;
+    must(cls_sample(whole->sampler, whole->queue, &whole->step, 0, NULL, &done));
+    must_cl(clWaitForEvents(1, &done));
+    clReleaseEvent(done);
+    for (uint32_t i = 0; i < t->sides; i++)
+        buffer_read(t->side[i].d, t->side[i].results.buffer, t->size, t->side[i].bytes);
+    for (uint32_t i = 1; i < t->sides; i++)
+        for (uint32_t k = 0; k < t->results; k++)
+            compare(t, i, &t->result[k]);
+}
+
+void twin_step(twin *t)
+{
+    twin_begin(t);
+    twin_finish(t);
+    twin_compare(t);
+}
+
+int32_t twin_token(const twin *t, uint32_t row)
+{
+    int32_t token;
+    memcpy(&token, t->side[0].bytes + t->result[0].offset + row * sizeof token, sizeof token);
+    return token;
+}
+
+int32_t twin_status(const twin *t, uint32_t row)
+{
+    int32_t status;
+    memcpy(&status, t->side[0].bytes + t->result[1].offset + row * sizeof status, sizeof status);
+    return status;
+}

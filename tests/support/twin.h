@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs the same calls on an unsharded sampler and on the shards of a split, and compares everything
+ * that they write, byte for byte. */
+#ifndef TESTS_TWIN_H
+#define TESTS_TWIN_H
+
+#include "split.h"
+
+enum { TWIN_RESULTS = 20, TWIN_OWNED = 24, TWIN_TOP = 5, TWIN_GIVEN = 4, TWIN_KEPT = 12 };
+
+/* What the steps write beyond tokens, statuses and the slots' latest tokens. */
+typedef enum twin_outputs { TWIN_PLAIN, TWIN_RAW, TWIN_FINAL } twin_outputs;
+
+/* One of the samplers. */
+typedef struct twin_side {
+    device *d;
+    cl_command_queue queue; /* d->queue, until the test chooses another one */
+    cls_sampler *sampler;
+    cls_shard *shard; /* NULL: the whole vocabulary */
+    uint32_t first, width;
+    cls_step step;
+    cls_outputs outputs;
+    cl_mem owned[TWIN_OWNED]; /* buffers, released by twin_close() */
+    uint32_t n_owned;
+    cls_buffer results;   /* everything that steps write */
+    unsigned char *bytes; /* the results of the last step */
+} twin_side;
+
+/* A part of the results. */
+typedef struct twin_result {
+    const char *name;
+    size_t offset, elements; /* in bytes, and elements of 4 bytes */
+    uint32_t width;          /* elements of a row */
+} twin_result;
+
+/* The choices of a test; zeroes are the usual ones. */
+typedef struct twin_setup {
+    uint32_t n;              /* shards; 0: no shards */
+    const uint32_t *borders; /* [n + 1], or NULL for the default */
+    twin_outputs outputs;
+    uint32_t features;            /* others than the steps' outputs need */
+    cls_context *const *contexts; /* [1 + n], or NULL for the device's own */
+    device *const *devices;       /* [1 + n], or NULL for the same one */
+} twin_setup;
+
+typedef struct twin {
+    batch *b;
+    uint32_t n, slots;
+    const char *where;
+    twin_side side[1 + SPLIT_MOST]; /* side 0 has the whole vocabulary, side 1 is shard 0 */
+    uint32_t sides;                 /* 1 + n */
+    twin_result result[TWIN_RESULTS];
+    uint32_t results;
+    size_t size; /* of the results */
+    uint32_t exchanges;
+    unsigned char *partials; /* of the last exchange */
+    size_t partials_size;
+    uint32_t faults; /* differences so far, each of which is printed */
+} twin;
+
+/* Creates the samplers, which have twice as many slots as the batch has rows and can roll back 8
+ * tokens, and begins the batch's requests in the first slots. */
+void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char *where);
+/* Releases everything, and fails if a comparison found a difference. */
+void twin_close(twin *t);
+
+/* Does something on the sampler of each side, which is `s`. */
+#define twin_each(t, s, call) \
+    for (uint32_t twin_i = 0; twin_i < (t)->sides; twin_i++) { \
+        twin_side *const s = &(t)->side[twin_i]; \
+        must(call); \
+    }
+
+/* Returns a buffer of a side with these contents. */
+cl_mem twin_buffer(twin_side *s, size_t size, const void *contents);
+/* Uploads the batch's logits again, or for the first time. */
+void twin_logits(twin *t);
+
+/* Opens a step on all shards. */
+void twin_begin(twin *t);
+/* Brings the partials of all shards together. */
+void twin_exchange(twin *t);
+/* Exchanges and merges until the shards' step is complete. */
+void twin_finish(twin *t);
+/* Samples the step on the unsharded sampler, reads the results of all sides and compares them. */
+void twin_compare(twin *t);
+/* Does all of this. */
+void twin_step(twin *t);
+
+/* Returns a row's token or status in the last step of the unsharded sampler. */
+int32_t twin_token(const twin *t, uint32_t row);
+int32_t twin_status(const twin *t, uint32_t row);
+
+/* Parameters of the kinds that shards treat differently: TWIN_KINDS of them. */
+enum { TWIN_KINDS = 20 };
+void twin_params(cls_params *p, uint32_t kind, uint32_t vocab);
+extern const char *const twin_kind_names[TWIN_KINDS];
+
+/* Adds a test as a case of its name, which is run once for each device. */
+#define add_case(suite, test) \
+    do { \
+        TCase *const add_case_ = tcase_create(#test); \
+        tcase_set_timeout(add_case_, 0); \
+        add_device_test(add_case_, test); \
+        suite_add_tcase((suite), add_case_); \
+    } while (0)
+
+#endif
