@@ -21,7 +21,7 @@ done
 # Each command has its page, which names all of its options; clsample.1 names the page.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 8
+is "commands" "$(wc -l <commands | tr -d ' ')" 9
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
