@@ -19,6 +19,7 @@ int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
 int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
+int cls_cmd_replay(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
@@ -255,6 +256,10 @@ int cli_npy_open(const char *path, cli_npy *array);
 int cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
 
+/* Reads `size` bytes of data at an offset of a seekable file, which has them. The file stays open,
+ * after a failure, too. */
+int cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
+
 int cli_npy_read(const char *path, cli_npy *array);     /* opens and reads; an empty array fails */
 int cli_npy_read_any(const char *path, cli_npy *array); /* data is NULL if the array is empty */
 
@@ -280,6 +285,11 @@ typedef struct cli_logits {
 } cli_logits;
 int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
                     cli_logits *logits);
+
+/* Only opens the file, and sets all fields but `data`. A call that fails has closed the file. */
+int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
+                    cli_npy *array, cli_logits *logits);
+const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
 
 /* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
 

@@ -21,6 +21,7 @@ typedef struct cli_shown {
     double share;       /* of the kept tokens, in the distribution after the previous stage */
     double temperature; /* that the stages so far apply; 0: greedy */
     float *probs;       /* [vocab], the distribution after this stage */
+    uint8_t *keeps;     /* [vocab], 1 for the kept tokens */
     uint32_t top_count;
     uint32_t *top; /* [top_count], the likeliest tokens in descending order */
 } cli_shown;
@@ -34,6 +35,8 @@ typedef struct cli_explained {
 
 /* top: how many tokens to list after each stage. Free the result after a failure, too. */
 int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *explained);
+int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top,
+                    cli_explained *explained);
 void cli_explained_free(cli_explained *explained);
 
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the

@@ -88,8 +88,9 @@ static void put(cli_shown *to, const char *format, ...)
 }
 
 /* Sets the stage's name and the text of its parameters. */
-static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
+static void describe(uint8_t stage, const cls_host_row *row, cli_shown *to)
 {
+    const cls_params *const p = row->params;
     switch (stage) {
 #define NAME(stage, text, field, on) \
     case CLS_STAGE_##stage: \
@@ -118,11 +119,15 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
             (double)p->xtc_threshold);
         return;
     case MIROSTAT:
-        put(to, "%" PRId32 ", in its initial state: mu %g", p->mirostat,
-            2.0 * (double)p->mirostat_tau);
+        if (row->adaptive.begun != 0)
+            put(to, "%" PRId32 ", mu %g", p->mirostat, row->adaptive.mu / 1048576.0);
+        else
+            put(to, "%" PRId32 ", in its initial state: mu %g", p->mirostat,
+                2.0 * (double)p->mirostat_tau);
         return;
     case ADAPTIVE:
-        put(to, "target %g, in its initial state", (double)p->adaptive_target);
+        put(to, row->adaptive.begun != 0 ? "target %g" : "target %g, in its initial state",
+            (double)p->adaptive_target);
         return;
     }
     /* The others are their one parameter. */
@@ -139,12 +144,13 @@ static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 }
 
 /* Describes the adjustments before the chain. False: there are none. */
-static bool describe_adjustments(const cli_job *job, const cls_params *p, cli_shown *to)
+static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
 {
+    const cls_params *const p = row->params;
     to->name = "adjusted";
-    if (job->mask != NULL)
+    if (row->mask != NULL)
         put(to, ", mask");
-    if (job->bias != NULL)
+    if (row->bias != NULL)
         put(to, ", bias");
     if (p->logit_bias_count != 0)
         put(to, ", logit bias of %" PRIu32, p->logit_bias_count);
@@ -270,33 +276,34 @@ static int draw(const cls_host_row *host, cli_explained *e)
     return 0;
 }
 
-/* Computes the masses of all stages; `base` is the index of the adjusted row. */
+/* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.
+ */
 static int weigh(cli_explained *e, uint32_t base)
 {
-    uint8_t *const kept = malloc(e->vocab);
-    int failed = kept == NULL ? cli_no_memory() : 0;
-    for (uint32_t i = 0; i < e->count && !failed; i++) {
+    for (uint32_t i = 0; i < e->count; i++) {
         cli_shown *const shown = &e->stage[i];
         const cli_shown *const before = &e->stage[i == 0 ? 0 : i - 1];
-        failed = mark_kept(shown, e->stage[i < base ? i : base].probs, e->vocab, kept);
-        shown->mass = mass_of(e->stage[i < base ? i : base].probs, kept, e->vocab);
-        shown->share = mass_of(before->probs, kept, e->vocab);
+        const float *const adjusted = e->stage[i < base ? i : base].probs;
+        if ((shown->keeps = malloc(e->vocab)) == NULL)
+            return cli_no_memory();
+        if (mark_kept(shown, adjusted, e->vocab, shown->keeps) != 0)
+            return 1;
+        shown->mass = mass_of(adjusted, shown->keeps, e->vocab);
+        shown->share = mass_of(before->probs, shown->keeps, e->vocab);
     }
-    free(kept);
-    return failed;
+    return 0;
 }
 
-int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e)
+int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
 {
-    const cls_params *const all = &job->params[row];
+    const cls_params *const all = row->params;
     cls_params params;
-    cls_host_row host, plain;
+    cls_host_row host = *row, plain;
     uint8_t stages[CLI_MOST_STAGES];
-    const uint32_t n = stages_of(all, job->logits->vocab, stages);
+    const uint32_t n = stages_of(all, row->vocab, stages);
     uint32_t base = 0;
     memset(e, 0, sizeof *e);
-    cli_host_row(job, row, row, &host);
-    e->row = cli_row_number(job->picked, row);
+    e->row = number;
     e->vocab = host.vocab;
     e->position = host.position;
 
@@ -314,7 +321,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     params = *all;
     without_chain(&params);
     host.params = &params;
-    if (describe_adjustments(job, all, &e->stage[1])) {
+    if (describe_adjustments(row, &e->stage[1])) {
         base = 1;
         if (show(&host, e, top) != 0)
             return 1;
@@ -324,7 +331,7 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     for (uint32_t i = 0; i < n; i++) {
         cli_shown *const shown = &e->stage[e->count];
         add_stage(stages[i], all, &params);
-        describe(stages[i], all, shown);
+        describe(stages[i], row, shown);
         shown->temperature = shown[-1].temperature;
         if (show(&host, e, top) != 0)
             return 1;
@@ -338,9 +345,17 @@ int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e
     return draw(&host, e) || weigh(e, base);
 }
 
+int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e)
+{
+    cls_host_row host;
+    cli_host_row(job, row, row, &host);
+    return cli_explain_row(&host, cli_row_number(job->picked, row), top, e);
+}
+
 void cli_explained_free(cli_explained *e)
 {
     for (uint32_t i = 0; i < e->count; i++) {
+        free(e->stage[i].keeps);
         free(e->stage[i].probs);
         free(e->stage[i].top);
     }

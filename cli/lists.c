@@ -103,6 +103,11 @@ static int json_ids(const char *what, json_t *value, const int32_t **list, uint3
     return 0;
 }
 
+int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count)
+{
+    return json_ids(what, value, ids, count);
+}
+
 /* Parses a list of which each option has one id. */
 static int parse_id(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
 {

@@ -54,10 +54,9 @@ static int check_logits(const cli_npy *array, const struct type *type, const cha
     return 0;
 }
 
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_logits *logits)
+int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
+                    cli_npy *array, cli_logits *logits)
 {
-    cli_npy array;
     size_t i = 0;
     memset(logits, 0, sizeof *logits);
     if (dtype_name != NULL) {
@@ -66,21 +65,37 @@ int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *
         if (i == 3)
             return cli_fail("--dtype: '%s' is not one of f32, f16, bf16", dtype_name);
     }
-    if (cli_npy_open(path, &array) != 0)
+    if (cli_npy_open(path, array) != 0)
         return 1;
-    if (dtype_name == NULL && array.kind == 'f' && array.size == 2)
+    if (dtype_name == NULL && array->kind == 'f' && array->size == 2)
         i = 1;
-    if (check_logits(&array, &types[i], dtype_name, picked) != 0) {
-        cli_npy_close(&array);
+    if (check_logits(array, &types[i], dtype_name, picked) != 0) {
+        cli_npy_close(array);
         return 1;
     }
-    if (cli_npy_rows(&array, picked) != 0)
-        return 1;
-    logits->data = array.data;
-    logits->file_rows = (uint32_t)array.shape[0];
+    logits->file_rows = (uint32_t)array->shape[0];
     logits->rows = picked == NULL || picked->row == NULL ? logits->file_rows : picked->count;
-    logits->vocab = (uint32_t)array.shape[1];
+    logits->vocab = (uint32_t)array->shape[1];
     logits->dtype = types[i].dtype;
     logits->size = types[i].size;
     return 0;
+}
+
+int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                    cli_logits *logits)
+{
+    cli_npy array;
+    if (cli_logits_open(path, dtype_name, picked, &array, logits) != 0 ||
+        cli_npy_rows(&array, picked) != 0)
+        return 1;
+    logits->data = array.data;
+    return 0;
+}
+
+const char *cli_logits_type(cls_dtype dtype)
+{
+    size_t i = 0;
+    while (types[i].dtype != dtype)
+        i++;
+    return types[i].name;
 }

@@ -15,6 +15,7 @@ static const struct command {
     {"sample", cls_cmd_sample, "draw tokens from logits in a file"},
     {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files"},
     {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row"},
+    {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one"},
     {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits"},
     {"bench", cls_cmd_bench, "measure the speed of a device"},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers"},

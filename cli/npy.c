@@ -331,6 +331,14 @@ int cli_npy_open(const char *path, cli_npy *array)
     return 1;
 }
 
+int cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size)
+{
+    if (fseeko(array->file, (off_t)offset, SEEK_SET) != 0 ||
+        fread(to, 1, size, array->file) != size)
+        return cli_fail("%s: cannot be read: %s", array->path, strerror(errno));
+    return 0;
+}
+
 void cli_npy_close(cli_npy *array)
 {
     if (array->file != NULL)

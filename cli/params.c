@@ -108,24 +108,23 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
     return cli_set(option, what, number);
 }
 
-static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_t vocab,
-                         cls_params *params)
+int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
     const char *key;
     json_t *value;
     if (!json_is_object(object))
-        return cli_fail("%s: row %" PRIu32 " is not an object", path, row);
+        return cli_fail("%s is not an object", where);
     json_object_foreach(object, key, value)
     {
         const char *const name = option_for_key(key);
         const cli_option *field = fields;
         int failed;
-        char what[PATH_MAX + 128];
+        char what[PATH_MAX + 160];
         while (field->name != NULL && !same_name(name, field->name) &&
                strcmp(name, field_names[field - fields]) != 0)
             field++;
-        snprintf(what, sizeof what, "%s: row %" PRIu32 ": \"%.64s\"", path, row, key);
+        snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
         if (field->name == NULL) {
             if ((failed = cli_list_from_json(name, what, value, vocab, params)) < 0)
                 return cli_fail("%s is not a known key", what);
@@ -141,7 +140,7 @@ static int row_from_json(const char *path, uint32_t row, json_t *object, uint32_
     /* Parameters that are valid alone can contradict each other: for example, a stage is turned on
      * that the chain does not contain. */
     if (cls_params_check(params, vocab) != CLS_OK)
-        return cli_fail("%s: row %" PRIu32 ": %s", path, row, cls_error_message());
+        return cli_fail("%s: %s", where, cls_error_message());
     return 0;
 }
 
@@ -164,7 +163,9 @@ static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab
                           json_array_size(array), rows->all, rows->of);
     for (uint32_t i = 0; i < rows->count && !failed; i++) {
         const uint32_t r = cli_row_number(rows->picked, i);
-        failed = row_from_json(path, r, json_array_get(array, r), vocab, &params[i]);
+        char where[PATH_MAX + 32];
+        snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
+        failed = cli_params_from_json(where, json_array_get(array, r), vocab, &params[i]);
     }
     json_decref(array);
     return failed;

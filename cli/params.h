@@ -48,6 +48,10 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
  * a failure. */
 int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
 
+/* Sets *ids to the ids of a JSON array, or to NULL if it is empty. The caller frees them, after a
+ * failure, too. */
+int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
+
 /* ----------------------------------------------------------------- cli/params.c */
 
 /* Sets an option's value from a JSON value of its type. Messages begin with `what`. An integer that
@@ -71,6 +75,16 @@ typedef struct cli_rows {
  * parameter. Both paths may be NULL. */
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
                     const cli_rows *rows, uint32_t vocab, cls_params *params);
+
+/* Sets the parameters that an object names. Messages begin with `where`: "FILE: row 3". */
+int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params);
+
+/* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
+ * parameters that have their defaults, and the seed, the stream and the position, which do not
+ * belong to a request alone. NULL: out of memory. These functions are in cli/params_json.c. */
+json_t *cli_params_to_json(const cls_params *params);
+json_t *cli_ids_json(const int32_t *ids, size_t count);
+json_t *cli_uint64_json(uint64_t x); /* a string if JSON's integers do not hold it */
 
 /* Frees the rows' parameters (which may be NULL), and the lists of base and of the rows, which may
  * share them. */

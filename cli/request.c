@@ -43,22 +43,27 @@ static cli_rows rows_of_requests(const cli_request *q)
 }
 
 static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
-static bool is_mask(const cli_npy *array)
+bool cli_is_mask(const cli_npy *array)
 {
     return is_bool(array) || (array->size == 4 && array->kind != 'f');
 }
-static bool is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
+bool cli_is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
+cls_mask_kind cli_mask_kind(const cli_npy *array)
+{
+    return is_bool(array) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
+}
 static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
 
 static int mask_read(const char *path, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(job);
     cli_npy mask;
-    if (array_read(path, &rows, "int32 [rows, words] or bool [rows, vocab]", is_mask, &mask) != 0)
+    if (array_read(path, &rows, "int32 [rows, words] or bool [rows, vocab]", cli_is_mask, &mask) !=
+        0)
         return 1;
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
-    job->mask_kind = is_bool(&mask) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
+    job->mask_kind = cli_mask_kind(&mask);
     if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
         return cli_fail("%s: rows of %" PRIu32 " elements are longer than any vocabulary", path,
                         job->mask_width);
@@ -69,7 +74,7 @@ static int bias_read(const char *path, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(job);
     cli_npy bias;
-    if (array_read(path, &rows, "float32 or float16 [rows, vocab]", is_bias, &bias) != 0)
+    if (array_read(path, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias) != 0)
         return 1;
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
@@ -105,7 +110,7 @@ static int tokens_read(const char *path, const cli_request *q, cli_tokens *token
 
 /* ---------------------------------------------------------------------- infill */
 
-static int prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
+int cli_prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
 {
     cli_npy array;
     if (cli_npy_read(path, &array) != 0)
@@ -134,7 +139,7 @@ static int infill_read(cli_request *q, cli_job *job)
         if (q->ends[i] < 0 || (uint32_t)q->ends[i] >= vocab)
             return cli_fail("--infill-end: %" PRId32 " is not a token of a vocabulary of %" PRIu32,
                             q->ends[i], vocab);
-    if (q->prefixes != NULL && prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
+    if (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
         return 1;
     if (!enabled)
         return 0;

@@ -68,6 +68,14 @@ int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job);
  * negative ones become -1. */
 void cli_ids_narrow(void *ids, unsigned size, size_t count);
 
+/* Whether the type of an array is that of a mask, or of a bias; and which mask it is. */
+bool cli_is_mask(const cli_npy *array);
+bool cli_is_bias(const cli_npy *array);
+cls_mask_kind cli_mask_kind(const cli_npy *array);
+
+/* Reads the table of the infill stage. The caller frees *prefix_of, after a failure, too. */
+int cli_prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of);
+
 /* Frees what the request and the job's inputs own. */
 void cli_request_free(cli_request *q, cli_job *job);
 

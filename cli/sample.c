@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log.h"
 #include "outputs.h"
-#include "request.h"
 #include "shards.h"
 
 /* The most rows of --rows, which are listed before the file is read. */
@@ -16,7 +16,7 @@
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates;
+    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates, *log;
     uint32_t draws;
     cls_context_options kernels;
     cli_split_options split;
@@ -108,7 +108,8 @@ static int write_files(const command *q, const cli_job *job)
            (q->top_values != NULL &&
             cli_npy_write(q->top_values, 'f', 2, top,
                           cli_outputs_floats(&q->outputs, CLI_TOP_LOGPROBS, 0))) ||
-           (q->candidates != NULL && cli_candidates_write(q->candidates, job));
+           (q->candidates != NULL && cli_candidates_write(q->candidates, job)) ||
+           (q->log != NULL && cli_log_write(q->log, &q->request, job));
 }
 
 /* ----------------------------------------------------------------------- run */
@@ -228,6 +229,7 @@ int cls_cmd_sample(int argc, char **argv)
          "write their log-probabilities: float32 [rows, N]", NULL, 0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json",
          "write the tokens of each row that the chain keeps", NULL, 0},
+        {"log", CLI_STRING, &q.log, "FILE", "write what was sampled, for clsample replay", NULL, 0},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
          "work-items in a group (default: chosen for the device)", NULL, 0},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
@@ -248,6 +250,7 @@ int cls_cmd_sample(int argc, char **argv)
         q.outputs.candidates = q.candidates != NULL;
         q.request.picked.option = "--rows";
         if (check(&q) == 0 && cli_split_check(&q.split, options, q.device) == 0 &&
+            (q.log == NULL || cli_log_check(&q.request) == 0) &&
             (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked) == 0) &&
             cli_request_read(&q.request, options, &job) == 0 &&
             cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) == 0) {

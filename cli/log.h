@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/* The log of the tokens that clsample sample drew, and what clsample replay reads from it. The
+ * page of clsample-replay describes the format.
+ *
+ *     log_write.c      writes the log of a job
+ *     log_open.c       opens a log and the files that it names
+ *     log_read.c       reads a log line by line
+ *     replay.c         the command: proves each token by the reference
+ *     replay_reason.c  says why the reference does not draw a token
+ */
+#ifndef CLS_CLI_LOG_H
+#define CLS_CLI_LOG_H
+
+#include "request.h"
+
+#define CLI_LOG_FORMAT 1
+
+/* The hash of what a token was drawn from, by which replay sees that a file changed: FNV-1a of 64
+ * bits. It begins with CLI_HASH_BEGIN and covers the logits, the mask and the bias. */
+#define CLI_HASH_BEGIN UINT64_C(14695981039346656037)
+uint64_t cli_hash(uint64_t hash, const void *data, size_t size);
+
+/* ----------------------------------------------------- writing, cli/log_write.c */
+
+/* Fails if a file that the log would name cannot be read again, because it is a pipe. Call it
+ * before the files are read. */
+int cli_log_check(const cli_request *q);
+int cli_log_write(const char *path, const cli_request *q, const cli_job *job);
+
+/* ------------------------------------- reading, cli/log_open.c and cli/log_read.c */
+
+/* A file of rows that the log names. */
+typedef struct cli_log_rows {
+    char *path; /* NULL: the log has no such file */
+    cli_npy array;
+    size_t size; /* bytes of a row */
+    void *row;   /* the row that was read last */
+} cli_log_rows;
+
+typedef struct cli_log_request {
+    cls_params params;
+    cli_tokens prompt, output; /* of one row */
+} cli_log_request;
+
+/* One token of a log, as the reference must draw it. */
+typedef struct cli_logged {
+    uint32_t request, row, step;
+    int32_t token, status;
+    cls_params params; /* of the request, with the token's seed and stream */
+    cls_host_row host;
+    bool same_inputs; /* the logits, the mask and the bias are those that were sampled */
+} cli_logged;
+
+typedef struct cli_log {
+    const char *path;
+    FILE *file;
+    uint64_t line; /* the number of the line that was read last */
+    char *text;    /* that line */
+    size_t capacity;
+    char version[32]; /* of the command that wrote the log */
+    cli_logits logits;
+    cli_log_rows logits_rows, mask, bias;
+    uint32_t history;
+    cls_infill infill;
+    int32_t *ends, *prefix_of;
+    bool has_infill;
+    uint64_t tokens, tokens_read; /* in the header; read so far */
+    uint32_t requests;
+    cli_log_request *request;
+} cli_log;
+
+/* Opens the log and the files that it names. Close it after a failure, too. */
+int cli_log_open(const char *path, cli_log *log);
+void cli_log_close(cli_log *log);
+
+/* Reads up to the next token. *more is false at the end of the log. The pointers of the token are
+ * valid until the next call. */
+int cli_log_next(cli_log *log, bool *more, cli_logged *token);
+
+/* Parts of these functions. */
+
+#define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */
+
+/* Reads the object of the next line, or NULL at the end of the file. */
+int cli_log_object(cli_log *log, json_t **object);
+
+/* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
+int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
+int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, const int32_t **ids,
+                     uint32_t *count);
+
+void cli_log_request_free(cli_log_request *request);
+
+#endif

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* Writes sampling parameters as JSON. cli/params.c and cli/lists.c read it. */
+#include <float.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "params.h"
+
+/* ---------------------------------------------------------------------- numbers */
+
+/* The number with the fewest digits that is read as x. JSON has no infinity; the parameters that
+ * may be minus infinity treat the least finite number in the same way. The text of the largest
+ * float must not exceed it. */
+static json_t *real(float x)
+{
+    char text[32];
+    if (fabsf(x) >= FLT_MAX)
+        return json_real(x < 0 ? -3.4028234e38 : 3.4028234e38);
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if ((float)strtod(text, NULL) == x)
+            break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+json_t *cli_uint64_json(uint64_t x)
+{
+    char text[24];
+    if (x <= INT64_MAX)
+        return json_integer((json_int_t)x);
+    snprintf(text, sizeof text, "%" PRIu64, x);
+    return json_string(text);
+}
+
+/* The word of `words`, which | separates. */
+static json_t *choice(const char *words, int32_t index)
+{
+    for (; index > 0; index--)
+        words += strcspn(words, "|") + 1;
+    return json_stringn(words, strcspn(words, "|"));
+}
+
+/* ------------------------------------------------------------------------ lists */
+
+json_t *cli_ids_json(const int32_t *ids, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (json_array_append_new(array, json_integer(ids[i])) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+static json_t *biases_json(const cls_logit_bias *list, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_t *const bias = isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias);
+        if (json_array_append_new(array, json_pack("[i, o]", (int)list[i].id, bias)) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *sequences_json(const cls_sequence *list, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++)
+        if (json_array_append_new(array, cli_ids_json(list[i].ids, list[i].count)) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    return array;
+}
+
+/* ------------------------------------------------------------------------ chain */
+
+static json_t *chain_json(const cls_params *p)
+{
+    static const char *const presets[] = {
+        [CLS_CHAIN_DEFAULT] = "default", [CLS_CHAIN_VLLM] = "vllm", [CLS_CHAIN_LLAMA] = "llama"};
+#define STAGE_NAME(stage, name, field, on) [CLS_STAGE_##stage] = name,
+    static const char *const stages[] = {CLS_STAGE_TABLE(STAGE_NAME)};
+#undef STAGE_NAME
+    json_t *array;
+    if (p->chain != CLS_CHAIN_CUSTOM)
+        return json_string(presets[p->chain]);
+    array = json_array();
+    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++)
+        json_array_append_new(array, json_string(stages[p->stages[i]]));
+    return array;
+}
+
+/* -------------------------------------------------------------------------- all */
+
+/* The keys of the numbers. */
+#define KEY(p, id, type, field, stage, initial, least, most, range, option, meta, help) #field,
+static const char *const keys[] = {CLS_PARAMS(KEY, )};
+#undef KEY
+
+static bool is_of_request(const char *key)
+{
+    return strcmp(key, "seed") != 0 && strcmp(key, "stream") != 0 && strcmp(key, "position") != 0;
+}
+
+#define JSON_FLOAT(x, meta) real((float)(x))
+#define JSON_INT(x, meta) json_integer((json_int_t)(x))
+#define JSON_UINT(x, meta) json_integer((json_int_t)(x))
+#define JSON_UINT64(x, meta) cli_uint64_json((uint64_t)(x))
+#define JSON_SWITCH(x, meta) json_boolean((x) != 0)
+#define JSON_CHOICE(x, meta) choice(meta, (int32_t)(x))
+
+json_t *cli_params_to_json(const cls_params *p)
+{
+    json_t *const object = json_object();
+    cls_params off;
+    size_t i = 0;
+    int failed = 0;
+    cls_params_default(&off, sizeof off);
+    if (p->chain != off.chain)
+        failed |= json_object_set_new(object, "chain", chain_json(p));
+#define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+    if (is_of_request(keys[i]) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
+        failed |= json_object_set_new(object, keys[i], JSON_##type(p->field, meta)); \
+    i++;
+    CLS_PARAMS(SET_NUMBER, p)
+#define id_json cli_ids_json
+#define ids_json cli_ids_json
+#define SET_LIST(p, kind, array, counter, option, meta, key, help) \
+    if (p->counter != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
+        failed |= json_object_set_new(object, key, kind##_json(p->array, p->counter));
+    CLS_LISTS(SET_LIST, p)
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
