@@ -208,6 +208,7 @@ typedef enum difference {
     OTHER_PENALTY,
     OTHER_POSITION,
     MORE_OUTPUT,
+    OTHER_OUTPUT, /* its latest token */
     MORE_PROMPT,
     OTHER_BIAS,
     OTHER_STOP_IDS,
@@ -225,9 +226,10 @@ typedef enum difference {
 } difference;
 
 static const char *const difference_names[DIFFERENCES] = {
-    "seed",     "stream",     "temperature", "top-k",      "penalty",     "position", "more output",
-    "prompt",   "logit bias", "stop ids",    "max tokens", "allowed ids", "rollback", "draws",
-    "draw map", "positions",  "random bits", "slots",      "invalid",     "deferred"};
+    "seed",        "stream",    "temperature", "top-k",      "penalty",   "position",
+    "more output", "output id", "prompt",      "logit bias", "stop ids",  "max tokens",
+    "allowed ids", "rollback",  "draws",       "draw map",   "positions", "random bits",
+    "slots",       "invalid",   "deferred"};
 
 /* Begins the request of row 2, or changes the step, as all other shards do not. */
 static void differ(twin *t, twin_side *s, difference what)
@@ -266,6 +268,9 @@ static void differ(twin *t, twin_side *s, difference what)
         break;
     case MORE_OUTPUT:
         outputs++;
+        break;
+    case OTHER_OUTPUT:
+        output[1] = 8;
         break;
     case MORE_PROMPT:
         prompts++;

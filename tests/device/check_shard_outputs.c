@@ -111,7 +111,8 @@ static void open_shards(shard_verifier *all, uint32_t n, const uint32_t *borders
         o.shard_count = n;
         o.shard = i;
         o.borders = borders;
-        verifier_open(&s->v, d, fixture_context(d, 0, 0, 0, 0), of, i % 2 == 0, i);
+        verifier_open(&s->v, d, fixture_context(d, 0, 0, 0, 0), of, i % 2 == 0,
+                      of->most + i <= CLS_MAX_DRAFTS ? i : 0);
         must(cls_shard_create(s->v.sampler, &o, &s->shard));
         must(cls_shard_window(s->shard, &s->first, &s->width));
         s->whole = s->v.call.logits.buffer;
