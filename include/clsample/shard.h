@@ -142,13 +142,13 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void 
 
 /* Completes the open step of all shards of a vocabulary in one process: shards[i] is shard i, on
  * queues of one OpenCL context, and each has the same step open. done: [shard_count] or NULL; each
- * event is as for cls_shard_merge(). If one exchange completes the step (greedy rows, rows whose set
- * top-k bounds to the shortlist, and rows that send all their keys), partials are copied from device
- * to device; with options->on_device the call then does not wait. A difference between the shards'
- * requests that is found only there costs a row its token (CLS_ROW_UNFIT). Other steps wait for
- * their partials, which are merged as cls_shard_merge() does.
- * Results as for cls_shard_merge(). After an error, abandon the steps that are still open; shards
- * whose step is complete have drawn their token already. */
+ * event is as for cls_shard_merge(). If one exchange completes the step (greedy rows, rows whose
+ * set top-k bounds to the shortlist, and rows that send all their keys), partials are copied from
+ * device to device; with options->on_device the call then does not wait. A difference between the
+ * shards' requests that is found only there costs a row its token (CLS_ROW_UNFIT). Other steps wait
+ * for their partials, which are merged as cls_shard_merge() does. Results as for cls_shard_merge().
+ * After an error, abandon the steps that are still open; shards whose step is complete have drawn
+ * their token already. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge_all(cls_shard *const *shards, uint32_t n,
                                                        cl_event *done);
 
