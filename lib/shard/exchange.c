@@ -46,8 +46,9 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
 {
     if (h->sampler->lost)
         return cls_sampler_lost();
-    if (clRetainCommandQueue(queue) != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, CL_INVALID_COMMAND_QUEUE, "cannot retain the queue");
+    const cl_int code = clRetainCommandQueue(queue);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the queue");
     h->queue = queue;
     h->open = 1;
     h->exchange = 1;
