@@ -153,10 +153,10 @@ START_TEST(masks)
         map[row] = row % 7 == 6 ? -1 : (int32_t)rng_below(&r, TWIN_KINDS);
         for (uint32_t i = 0; i < VOCAB; i++) {
             const int own = i >= borders_of_inputs[shard] && i < borders_of_inputs[shard + 1];
-            bytes[row][i] = row % 4 == 0   ? own
-                            : row % 4 == 1 ? rng_below(&r, 2) == 0
-                            : row == 2     ? 0
-                                           : rng_below(&r, 100) == 0;
+            bytes[row][i] = (unsigned char)(row % 4 == 0   ? own
+                                            : row % 4 == 1 ? rng_below(&r, 2) == 0
+                                            : row == 2     ? 0
+                                                           : rng_below(&r, 100) == 0);
             words[row][i / 32] |= (uint32_t)bytes[row][i] << i % 32;
         }
     }
