@@ -296,7 +296,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
                            const cl_event *wait, cls_commands *c, cl_int *code)
 {
-    int uploads = 0;
+    int uploads = plan->uploads;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan->map[i]->host, plan->step.rows);
     const cls_status status =

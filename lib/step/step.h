@@ -29,6 +29,7 @@ typedef struct cls_plan {
     uint32_t needs;           /* cls_feature bits that its rows and inputs need */
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
+    int uploads;              /* 1 if there is more to upload than maps and masks */
     uint32_t logit_size, bias_size;
     int accept_later;     /* 1 if tokens are accepted after the outputs are written */
     const cl_mem *survey; /* [3]: tile_key, tile_mass and tile_flags in place of the sampler's; or
