@@ -88,7 +88,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_window(const cls_shard *shard, uint
  *
  * CLS_OK.
  * CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *     cls_sample(). The runtime must tell the other shards, which abandon theirs: see
+ *     cls_sample(); to CLS_BUSY, a step of other requests than the last one is a step with changed
+ *     host arrays. The runtime must tell the other shards, which abandon theirs: see
  *     cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,
