@@ -111,8 +111,8 @@ function filter_page(    name, label, titled, i, line, block, slug) {
 }
 
 # ---------------------------------------------------------------- headers
-# A line that begins an item whose other lines are indented: "CLS_BUSY: too many ..." or, in columns,
-# "CLS_BUSY           too many ...".
+# A line that begins an item whose other lines are indented: "CLS_BUSY: too many ..." or, in
+# columns, "CLS_BUSY           too many ...".
 function is_item(line) {
     return line ~ /^[a-z_]+:|^CLS_[A-Za-z_0-9, ]+:|^CLS_[A-Z_]+( or CLS_[A-Z_]+)*(\.|;|  )/
 }
@@ -243,7 +243,8 @@ function print_declaration(line, documented,    name) {
     } else if (group != "") {
         print_comment()
     } else if (sub(/_default$/, "", name)) {
-        print "/** Sets the defaults of a " name ", and struct_size. See \"Growth\" in clsample.h. */"
+        print "/** Sets the defaults of a " name ", and its struct_size: see \"Growth\" in " \
+            "clsample.h. */"
     }
     print line
 }

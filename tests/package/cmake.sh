@@ -34,7 +34,8 @@ message("head found: ${clsample_head_FOUND}")
 EOC
 cp "$example" project/clsample.c
 program() { # HEADER EXPRESSION
-    printf '#define CL_TARGET_OPENCL_VERSION 120\n#include <%s>\nint main(void) { return %s; }\n' "$@"
+    echo '#define CL_TARGET_OPENCL_VERSION 120'
+    printf '#include <%s>\nint main(void) { return %s; }\n' "$@"
 }
 program clsample/head.h 'cls_head_has_clblast() > 1' >project/head.c
 program clsample-mpi.h 'cls_mpi_shard(0) != 0' >project/mpi.c

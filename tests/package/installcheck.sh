@@ -4,7 +4,8 @@
 # that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
 # against the installed libraries, as clsample.pc and clsample-head.pc say. The first EXAMPLE is
 # also compiled as C++17 by GCC and Clang, and built by CMake (cmake.sh).
-# usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
+# usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh DIRECTORY \
+#     EXAMPLE...
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
