@@ -35,7 +35,7 @@ typedef enum cls_feature {
     CLS_FEATURE_VERIFY = 8192,  /* cls_verify() */
     CLS_FEATURE_SHARD = 16384   /* cls_shard_create() */
 } cls_feature;
-#define CLS_FEATURES_ALL 32767u
+#define CLS_FEATURES_ALL 32767u /* all bits of cls_feature */
 
 /* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
  * string is static. Any thread may call this. */

@@ -20,6 +20,7 @@ typedef enum cls_keep {
                               A count that has reached 65,535 stays there, even after a rollback */
 } cls_keep;
 
+/* What a sampler is created for. */
 typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */

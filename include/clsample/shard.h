@@ -34,8 +34,9 @@
 extern "C" {
 #endif
 
-#define CLS_MAX_SHARDS 4096
+#define CLS_MAX_SHARDS 4096 /* of a vocabulary */
 
+/* Which part of a vocabulary a shard is. */
 typedef struct cls_shard_options {
     size_t struct_size;
     uint32_t shard_count; /* 1 to CLS_MAX_SHARDS, and at most the vocabulary; default 1 */

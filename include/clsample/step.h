@@ -11,7 +11,7 @@ extern "C" {
 
 /* What happened to a row: bits. 0: the row got its token, and nothing unusual happened. */
 typedef enum cls_row_status {
-    CLS_ROW_OK = 0,
+    CLS_ROW_OK = 0,  /* none of the following */
     CLS_ROW_NAN = 1, /* an allowed logit was NaN; the token was drawn from the others */
     CLS_ROW_INF = 2, /* an allowed logit was +inf; it counted as FLT_MAX */
     /* No token can be drawn (all are masked, -inf or NaN): the token is invalid_token, and the
@@ -35,6 +35,7 @@ typedef enum cls_row_status {
     CLS_ROW_UNFIT = 128
 } cls_row_status;
 
+/* The elements of a mask. */
 typedef enum cls_mask_kind {
     /* int32 words, as XGrammar and llguidance write them: token t is allowed if and only if bit
      * t % 32 of word t / 32 is set. Bits beyond the vocabulary are ignored. */
@@ -77,7 +78,7 @@ typedef struct cls_step {
 
     /* The number of rows of `logits`; 0: rows. Without a logits_map it is at least `rows`. */
     uint32_t logits_rows;
-    cls_logits logits;
+    cls_logits logits; /* [logits_rows, vocab] */
 
     /* For each row of the step, the row of `logits` that it reads. Several slots can thus sample
      * one row, for example several continuations of a prompt after its prefill. -1 skips the row
