@@ -99,7 +99,7 @@ case $(cmake --version) in
     refuses "$found_version" "$installed" "0.1...<$version" ''
     ;;
 esac
-refuses 'gpu: clsample has no such component\.' "$installed" '' 'head;gpu'
+refuses 'gpu: no such component; there are' "$installed" '' 'head;gpu'
 
 # A copy of the files under another prefix, if all are under one.
 lib=${libdir#"$prefix"/} include=${includedir#"$prefix"/}
