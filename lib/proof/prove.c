@@ -296,7 +296,7 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
     cl_int code = CL_SUCCESS;
     *launched = 1;
     if (status == CLS_OK)
-        status = cls_accept(t->sampler, t->queue, 1, &tokens, NULL, 0, NULL, NULL);
+        status = cls_accept(t->sampler, t->queue, 1, 1, &tokens, NULL, 0, NULL, NULL);
     if (status == CLS_OK)
         code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
                                    &slot, 0, NULL, NULL);
