@@ -64,6 +64,26 @@ typedef struct cls_candidates {
     cls_buffer counts; /* int32 [rows]: the number of candidates of each row */
 } cls_candidates;
 
+/* The whole kept set of each row by its ids, exact at any size: all tokens that the row's token
+ * could have been. These are the tokens whose entry in `final_logits` is not -inf, those of the
+ * weight 0 (CLS_LOGPROB_FINAL) included. A row that nothing truncates keeps every allowed token
+ * whose logit is neither -inf nor NaN.
+ *
+ * A row whose set has more than `capacity` tokens gets its token and its state as always, the first
+ * `capacity` ids, the number of all, and CLS_ROW_OVERFLOW in its status.
+ *
+ * A trainer can replay the distribution: it masks its own logits by these ids, divides them by the
+ * temperature and takes their softmax. The log-probability that the sampler itself gave to any ids
+ * comes from `given` with CLS_LOGPROB_FINAL (doc/integration.md, "Training"). */
+typedef struct cls_kept_set {
+    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. With a capacity
+                          above 0, at least one of the buffers must be set */
+    uint32_t reserved; /* 0 */
+    cls_buffer ids;    /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
+    cls_buffer counts; /* int32 [rows]: the number of tokens in the set, which may be larger than
+                          `capacity`; 1 for a greedy row, 0 without a token */
+} cls_kept_set;
+
 /* What a step writes beyond tokens and status. Each buffer may be absent.
  *
  * `logprobs`, `ranks`, `top` and `given` are of the distribution that logprob_kind names: the raw
@@ -129,6 +149,8 @@ typedef struct cls_outputs {
      * - After cls_slot_rollback() the entry is still a token that was removed, until the runtime
      *   writes the last one that is left. */
     cls_buffer latest;
+
+    cls_kept_set kept_set; /* requires CLS_FEATURE_KEPT_SETS */
 } cls_outputs;
 
 CLS_API void cls_outputs_default(cls_outputs *outputs, size_t struct_size);

@@ -32,7 +32,10 @@ typedef enum cls_row_status {
     /* The chain was not completed: more than 128 tokens, or more than the shortlist holds, are left
      * for params->infill; or the device ended a search early, as llvmpipe does, which limits the
      * trips of a kernel's loops. The token is invalid_token, and the state is unchanged. */
-    CLS_ROW_UNFIT = 128
+    CLS_ROW_UNFIT = 128,
+    /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
+     * ones. Token and state are as without this output. */
+    CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 
 typedef enum cls_mask_kind {

@@ -12,7 +12,7 @@
 /* The outputs that a call requests beside tokens and status. */
 typedef struct cls_report {
     uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
-    uint32_t top_n, given_n, candidates_n;
+    uint32_t top_n, given_n, candidates_n, set_capacity;
     cls_buffer output[CLS_OUTPUTS];
 } cls_report;
 
