@@ -64,20 +64,19 @@ typedef struct cls_candidates {
     cls_buffer counts; /* int32 [rows]: the number of candidates of each row */
 } cls_candidates;
 
-/* The whole kept set of each row by its ids, exact at any size: all tokens that the row's token
- * could have been. These are the tokens whose entry in `final_logits` is not -inf, those of the
- * weight 0 (CLS_LOGPROB_FINAL) included. A row that nothing truncates keeps every allowed token
- * whose logit is neither -inf nor NaN.
+/* The ids of each row's kept set, the tokens from which the row's token was drawn; exact at any
+ * size. They are the tokens whose entry in `final_logits` is not -inf, those of the weight 0
+ * (CLS_LOGPROB_FINAL) included. A row that nothing truncates keeps every allowed token whose logit
+ * is neither -inf nor NaN.
  *
  * A row whose set has more than `capacity` tokens gets its token and its state as always, the first
- * `capacity` ids, the number of all, and CLS_ROW_OVERFLOW in its status.
+ * `capacity` ids, the true count, and CLS_ROW_OVERFLOW in its status.
  *
- * A trainer can replay the distribution: it masks its own logits by these ids, divides them by the
- * temperature and takes their softmax. The log-probability that the sampler itself gave to any ids
- * comes from `given` with CLS_LOGPROB_FINAL (doc/integration.md, "Training"). */
+ * With these ids and the final log-probability of given ids (`given`, CLS_LOGPROB_FINAL) a trainer
+ * replays the distribution that the token was drawn from: doc/integration.md, "Training". */
 typedef struct cls_kept_set {
-    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. With a capacity
-                          above 0, at least one of the buffers must be set */
+    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. Above 0, at least
+                          one of the buffers must be set; a larger one than vocab is refused */
     uint32_t reserved; /* 0 */
     cls_buffer ids;    /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
     cls_buffer counts; /* int32 [rows]: the number of tokens in the set, which may be larger than
