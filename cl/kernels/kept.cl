@@ -5,13 +5,40 @@
  * GPU idle where rows are few, and its loops would have no bound (doc/kernels.md, rule 5). */
 #include "draw/distribution.cl"
 
-/* Writes the ids of the set's tokens in tiles first to last - 1 from index `at` on, as far as
- * indices are below `capacity`. Returns the index behind the last of these tokens. By the whole
- * group. `least`: a key that all tokens of the set reach. */
+/* Returns the tokens of the set in the vector at i, a bit each. */
+static inline u32 kept_lanes(const row_logits *r, u32 i, int kind)
+{
+    return lane_bits(load_v(r, i, kind) > CLS_MASKED);
+}
+
+/* Writes the ids of the true lanes of the vector at i from index `to` on, as far as indices are
+ * below `capacity`. */
+static inline void kept_ids(__global i32 *ids, u32 i, u32 hits, u32 to, u32 capacity)
+{
+    SHORT_LOOP
+    for (; hits != 0 && to < capacity; hits &= hits - 1)
+        ids[to++] = (i32)(i + 31 - clz(hits & (~hits + 1)));
+}
+
+/* Does this with the set's tokens in tiles first to last - 1, from index `at` on. Returns the index
+ * behind the last of these tokens. By the whole group. `least`: a key that all tokens of the set
+ * reach. */
 static inline u32 kept_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last,
                               i32 least, u32 at, u32 capacity, __global i32 *ids,
                               __local u64 *scratch)
 {
+#if WGS == 1
+    for (u32 m = first * CLS_MAX_TILES_PER_TILE; m < last * CLS_MAX_TILES_PER_TILE; m++) {
+        if (row_key[m] < least)
+            continue;
+        const int kind = max_tile_kind(r, m);
+        for (u32 i = m * CLS_MAX_TILE; i < (m + 1) * CLS_MAX_TILE; i += VEC) {
+            const u32 hits = kept_lanes(r, i, kind);
+            kept_ids(ids, i, hits, at, capacity);
+            at += popcount(hits);
+        }
+    }
+#else /* neighbouring items read neighbouring vectors */
     for (u32 tile = first; tile < last; tile++) {
         if (tile_max_key(row_key, tile) < least) /* the same for the whole group */
             continue;
@@ -19,14 +46,12 @@ static inline u32 kept_tokens(const row_logits *r, __global const i32 *row_key, 
             const u32 i = tile * CLS_TILE + (base + LOCAL_ID) * VEC, m = i / CLS_MAX_TILE;
             u32 hits = 0, n;
             if (base + LOCAL_ID < TILE_VECTORS && row_key[m] >= least)
-                hits = lane_bits(load_v(r, i, max_tile_kind(r, m)) > CLS_MASKED);
-            u32 to = at + wg_scan_u32(popcount(hits), scratch, &n);
-            SHORT_LOOP
-            for (; hits != 0 && to < capacity; hits &= hits - 1)
-                ids[to++] = (i32)(i + 31 - clz(hits & (~hits + 1)));
+                hits = kept_lanes(r, i, max_tile_kind(r, m));
+            kept_ids(ids, i, hits, at + wg_scan_u32(popcount(hits), scratch, &n), capacity);
             at += n;
         }
     }
+#endif
     return at;
 }
 

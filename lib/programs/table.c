@@ -65,7 +65,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_REPORT_0] = {"report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1, 80},
     [CLS_REPORT_1] = {"report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1, 128},
     [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
-    [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 0},
+    [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 64},
     [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0, 0},
     [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
