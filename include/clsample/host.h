@@ -65,7 +65,8 @@ typedef struct cls_host_row {
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_row)
 
-/* What cls_host_sample() returns. Set struct_size and probs before the call. */
+/* What cls_host_sample() returns. Set struct_size, probs, kept_ids and kept_capacity before the
+ * call. */
 typedef struct cls_host_result {
     size_t struct_size;
     int32_t token;       /* row->invalid_token if there is none */
@@ -77,6 +78,13 @@ typedef struct cls_host_result {
     uint32_t reserved;           /* has no meaning */
     float *probs;                /* where to write [vocab] probabilities, or NULL */
     cls_adaptive_state adaptive; /* after this token */
+
+    /* The kept set, as cls_kept_set: where to write [kept_capacity] ids, ascending and then -1, or
+     * NULL. kept_capacity: 0 to vocab. If it is neither 0 nor enough for kept_count tokens, the
+     * status has CLS_ROW_OVERFLOW. */
+    int32_t *kept_ids;
+    uint32_t kept_capacity;
+    uint32_t reserved_2;
 } cls_host_result;
 
 /* Samples one row on the host by the simplest algorithm. The token is that of cls_sample(), bit for

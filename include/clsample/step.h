@@ -37,7 +37,10 @@ typedef enum cls_row_status {
     CLS_ROW_LOOP = 256,
     /* The token was not drawn: the request's thinking budget or cls_slot_force() forced it. The
      * outputs of the row describe what it would have drawn from. */
-    CLS_ROW_FORCED = 512
+    CLS_ROW_FORCED = 512,
+    /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
+     * ones. Token and state are as without this output. */
+    CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 
 /* The elements of a mask. */

@@ -12,7 +12,7 @@
 /* The outputs that a call requests beside tokens and status. */
 typedef struct cls_report {
     uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
-    uint32_t top_n, given_n, candidates_n;
+    uint32_t top_n, given_n, candidates_n, set_capacity;
     cls_buffer output[CLS_OUTPUTS];
 } cls_report;
 
@@ -146,7 +146,8 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Writes the arguments of the force kernel, which finishes a plan's rows, if they need it. The
- * kernels before it then accept nothing and write no tokens and statuses. */
+ * kernels before it then accept nothing and do not write `latest`; it writes tokens and statuses
+ * again. */
 cl_int cls_step_force_args(cls_plan *plan, cls_commands *c);
 
 /* Launches that kernel. */

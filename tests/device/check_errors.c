@@ -315,6 +315,10 @@ START_TEST(a_byte_too_small)
         {"outputs->kept.ids", &outputs->kept.ids.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.logits", &outputs->kept.logits.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.probs", &outputs->kept.probs.buffer, ROWS * N * 4, &outputs->kept.count},
+        {"outputs->kept_set.ids", &outputs->kept_set.ids.buffer, ROWS * N * 4,
+         &outputs->kept_set.capacity},
+        {"outputs->kept_set.counts", &outputs->kept_set.counts.buffer, ROWS * 4,
+         &outputs->kept_set.capacity},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (size_t less = 0; less < 2; less++) {

@@ -6,7 +6,14 @@
 
 #include "split.h"
 
-enum { TWIN_RESULTS = 20, TWIN_OWNED = 24, TWIN_TOP = 5, TWIN_GIVEN = 4, TWIN_KEPT = 12 };
+enum {
+    TWIN_RESULTS = 20,
+    TWIN_OWNED = 24,
+    TWIN_TOP = 5,
+    TWIN_GIVEN = 4,
+    TWIN_KEPT = 12,
+    TWIN_SET = 30
+};
 
 /* What the steps write beyond tokens, statuses and the slots' latest tokens. */
 typedef enum twin_outputs { TWIN_PLAIN, TWIN_RAW, TWIN_FINAL } twin_outputs;
