@@ -191,8 +191,8 @@ typedef struct cls_slot {
  * Beside its cls_slot a slot has a region of the buffer `state`, in words of 32 bits: bitmaps of
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
- * thinking budget before each token that can be rolled back. `layout` says which of these parts exist: a cls_keep, the history
- * (1 to 16,384) and the rollback (0 to 16,384). */
+ * thinking budget before each token that can be rolled back. `layout` says which of these parts
+ * exist: a cls_keep, the history (1 to 16,384) and the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u     /* nothing for penalties */
 #define CLS_KEEPS_PRESENCE 1u /* whether a token counts, one bit */
 #define CLS_KEEPS_COUNTS 2u   /* how often it counts, 16 bits */
@@ -296,7 +296,7 @@ CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_LOAD 5u     /* a saved state, which lies in the words */
 #define CLS_CHANGE_ROLLBACK 6u /* rolls `tokens` tokens back */
 #define CLS_CHANGE_RESET 7u
-#define CLS_CHANGE_TURN 8u /* the history becomes prompt; then tokens are appended */
+#define CLS_CHANGE_TURN 8u  /* the history becomes prompt; then tokens are appended */
 #define CLS_CHANGE_FORCE 9u /* the next `tokens` tokens are those at params.lists */
 
 /* A change of a slot that waits for the device: one slot call, or several that follow each other
@@ -461,7 +461,7 @@ typedef struct cls_args {
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
     u32 logits_rows; /* rows of logits in the buffer, where a map names them */
-    u32 per_row; /* tokens of a row of cls_accept() */
+    u32 per_row;     /* tokens of a row of cls_accept() */
     /* The outputs: bits of CLS_WANTS(), for a cls_output or a cls_verified, and the offset of
      * each. */
     cls_wide output_offset[CLS_OUTPUTS];

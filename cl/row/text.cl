@@ -12,8 +12,8 @@
 #endif
 
 #if FORCED
-/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are about
- * to follow them. */
+/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are
+ * about to follow them. */
 typedef struct text {
     __global const u32 *ring, *following;
     u32 n_ring, first, length;

@@ -69,8 +69,8 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
 /* Sets the text to the request's valid tokens. */
 void cls_work_text(cls_work *w);
 
-/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of loops.
- * `outputs` is the length of the output including this token. */
+/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of
+ * loops. `outputs` is the length of the output including this token. */
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
 
 /* Returns 1 if the row's mask allows a token. */

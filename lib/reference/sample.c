@@ -143,8 +143,7 @@ static int is_drawable(const cls_work *w, const cls_row *trace, uint32_t token)
     uint32_t i = 0;
     while (i < w->n && w->set[i] != token)
         i++;
-    return i < w->n &&
-           ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
+    return i < w->n && ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
 }
 
 /* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
@@ -317,10 +316,9 @@ static cls_status check_row(const cls_host_row *row)
                         (unsigned)row->forced_count);
     for (uint32_t i = 0; i < row->forced_count; i++)
         if (row->forced_ids[i] < 0 || (uint32_t)row->forced_ids[i] >= row->vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
-                (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
+                            (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
     return CLS_OK;
 }
 

@@ -55,8 +55,8 @@ int cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_
         uint32_t same = 0; /* tokens before the end that equal those n tokens earlier */
         if (all > (uint64_t)outputs + 1)
             break;
-        while (same < all - n && w->text[length - same - n] ==
-                                     (same == 0 ? id : w->text[length - same]))
+        while (same < all - n &&
+               w->text[length - same - n] == (same == 0 ? id : w->text[length - same]))
             same++;
         if (same == all - n)
             return 1;

@@ -239,8 +239,8 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
 cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs,
-                                          plan->map[CLS_MAP_SLOTS]);
+    cls_arguments a =
+        cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_buffer(&a, s, &plan->step.mask.words);
     cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
     cls_set_mem(&a, s->rows);
@@ -301,8 +301,7 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    cl_event *const finished = reports ? NULL : done,
-                    *const drawn = plan->forces ? NULL : finished;
+    cl_event *const finished = reports ? NULL : done, *const drawn = plan->forces ? NULL : finished;
     cl_int code = cls_step_rows(plan, c, CLS_TOKEN, plan->search ? NULL : drawn);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_pass(plan, c);

@@ -163,7 +163,8 @@ START_TEST(strangers)
     const cls_buffer theirs = {buffer, 0}, ours = {s.step.tokens.buffer, 0};
     const cls_ints drawn = {NULL, theirs};
     expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
+    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+           "queue");
     expect(cls_accept(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
            "tokens");
 #define REFUSE(field, name) \
