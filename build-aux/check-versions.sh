@@ -48,13 +48,12 @@ has_version $debian/changelog "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' $d
 # What a file need not name, it must name rightly: a built configure, Python's package, a page.
 [ ! -f configure ] || has_version configure "$(first configure "PACKAGE_VERSION='\(.*\)'")"
 [ ! -f pyproject.toml ] || has_version pyproject.toml "$(first pyproject.toml 'version = "\(.*\)"')"
-for page in README.md HACKING.md doc/*.md; do
-    for named in $(grep -o "clsample[- ]$number\.[0-9]" "$page" | sed 's/.*[- ]//'); do
-        case $version in
-        "$named" | "$named".*) ;;
-        *) has_version "$page" "$named" ;;
-        esac
-    done
+named=$(grep -o "clsample[- ]$number\.[0-9]" README.md HACKING.md doc/*.md | sed 's/:clsample[- ]/:/')
+for named in $named; do
+    case $version in
+    "${named#*:}" | "${named#*:}".*) ;;
+    *) has_version "${named%%:*}" "${named#*:}" ;;
+    esac
 done
 
 # --------------------------------------------------------------------- date
@@ -94,9 +93,11 @@ soname() { # LIBRARY VARIABLE MAP
         agree "$3" "version node" "$node" "$source in version $version" \
             "CLSAMPLE_$(echo "$version" | sed 's/\.[0-9]*$//; s/\./_/')"
     fi
-    missing=$(sed -n '/PRIVATE/q; s/^ *\(cls_[a-z_]*\);$/\1/p' "$3" | while read -r name; do
-        grep -q "^ $name@$node " "$symbols" || printf ' %s@%s' "$name" "$node"
-    done)
+    missing=$(awk -v node="$node" '
+        NR == FNR { listed[$1]; next }
+        /PRIVATE/ { exit }
+        sub(/;$/, "") && /cls_/ && !($1 "@" node in listed) { printf " %s@%s", $1, node }' \
+        "$symbols" "$3")
     [ -z "$missing" ] || complain "$3 exports names that $symbols does not list:$missing."
 }
 soname libclsample CLS_LIBRARY_VERSION lib/clsample.map
