@@ -45,9 +45,11 @@ grep -q "^AC_INIT(\[clsample\], m4_esyscmd_s(\[sh build-aux/version.sh $header\]
 has_version NEWS "$(sed -n '1s/^clsample \([^ ]*\) (.*)$/\1/p' NEWS)"
 has_version doc/clsample-replay.1 "$(first doc/clsample-replay.1 '.*"version":"\([^"]*\)".*')"
 has_version $debian/changelog "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' $debian/changelog)"
-# What a file need not name, it must name rightly: a built configure, Python's package, a page.
+# Not every tree has these: a built configure, Python's package, which may take the version from the
+# header, and pages that name a version.
 [ ! -f configure ] || has_version configure "$(first configure "PACKAGE_VERSION='\(.*\)'")"
-[ ! -f pyproject.toml ] || has_version pyproject.toml "$(first pyproject.toml 'version = "\(.*\)"')"
+[ ! -f pyproject.toml ] || grep -q '^dynamic = .*"version"' pyproject.toml ||
+    has_version pyproject.toml "$(first pyproject.toml 'version = "\(.*\)"')"
 named=$(grep -o "clsample[- ]$number\.[0-9]" README.md HACKING.md doc/*.md | sed 's/:clsample[- ]/:/')
 for named in $named; do
     case $version in

@@ -16,6 +16,7 @@ folder=$(cd "$1" && pwd)
 shift
 root=$(mktemp -d)
 trap 'rm -rf --one-file-system "$root"' EXIT
+chmod 755 "$root"
 if [ -n "${BASE-}" ]; then
     cp -a --reflink=auto "$BASE/." "$root"
 else
@@ -28,5 +29,11 @@ rm -rf "$root/etc/apt/sources.list"
 cp -R /etc/apt/sources.list* /etc/apt/apt.conf* "$root/etc/apt/"
 cp /etc/resolv.conf "$root/etc/"
 rm -rf "$folder/tests"
-autopkgtest --apt-upgrade --output-dir="$folder/tests" "$@" "$folder"/*.deb "$folder"/*.dsc -- \
-    chroot "$root"
+# These mounts, which PoCL needs, end with the command.
+# shellcheck disable=SC2016 # the inner shell expands its arguments
+unshare --mount sh -euc '
+    root=$1
+    shift
+    for name in proc sys dev; do mount --rbind "/$name" "$root/$name"; done
+    exec autopkgtest "$@" -- chroot "$root"' \
+    sh "$root" --output-dir="$folder/tests" "$@" "$folder"/*.deb "$folder"/*.dsc

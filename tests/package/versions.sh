@@ -68,7 +68,8 @@ refused "$debian/$package.symbols" '/ cls_sample@/d' 'does not list: cls_sample@
 refused configure.ac '/MPI_LIBRARY_VERSION/s/\[[0-9:]*\]/[777:0:0]/' \
     "CLS_MPI_LIBRARY_VERSION 777:0:0 gives"
 [ ! -f "$top/pyproject.toml" ] ||
-    refused pyproject.toml 's/^version = ".*"/version = "7.7.7"/' "pyproject.toml has .* 7.7.7, but"
+    refused pyproject.toml 's/^\(version\|dynamic\) = .*/version = "7.7.7"/' \
+        "pyproject.toml has .* 7.7.7, but"
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
