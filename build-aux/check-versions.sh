@@ -50,7 +50,8 @@ has_version $debian/changelog "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' $d
 [ ! -f configure ] || has_version configure "$(first configure "PACKAGE_VERSION='\(.*\)'")"
 [ ! -f pyproject.toml ] || grep -q '^dynamic = .*"version"' pyproject.toml ||
     has_version pyproject.toml "$(first pyproject.toml 'version = "\(.*\)"')"
-named=$(grep -o "clsample[- ]$number\.[0-9]" README.md HACKING.md doc/*.md | sed 's/:clsample[- ]/:/')
+named=$(grep -o "clsample[- ]$number\.[0-9]" README.md HACKING.md doc/*.md |
+    sed 's/:clsample[- ]/:/')
 for named in $named; do
     case $version in
     "${named#*:}" | "${named#*:}".*) ;;
@@ -87,7 +88,8 @@ soname() { # LIBRARY VARIABLE MAP
         complain "$debian lacks $package.install or $package.symbols, but $source gives $package."
         return
     fi
-    agree "$symbols" soname "$(first "$symbols" "\($1\.so\.[0-9]*\) $package .*")" "$source" "$1.so.$so"
+    agree "$symbols" soname "$(first "$symbols" "\($1\.so\.[0-9]*\) $package .*")" \
+        "$source" "$1.so.$so"
 
     # A version that breaks the interface renames the node.
     node=$(first "$3" '\([A-Z_]*_[0-9_]*\) {')

@@ -19,13 +19,15 @@ die() {
 }
 
 rehearse=no
-if [ "${1-}" = --rehearse ]; then
-    rehearse=yes
-    DEB_BUILD_OPTIONS=nocheck
+case ${1-} in
+--rehearse)
+    rehearse=yes DEB_BUILD_OPTIONS=nocheck
     export DEB_BUILD_OPTIONS
     shift
-fi
-[ $# -lt 2 ] || die "'$2' is an argument too many; the usage is release.sh [--rehearse] [FOLDER]."
+    ;;
+-*) die "the option $1 is unknown; the usage is release.sh [--rehearse] [FOLDER]." ;;
+esac
+[ $# -lt 2 ] || die "the argument $2 is too many; the usage is release.sh [--rehearse] [FOLDER]."
 folder=${1-$(dirname "$0")/../build/release}
 mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || die "the folder $folder cannot be made."
 [ -z "$(ls -A "$folder")" ] || die "the folder $folder must be empty, but has $(ls -A "$folder")."

@@ -63,7 +63,8 @@ refused $debian/control "s/^Package: $package\$/Package: libclsample777/" \
     "control has the package $package libclsample777, but .*$interface gives $package"
 refused $debian/control "s/$package (=/libclsample777 (=/" \
     "control has the package $package libclsample777, but .*$interface gives $package"
-refused "$debian/$package.symbols" '1s/\.so\.[0-9]*/.so.777/' "has the soname libclsample.so.777, but"
+refused "$debian/$package.symbols" '1s/\.so\.[0-9]*/.so.777/' \
+    "has the soname libclsample.so.777, but"
 refused "$debian/$package.symbols" '/ cls_sample@/d' 'does not list: cls_sample@'
 refused configure.ac '/MPI_LIBRARY_VERSION/s/\[[0-9:]*\]/[777:0:0]/' \
     "CLS_MPI_LIBRARY_VERSION 777:0:0 gives"
