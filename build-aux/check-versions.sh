@@ -44,7 +44,8 @@ grep -q "^AC_INIT(\[clsample\], m4_esyscmd_s(\[sh build-aux/version.sh $header\]
     complain "configure.ac's AC_INIT does not take the version from $header."
 has_version NEWS "$(sed -n '1s/^clsample \([^ ]*\) (.*)$/\1/p' NEWS)"
 has_version doc/clsample-replay.1 "$(first doc/clsample-replay.1 '.*"version":"\([^"]*\)".*')"
-has_version $debian/changelog "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' $debian/changelog)"
+has_version "$debian/changelog" \
+    "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' "$debian/changelog")"
 # Not every tree has these: a built configure, Python's package, which may take the version from the
 # header, and pages that name a version.
 [ ! -f configure ] || has_version configure "$(first configure "PACKAGE_VERSION='\(.*\)'")"
@@ -61,7 +62,7 @@ done
 
 # --------------------------------------------------------------------- date
 date=$(sed -n '1s/.*(\(.*\))$/\1/p' NEWS)
-packaged=$(sed -n '/^ -- /{s/.*>  //p;q;}' $debian/changelog | awk '{
+packaged=$(sed -n '/^ -- /{s/.*>  //p;q;}' "$debian/changelog" | awk '{
     month = (index("JanFebMarAprMayJunJulAugSepOctNovDec", $3) + 2) / 3
     printf "%s-%02d-%s\n", $4, month, $2 }')
 case $date in
@@ -81,8 +82,8 @@ soname() { # LIBRARY VARIABLE MAP
     current=${interface%%:*} age=${interface##*:} revision=${interface#*:}
     so=$((current - age)) source="configure.ac's $2 $interface"
     package=$1$so symbols=$debian/$1$so.symbols
-    named=$(grep -o "$1[0-9][0-9]*" $debian/control | sort -u | tr '\n' ' ')
-    agree $debian/control package "${named% }" "$source" "$package"
+    named=$(grep -o "$1[0-9][0-9]*" "$debian/control" | sort -u | tr '\n' ' ')
+    agree "$debian/control" package "${named% }" "$source" "$package"
     [ "$named" = "$package " ] || return
     if [ ! -f "$symbols" ] || [ ! -f "$debian/$package.install" ]; then
         complain "$debian lacks $package.install or $package.symbols, but $source gives $package."

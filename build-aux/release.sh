@@ -29,8 +29,10 @@ case ${1-} in
 esac
 [ $# -lt 2 ] || die "the argument $2 is too many; the usage is release.sh [--rehearse] [FOLDER]."
 folder=${1-$(dirname "$0")/../build/release}
-mkdir -p "$folder" && folder=$(cd "$folder" && pwd) || die "the folder $folder cannot be made."
-[ -z "$(ls -A "$folder")" ] || die "the folder $folder must be empty, but has $(ls -A "$folder")."
+mkdir -p "$folder" || die "the folder $folder cannot be made."
+folder=$(cd "$folder" && pwd)
+found=$(ls -A "$folder" | head -n 1)
+[ -z "$found" ] || die "the folder $folder must be empty, but has $found."
 cd "$(dirname "$0")/.." || exit 1
 
 # ------------------------------------------------------------------- checks

@@ -20,7 +20,9 @@ chmod 755 "$root"
 if [ -n "${BASE-}" ]; then
     cp -a --reflink=auto "$BASE/." "$root"
 else
+    # shellcheck disable=SC2016 # apt-get expands it
     mirror=$(apt-get indextargets --format '$(SITE)' 'Created-By: Packages' | head -n 1)
+    # shellcheck disable=SC1091 # the machine's own
     suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
     debootstrap --variant=minbase "$suite" "$root" "$mirror"
 fi
