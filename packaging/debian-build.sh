@@ -24,6 +24,8 @@ chmod 755 "$work"
 cp "$archive" "$work/$(echo "$name" | tr - _).orig.tar.xz"
 tar -C "$work" -xf "$archive"
 cp -R "$work/$name/packaging/debian" "$work/$name/debian"
+# Debian's programs build them, not those that a developer put before them.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
 (cd "$work/$name" && dpkg-buildpackage --no-sign "$@")
 # The first package closes no bug of Debian's, as long as nobody uploads it there.
 lintian --pedantic --display-info --fail-on error,warning \
