@@ -172,6 +172,13 @@ NOT_ARGUMENTS = {"struct_size", "reserved", "progress_user", "build_log", "build
                  "build_log_stays", "binary_size"}  # fmt: skip
 
 
+NUMPY_FLAGS = """
+    @classmethod
+    def _missing_(cls, value: Any) -> Any:
+        return super()._missing_(operator.index(value))  # also of NumPy's integers
+"""
+
+
 def annotation(field, enum):
     if enum:
         return f"Choices[{enum[0]}]" if enum[1] else f"Choice[{enum[0]}]"
@@ -272,6 +279,7 @@ def types_module(text, enums, flags, structs, library):
 from __future__ import annotations
 
 import enum
+import operator
 import os
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, TypedDict, TypeVar, Union)
@@ -301,6 +309,8 @@ Path = Union[str, "os.PathLike[str]"]
         base = "IntFlag" if name in flags else "IntEnum"
         out.append(f'class {class_name(name)}(enum.{base}):\n    """{name}"""\n\n')
         out += [f"    {member} = {value}\n" for member, value in members_of(body)]
+        if base == "IntFlag":
+            out.append(NUMPY_FLAGS)
         out.append("\n\n")
     out[-1] = "\n\nStages = Iterable[Union[Stage, str, int]]\n\n\n"
     out.append(typed_dict("Params", "The sampling parameters of a request: cls_params.",

@@ -23,12 +23,13 @@ class Call:
     """What one call is given: the arrays to keep until it returns, the events to wait for, and the
     queue that its arrays name."""
 
-    __slots__ = ("context", "keep", "wait", "queue", "theirs")
+    __slots__ = ("context", "keep", "wait", "queue", "names", "theirs")
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.keep: List[Any] = []
         self.wait: List[Any] = []
+        self.names: List[str] = []  # the arguments that these events are of
         self.queue: Any = None
         self.theirs = False  # there is a buffer whose contents a queue of the caller makes
 
@@ -36,7 +37,9 @@ class Call:
         """An array on the device, for whose contents the call waits."""
         found = _arrays.view(self.context, name, value)
         self.keep.append(found.mem)
-        self.wait += found.events
+        if found.events:
+            self.wait += found.events
+            self.names += [name + ".events"] * len(found.events)
         return found
 
     def buffer(self, target: Any, found: View) -> None:
@@ -275,8 +278,9 @@ class Writer:
         if not isinstance(value, DeviceArray):
             mem = _opencl.retained(found.mem, "MemObject")
             value = DeviceArray(self.call.context, mem, shape, DTYPES[elements], found.offset)
-        self.arrays.append(value)
-        return value
+        array: DeviceArray = value
+        self.arrays.append(array)
+        return array
 
     def outputs(self, struct: Any, options: Mapping[str, Any], result: Any) -> bool:
         """Fills a cls_outputs, and sets the attributes of `result`. Returns whether there is any

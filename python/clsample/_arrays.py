@@ -222,7 +222,12 @@ def shape_of(name: str, value: Any) -> Tuple[int, ...]:
 
 def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
     """A NumPy array whose rows are contiguous."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is no array: {error}") from None
+    if array.dtype.kind in "OUSM":
+        raise TypeError(f"{name} must be an array of numbers, not {kind(value)}")
     row_stride(name, array.shape, array.strides, array.itemsize)
     return array
 

@@ -10,7 +10,7 @@ from . import _opencl, _types
 from ._arrays import DeviceArray, shape_of, wrap
 from ._cffi import ffi
 from ._errors import BuildFailed, Error, SelfTestFailed, UnsupportedDevice
-from ._library import check_process, failure, lib, must, owned, text
+from ._library import check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._structs import Filler, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
@@ -251,7 +251,7 @@ class Context:
 
     def close(self) -> None:
         """Releases the context; its samplers keep what they need of it."""
-        if self._handle is not None and not _opencl.process.forked:
+        if self._handle is not None and not process.forked:
             ffi.release(self._handle)
         self._handle = None
 
@@ -272,11 +272,10 @@ def _progress(function: Callable[..., None], trouble: List[BaseException]) -> An
     def caught(kind: Any, value: BaseException, trace: Any) -> None:
         trouble.append(value)
 
-    @ffi.callback("void(void *, const char *, uint32_t, uint32_t)", onerror=caught)
-    def callback(user: Any, program: Any, done: int, count: int) -> None:
+    def call(user: Any, program: Any, done: int, count: int) -> None:
         function(text(program), done, count)
 
-    return callback
+    return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
 
 
 def _device_handle(device: Any, like: Any) -> Any:

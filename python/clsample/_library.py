@@ -45,7 +45,7 @@ def check(library: Any, name: str) -> None:
     try:
         version = library.cls_version_number()
         theirs = table(library)
-    except AttributeError as error:
+    except (AttributeError, ffi.error) as error:
         raise LibraryError(f"the library {name} is older than this package, which is version "
                            f"{_types.VERSION}: {error}") from None  # fmt: skip
     said = f"the library {name} is version {ffi.string(library.cls_version()).decode()}"
@@ -53,12 +53,14 @@ def check(library: Any, name: str) -> None:
         raise LibraryError(f"{said}, older than this package, which is version "
                            f"{_types.VERSION}: install a newer libclsample")  # fmt: skip
     for structure in _types.STRUCTS:
-        ours = ffi.typeof(structure)
-        for field, place in ours.fields:
-            found = theirs.get(structure, {}).get(field)
-            if found is None:
+        for field, _ in ffi.typeof(structure).fields:
+            if field not in theirs.get(structure, {}):
                 raise LibraryError(f"{said}, but its {structure} has no field {field!r}: it is "
                                    "older than this package")  # fmt: skip
+    for structure in _types.STRUCTS:
+        ours = ffi.typeof(structure)
+        for field, place in ours.fields:
+            found = theirs[structure][field]
             size, offset = ffi.sizeof(place.type), place.offset
             if found[0] < ffi.sizeof(ours) or found[1:] != (offset, size):
                 raise LibraryError(
@@ -106,6 +108,14 @@ def owned(pointer: Any, destroy: Callable[[Any], Any]) -> Any:
             destroy(handle)
 
     return ffi.gc(pointer, end)
+
+
+def function(library: Any, name: str) -> Any:
+    """A function of a library, or None if the library has none of this name."""
+    try:
+        return getattr(library, name)
+    except (AttributeError, ffi.error):
+        return None
 
 
 def must(status: int) -> None:

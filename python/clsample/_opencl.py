@@ -2,6 +2,7 @@
 """OpenCL through its loader: the caller's objects, which are pyopencl's, and this package's own."""
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from typing import Any, Iterable, List, Optional, Tuple
@@ -59,13 +60,13 @@ def _open() -> Any:
 
                 path = pyopencl._cl.__file__
             found = ffi.dlopen(path)
-            found.clGetPlatformIDs
-        except (ImportError, OSError, AttributeError) as error:
+        except (ImportError, OSError) as error:
             tried.append(str(error))
             continue
-        open_it = getattr(_library.lib, "cls_opencl_open", None)
-        if open_it is not None and not open_it(path.encode()):
-            tried.append(f"{path}: not a loader")
+        open_it = _library.function(_library.lib, "cls_opencl_open")  # the wheel's library has it
+        if (_library.function(found, "clGetPlatformIDs") is None
+                or (open_it is not None and not open_it(os.fsencode(path)))):  # fmt: skip
+            tried.append(f"{path} is no loader")
             continue
         process.opened = True
         return found

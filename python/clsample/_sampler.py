@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import re
 import threading
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
 
 import numpy as np
 
@@ -13,7 +14,8 @@ from ._arguments import Call, Writer
 from ._arrays import DeviceArray
 from ._cffi import ffi
 from ._context import Context
-from ._library import check_process, lib, must, owned, process
+from ._errors import Error
+from ._library import check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
 from ._structs import Filler, choice, ids, integer, kind, real, record
 from ._types import (Candidates, GivenTokens, Memory, Outputs, Params, SamplerOptions, TopTokens,
@@ -286,7 +288,7 @@ class Sampler:
             raise ValueError("the sampler was closed")
         return self._handle
 
-    def _locked(self) -> threading.RLock:  # type: ignore[valid-type]
+    def _locked(self) -> Any:
         """The lock, for `with`: after it, the slots of requests without references are free."""
         check_process()
         if self._dropped:
@@ -440,13 +442,15 @@ class Sampler:
         found = self._queue(call, queue)
         wait = call.wait
         if wait_for:
-            wait = wait + events("wait_for", wait_for, self.context._cl)
+            more = events("wait_for", wait_for, self.context._cl)
+            wait = wait + more
+            call.names += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
         done = self._done
         status = function(self.handle, found, struct, *arguments, count,
                           wait if count else ffi.NULL, done)  # fmt: skip
         if status != 0:
-            must(status)
+            raise _named(failure(status), call)
         return own_event(done[0]), found
 
     def sample(self, logits: Any, requests: Any, *, queue: Any = None, wait_for: Any = (),
@@ -684,11 +688,23 @@ Sampler.begin.__doc__ = (Sampler.begin.__doc__ or "") + _types.PARAMS_MANUAL
 Sampler.sample.__doc__ = (Sampler.sample.__doc__ or "") + _types.OUTPUTS_MANUAL
 
 
-def _finish(result: Any, writer: Writer, event: Any, queue: Any) -> Any:
+R = TypeVar("R", bound="Result")
+
+
+def _finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
     writer.enqueued(event, queue)
     result.event = Event(event)
     result._small = writer.small
     return result
+
+
+def _named(error: Error, call: Call) -> Error:
+    """An error about wait[i] names the argument that the event is of."""
+    found = re.match(r"wait\[(\d+)\]", str(error))
+    if found and int(found[1]) < len(call.names):
+        name = call.names[int(found[1])]
+        return type(error)(name + str(error)[found.end() :], error.opencl)
+    return error
 
 
 def _random_bits(call: Call, target: Any, value: Any, rows: int) -> None:

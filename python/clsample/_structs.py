@@ -119,7 +119,7 @@ def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]
     if not (least <= int(array.min()) and int(array.max()) <= most):
         wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
         raise ValueError(f"{name} has {wrong}, which is not from {least} to {most}")
-    return np.ascontiguousarray(array, dtype)
+    return array.astype(dtype, order="C", copy=False)
 
 
 def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:

@@ -190,7 +190,7 @@ def sample(logits: Any, *, prompt: Ids = (), output: Ids = (), dtype: Any = None
         arrays[name] = array
     must(lib.cls_host_sample(row.row, result))
     found: HostResult = record(HostResult, result)
-    return found._replace(**arrays)
+    return found._replace(**arrays)  # type: ignore[arg-type]
 
 
 def draw(ids: Ids, logits: Any, *, seed: int = 0, stream: int = 0, position: int = 0, draw: int = 0,
