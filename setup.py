@@ -5,6 +5,7 @@ The wheel contains the library, and is the same for all versions of Python. CLSA
 a library of the system that the package opens instead (libclsample.so.8); the wheel then contains
 none. CFLAGS, CC and the like are configure's.
 """
+
 import atexit
 import os
 import pathlib
@@ -25,8 +26,20 @@ except ImportError:  # before setuptools 70
 TOP = pathlib.Path(__file__).resolve().parent
 SYSTEM_LIBRARY = os.environ.get("CLSAMPLE_LIBRARY", "")
 # What configure and make need for the library.
-SOURCES = ("configure.ac", "Makefile.am", "NEWS", "build-aux", "cl", "include", "lib", "m4", "python",
-           "configure", "aclocal.m4", "Makefile.in")  # fmt: skip
+SOURCES = (
+    "configure.ac",
+    "Makefile.am",
+    "NEWS",
+    "build-aux",
+    "cl",
+    "include",
+    "lib",
+    "m4",
+    "python",
+    "configure",
+    "aclocal.m4",
+    "Makefile.in",
+)
 PACKAGES = "gcc make autoconf automake libtool pkg-config ocl-icd-opencl-dev"
 
 
@@ -36,12 +49,20 @@ def version():
 
 
 def run(folder, *command, **environment):
-    done = subprocess.run(command, cwd=folder, env={**os.environ, **environment}, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)  # fmt: skip
+    done = subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **environment},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     if done.returncode != 0:
         print(done.stdout[-4000:], file=sys.stderr)
-        raise SystemExit(f"clsample: {' '.join(command)} failed. The library needs a C compiler, "
-                         f"Autotools and OpenCL's headers; on Debian: apt install {PACKAGES}")
+        raise SystemExit(
+            f"clsample: {' '.join(command)} failed. The library needs a C compiler, "
+            f"Autotools and OpenCL's headers; on Debian: apt install {PACKAGES}"
+        )
 
 
 def build_library(target):
@@ -94,6 +115,9 @@ class PlatformWheel(bdist_wheel):
 # The folder build/ is that of bootstrap.
 scratch = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, scratch, ignore_errors=True)
-setup(version=version(), distclass=PlatformPackage,
-      cmdclass={"build_py": BuildPackage, "bdist_wheel": PlatformWheel},
-      options={"build": {"build_base": scratch}, "egg_info": {"egg_base": scratch}})  # fmt: skip
+setup(
+    version=version(),
+    distclass=PlatformPackage,
+    cmdclass={"build_py": BuildPackage, "bdist_wheel": PlatformWheel},
+    options={"build": {"build_base": scratch}, "egg_info": {"egg_base": scratch}},
+)

@@ -2,6 +2,7 @@
 """Measures what a step costs in Python beyond what it costs in C: bench/python.sh runs it with an
 OpenCL that computes nothing. Rounds of both alternate, so that other work on the machine meets
 both alike; the medians of all rounds are printed."""
+
 import ctypes
 import statistics
 import sys
@@ -50,8 +51,10 @@ def main(rounds=10, count=1000):
             c += in_c(rows, int(count))
             python += in_python(rows, int(count))
             outputs += in_python(rows, int(count), logprobs=True, top=5)
-        print(f"{rows:4} {median(c):8.1f} {median(python):13.1f} "
-              f"{median(python) - median(c):15.1f} {median(outputs):30.1f}")
+        print(
+            f"{rows:4} {median(c):8.1f} {median(python):13.1f} "
+            f"{median(python) - median(c):15.1f} {median(outputs):30.1f}"
+        )
 
 
 if __name__ == "__main__":

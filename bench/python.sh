@@ -13,7 +13,8 @@ rm -rf "$folder" && mkdir -p "$folder" && cp -r python/package/clsample "$folder
 library=$folder/clsample/libclsample.so
 # shellcheck disable=SC2086 # a list of words
 ${CC-cc} -O2 -fPIC -shared -DCLS_BUILD -DCL_TARGET_OPENCL_VERSION=120 -I"$source/include" \
-    -I"$source/lib" -I"$source/cl" -I"$source/tests/support" -o "$library" "$source/bench/python.c" \
+    -I"$source/lib" -I"$source/cl" -I"$source/tests/support" -o "$library" \
+    "$source/bench/python.c" \
     "$source"/tests/support/stub_cl.c "$source"/tests/support/stub_queue.c \
     "$source"/tests/support/stub_kernels.c -Wl,--whole-archive .libs/libclsample_internal.a \
     -Wl,--no-whole-archive -lm -lpthread

@@ -13,6 +13,7 @@ What a field is, beyond its C type, stands in its comment, in the words that the
 everywhere: "a cls_chain" and "cls_feature bits" name an enum, and "float32 [rows, vocab]" the
 elements and the shape of a buffer. A new field therefore needs no line of Python.
 """
+
 import contextlib
 import pathlib
 import re
@@ -160,16 +161,40 @@ def declarations(headers):
 
 
 ANNOTATIONS = {
-    "float": "float", "double": "float", "const int32_t *": "Ids", "const uint32_t *": "Ids",
-    "const cls_logit_bias *": "Biases", "const cls_sequence *": "Sequences",
-    "const char *": "Path", "const void *": "bytes", "function": "Callable[..., None]",
-}  # fmt: skip
-RECORDS = ("cls_device_info", "cls_program_info", "cls_memory", "cls_adaptive_state",
-           "cls_host_result", "cls_host_verified")  # fmt: skip
-RECORD_TYPES = {"float": "float", "double": "float", "const char *": "str", "float *": "Any",
-                "int32_t *": "Any"}  # fmt: skip
-NOT_ARGUMENTS = {"struct_size", "reserved", "progress_user", "build_log", "build_log_size",
-                 "build_log_stays", "binary_size"}  # fmt: skip
+    "float": "float",
+    "double": "float",
+    "const int32_t *": "Ids",
+    "const uint32_t *": "Ids",
+    "const cls_logit_bias *": "Biases",
+    "const cls_sequence *": "Sequences",
+    "const char *": "Path",
+    "const void *": "bytes",
+    "function": "Callable[..., None]",
+}
+RECORDS = (
+    "cls_device_info",
+    "cls_program_info",
+    "cls_memory",
+    "cls_adaptive_state",
+    "cls_host_result",
+    "cls_host_verified",
+)
+RECORD_TYPES = {
+    "float": "float",
+    "double": "float",
+    "const char *": "str",
+    "float *": "Any",
+    "int32_t *": "Any",
+}
+NOT_ARGUMENTS = {
+    "struct_size",
+    "reserved",
+    "progress_user",
+    "build_log",
+    "build_log_size",
+    "build_log_stays",
+    "binary_size",
+}
 
 
 NUMPY_FLAGS = """
@@ -203,8 +228,11 @@ def enum_of(field, enums):
 
 def count_of(field, fields):
     """The field that holds the number of an array's elements: stop_count for stop_ids."""
-    counts = [f.name for f in fields if f.name.endswith("_count")
-              and field.name.startswith(f.name[: -len("_count")])]  # fmt: skip
+    counts = [
+        f.name
+        for f in fields
+        if f.name.endswith("_count") and field.name.startswith(f.name[: -len("_count")])
+    ]
     return max(counts, key=len, default=None)
 
 
@@ -290,11 +318,11 @@ if TYPE_CHECKING:
 VERSION = "{version}"
 VERSION_NUMBER = {number}
 LIBRARY = "{library}"
-''']  # fmt: skip
+''']
     for name, value in DEFINE.findall(text):
         if name != "CLS_VERSION_NUMBER":
             out.append(f"{name[4:]} = {value}\n")
-    out.append('''
+    out.append("""
 E = TypeVar("E")
 Choice = Union[E, str, int]
 Choices = Union[E, str, int, Iterable[Union[E, str, int]]]
@@ -304,7 +332,7 @@ Sequences = Sequence[Ids]
 Path = Union[str, "os.PathLike[str]"]
 
 
-''')
+""")
     for name, body in enums.items():
         base = "IntFlag" if name in flags else "IntEnum"
         out.append(f'class {class_name(name)}(enum.{base}):\n    """{name}"""\n\n')
@@ -313,13 +341,27 @@ Path = Union[str, "os.PathLike[str]"]
             out.append(NUMPY_FLAGS)
         out.append("\n\n")
     out[-1] = "\n\nStages = Iterable[Union[Stage, str, int]]\n\n\n"
-    out.append(typed_dict("Params", "The sampling parameters of a request: cls_params.",
-                          structs["cls_params"], enums))  # fmt: skip
+    out.append(
+        typed_dict(
+            "Params",
+            "The sampling parameters of a request: cls_params.",
+            structs["cls_params"],
+            enums,
+        )
+    )
     out[-1] = out[-1].replace("chain: Choice[Chain]", "chain: Union[Choice[Chain], Stages]")
-    out.append(typed_dict("ContextOptions", "cls_context_options.",
-                          structs["cls_context_options"], enums))  # fmt: skip
-    out.append(typed_dict("SamplerOptions", "cls_sampler_options, but for vocab and max_rows.",
-                          structs["cls_sampler_options"], enums, ("vocab", "max_rows")))
+    out.append(
+        typed_dict("ContextOptions", "cls_context_options.", structs["cls_context_options"], enums)
+    )
+    out.append(
+        typed_dict(
+            "SamplerOptions",
+            "cls_sampler_options, but for vocab and max_rows.",
+            structs["cls_sampler_options"],
+            enums,
+            ("vocab", "max_rows"),
+        )
+    )
     lines = ["class OutputOptions(TypedDict, total=False):", '    """cls_outputs."""', ""]
     for field in structs["cls_outputs"]:
         if field.ctype == "cls_buffer" or field.ctype in structs:
@@ -329,34 +371,53 @@ Path = Union[str, "os.PathLike[str]"]
     out.append("\n".join(lines) + "\n\n\n")
     for field in structs["cls_outputs"]:
         if field.ctype in structs and field.ctype != "cls_buffer":
-            out.append(outputs_class(class_name(field.ctype), field.ctype + ".",
-                                     structs[field.ctype], structs))  # fmt: skip
-    out.append(outputs_class("Outputs", "What a step wrote beyond tokens and status: cls_outputs.",
-                             structs["cls_outputs"], structs))
+            out.append(
+                outputs_class(
+                    class_name(field.ctype), field.ctype + ".", structs[field.ctype], structs
+                )
+            )
+    out.append(
+        outputs_class(
+            "Outputs",
+            "What a step wrote beyond tokens and status: cls_outputs.",
+            structs["cls_outputs"],
+            structs,
+        )
+    )
     out += [record_class(name, structs[name], enums) for name in RECORDS]
     names = {name: class_name(name) for name in RECORDS}
     out.append(f"RECORDS = {names!r}\n".replace("'", '"'))
     out.append(f"STRUCTS = {list(structs)!r}\n\n".replace("'", '"'))
-    out.append("# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"
-               "FIELD_ENUMS: Dict[str, Dict[str, Tuple[Any, int]]] = {\n")
+    out.append(
+        "# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"
+        "FIELD_ENUMS: Dict[str, Dict[str, Tuple[Any, int]]] = {\n"
+    )
     for name, fields in structs.items():
         found = {f.name: enum_of(f, enums) for f in fields if enum_of(f, enums)}
         if found:
             inner = ", ".join(f'"{k}": ({e}, {how})' for k, (e, how) in found.items())
             out.append(f'    "{name}": {{{inner}}},\n')
-    out.append("}\n\n# The elements and the shapes of the buffers that calls write.\n"
-               "BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {\n")
+    out.append(
+        "}\n\n# The elements and the shapes of the buffers that calls write.\n"
+        "BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {\n"
+    )
     for name, fields in structs.items():
-        found = {f.name: f.elements for f in fields if f.ctype == "cls_buffer" and f.elements
-                 and not f.elements[2]}  # fmt: skip
+        found = {
+            f.name: f.elements
+            for f in fields
+            if f.ctype == "cls_buffer" and f.elements and not f.elements[2]
+        }
         if found:
             out.append(f'    "{name}": {{\n')
             out += [f'        "{k}": ("{e[0]}", {e[1]!r}),\n' for k, e in found.items()]
             out.append("    },\n")
     out.append("}\n\nFIELD_COUNTS: Dict[str, Dict[str, str]] = {\n")
     for name, fields in structs.items():
-        found = {f.name: count_of(f, fields) for f in fields
-                 if f.ctype.endswith("*") and count_of(f, fields)}  # fmt: skip
+        found = {
+            f.name: count_of(f, fields)
+            for f in fields
+            if f.ctype.endswith("*") and count_of(f, fields)
+        }
         if found:
             out.append(f'    "{name}": {found!r},\n'.replace("'", '"'))
     out.append("}\n")
@@ -373,8 +434,11 @@ def main(include, package, library="libclsample.so"):
     for fields in structs.values():
         for field in fields:
             found = ELEMENTS.search(field.comment) if field.own else None
-            field.elements = found and (found[2], tuple(
-                part.strip() for part in found[3].split(",")), bool(found[1]))  # fmt: skip
+            field.elements = found and (
+                found[2],
+                tuple(part.strip() for part in found[3].split(",")),
+                bool(found[1]),
+            )
     package = pathlib.Path(package)
     ffi = cffi.FFI()
     ffi.cdef(declarations(text))

@@ -4,6 +4,7 @@ the device, where a second kernel reads them; only its sums come to the host.
 
     python3 buffer.py
 """
+
 import numpy as np
 import pyopencl as cl
 import pyopencl.array

@@ -4,6 +4,7 @@ each further stage. clsample.host computes them; no device is needed. It needs m
 
     python3 chain.py [PICTURE [LOGITS.npy [ROW]]]
 """
+
 import pathlib
 import sys
 
@@ -29,8 +30,9 @@ def main(picture="chain.png", logits=LOGITS, row="40"):
 
     values = np.load(logits)[int(row)].astype(np.float32)
     order = np.argsort(-values, kind="stable")[:SHOWN]
-    figure, axes = pyplot.subplots(len(CHAIN) + 1, 1, sharex=True, figsize=(8, 9),
-                                   layout="constrained")  # fmt: skip
+    figure, axes = pyplot.subplots(
+        len(CHAIN) + 1, 1, sharex=True, figsize=(8, 9), layout="constrained"
+    )
     stages, params, before = [], {}, None
     for axis, (stage, more) in zip(axes, [("softmax", {}), *CHAIN]):
         params |= more
@@ -44,8 +46,11 @@ def main(picture="chain.png", logits=LOGITS, row="40"):
         axis.set_ylim(1e-5, 1.5)
         axis.set_ylabel("probability")
         named = ", ".join(f"{name} = {value}" for name, value in more.items())
-        axis.set_title(f"{named or stage}: {result.kept_count} of {values.size} tokens are left",
-                       loc="left", fontsize=10)  # fmt: skip
+        axis.set_title(
+            f"{named or stage}: {result.kept_count} of {values.size} tokens are left",
+            loc="left",
+            fontsize=10,
+        )
         before = probs
     axes[1].legend(loc="upper right")
     axes[-1].set_xlabel("tokens, likeliest first")

@@ -4,6 +4,7 @@ letters in a text. Each request has parameters of its own, and leaves the batch 
 
     python3 loop.py [TEXT]      default: README.md
 """
+
 import pathlib
 import sys
 
@@ -33,8 +34,10 @@ def main(path=pathlib.Path(__file__).parents[2] / "README.md"):
     with clsample.Context() as context:
         sampler = context.sampler(128, len(REQUESTS))
         texts = {name: bytearray(prompt) for name in REQUESTS}
-        alive = {name: sampler.begin(prompt, max_tokens=120, **params)
-                 for name, params in REQUESTS.items()}  # fmt: skip
+        alive = {
+            name: sampler.begin(prompt, max_tokens=120, **params)
+            for name, params in REQUESTS.items()
+        }
         while alive:
             last = np.array([texts[name][-2:] for name in alive])
             logits = np.log(counts[last[:, 0], last[:, 1]] + 1e-3)

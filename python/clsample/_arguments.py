@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The arguments of calls that enqueue: logits, maps, masks, and the arrays that a call writes."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -9,7 +10,7 @@ import numpy as np
 from . import _arrays, _opencl, _structs, _types
 from ._arrays import DeviceArray, View
 from ._cffi import ffi
-from ._structs import Filler, integer, kind, shape_of
+from ._structs import Filler, integer, shape_of
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -47,20 +48,23 @@ class Call:
 
     # -------------------------------------------------------------- logits
 
-    def logits(self, target: Any, name: str, value: Any, rows: Optional[int], width: int,
-               dtype: Any) -> int:  # fmt: skip
+    def logits(
+        self, target: Any, name: str, value: Any, rows: Optional[int], width: int, dtype: Any
+    ) -> int:
         """Fills a cls_logits, and returns the number of rows."""
         found, elements = self.floats(name, value, rows, width, dtype)
         if elements not in _structs.DTYPES:
-            raise TypeError(f"{name} has elements of {elements}; they must be float32, float16 or "
-                            "bfloat16")  # fmt: skip
+            raise TypeError(
+                f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
+            )
         target.dtype = _structs.DTYPES[elements]
         target.buffer, target.offset = found.mem, found.offset
         target.row_stride = found.row_stride
         return found.shape[0] if len(found.shape) == 2 else 1
 
-    def floats(self, name: str, value: Any, rows: Optional[int], width: int,
-               dtype: Any) -> Tuple[View, str]:  # fmt: skip
+    def floats(
+        self, name: str, value: Any, rows: Optional[int], width: int, dtype: Any
+    ) -> Tuple[View, str]:
         """An array [rows, width], from the device or copied to it, and the type of its elements.
         rows: None for any number."""
         if _opencl.is_pyopencl(value, "MemoryObjectHolder"):
@@ -77,8 +81,9 @@ class Call:
         else:
             host = _arrays.on_host(name, value)
             if host.dtype.kind == "f" and host.dtype.itemsize == 8 and dtype is None:
-                raise TypeError(f"{name} has elements of float64; they must be float32, float16 or "
-                                "bfloat16")  # fmt: skip
+                raise TypeError(
+                    f"{name} has elements of float64; they must be float32, float16 or " "bfloat16"
+                )
             self.check_shape(name, host.shape, rows, width)
             found = self.upload(host)
         self.check_shape(name, found.shape, rows, width)
@@ -91,8 +96,7 @@ class Call:
                 raise TypeError(f"{name} has elements of {found.dtype}, but dtype is float32")
         return found, elements
 
-    def check_shape(self, name: str, shape: Sequence[int], rows: Optional[int],
-                    width: int) -> None:  # fmt: skip
+    def check_shape(self, name: str, shape: Sequence[int], rows: Optional[int], width: int) -> None:
         """The shape must be [rows, width]; one row may lack its first dimension."""
         full = tuple(shape) if len(shape) != 1 else (1, *shape)
         if len(full) != 2 or full[1] != width or (rows is not None and full[0] != rows):
@@ -111,8 +115,9 @@ class Call:
 
     # ---------------------------------------------------------------- maps
 
-    def ints(self, target: Any, name: str, value: Any, count: Optional[int],
-             ctype: str = "int32_t") -> int:  # fmt: skip
+    def ints(
+        self, target: Any, name: str, value: Any, count: Optional[int], ctype: str = "int32_t"
+    ) -> int:
         """Fills a cls_ints of `count` elements, None for any number, and returns that number."""
         if value is None:
             return 0
@@ -136,8 +141,7 @@ class Call:
 
     # --------------------------------------------------------------- masks
 
-    def mask(self, target: Any, name: str, value: Any, rows: int, vocab: int,
-             row_map: Any) -> None:  # fmt: skip
+    def mask(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
         """Fills a cls_mask: bits in int32 words, or bytes, on the host or on the device."""
         if value is None:
             if row_map is not None:
@@ -159,23 +163,25 @@ class Call:
         elif elements in ("bool", "uint8", "int8"):
             target.kind, most = _types.MaskKind.BOOL, vocab
         else:
-            raise TypeError(f"{name} has elements of {elements}; they must be bool, or int32 words "
-                            "of 32 tokens")  # fmt: skip
+            raise TypeError(
+                f"{name} has elements of {elements}; they must be bool, or int32 words "
+                "of 32 tokens"
+            )
         if len(shape) not in (1, 2) or shape[-1] == 0 or shape[-1] > most:
             raise ValueError(f"{name} has the shape {tuple(shape)}; it must be (rows, {most})")
         target.width, target.row_stride = shape[-1], stride
         target.rows = self.map_rows(name, shape, rows, row_map)
         self.ints(target.row_map, f"{name}_map", row_map, rows)
 
-    def bias(self, target: Any, name: str, value: Any, rows: int, vocab: int,
-             row_map: Any) -> None:  # fmt: skip
+    def bias(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
         """Fills a cls_dense_bias."""
         if value is None:
             if row_map is not None:
                 raise TypeError(f"{name}_map is given, but {name} is not")
             return
-        found, elements = self.floats(name, value, None if row_map is not None else rows, vocab,
-                                      None)  # fmt: skip
+        found, elements = self.floats(
+            name, value, None if row_map is not None else rows, vocab, None
+        )
         if elements not in ("float32", "float16"):
             raise TypeError(f"{name} has elements of {elements}; they must be float32 or float16")
         target.dtype = _structs.DTYPES[elements]
@@ -187,8 +193,10 @@ class Call:
     def map_rows(self, name: str, shape: Sequence[int], rows: int, row_map: Any) -> int:
         found = shape[0] if len(shape) == 2 else 1
         if row_map is None and found != rows:
-            raise ValueError(f"{name} has {found} rows; it must have {rows}, or {name}_map must "
-                             "say which row uses which")  # fmt: skip
+            raise ValueError(
+                f"{name} has {found} rows; it must have {rows}, or {name}_map must "
+                "say which row uses which"
+            )
         return found
 
 
@@ -209,8 +217,11 @@ class Group:
         fields = ffi.typeof(structure).fields
         self.count = fields[0][0]
         self.buffers = _types.BUFFERS[structure]
-        self.inputs = [field for field, place in fields
-                       if place.type.cname.endswith("cls_buffer") and field not in self.buffers]  # fmt: skip
+        self.inputs = [
+            field
+            for field, place in fields
+            if place.type.cname.endswith("cls_buffer") and field not in self.buffers
+        ]
 
 
 def _class_name(structure: str) -> str:
@@ -223,9 +234,15 @@ for _name, _place in ffi.typeof("cls_outputs").fields:
     _cname = _place.type.cname.replace("struct ", "")
     if _cname in _types.BUFFERS:
         GROUPS[_name] = Group(_name, _cname)
-fill_outputs = Filler("cls_outputs", "sample()", [
-    name for name in _types.OutputOptions.__annotations__
-    if name not in BUFFERS and name not in GROUPS])  # fmt: skip
+fill_outputs = Filler(
+    "cls_outputs",
+    "sample()",
+    [
+        name
+        for name in _types.OutputOptions.__annotations__
+        if name not in BUFFERS and name not in GROUPS
+    ],
+)
 fill_outputs.names += [*BUFFERS, *GROUPS]
 
 
@@ -241,10 +258,10 @@ class Writer:
         self.arrays: List[DeviceArray] = []
         self.small: List[Tuple[str, DeviceArray]] = []
 
-    def add(self, target: Any, name: str, value: Any, elements: str, words: Sequence[str],
-            **sizes: int) -> Optional[DeviceArray]:  # fmt: skip
-        """Fills a cls_buffer. value: True for a new array, False for none, or the caller's array.
-        """
+    def add(
+        self, target: Any, name: str, value: Any, elements: str, words: Sequence[str], **sizes: int
+    ) -> Any:
+        """Fills a cls_buffer. value: True for a new array, False for none, or the caller's."""
         if value is None or value is False:
             return None
         shape = shape_of(words, {**self.sizes, **sizes} if sizes else self.sizes)
@@ -266,14 +283,18 @@ class Writer:
             self.small.append((name, array))
         return array
 
-    def given(self, target: Any, name: str, value: Any, elements: str,
-              shape: Tuple[int, ...]) -> DeviceArray:  # fmt: skip
+    def given(
+        self, target: Any, name: str, value: Any, elements: str, shape: Tuple[int, ...]
+    ) -> DeviceArray:
         found = self.call.view(name, value)
         if found.dtype not in (elements, elements.replace("int32", "uint32")):
             raise TypeError(f"{name} has elements of {found.dtype}; they must be {elements}")
-        if found.shape != shape or (shape[0] > 1 and found.row_stride != shape[-1] and len(shape) == 2):
-            raise ValueError(f"{name} has the shape {found.shape}; it must be {shape}, without "
-                             "gaps between rows")  # fmt: skip
+        gaps = len(shape) == 2 and shape[0] > 1 and found.row_stride != shape[1]
+        if found.shape != shape or gaps:
+            raise ValueError(
+                f"{name} has the shape {found.shape}; it must be {shape}, without "
+                "gaps between rows"
+            )
         self.call.buffer(target, found)
         if not isinstance(value, DeviceArray):
             mem = _opencl.retained(found.mem, "MemObject")
@@ -317,8 +338,14 @@ class Writer:
             elements, words = group.buffers[field]
             if group.count in words and count == 0:
                 continue
-            array = self.add(getattr(struct, field), f"{name}.{field}", one, elements, words,
-                             **{group.count: count})  # fmt: skip
+            array = self.add(
+                getattr(struct, field),
+                f"{name}.{field}",
+                one,
+                elements,
+                words,
+                **{group.count: count},
+            )
             setattr(attributes, field, array)
         setattr(result, name, attributes)
 
@@ -332,8 +359,10 @@ class Writer:
         else:
             found = self.call.upload(_structs.numpy(name, value))
         if len(found.shape) != 2 or found.shape[0] != rows or found.row_stride != found.shape[1]:
-            raise ValueError(f"{name} has the shape {found.shape}; it must be ({rows}, count), "
-                             "without gaps between rows")  # fmt: skip
+            raise ValueError(
+                f"{name} has the shape {found.shape}; it must be ({rows}, count), "
+                "without gaps between rows"
+            )
         self.call.buffer(target, found)
         return found.shape[1]
 
@@ -351,5 +380,3 @@ class Writer:
 
 
 DTYPES = {"int32": np.dtype(np.int32), "float32": np.dtype(np.float32)}
-
-__all__ = ["Call", "Writer", "kind"]

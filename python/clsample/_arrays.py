@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Arrays on the device."""
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
@@ -9,7 +10,7 @@ import numpy as np
 from . import _opencl
 from ._cffi import ffi
 from ._opencl import Event, Queue
-from ._structs import element_type, integer, kind
+from ._structs import integer, kind
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -27,12 +28,29 @@ class DeviceArray:
     get() waits for the event and copies the contents to the host. int_ptr is the cl_mem.
     """
 
-    __slots__ = ("context", "_mem", "shape", "dtype", "offset", "row_stride", "_event", "_queue",
-                 "_theirs")
+    __slots__ = (
+        "context",
+        "_mem",
+        "shape",
+        "dtype",
+        "offset",
+        "row_stride",
+        "_event",
+        "_queue",
+        "_theirs",
+    )
 
-    def __init__(self, context: Context, mem: Any, shape: Tuple[int, ...], dtype: Any,
-                 offset: int = 0, row_stride: Optional[int] = None, event: Any = None,
-                 queue: Any = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        context: Context,
+        mem: Any,
+        shape: Tuple[int, ...],
+        dtype: Any,
+        offset: int = 0,
+        row_stride: Optional[int] = None,
+        event: Any = None,
+        queue: Any = None,
+    ) -> None:
         self.context = context
         self._mem = mem
         self.shape = shape
@@ -89,8 +107,8 @@ class DeviceArray:
         flat = np.empty(span, dtype)
         if span:
             _opencl.read(self.queue._handle, self.mem, self.offset, flat, self._event)
-        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape):]
-        found = np.lib.stride_tricks.as_strided(flat, self.shape, strides)  # fmt: skip
+        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
+        found = np.lib.stride_tricks.as_strided(flat, self.shape, strides)
         if self.row_stride != self.shape[-1]:
             found = found.copy()
         if out is None:
@@ -124,9 +142,15 @@ class DeviceArray:
         dtype = np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
         _opencl.loader().clRetainMemObject(self.mem)
         data = pyopencl.Buffer.from_int_ptr(self.int_ptr, retain=False)
-        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape):]
-        array = pyopencl.array.Array(self.queue.as_pyopencl(), self.shape, dtype, data=data,
-                                     offset=self.offset, strides=strides)  # fmt: skip
+        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
+        array = pyopencl.array.Array(
+            self.queue.as_pyopencl(),
+            self.shape,
+            dtype,
+            data=data,
+            offset=self.offset,
+            strides=strides,
+        )
         if self._event is not None:
             array.add_event(Event(self._event).as_pyopencl())
         return array
@@ -154,8 +178,9 @@ def view(context: Context, name: str, value: Any) -> View:
             raise ValueError(f"{name} was released")
         dtype = value.dtype if isinstance(value.dtype, str) else value.dtype.name
         events = [] if value._event is None else [value._event]
-        return View(value._mem, value.shape, dtype, value.offset, value.row_stride, events,
-                    value._queue)  # fmt: skip
+        return View(
+            value._mem, value.shape, dtype, value.offset, value.row_stride, events, value._queue
+        )
     if not _opencl.is_pyopencl(value, "Array"):
         raise TypeError(f"{name} must be an array on the device, not {type(value).__name__}")
     if value.base_data is None:
@@ -167,8 +192,15 @@ def view(context: Context, name: str, value: Any) -> View:
     queue = value.queue
     if queue is not None:
         queue = _opencl.address(f"{name}.queue", queue, "cl_command_queue", like)
-    return View(mem, value.shape, element_name(value.dtype), value.offset,
-                row_stride(name, value.shape, strides, itemsize), events, queue)  # fmt: skip
+    return View(
+        mem,
+        value.shape,
+        element_name(value.dtype),
+        value.offset,
+        row_stride(name, value.shape, strides, itemsize),
+        events,
+        queue,
+    )
 
 
 def element_name(dtype: Any) -> str:
@@ -178,20 +210,25 @@ def element_name(dtype: Any) -> str:
 def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     """Elements from row to row. The rows must be contiguous and in order."""
     if len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
-        raise ValueError(f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
-                         f"elements of {itemsize}")  # fmt: skip
+        raise ValueError(
+            f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
+            f"elements of {itemsize}"
+        )
     if len(shape) == 1 or len(shape) == 0 or shape[0] <= 1:
         return shape[-1] if len(shape) else 1
     if len(shape) > 2:
         raise ValueError(f"{name} has the shape {tuple(shape)}; it must have one or two dimensions")
     if strides[0] < shape[-1] * itemsize or strides[0] % itemsize != 0:
-        raise ValueError(f"{name}'s rows overlap, or do not begin at elements: its strides are "
-                         f"{tuple(strides)} bytes")  # fmt: skip
+        raise ValueError(
+            f"{name}'s rows overlap, or do not begin at elements: its strides are "
+            f"{tuple(strides)} bytes"
+        )
     return strides[0] // itemsize
 
 
-def wrap(context: Context, buffer: Any, shape: Any, dtype: Any, offset: Any,
-         stride: Any) -> DeviceArray:  # fmt: skip
+def wrap(
+    context: Context, buffer: Any, shape: Any, dtype: Any, offset: Any, stride: Any
+) -> DeviceArray:
     """A part of a pyopencl.Buffer as a DeviceArray; Context.array() documents it."""
     if not _opencl.is_pyopencl(buffer, "MemoryObjectHolder"):
         raise TypeError(f"buffer must be a pyopencl.Buffer, not {type(buffer).__name__}")
@@ -202,13 +239,17 @@ def wrap(context: Context, buffer: Any, shape: Any, dtype: Any, offset: Any,
     mem = _opencl.retained(_opencl.address("buffer", buffer, "cl_mem", context._cl), "MemObject")
     array = DeviceArray(context, mem, found_shape, found_type, start, elements)
     rows = array.size // found_shape[-1] if array.size else 0
-    need = start + (((rows - 1) * array.row_stride + found_shape[-1]) * array.itemsize if rows else 0)
+    need = start + (
+        ((rows - 1) * array.row_stride + found_shape[-1]) * array.itemsize if rows else 0
+    )
     array._theirs = True
     if array.row_stride < (found_shape[-1] if found_shape else 1):
         raise ValueError(f"row_stride is {array.row_stride}; a row has {found_shape[-1]} elements")
     if need > _opencl.buffer_size(mem):
-        raise ValueError(f"shape {found_shape} at offset {start} needs {need} bytes; the buffer "
-                         f"has {_opencl.buffer_size(mem)}")  # fmt: skip
+        raise ValueError(
+            f"shape {found_shape} at offset {start} needs {need} bytes; the buffer "
+            f"has {_opencl.buffer_size(mem)}"
+        )
     return array
 
 
@@ -230,6 +271,3 @@ def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
         raise TypeError(f"{name} must be an array of numbers, not {kind(value)}")
     row_stride(name, array.shape, array.strides, array.itemsize)
     return array
-
-
-__all__ = ["DeviceArray", "View", "element_type", "on_host", "row_stride", "view", "wrap"]

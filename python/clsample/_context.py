@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 """Opening a device."""
+
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, NamedTuple, Optional
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 
 from . import _opencl, _types
 from ._arrays import DeviceArray, shape_of, wrap
 from ._cffi import ffi
-from ._errors import BuildFailed, Error, SelfTestFailed, UnsupportedDevice
+from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
 from ._library import check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._structs import Filler, record
@@ -56,8 +57,14 @@ class Context:
 
     __test__ = False
 
-    def __init__(self, cl: Any = None, device: Any = None, *, queue: Any = None,
-                 **options: Unpack[ContextOptions]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        cl: Any = None,
+        device: Any = None,
+        *,
+        queue: Any = None,
+        **options: Unpack[ContextOptions],
+    ) -> None:
         check_process()
         self._handle: Any = None
         self._keep: List[Any] = []
@@ -204,23 +211,31 @@ class Context:
         report.struct_size = ffi.sizeof("cls_selftest_report")
         status = lib.cls_selftest(self.handle, report)
         error = failure(status) if status != 0 else None
-        stages = [TestedStage(text(s.name), s.cases, s.failed, text(s.message))
-                  for s in report.stages[0 : report.stage_count]]  # fmt: skip
+        stages = [
+            TestedStage(text(s.name), s.cases, s.failed, text(s.message))
+            for s in report.stages[0 : report.stage_count]
+        ]
         if isinstance(error, SelfTestFailed):
             error.stages = stages  # type: ignore[attr-defined]
         if error is not None:
             raise error
         return stages
 
-    def sampler(self, vocab: int, max_rows: int = 1,
-                **options: Unpack[SamplerOptions]) -> Sampler:  # fmt: skip
+    def sampler(self, vocab: int, max_rows: int = 1, **options: Unpack[SamplerOptions]) -> Sampler:
         """Sampler(self, vocab, max_rows, ...)."""
         from ._sampler import Sampler
 
         return Sampler(self, vocab, max_rows, **options)
 
-    def array(self, buffer: Any, shape: Any, dtype: Any = np.float32, *, offset: int = 0,
-              row_stride: Optional[int] = None) -> DeviceArray:  # fmt: skip
+    def array(
+        self,
+        buffer: Any,
+        shape: Any,
+        dtype: Any = np.float32,
+        *,
+        offset: int = 0,
+        row_stride: Optional[int] = None,
+    ) -> DeviceArray:
         """A part of a pyopencl.Buffer as an array, which keeps the buffer alive.
 
         shape: (rows, elements), or one number. dtype: as NumPy's, or "bfloat16". offset: bytes to
@@ -283,8 +298,10 @@ def _device_handle(device: Any, like: Any) -> Any:
         return device._id
     if _opencl.is_pyopencl(device, "Device"):
         return _opencl.address("device", device, "cl_device_id", like)
-    raise TypeError(f"device must be a Device, a pyopencl.Device or a part of its name, not "
-                    f"{type(device).__name__}")  # fmt: skip
+    raise TypeError(
+        f"device must be a Device, a pyopencl.Device or a part of its name, not "
+        f"{type(device).__name__}"
+    )
 
 
 def first_usable(struct: Any, name: Optional[str] = None) -> Any:
@@ -303,7 +320,3 @@ def first_usable(struct: Any, name: Optional[str] = None) -> Any:
             raise failure(status)
         reasons.append(f"{device.name}: {failure(status)}")
     raise UnsupportedDevice("no usable OpenCL device: " + ("; ".join(reasons) or "there is none"))
-
-
-
-__all__ = ["Context", "TestedStage", "Error"]

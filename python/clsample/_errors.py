@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The exceptions, one for each status of the library."""
+
 from __future__ import annotations
 
 from typing import Any, Dict, Type
@@ -80,5 +81,6 @@ class LibraryError(ImportError):
     """The library libclsample cannot be opened, or is older than this package."""
 
 
-BY_STATUS: Dict[int, Type[Error]] = {kind.status: kind for kind in Error.__subclasses__()
-                                     if kind.status != Status.OK}  # fmt: skip
+BY_STATUS: Dict[int, Type[Error]] = {
+    kind.status: kind for kind in Error.__subclasses__() if kind.status != Status.OK
+}

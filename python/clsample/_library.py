@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Opens libclsample, and checks that it has what this package was generated for."""
+
 from __future__ import annotations
 
 import os
@@ -46,17 +47,23 @@ def check(library: Any, name: str) -> None:
         version = library.cls_version_number()
         theirs = table(library)
     except (AttributeError, ffi.error) as error:
-        raise LibraryError(f"the library {name} is older than this package, which is version "
-                           f"{_types.VERSION}: {error}") from None  # fmt: skip
+        raise LibraryError(
+            f"the library {name} is older than this package, which is version "
+            f"{_types.VERSION}: {error}"
+        ) from None
     said = f"the library {name} is version {ffi.string(library.cls_version()).decode()}"
     if version < _types.VERSION_NUMBER:
-        raise LibraryError(f"{said}, older than this package, which is version "
-                           f"{_types.VERSION}: install a newer libclsample")  # fmt: skip
+        raise LibraryError(
+            f"{said}, older than this package, which is version "
+            f"{_types.VERSION}: install a newer libclsample"
+        )
     for structure in _types.STRUCTS:
         for field, _ in ffi.typeof(structure).fields:
             if field not in theirs.get(structure, {}):
-                raise LibraryError(f"{said}, but its {structure} has no field {field!r}: it is "
-                                   "older than this package")  # fmt: skip
+                raise LibraryError(
+                    f"{said}, but its {structure} has no field {field!r}: it is "
+                    "older than this package"
+                )
     for structure in _types.STRUCTS:
         ours = ffi.typeof(structure)
         for field, place in ours.fields:
@@ -66,7 +73,8 @@ def check(library: Any, name: str) -> None:
                 raise LibraryError(
                     f"{said}, and does not fit this package: its {structure}.{field} has {found[2]}"
                     f" bytes at byte {found[1]} of {found[0]}, where this package has {size} bytes "
-                    f"at byte {offset} of {ffi.sizeof(ours)}")  # fmt: skip
+                    f"at byte {offset} of {ffi.sizeof(ours)}"
+                )
 
 
 lib, path = _open()
@@ -95,9 +103,11 @@ if hasattr(os, "register_at_fork"):
 def check_process() -> None:
     """Raises if this process was forked from one that uses OpenCL."""
     if process.forked:
-        raise RuntimeError("this process was forked from one that had opened a device, and OpenCL "
-                           "does not survive fork(): open the device only in the child, or start "
-                           "it by multiprocessing's 'spawn'")  # fmt: skip
+        raise RuntimeError(
+            "this process was forked from one that had opened a device, and OpenCL "
+            "does not survive fork(): open the device only in the child, or start "
+            "it by multiprocessing's 'spawn'"
+        )
 
 
 def owned(pointer: Any, destroy: Callable[[Any], Any]) -> Any:
@@ -127,8 +137,7 @@ def must(status: int) -> None:
 def failure(status: int) -> Error:
     message = ffi.string(lib.cls_error_message()).decode("utf-8", "replace")
     kind = BY_STATUS.get(status, Error)
-    return kind(message or ffi.string(lib.cls_status_name(status)).decode(),
-                lib.cls_error_opencl())  # fmt: skip
+    return kind(message or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl())
 
 
 def text(pointer: Any) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """OpenCL through its loader: the caller's objects, which are pyopencl's, and this package's own."""
+
 from __future__ import annotations
 
 import os
@@ -64,14 +65,17 @@ def _open() -> Any:
             tried.append(str(error))
             continue
         open_it = _library.function(_library.lib, "cls_opencl_open")  # the wheel's library has it
-        if (_library.function(found, "clGetPlatformIDs") is None
-                or (open_it is not None and not open_it(os.fsencode(path)))):  # fmt: skip
+        if _library.function(found, "clGetPlatformIDs") is None or (
+            open_it is not None and not open_it(os.fsencode(path))
+        ):
             tried.append(f"{path} is no loader")
             continue
         process.opened = True
         return found
-    raise OpenCLNotFound("OpenCL's loader was not found. Install it (Debian: ocl-icd-libopencl1) "
-                         f"or pyopencl. Tried: {'; '.join(tried)}")  # fmt: skip
+    raise OpenCLNotFound(
+        "OpenCL's loader was not found. Install it (Debian: ocl-icd-libopencl1) "
+        f"or pyopencl. Tried: {'; '.join(tried)}"
+    )
 
 
 def check(code: int, call: str) -> None:
@@ -125,8 +129,9 @@ def devices() -> List[Device]:
         if cl.clGetDeviceIDs(platform, DEVICE_TYPE_ALL, 0, ffi.NULL, count) != 0 or count[0] == 0:
             continue  # a platform may have no device
         ids = ffi.new("cl_device_id[]", count[0])
-        check(cl.clGetDeviceIDs(platform, DEVICE_TYPE_ALL, count[0], ids, ffi.NULL),
-              "clGetDeviceIDs")  # fmt: skip
+        check(
+            cl.clGetDeviceIDs(platform, DEVICE_TYPE_ALL, count[0], ids, ffi.NULL), "clGetDeviceIDs"
+        )
         found += [Device(handle) for handle in ids]
     return found
 
@@ -156,8 +161,9 @@ def address(name: str, value: Any, ctype: str, like: Any = None) -> Any:
         raise ValueError(f"{name} was released")
     if like is not None and sys.platform.startswith("linux"):
         if ffi.cast("void **", handle)[0] != ffi.cast("void **", like)[0]:
-            raise ValueError(f"{name} was released, or belongs to another OpenCL platform than the "
-                             "context")  # fmt: skip
+            raise ValueError(
+                f"{name} was released, or belongs to another OpenCL platform than the " "context"
+            )
     return handle
 
 
@@ -173,8 +179,9 @@ def retained(handle: Any, kind: str) -> Any:
 
 def create_context(device: Any) -> Any:
     cl, code = loader(), ffi.new("cl_int *")
-    handle = cl.clCreateContext(ffi.NULL, 1, ffi.new("cl_device_id[1]", [device]), ffi.NULL,
-                                ffi.NULL, code)  # fmt: skip
+    handle = cl.clCreateContext(
+        ffi.NULL, 1, ffi.new("cl_device_id[1]", [device]), ffi.NULL, ffi.NULL, code
+    )
     check(code[0], "clCreateContext")
     return owned(handle, cl.clReleaseContext)
 
@@ -198,11 +205,13 @@ def create_buffer(context: Any, size: int, content: Any = None) -> Any:
     if content is None:
         handle = cl.clCreateBuffer(context, READ_WRITE, size, ffi.NULL, code)
     else:
-        handle = cl.clCreateBuffer(context, READ_WRITE | COPY_HOST_PTR, size,
-                                   ffi.from_buffer(content), code)  # fmt: skip
+        handle = cl.clCreateBuffer(
+            context, READ_WRITE | COPY_HOST_PTR, size, ffi.from_buffer(content), code
+        )
     if code[0] != 0:
-        raise OpenCLError(f"a buffer of {size} bytes cannot be allocated: OpenCL's error "
-                          f"{code[0]}", code[0])  # fmt: skip
+        raise OpenCLError(
+            f"a buffer of {size} bytes cannot be allocated: OpenCL's error " f"{code[0]}", code[0]
+        )
     return ffi.gc(handle, _release_buffer)
 
 
@@ -234,8 +243,9 @@ class Event:
 
     def wait(self) -> None:
         """Waits until the commands are complete."""
-        check(loader().clWaitForEvents(1, ffi.new("cl_event[1]", [self._handle])),
-              "clWaitForEvents")  # fmt: skip
+        check(
+            loader().clWaitForEvents(1, ffi.new("cl_event[1]", [self._handle])), "clWaitForEvents"
+        )
 
     @property
     def done(self) -> bool:
@@ -306,8 +316,7 @@ def context_devices(context: Any) -> Tuple[Any, ...]:
     cl, size = loader(), ffi.new("size_t *")
     check(cl.clGetContextInfo(context, CONTEXT_DEVICES, 0, ffi.NULL, size), "clGetContextInfo")
     ids = ffi.new("cl_device_id[]", size[0] // ffi.sizeof("cl_device_id"))
-    check(cl.clGetContextInfo(context, CONTEXT_DEVICES, size[0], ids, ffi.NULL),
-          "clGetContextInfo")  # fmt: skip
+    check(cl.clGetContextInfo(context, CONTEXT_DEVICES, size[0], ids, ffi.NULL), "clGetContextInfo")
     return tuple(ids)
 
 
@@ -322,7 +331,15 @@ def buffer_size(buffer: Any) -> int:
 def read(queue: Any, buffer: Any, offset: int, target: Any, event: Optional[Any]) -> None:
     """Waits for the event, and copies bytes to a NumPy array."""
     wait = ffi.NULL if event is None else ffi.new("cl_event[1]", [event])
-    code = loader().clEnqueueReadBuffer(queue, buffer, 1, offset, target.nbytes,
-                                        ffi.from_buffer(target), 0 if event is None else 1, wait,
-                                        ffi.NULL)  # fmt: skip
+    code = loader().clEnqueueReadBuffer(
+        queue,
+        buffer,
+        1,
+        offset,
+        target.nbytes,
+        ffi.from_buffer(target),
+        0 if event is None else 1,
+        wait,
+        ffi.NULL,
+    )
     check(code, "reading a buffer")

@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: MIT
 """Samplers and requests."""
+
 from __future__ import annotations
 
 import collections
 import re
 import threading
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterable, List, Mapping, Optional, Sequence, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Deque,
+    Dict,
+    Iterable,
+    List,
+    Mapping,
+    Optional,
+    Sequence,
+    TypeVar,
+)
 
 import numpy as np
 
@@ -18,8 +30,15 @@ from ._errors import Error
 from ._library import check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
 from ._structs import Filler, choice, ids, integer, kind, real, record
-from ._types import (Candidates, GivenTokens, Memory, Outputs, Params, SamplerOptions, TopTokens,
-                     VerifyMethod)
+from ._types import (
+    GivenTokens,
+    Memory,
+    Outputs,
+    Params,
+    SamplerOptions,
+    TopTokens,
+    VerifyMethod,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -69,8 +88,12 @@ class Result:
         size = sum(array.size * 4 for _, array in self._small)
         block = np.empty(size, np.uint8)
         _opencl.read(first.queue._handle, first.mem, 0, block, first._event)
-        return {name: block[array.offset : array.offset + array.size * 4].view(array.dtype)
-                .reshape(array.shape) for name, array in self._small}  # fmt: skip
+        return {
+            name: block[array.offset : array.offset + array.size * 4]
+            .view(array.dtype)
+            .reshape(array.shape)
+            for name, array in self._small
+        }
 
 
 class Step(Outputs, Result):
@@ -156,8 +179,10 @@ class Request:
         """Changes parameters; the others stay. The position continues."""
         with self.sampler._locked():
             if self._params is None:
-                raise ValueError("the parameters of a request that was loaded from plain bytes are "
-                                 "not known: pass them to load()")  # fmt: skip
+                raise ValueError(
+                    "the parameters of a request that was loaded from plain bytes are "
+                    "not known: pass them to load()"
+                )
             merged = {**self._params, **changes}
             keep: List[Any] = []
             must(lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep)))
@@ -251,8 +276,9 @@ class Sampler:
 
     """
 
-    def __init__(self, context: Context, vocab: int, max_rows: int = 1,
-                 **options: Unpack[SamplerOptions]) -> None:  # fmt: skip
+    def __init__(
+        self, context: Context, vocab: int, max_rows: int = 1, **options: Unpack[SamplerOptions]
+    ) -> None:
         if not isinstance(context, Context):
             raise TypeError(f"context must be a Context, not {type(context).__name__}")
         self._handle: Any = None
@@ -306,8 +332,10 @@ class Sampler:
 
     def _take_slot(self) -> int:
         if not self._free:
-            raise RuntimeError(f"all {self.slot_count} slots have requests: end one, or create the "
-                               "sampler with a larger slot_count")  # fmt: skip
+            raise RuntimeError(
+                f"all {self.slot_count} slots have requests: end one, or create the "
+                "sampler with a larger slot_count"
+            )
         return self._free.pop()
 
     def close(self) -> None:
@@ -340,8 +368,9 @@ class Sampler:
         output_ids, output_count = ids("output", output)
         with self._locked():
             handle, slot = self.handle, self._take_slot()
-            status = lib.cls_slot_begin(handle, slot, struct, prompt_ids, prompt_count, output_ids,
-                                        output_count)  # fmt: skip
+            status = lib.cls_slot_begin(
+                handle, slot, struct, prompt_ids, prompt_count, output_ids, output_count
+            )
             if status != 0:
                 self._free.append(slot)
                 must(status)
@@ -418,8 +447,10 @@ class Sampler:
                 else:
                     raise ValueError(f"requests[{len(slots)}] belongs to another sampler")
         except (TypeError, AttributeError):
-            raise TypeError("requests must be a list of requests (None skips a row), or an int32 "
-                            f"array of slots on the device, not {kind(requests)}") from None  # fmt: skip
+            raise TypeError(
+                "requests must be a list of requests (None skips a row), or an int32 "
+                f"array of slots on the device, not {kind(requests)}"
+            ) from None
         if not slots:
             raise ValueError("requests is empty")
         target.host = array = ffi.new("int32_t[]", slots)
@@ -436,8 +467,9 @@ class Sampler:
             raise TypeError("queue must be given: the Context was opened without one")
         return self.context.queue._handle
 
-    def _enqueue(self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any,
-                 *arguments: Any) -> Any:  # fmt: skip
+    def _enqueue(
+        self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any, *arguments: Any
+    ) -> Any:
         """Calls a function that enqueues; returns its event and its queue."""
         found = self._queue(call, queue)
         wait = call.wait
@@ -447,18 +479,35 @@ class Sampler:
             call.names += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
         done = self._done
-        status = function(self.handle, found, struct, *arguments, count,
-                          wait if count else ffi.NULL, done)  # fmt: skip
+        status = function(
+            self.handle, found, struct, *arguments, count, wait if count else ffi.NULL, done
+        )
         if status != 0:
             raise _named(failure(status), call)
         return own_event(done[0]), found
 
-    def sample(self, logits: Any, requests: Any, *, queue: Any = None, wait_for: Any = (),
-               dtype: Any = None, mask: Any = None, mask_map: Any = None, bias: Any = None,
-               bias_map: Any = None, logits_map: Any = None, positions: Any = None,
-               draws: Any = None, random_bits: Any = None, defer_accept: bool = False,
-               invalid_token: int = -1, tokens: Any = True, status: Any = True,
-               **outputs: Unpack[OutputOptions]) -> Step:  # fmt: skip
+    def sample(
+        self,
+        logits: Any,
+        requests: Any,
+        *,
+        queue: Any = None,
+        wait_for: Any = (),
+        dtype: Any = None,
+        mask: Any = None,
+        mask_map: Any = None,
+        bias: Any = None,
+        bias_map: Any = None,
+        logits_map: Any = None,
+        positions: Any = None,
+        draws: Any = None,
+        random_bits: Any = None,
+        defer_accept: bool = False,
+        invalid_token: int = -1,
+        tokens: Any = True,
+        status: Any = True,
+        **outputs: Unpack[OutputOptions],
+    ) -> Step:
         """Enqueues one step, a token for each row, and returns at once.
 
         logits      [rows, vocab] of float32, float16 or bfloat16: a DeviceArray, a
@@ -505,9 +554,14 @@ class Sampler:
             step = self._step
             ffi.memmove(step, self._step_default, len(self._step_default))
             rows = step.rows = self._slots(call, step.slots, requests)
-            step.logits_rows = call.logits(step.logits, "logits", logits,
-                                           None if logits_map is not None else rows, self.vocab,
-                                           dtype)  # fmt: skip
+            step.logits_rows = call.logits(
+                step.logits,
+                "logits",
+                logits,
+                None if logits_map is not None else rows,
+                self.vocab,
+                dtype,
+            )
             if mask is not None or mask_map is not None:
                 call.mask(step.mask, "mask", mask, rows, self.vocab, mask_map)
             if bias is not None or bias_map is not None:
@@ -524,9 +578,11 @@ class Sampler:
                 step.defer_accept = 1
             if invalid_token != -1:
                 step.invalid_token = integer("invalid_token", invalid_token)
-            writer = Writer(call, {"rows": rows, "vocab": self.vocab, "slot_count": self.slot_count})
-            result.tokens = writer.add(step.tokens, "tokens", tokens, "int32", ("rows",))  # type: ignore[assignment]
-            result.status = writer.add(step.status, "status", status, "int32", ("rows",))  # type: ignore[assignment]
+            writer = Writer(
+                call, {"rows": rows, "vocab": self.vocab, "slot_count": self.slot_count}
+            )
+            result.tokens = writer.add(step.tokens, "tokens", tokens, "int32", ("rows",))
+            result.status = writer.add(step.status, "status", status, "int32", ("rows",))
             if outputs:
                 ffi.memmove(self._outputs, self._outputs_default, len(self._outputs_default))
                 writer.outputs(self._outputs, outputs, result)
@@ -535,8 +591,9 @@ class Sampler:
             event, found = self._enqueue(call, lib.cls_sample, queue, wait_for, step)
         return _finish(result, writer, event, found)
 
-    def accept(self, tokens: Any, requests: Any, *, queue: Any = None,
-               wait_for: Any = ()) -> Result:  # fmt: skip
+    def accept(
+        self, tokens: Any, requests: Any, *, queue: Any = None, wait_for: Any = ()
+    ) -> Result:
         """Enqueues the acceptance of tokens that were chosen elsewhere, as if they had been drawn.
 
         tokens: int32 [rows], on the host or the device. requests: as in sample(), each at most
@@ -547,14 +604,21 @@ class Sampler:
             maps = ffi.new("cls_ints[2]")
             rows = self._slots(call, maps[1], requests)
             call.ints(maps[0], "tokens", tokens, rows)
-            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, rows, maps,
-                                     maps + 1)  # fmt: skip
+            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, rows, maps, maps + 1)
         result = Result()
         result.event = Event(event)
         return result
 
-    def logprobs(self, logits: Any, *, top: Any = None, given: Any = None, queue: Any = None,
-                 wait_for: Any = (), dtype: Any = None) -> Logprobs:  # fmt: skip
+    def logprobs(
+        self,
+        logits: Any,
+        *,
+        top: Any = None,
+        given: Any = None,
+        queue: Any = None,
+        wait_for: Any = (),
+        dtype: Any = None,
+    ) -> Logprobs:
         """Enqueues log-probabilities of rows without requests, of a prompt or a text to be scored.
         Needs the feature "logprobs".
 
@@ -565,19 +629,33 @@ class Sampler:
         with self._locked():
             struct = ffi.new("cls_logprobs_call *")
             lib.cls_logprobs_call_default(struct, ffi.sizeof("cls_logprobs_call"))
-            rows = struct.rows = call.logits(struct.logits, "logits", logits, None, self.vocab,
-                                             dtype)  # fmt: skip
+            rows = struct.rows = call.logits(
+                struct.logits, "logits", logits, None, self.vocab, dtype
+            )
             writer = Writer(call, {"rows": rows, "vocab": self.vocab})
             writer.outputs(struct, {"top": top, "given": given}, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_logprobs, queue, wait_for, struct)
         return _finish(result, writer, event, found)
 
-    def draw(self, ids: Any, logits: Any, requests: Any, *, counts: Any = None,
-             positions: Any = None, draws: Any = None, random_bits: Any = None,
-             defer_accept: bool = False, invalid_token: int = -1, tokens: Any = True,
-             status: Any = True, latest: Any = None, queue: Any = None,
-             wait_for: Any = ()) -> Step:  # fmt: skip
+    def draw(
+        self,
+        ids: Any,
+        logits: Any,
+        requests: Any,
+        *,
+        counts: Any = None,
+        positions: Any = None,
+        draws: Any = None,
+        random_bits: Any = None,
+        defer_accept: bool = False,
+        invalid_token: int = -1,
+        tokens: Any = True,
+        status: Any = True,
+        latest: Any = None,
+        queue: Any = None,
+        wait_for: Any = (),
+    ) -> Step:
         """Enqueues the draw of a token for each row from the row's list of candidates. Needs the
         feature "draw".
 
@@ -598,22 +676,40 @@ class Sampler:
             struct.defer_accept = 1 if defer_accept else 0
             struct.invalid_token = integer("invalid_token", invalid_token)
             writer = Writer(call, {"rows": rows, "count": width, "slot_count": self.slot_count})
-            result.tokens = writer.add(struct.tokens, "tokens", tokens, "int32", ("rows",))  # type: ignore[assignment]
-            result.status = writer.add(struct.status, "status", status, "int32", ("rows",))  # type: ignore[assignment]
+            result.tokens = writer.add(struct.tokens, "tokens", tokens, "int32", ("rows",))
+            result.status = writer.add(struct.status, "status", status, "int32", ("rows",))
             result.latest = writer.add(struct.latest, "latest", latest, "int32", ("slot_count",))
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_draw, queue, wait_for, struct)
         return _finish(result, writer, event, found)
 
-    def verify(self, logits: Any, drafts: Sequence[Any], requests: Any, *,
-               method: Choice[VerifyMethod] = VerifyMethod.MATCH,
-               parents: Optional[Sequence[Any]] = None, draft_probs: Any = None,
-               draft_logits: Any = None, draft_ids: Any = None, mask: Any = None,
-               mask_map: Any = None, bias: Any = None, bias_map: Any = None, positions: Any = None,
-               draws: Any = None, disable_bonus: bool = False, epsilon: Optional[float] = None,
-               delta: Optional[float] = None, max_drafts: int = 0, counters: Any = None,
-               latest: Any = None, queue: Any = None, wait_for: Any = (),
-               dtype: Any = None) -> Verified:  # fmt: skip
+    def verify(
+        self,
+        logits: Any,
+        drafts: Sequence[Any],
+        requests: Any,
+        *,
+        method: Choice[VerifyMethod] = VerifyMethod.MATCH,
+        parents: Optional[Sequence[Any]] = None,
+        draft_probs: Any = None,
+        draft_logits: Any = None,
+        draft_ids: Any = None,
+        mask: Any = None,
+        mask_map: Any = None,
+        bias: Any = None,
+        bias_map: Any = None,
+        positions: Any = None,
+        draws: Any = None,
+        disable_bonus: bool = False,
+        epsilon: Optional[float] = None,
+        delta: Optional[float] = None,
+        max_drafts: int = 0,
+        counters: Any = None,
+        latest: Any = None,
+        queue: Any = None,
+        wait_for: Any = (),
+        dtype: Any = None,
+    ) -> Verified:
         """Enqueues the verification of drafts. Needs the feature "verify".
 
         logits      [rows, vocab]: for each request the row after its text so far, and one after
@@ -650,8 +746,9 @@ class Sampler:
                 call.ints(struct.draft_ids, "draft_ids", flat, total)
             if parents is not None:
                 if [len(one) for one in parents] != lengths:
-                    raise ValueError("parents must have as many entries as drafts, request by "
-                                     "request")  # fmt: skip
+                    raise ValueError(
+                        "parents must have as many entries as drafts, request by " "request"
+                    )
                 call.ints(struct.parents, "parents", _flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
             _draft_distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
@@ -665,8 +762,10 @@ class Sampler:
             if delta is not None:
                 struct.delta = real("delta", delta)
             struct.max_drafts = integer("max_drafts", max_drafts, "uint32_t") or max(lengths)
-            writer = Writer(call, {"requests": count, "max_drafts": struct.max_drafts,
-                                   "slot_count": self.slot_count})  # fmt: skip
+            writer = Writer(
+                call,
+                {"requests": count, "max_drafts": struct.max_drafts, "slot_count": self.slot_count},
+            )
             for name, (elements, words) in _types.BUFFERS["cls_verify_call"].items():
                 if name in ("counters", "latest"):
                     value = counters if name == "counters" else latest
@@ -680,7 +779,9 @@ class Sampler:
 
     def __repr__(self) -> str:
         used = self.slot_count - len(self._free)
-        return f"<clsample.Sampler of {self.vocab} tokens, {used} of {self.slot_count} slots in use>"
+        return (
+            f"<clsample.Sampler of {self.vocab} tokens, {used} of {self.slot_count} slots in use>"
+        )
 
 
 Sampler.__doc__ = (Sampler.__doc__ or "") + _types.SAMPLER_OPTIONS_MANUAL
@@ -734,18 +835,24 @@ def _candidates(call: Call, struct: Any, ids_: Any, logits: Any, counts: Any, ro
     if elements != "float32":
         raise TypeError(f"logits has elements of {elements}; they must be float32")
     if values.row_stride != found.row_stride:
-        raise ValueError(f"ids and logits have rows of {found.row_stride} and {values.row_stride} "
-                         "elements; they must be equal")  # fmt: skip
+        raise ValueError(
+            f"ids and logits have rows of {found.row_stride} and {values.row_stride} "
+            "elements; they must be equal"
+        )
     struct.candidates.count, struct.row_stride = width, found.row_stride
     call.buffer(struct.candidates.ids, found)
     call.buffer(struct.candidates.logits, values)
     if counts is not None:
-        lengths = (call.view("counts", counts) if isinstance(counts, DeviceArray)
-                   or _opencl.is_pyopencl(counts, "Array")
-                   else call.upload(_structs.numpy("counts", counts)))  # fmt: skip
+        lengths = (
+            call.view("counts", counts)
+            if isinstance(counts, DeviceArray) or _opencl.is_pyopencl(counts, "Array")
+            else call.upload(_structs.numpy("counts", counts))
+        )
         if lengths.shape != (rows,) or lengths.dtype != "int32":
-            raise ValueError(f"counts has the shape {lengths.shape} of {lengths.dtype}; it must be "
-                             f"({rows},) of int32")  # fmt: skip
+            raise ValueError(
+                f"counts has the shape {lengths.shape} of {lengths.dtype}; it must be "
+                f"({rows},) of int32"
+            )
         call.buffer(struct.candidates.counts, lengths)
     return width
 
@@ -757,9 +864,14 @@ def _flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
 
 def _draft_lengths(drafts: Any, draft_ids: Any, count: int) -> List[int]:
     try:
-        lengths = [integer(f"drafts[{i}]", one, "uint32_t") if draft_ids is not None
-                   and not hasattr(one, "__len__") else len(one)
-                   for i, one in enumerate(drafts)]  # fmt: skip
+        lengths = [
+            (
+                integer(f"drafts[{i}]", one, "uint32_t")
+                if draft_ids is not None and not hasattr(one, "__len__")
+                else len(one)
+            )
+            for i, one in enumerate(drafts)
+        ]
     except TypeError:
         raise TypeError(f"drafts must be a list of lists of ids, not {kind(drafts)}") from None
     if len(lengths) != count:
@@ -767,8 +879,9 @@ def _draft_lengths(drafts: Any, draft_ids: Any, count: int) -> List[int]:
     return lengths
 
 
-def _draft_distributions(call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int,
-                         dtype: Any) -> None:  # fmt: skip
+def _draft_distributions(
+    call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int, dtype: Any
+) -> None:
     if probs is not None and logits is not None:
         raise TypeError("draft_probs and draft_logits are both given; only one may be")
     if (probs is None and logits is None) or total == 0:
@@ -782,7 +895,3 @@ def _draft_distributions(call: Call, struct: Any, probs: Any, logits: Any, total
     struct.draft_kind = kinds.PROBS if probs is not None else kinds.LOGITS
     struct.draft_stride = found.row_stride
     call.buffer(struct.draft, found)
-
-
-__all__ = ["Candidates", "Logprobs", "Request", "Result", "Sampler", "SavedRequest", "Step",
-           "Verified"]  # fmt: skip

@@ -4,6 +4,7 @@
 What a field takes follows from its C type and from the tables in _types.py, which are generated
 from the headers. Every exception names the argument.
 """
+
 from __future__ import annotations
 
 import difflib
@@ -169,7 +170,9 @@ class Filler:
         self.call = call
         self.names = list(names)
         fields = dict(ffi.typeof(structure).fields)
-        self.ctypes: Dict[str, str] = {name: fields[name].type.cname.replace("struct ", "") for name in self.names}
+        self.ctypes: Dict[str, str] = {
+            name: fields[name].type.cname.replace("struct ", "") for name in self.names
+        }
         self.enums = _types.FIELD_ENUMS.get(structure, {})
         self.counts = _types.FIELD_COUNTS.get(structure, {})
 
@@ -197,8 +200,11 @@ class Filler:
             struct.chain = _types.Chain.CUSTOM
         elif found:
             how = found[1]
-            setattr(struct, name, choices(name, value, found[0], how == 2) if how
-                    else choice(name, value, found[0]))  # fmt: skip
+            setattr(
+                struct,
+                name,
+                choices(name, value, found[0], how == 2) if how else choice(name, value, found[0]),
+            )
         elif ctype in RANGES:
             setattr(struct, name, integer(name, value, ctype))
         elif ctype in ("float", "double"):

@@ -4,6 +4,7 @@
 These functions need neither OpenCL nor its loader. They have no state, and any thread may call
 them, also after fork().
 """
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
@@ -23,13 +24,33 @@ if TYPE_CHECKING:
 
 ROW_FIELDS = {name: place.type.cname for name, place in ffi.typeof("cls_host_row").fields}
 # Numbers of cls_host_row that are keyword arguments by their own names.
-_fill_row = Filler("cls_host_row", "sample()", [
-    name for name, ctype in ROW_FIELDS.items() if ctype in ("int32_t", "uint32_t", "float")
-    and name not in ("dtype", "vocab", "mask_width", "mask_kind", "bias_dtype", "prompt_count",
-                     "output_count", "position") and not name.startswith("reserved")])  # fmt: skip
+_fill_row = Filler(
+    "cls_host_row",
+    "sample()",
+    [
+        name
+        for name, ctype in ROW_FIELDS.items()
+        if ctype in ("int32_t", "uint32_t", "float")
+        and name
+        not in (
+            "dtype",
+            "vocab",
+            "mask_width",
+            "mask_kind",
+            "bias_dtype",
+            "prompt_count",
+            "output_count",
+            "position",
+        )
+        and not name.startswith("reserved")
+    ],
+)
 # Arrays of cls_host_result that the caller may ask for, by the C type of their elements.
-RESULT_ARRAYS = {name: place.type.cname for name, place in ffi.typeof("cls_host_result").fields
-                 if place.type.cname in ("float *", "int32_t *")}  # fmt: skip
+RESULT_ARRAYS = {
+    name: place.type.cname
+    for name, place in ffi.typeof("cls_host_result").fields
+    if place.type.cname in ("float *", "int32_t *")
+}
 NUMPY_TYPES = {"float *": np.dtype(np.float32), "int32_t *": np.dtype(np.int32)}
 
 
@@ -48,8 +69,9 @@ def _logits(name: str, value: Any, dtype: Any) -> Any:
             raise TypeError(f"{name} has elements of {elements}, which are not {dtype!r}")
         return array, number
     if elements not in _structs.DTYPES:
-        raise TypeError(f"{name} has elements of {elements}; they must be float32, float16 or "
-                        "bfloat16")  # fmt: skip
+        raise TypeError(
+            f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
+        )
     return array, _structs.DTYPES[elements]
 
 
@@ -64,15 +86,30 @@ def _rows(name: str, array: np.ndarray[Any, Any], rows: int, width: int) -> int:
 class _Row:
     """A cls_host_row, and the arrays that it points to."""
 
-    def __init__(self, logits: Any, rows: Optional[int], dtype: Any, prompt: Any, output: Any,
-                 mask: Any, bias: Any, position: Optional[int], random_bits: Any, infill: Any,
-                 adaptive: Optional[AdaptiveState], more: Mapping[str, Any]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        logits: Any,
+        rows: Optional[int],
+        dtype: Any,
+        prompt: Any,
+        output: Any,
+        mask: Any,
+        bias: Any,
+        position: Optional[int],
+        random_bits: Any,
+        infill: Any,
+        adaptive: Optional[AdaptiveState],
+        more: Mapping[str, Any],
+    ) -> None:
         self.keep: List[Any] = []
         self.row = row = ffi.new("cls_host_row *")
         lib.cls_host_row_default(row, ffi.sizeof("cls_host_row"))
         array, row.dtype = _logits("logits", logits, dtype)
-        if array.ndim not in (1, 2) or array.size == 0 or (rows is None and array.ndim == 2
-                                                           and array.shape[0] != 1):  # fmt: skip
+        if (
+            array.ndim not in (1, 2)
+            or array.size == 0
+            or (rows is None and array.ndim == 2 and array.shape[0] != 1)
+        ):
             raise ValueError(f"logits has the shape {array.shape}; it must be (vocab,)")
         row.vocab = vocab = array.shape[-1]
         count = 1 if rows is None else rows
@@ -83,7 +120,9 @@ class _Row:
         row.params = self.params = new_params(params, self.keep)
         for name in fields:
             if name not in _fill_row.names:
-                raise _structs.Filler("cls_params", "the call", [*Params.__annotations__]).unknown(name)
+                raise _structs.Filler("cls_params", "the call", [*Params.__annotations__]).unknown(
+                    name
+                )
         _fill_row(row, fields, self.keep)
         row.prompt, row.prompt_count = self.held(ids("prompt", prompt))
         row.output, row.output_count = self.held(ids("output", output))
@@ -117,8 +156,10 @@ class _Row:
         elif array.dtype.name in ("bool", "uint8", "int8"):
             self.row.mask_kind, most = _types.MaskKind.BOOL, vocab
         else:
-            raise TypeError(f"mask has elements of {array.dtype}; they must be bool, or int32 words "
-                            "of 32 tokens")  # fmt: skip
+            raise TypeError(
+                f"mask has elements of {array.dtype}; they must be bool, or int32 words "
+                "of 32 tokens"
+            )
         if array.ndim not in (1, 2) or not 0 < array.shape[-1] <= most:
             raise ValueError(f"mask has the shape {array.shape}; it must be ({rows}, {most})")
         self.row.mask, self.row.mask_width = _pointer(array), array.shape[-1]
@@ -150,10 +191,20 @@ class _Row:
         return struct
 
 
-def sample(logits: Any, *, prompt: Ids = (), output: Ids = (), dtype: Any = None, mask: Any = None,
-           bias: Any = None, position: Optional[int] = None, random_bits: Optional[int] = None,
-           infill_tables: Any = None, adaptive: Optional[AdaptiveState] = None,
-           **more: Any) -> HostResult:  # fmt: skip
+def sample(
+    logits: Any,
+    *,
+    prompt: Ids = (),
+    output: Ids = (),
+    dtype: Any = None,
+    mask: Any = None,
+    bias: Any = None,
+    position: Optional[int] = None,
+    random_bits: Optional[int] = None,
+    infill_tables: Any = None,
+    adaptive: Optional[AdaptiveState] = None,
+    **more: Any,
+) -> HostResult:
     """Samples one row of logits: the token of Sampler.sample(), bit for bit.
 
     logits      [vocab] of float32, float16 or bfloat16 (or uint16 with dtype="bfloat16")
@@ -172,8 +223,20 @@ def sample(logits: Any, *, prompt: Ids = (), output: Ids = (), dtype: Any = None
     Returns a HostResult: token, status, kept_count, logprob_raw, logprob_final, probs, adaptive...
     """
     wanted: Dict[str, Any] = {name: more.pop(name) for name in list(more) if name in RESULT_ARRAYS}
-    row = _Row(logits, None, dtype, prompt, output, mask, bias, position, random_bits,
-               infill_tables, adaptive, more)  # fmt: skip
+    row = _Row(
+        logits,
+        None,
+        dtype,
+        prompt,
+        output,
+        mask,
+        bias,
+        position,
+        random_bits,
+        infill_tables,
+        adaptive,
+        more,
+    )
     result = ffi.new("cls_host_result *")
     result.struct_size = ffi.sizeof("cls_host_result")
     arrays: Dict[str, Optional[np.ndarray[Any, Any]]] = dict.fromkeys(RESULT_ARRAYS)
@@ -193,8 +256,17 @@ def sample(logits: Any, *, prompt: Ids = (), output: Ids = (), dtype: Any = None
     return found._replace(**arrays)  # type: ignore[arg-type]
 
 
-def draw(ids: Ids, logits: Any, *, seed: int = 0, stream: int = 0, position: int = 0, draw: int = 0,
-         random_bits: Optional[int] = None, vocab: int = 1 << 20) -> int:  # fmt: skip
+def draw(
+    ids: Ids,
+    logits: Any,
+    *,
+    seed: int = 0,
+    stream: int = 0,
+    position: int = 0,
+    draw: int = 0,
+    random_bits: Optional[int] = None,
+    vocab: int = 1 << 20,
+) -> int:
     """Draws a token from a list of candidates: the token of Sampler.draw(), -1 if there is none.
 
     ids, logits: [count], int32 and float32. The others as the parameters of a request.
@@ -231,20 +303,46 @@ class Verified(NamedTuple):
     status: RowStatus
 
 
-def verify(logits: Any, drafts: Ids, *, method: Choice[VerifyMethod] = VerifyMethod.MATCH,
-           parents: Optional[Ids] = None, draft_probs: Any = None, draft_logits: Any = None,
-           disable_bonus: bool = False, epsilon: Optional[float] = None,
-           delta: Optional[float] = None, prompt: Ids = (), output: Ids = (), dtype: Any = None,
-           mask: Any = None, bias: Any = None, position: Optional[int] = None,
-           infill_tables: Any = None, adaptive: Optional[AdaptiveState] = None,
-           **more: Any) -> Verified:  # fmt: skip
+def verify(
+    logits: Any,
+    drafts: Ids,
+    *,
+    method: Choice[VerifyMethod] = VerifyMethod.MATCH,
+    parents: Optional[Ids] = None,
+    draft_probs: Any = None,
+    draft_logits: Any = None,
+    disable_bonus: bool = False,
+    epsilon: Optional[float] = None,
+    delta: Optional[float] = None,
+    prompt: Ids = (),
+    output: Ids = (),
+    dtype: Any = None,
+    mask: Any = None,
+    bias: Any = None,
+    position: Optional[int] = None,
+    infill_tables: Any = None,
+    adaptive: Optional[AdaptiveState] = None,
+    **more: Any,
+) -> Verified:
     """Verifies one request's drafts: the result of Sampler.verify().
 
     logits, mask, bias: [len(drafts) + 1, ...]. The others as in Sampler.verify() and sample().
     """
     tokens, count = ids("drafts", drafts)
-    row = _Row(logits, count + 1, dtype, prompt, output, mask, bias, position, None, infill_tables,
-               adaptive, more)  # fmt: skip
+    row = _Row(
+        logits,
+        count + 1,
+        dtype,
+        prompt,
+        output,
+        mask,
+        bias,
+        position,
+        None,
+        infill_tables,
+        adaptive,
+        more,
+    )
     struct = ffi.new("cls_host_drafts *")
     lib.cls_host_drafts_default(struct, ffi.sizeof("cls_host_drafts"))
     struct.row, struct.ids, struct.draft_count = row.row, tokens, count
@@ -267,8 +365,11 @@ def verify(logits: Any, drafts: Ids, *, method: Choice[VerifyMethod] = VerifyMet
     result = ffi.new("cls_host_verified *")
     result.struct_size = ffi.sizeof("cls_host_verified")
     must(lib.cls_host_verify(struct, result))
-    return Verified(list(result.tokens[0 : result.emitted]), list(result.nodes[0 : result.accepted]),
-                    RowStatus(result.status))  # fmt: skip
+    return Verified(
+        list(result.tokens[0 : result.emitted]),
+        list(result.nodes[0 : result.accepted]),
+        RowStatus(result.status),
+    )
 
 
 def _distribution(probs: Any, logits: Any, row: Any, count: int) -> Any:
@@ -280,8 +381,10 @@ def _distribution(probs: Any, logits: Any, row: Any, count: int) -> Any:
     name = "draft_probs" if probs is not None else "draft_logits"
     array, number = _logits(name, probs if probs is not None else logits, None)
     if number != (0 if probs is not None else row.dtype):
-        raise TypeError(f"{name} has elements of {array.dtype}; they must be "
-                        f"{'float32' if probs is not None else 'of the type of logits'}")  # fmt: skip
+        raise TypeError(
+            f"{name} has elements of {array.dtype}; they must be "
+            f"{'float32' if probs is not None else 'of the type of logits'}"
+        )
     _rows(name, array, count, row.vocab)
     kinds = DraftKind
     return np.ascontiguousarray(array), kinds.PROBS if probs is not None else kinds.LOGITS

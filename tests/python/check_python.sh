@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs the tests of the Python package that `make python-package` has put together. It needs Python 3
-# with cffi, NumPy and pytest; the tests of pyopencl and of the types are left out where pyopencl
-# and mypy are missing. OCL_ICD_VENDORS chooses the device. Arguments go to pytest.
+# Runs the tests of the Python package that `make python-package` has put together. It needs
+# Python 3 with cffi, NumPy and pytest; the tests of pyopencl and of the types are left out where
+# pyopencl and mypy are missing. OCL_ICD_VENDORS chooses the device. Arguments go to pytest.
 #
 #     make check-python                       # in a build folder
 #     make check-python PYTHON=venv/bin/python
@@ -26,6 +26,7 @@ awk '/ in [0-9.]+s/ { line = $0 }
             if (w[i] in n)
                 n[w[i]] = w[i - 1]
         }
-        printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"] + n["error"], n["skipped"]
+        printf "%d passed, %d failed, %d skipped\n", n["passed"], n["failed"] + n["error"],
+            n["skipped"]
     }' "$log"
 exit $status

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What the tests share: a device, and rows of logits. `make check-python` runs them on the package
 that it has put together in python/package."""
+
 import os
 import pathlib
 
@@ -11,8 +12,21 @@ import clsample
 
 VOCAB = 1000
 ROWS = 4
-FEATURES = ("lists", "search", "samplers", "penalties", "history", "state", "mask", "bias",
-            "logprobs", "probs", "accept", "draw", "verify")  # fmt: skip
+FEATURES = (
+    "lists",
+    "search",
+    "samplers",
+    "penalties",
+    "history",
+    "state",
+    "mask",
+    "bias",
+    "logprobs",
+    "probs",
+    "accept",
+    "draw",
+    "verify",
+)
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 
 
@@ -30,8 +44,15 @@ def context():
 @pytest.fixture(scope="session")
 def whole(context):
     """A sampler for everything, which the tests share: they end their requests."""
-    with context.sampler(VOCAB, 2 * ROWS, slot_count=8, history=64, rollback=16,
-                         dtypes=["f32", "f16", "bf16"], features=FEATURES) as found:
+    with context.sampler(
+        VOCAB,
+        2 * ROWS,
+        slot_count=8,
+        history=64,
+        rollback=16,
+        dtypes=["f32", "f16", "bf16"],
+        features=FEATURES,
+    ) as found:
         yield found
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Proves that wrong arguments raise an exception that names the argument."""
+
 import numpy as np
 import pytest
 
@@ -45,8 +46,11 @@ PARAMS = [
 
 @pytest.mark.parametrize("params, error, message", PARAMS, ids=lambda x: str(x)[:30])
 def test_parameters(sampler, params, error, message):
-    for call in (lambda: host.check(VOCAB, **params), lambda: sampler.check(**params),
-                 lambda: sampler.begin(**params)):  # fmt: skip
+    for call in (
+        lambda: host.check(VOCAB, **params),
+        lambda: sampler.check(**params),
+        lambda: sampler.begin(**params),
+    ):
         with pytest.raises(error, match=message):
             call()
 
@@ -64,12 +68,20 @@ def test_logits(sampler, logits):
             refused(ValueError, r"logits has the shape \(1, 999\)", value)
         for value in (logits[:1].astype(np.float64), logits[:1].astype(np.int32)):
             refused(TypeError, "logits has elements of (float64|int32)", value)
-        refused(TypeError, "logits has elements of int32", to_device(np.zeros((1, VOCAB), np.int32)))
-        refused(TypeError, "logits has elements of float32, but dtype is bfloat16", logits[:1],
-                dtype="bf16")  # fmt: skip
+        refused(
+            TypeError, "logits has elements of int32", to_device(np.zeros((1, VOCAB), np.int32))
+        )
+        refused(
+            TypeError,
+            "logits has elements of float32, but dtype is bfloat16",
+            logits[:1],
+            dtype="bf16",
+        )
         refused(ValueError, "dtype is 'f64'", logits[:1], dtype="f64")
         refused(ValueError, "logits is not contiguous", np.asfortranarray(logits)[:1])
-        refused(ValueError, "logits is not contiguous", np.zeros((1, 2 * VOCAB), np.float32)[:, ::2])
+        refused(
+            ValueError, "logits is not contiguous", np.zeros((1, 2 * VOCAB), np.float32)[:, ::2]
+        )
         refused(ValueError, "logits has the shape", np.zeros((1, 1, VOCAB), np.float32))
         refused(TypeError, "logits must be an array of numbers, not None", None)
         refused(TypeError, "logits must be an array of numbers, not str", "logits")
@@ -84,7 +96,11 @@ def test_arguments_of_a_step(sampler, logits):
         for more, error, message in [
             ({"mask": np.ones((1, VOCAB))}, TypeError, "mask has elements of float64"),
             ({"mask": np.ones((2, VOCAB), bool)}, ValueError, "mask has 2 rows; it must have 1"),
-            ({"mask": np.ones((1, VOCAB + 1), bool)}, ValueError, r"mask has the shape \(1, 1001\)"),
+            (
+                {"mask": np.ones((1, VOCAB + 1), bool)},
+                ValueError,
+                r"mask has the shape \(1, 1001\)",
+            ),
             ({"mask": np.ones((1, 33), np.int32)}, ValueError, r"it must be \(rows, 32\)"),
             ({"mask_map": [0]}, TypeError, "mask_map is given, but mask is not"),
             ({"mask": np.ones((1, VOCAB), bool), "mask_map": [1]}, clsample.BadArgument, "row_map"),
@@ -94,12 +110,20 @@ def test_arguments_of_a_step(sampler, logits):
             ({"positions": [-1]}, ValueError, "positions has -1"),
             ({"draws": [0.5]}, TypeError, "draws must have integers"),
             ({"draws": [2**24]}, clsample.BadArgument, "draws"),
-            ({"draws": device(np.zeros(1, np.float32))}, TypeError, "draws has elements of float32"),
+            (
+                {"draws": device(np.zeros(1, np.float32))},
+                TypeError,
+                "draws has elements of float32",
+            ),
             ({"random_bits": [1, 2]}, ValueError, "random_bits has the shape"),
             ({"random_bits": device(np.zeros(1, np.int32))}, TypeError, "random_bits has elements"),
             ({"logits_map": [1]}, clsample.BadArgument, "logits_map"),
             ({"invalid_token": 2**31}, ValueError, "invalid_token is"),
-            ({"tokens": device(np.zeros(1, np.float32))}, TypeError, "tokens has elements of float32"),
+            (
+                {"tokens": device(np.zeros(1, np.float32))},
+                TypeError,
+                "tokens has elements of float32",
+            ),
             ({"tokens": device(np.zeros(2, np.int32))}, ValueError, r"tokens has the shape \(2,\)"),
             ({"tokens": np.zeros(1, np.int32)}, TypeError, "tokens must be an array on the device"),
             ({"logprob": True}, TypeError, "no argument 'logprob'; did you mean 'logprobs'"),
@@ -152,13 +176,25 @@ def test_verify(sampler, logits):
             ([[1, 2, 3]], {"method": "best"}, ValueError, "method is 'best'"),
             ([[1, 2, 3]], {"parents": [[-1]]}, ValueError, "parents must have as many"),
             ([[1, 2, 3]], {"epsilon": "x"}, TypeError, "epsilon must be a number"),
-            ([[1, 2, 3]], {"draft_probs": np.zeros((2, VOCAB), np.float32)}, ValueError,
-             r"draft_probs has the shape \(2, 1000\)"),
-            ([[1, 2, 3]], {"draft_probs": logits[:3], "draft_logits": logits[:3]}, TypeError,
-             "both given"),
-            ([[1, 2, 3]], {"draft_probs": logits[:3].astype(np.float16)}, TypeError,
-             "draft_probs has elements of float16"),
-        ]:  # fmt: skip
+            (
+                [[1, 2, 3]],
+                {"draft_probs": np.zeros((2, VOCAB), np.float32)},
+                ValueError,
+                r"draft_probs has the shape \(2, 1000\)",
+            ),
+            (
+                [[1, 2, 3]],
+                {"draft_probs": logits[:3], "draft_logits": logits[:3]},
+                TypeError,
+                "both given",
+            ),
+            (
+                [[1, 2, 3]],
+                {"draft_probs": logits[:3].astype(np.float16)},
+                TypeError,
+                "draft_probs has elements of float16",
+            ),
+        ]:
             with pytest.raises(error, match=message):
                 sampler.verify(logits, drafts, [one], **more)
 
@@ -198,8 +234,13 @@ def test_closed(context, logits):
     one = sampler.begin()
     sampler.close()
     sampler.close()
-    for call in (lambda: sampler.sample(logits[:1], one), sampler.begin, lambda: one.rollback(1),
-                 lambda: sampler.memory, lambda: one.save()):  # fmt: skip
+    for call in (
+        lambda: sampler.sample(logits[:1], one),
+        sampler.begin,
+        lambda: one.rollback(1),
+        lambda: sampler.memory,
+        lambda: one.save(),
+    ):
         with pytest.raises(ValueError, match="the sampler was closed"):
             call()
     one.end()

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Proves that what a device computes through the package equals clsample.host, bit for bit."""
+
 import numpy as np
 import pytest
 
@@ -12,11 +13,19 @@ CHAINS = [
     {"temperature": 0},
     {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
     {"temperature": 1.5, "top_p": 0.95, "chain": "vllm", "min_p": 0.02},
-    {"chain": ["min_p", "temperature", "xtc", "typical_p"], "min_p": 0.01, "xtc_probability": 1,
-     "typical_p": 0.9},  # fmt: skip
+    {
+        "chain": ["min_p", "temperature", "xtc", "typical_p"],
+        "min_p": 0.01,
+        "xtc_probability": 1,
+        "typical_p": 0.9,
+    },
     {"top_n_sigma": 1.5, "dynatemp_range": 0.5},
-    {"repetition_penalty": 1.3, "frequency_penalty": 0.5, "presence_penalty": 0.2,
-     "penalty_scope": "all"},  # fmt: skip
+    {
+        "repetition_penalty": 1.3,
+        "frequency_penalty": 0.5,
+        "presence_penalty": 0.2,
+        "penalty_scope": "all",
+    },
     {"logit_bias": {1: 5.0, 2: 4.0, 3: -100}, "stop_ids": [1], "min_tokens": 2, "max_tokens": 5},
     {"allowed_ids": [10, 20, 30], "temperature": 2},
     {"dry_multiplier": 0.8, "no_repeat_ngram": 2, "bad_words": [[5, 6], [7]]},
@@ -40,8 +49,15 @@ def test_tokens(sampler, logits, params):
             if stopped[r]:
                 assert tokens[r] == -1 and status[r] & clsample.RowStatus.SKIPPED
                 continue
-            found = host.sample(logits[r], prompt=prompt, output=outputs[r], seed=r, history=64,
-                                adaptive=states[r], **params)  # fmt: skip
+            found = host.sample(
+                logits[r],
+                prompt=prompt,
+                output=outputs[r],
+                seed=r,
+                history=64,
+                adaptive=states[r],
+                **params,
+            )
             assert tokens[r] == found.token
             outputs[r].append(found.token)
             states[r] = found.adaptive
@@ -79,20 +95,26 @@ def test_maps(sampler, logits):
     """Rows of logits, positions, numbers of draws and random bits in place of their own."""
     with sampler.begin(seed=3) as a, sampler.begin(seed=4) as b:
         step = sampler.sample(logits, [a, b], logits_map=[3, 0])
-        assert step.tokens.get().tolist() == [host.sample(logits[3], seed=3).token,
-                                              host.sample(logits[0], seed=4).token]  # fmt: skip
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[3], seed=3).token,
+            host.sample(logits[0], seed=4).token,
+        ]
         step = sampler.sample(logits[:2], [a, a], positions=[5, 5], draws=[0, 9], defer_accept=True)
         assert step.tokens.get().tolist() == [
             host.sample(logits[0], seed=3, position=5).token,
-            host.sample(logits[1], seed=3, position=5, draw=9).token]  # fmt: skip
+            host.sample(logits[1], seed=3, position=5, draw=9).token,
+        ]
         bits = np.array([2**63 + 5, 77], np.uint64)
         step = sampler.sample(logits[:2], [a, b], random_bits=bits)
         assert step.tokens.get().tolist() == [
-            host.sample(logits[r], random_bits=int(bits[r])).token for r in range(2)]  # fmt: skip
+            host.sample(logits[r], random_bits=int(bits[r])).token for r in range(2)
+        ]
         slots = sampler.context.to_device(np.array([b.slot, a.slot], np.int32))
         step = sampler.sample(logits[:2], slots, positions=[1, 1])
-        assert step.tokens.get().tolist() == [host.sample(logits[0], seed=4, position=1).token,
-                                              host.sample(logits[1], seed=3, position=1).token]
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[0], seed=4, position=1).token,
+            host.sample(logits[1], seed=3, position=1).token,
+        ]
 
 
 @pytest.mark.parametrize("where", ["host", "device"])
@@ -108,9 +130,11 @@ def test_masks(sampler, logits, where, packed):
     given = mask if where == "host" else sampler.context.to_device(mask)
     requests = [sampler.begin(seed=s) for s in range(3)]
     step = sampler.sample(logits[:3], requests, mask=given, mask_map=[1, -1, 0])
-    expected = [host.sample(logits[0], seed=0, mask=mask[1]).token,
-                host.sample(logits[1], seed=1).token,
-                host.sample(logits[2], seed=2, mask=mask[0]).token]  # fmt: skip
+    expected = [
+        host.sample(logits[0], seed=0, mask=mask[1]).token,
+        host.sample(logits[1], seed=1).token,
+        host.sample(logits[2], seed=2, mask=mask[0]).token,
+    ]
     assert step.tokens.get().tolist() == expected
     ended(*requests)
 
@@ -128,10 +152,22 @@ def test_bias(sampler, logits, dtype):
 def test_outputs(sampler, logits):
     requests = [sampler.begin(seed=s, top_k=30, temperature=0.7) for s in range(ROWS)]
     given = np.arange(ROWS * 3, dtype=np.int32).reshape(ROWS, 3)
-    step = sampler.sample(logits, requests, logprobs=True, ranks=True, top=4, given=given,
-                          probs=True, final_logits=True, entropy=True, kept_mass=True, kept=40)
-    results = [host.sample(logits[r], seed=r, top_k=30, temperature=0.7, probs=True)
-               for r in range(ROWS)]  # fmt: skip
+    step = sampler.sample(
+        logits,
+        requests,
+        logprobs=True,
+        ranks=True,
+        top=4,
+        given=given,
+        probs=True,
+        final_logits=True,
+        entropy=True,
+        kept_mass=True,
+        kept=40,
+    )
+    results = [
+        host.sample(logits[r], seed=r, top_k=30, temperature=0.7, probs=True) for r in range(ROWS)
+    ]
     tokens = step.tokens.get()
     assert tokens.tolist() == [one.token for one in results]
     raw = np.log(np.exp(logits - logits.max(1, keepdims=True)).astype(np.float64))
@@ -140,8 +176,9 @@ def test_outputs(sampler, logits):
     assert np.array_equal(step.top.ids.get(), order[:, :4])
     assert np.allclose(step.top.logprobs.get(), np.take_along_axis(raw, order[:, :4], 1), atol=1e-4)
     assert np.allclose(step.given.logprobs.get(), np.take_along_axis(raw, given, 1), atol=1e-4)
-    assert np.array_equal(step.ranks.get(), [(logits[r] >= logits[r, t]).sum()
-                                             for r, t in enumerate(tokens)])  # fmt: skip
+    assert np.array_equal(
+        step.ranks.get(), [(logits[r] >= logits[r, t]).sum() for r, t in enumerate(tokens)]
+    )
     assert [float(x) for x in step.logprobs.get()] == [one.logprob_raw for one in results]
     probs = step.probs.get()
     assert np.allclose(probs, [one.probs for one in results], atol=1e-6)
@@ -161,9 +198,16 @@ def test_outputs_of_the_callers(sampler, logits):
     tokens = context.to_device(np.zeros(2, np.int32))
     latest = context.to_device(np.full(sampler.slot_count, 7, np.int32))
     with sampler.begin() as a, sampler.begin() as b:
-        step = sampler.sample(logits[:2], [a, b], tokens=tokens, status=False, latest=latest,
-                              logprob_kind="final", logprobs=True,
-                              top={"count": 2, "ids": True})  # fmt: skip
+        step = sampler.sample(
+            logits[:2],
+            [a, b],
+            tokens=tokens,
+            status=False,
+            latest=latest,
+            logprob_kind="final",
+            logprobs=True,
+            top={"count": 2, "ids": True},
+        )
         assert step.tokens is tokens and step.status is None
         assert step.top.logprobs is None and step.top.ids.shape == (2, 2)
         found = latest.get()
@@ -183,8 +227,10 @@ def test_defer_and_accept(sampler, logits):
         assert second == host.sample(logits[0], seed=1, presence_penalty=5.0, output=[one]).token
         sampler.accept([12], a)
         third = sampler.sample(logits[0], a).tokens.get()[0]
-        assert third == host.sample(logits[0], seed=1, presence_penalty=5.0,
-                                    output=[one, second, 12]).token  # fmt: skip
+        assert (
+            third
+            == host.sample(logits[0], seed=1, presence_penalty=5.0, output=[one, second, 12]).token
+        )
 
 
 def test_logprobs(sampler, logits):
@@ -201,8 +247,10 @@ def test_draw(sampler, logits):
     weights = np.array([[0.5, 1.5, 1], [2, 9, 1]], np.float32)
     with sampler.begin(seed=11) as a, sampler.begin(seed=12, stream=3) as b:
         tokens = sampler.draw(ids, weights, [a, b], counts=np.array([2, 3], np.int32)).tokens.get()
-        assert tokens.tolist() == [host.draw(ids[0, :2], weights[0, :2], seed=11, vocab=VOCAB),
-                                   host.draw(ids[1], weights[1], seed=12, stream=3, vocab=VOCAB)]
+        assert tokens.tolist() == [
+            host.draw(ids[0, :2], weights[0, :2], seed=11, vocab=VOCAB),
+            host.draw(ids[1], weights[1], seed=12, stream=3, vocab=VOCAB),
+        ]
         step = sampler.sample(logits[:2], [a, b], kept=50, defer_accept=True)
         again = sampler.draw(step.kept.ids, step.kept.logits, [a, b], counts=step.kept.counts)
         assert again.tokens.shape == (2,) and (again.tokens.get() >= 0).all()
@@ -223,8 +271,9 @@ def test_verify(sampler, method):
     at, drafted = 0, 0
     for i, ids in enumerate(drafts):
         part = own[drafted : drafted + len(ids)] if own is not None and ids else None
-        expected = host.verify(rows[at : at + len(ids) + 1], ids, method=method, draft_probs=part,
-                               seed=i, top_p=0.9)  # fmt: skip
+        expected = host.verify(
+            rows[at : at + len(ids) + 1], ids, method=method, draft_probs=part, seed=i, top_p=0.9
+        )
         assert found.emitted.get()[i] == len(expected.tokens)
         assert found.tokens.get()[i, : len(expected.tokens)].tolist() == expected.tokens
         assert (found.tokens.get()[i, len(expected.tokens) :] == -1).all()
@@ -239,8 +288,9 @@ def test_verify_a_tree(sampler):
     tree = {"method": "greedy", "parents": [-1, -1, 1]}
     with sampler.begin() as a:
         counters = sampler.context.to_device(np.zeros((sampler.slot_count, 3), np.int32))
-        found = sampler.verify(rows, [[7, 8, 9]], [a], method="greedy", parents=[[-1, -1, 1]],
-                               counters=counters)  # fmt: skip
+        found = sampler.verify(
+            rows, [[7, 8, 9]], [a], method="greedy", parents=[[-1, -1, 1]], counters=counters
+        )
         expected = host.verify(rows, [7, 8, 9], **tree)
         assert found.tokens.get()[0].tolist() == [8, 9, 1, -1] == expected.tokens + [-1]
         assert found.nodes.get()[0].tolist() == [1, 2, -1] == expected.nodes + [-1]
@@ -255,7 +305,10 @@ def test_bad_rows_fail_alone(sampler, logits):
     step = sampler.sample(rows[:3], requests, invalid_token=-5)
     assert step.tokens.get().tolist() == [-5, 3, host.sample(logits[2], seed=2).token]
     assert [clsample.RowStatus(s) for s in step.status.get()] == [
-        clsample.RowStatus.NAN | clsample.RowStatus.EMPTY, clsample.RowStatus.INF, 0]  # fmt: skip
+        clsample.RowStatus.NAN | clsample.RowStatus.EMPTY,
+        clsample.RowStatus.INF,
+        0,
+    ]
     ended(*requests)
 
 

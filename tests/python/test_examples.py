@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Runs the examples, and README's lines of Python."""
+
 import os
 import pathlib
 import re
@@ -14,9 +15,14 @@ from conftest import SOURCE
 
 def run(*arguments):
     path = pathlib.Path(clsample.__file__).parents[1]
-    done = subprocess.run([sys.executable, *map(str, arguments)], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=300,
-                          env={**os.environ, "PYTHONPATH": str(path)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(path)},
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout
 
@@ -33,7 +39,12 @@ def test_readme(context):
 
 def test_loop(context):
     out = run(SOURCE / "examples" / "python" / "loop.py")
-    assert [line.split(":")[0] for line in out.splitlines()] == ["greedy", "usual", "varied", "a line"]
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "greedy",
+        "usual",
+        "varied",
+        "a line",
+    ]
 
 
 def test_buffer(context, cl):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Proves that clsample.host gives the recorded tokens of the arithmetic (tests/vectors), and that
 each parameter reaches the library."""
+
 import math
 import struct
 
@@ -43,7 +44,9 @@ def parameters(row):
     return params
 
 
-@pytest.mark.parametrize("name, row", records("rows.txt"), ids=lambda x: x if type(x) is str else "")
+@pytest.mark.parametrize(
+    "name, row", records("rows.txt"), ids=lambda x: x if type(x) is str else ""
+)
 def test_rows(name, row):
     vocab = int(row["vocab"][0][0])
     bits = np.array([int(word, 16) for words in row["logits"] for word in words], np.uint32)
@@ -64,21 +67,27 @@ def test_rows(name, row):
         found = host.sample(logits, mask=mask, position=int(position), draw=int(draw), **params)
         assert found.token == int(token)
     for bits64, _, token in row.get("given", []):
-        assert host.sample(logits, mask=mask, random_bits=int(bits64, 16), **params).token == int(token)
+        assert host.sample(logits, mask=mask, random_bits=int(bits64, 16), **params).token == int(
+            token
+        )
 
 
-@pytest.mark.parametrize("name, row", records("lists.txt"), ids=lambda x: x if type(x) is str else "")
+@pytest.mark.parametrize(
+    "name, row", records("lists.txt"), ids=lambda x: x if type(x) is str else ""
+)
 def test_lists(name, row):
     ids = [int(entry[0]) for entry in row.get("entry", [])]
     logits = np.array([int(entry[1], 16) for entry in row.get("entry", [])], np.uint32)
     options = {"vocab": int(row["vocab"][0][0])}
     options["seed"], options["stream"] = map(int, row["seed"][0])
     for position, draw, token in row.get("draw", []):
-        assert host.draw(ids, logits.view(np.float32), position=int(position), draw=int(draw),
-                         **options) == int(token)  # fmt: skip
+        assert host.draw(
+            ids, logits.view(np.float32), position=int(position), draw=int(draw), **options
+        ) == int(token)
     for bits, token in row.get("given", []):
-        assert host.draw(ids, logits.view(np.float32), random_bits=int(bits, 16),
-                         **options) == int(token)  # fmt: skip
+        assert host.draw(ids, logits.view(np.float32), random_bits=int(bits, 16), **options) == int(
+            token
+        )
 
 
 def example(name, ctype):
@@ -110,13 +119,22 @@ def test_each_parameter(name):
 
 def test_lists_of_parameters():
     keep = []
-    params = new_params({"stop_ids": [3, 4], "logit_bias": {5: -math.inf, 6: 1.5},
-                         "bad_words": [[7], np.array([8, 9])], "dry_breakers": ((1, 2),),
-                         "allowed_ids": np.arange(4), "chain": ["top_k", "temperature"]},
-                        keep)  # fmt: skip
+    params = new_params(
+        {
+            "stop_ids": [3, 4],
+            "logit_bias": {5: -math.inf, 6: 1.5},
+            "bad_words": [[7], np.array([8, 9])],
+            "dry_breakers": ((1, 2),),
+            "allowed_ids": np.arange(4),
+            "chain": ["top_k", "temperature"],
+        },
+        keep,
+    )
     assert list(params.stop_ids[0 : params.stop_count]) == [3, 4]
     assert [(b.id, b.bias) for b in params.logit_bias[0 : params.logit_bias_count]] == [
-        (5, -math.inf), (6, 1.5)]  # fmt: skip
+        (5, -math.inf),
+        (6, 1.5),
+    ]
     words = [list(w.ids[0 : w.count]) for w in params.bad_words[0 : params.bad_word_count]]
     assert words == [[7], [8, 9]] and params.dry_breaker_count == 1
     assert params.allowed_count == 4 and params.only_allowed == 1
@@ -147,8 +165,9 @@ def test_adaptive_state(logits):
     """Mirostat's state goes from one token to the next."""
     state, tokens = None, []
     for i in range(6):
-        found = host.sample(logits[0], mirostat=2, mirostat_tau=1.0, seed=4, output=tokens,
-                            adaptive=state)  # fmt: skip
+        found = host.sample(
+            logits[0], mirostat=2, mirostat_tau=1.0, seed=4, output=tokens, adaptive=state
+        )
         assert state is None or found.adaptive.mu != state.mu
         state = found.adaptive
         tokens.append(found.token)
@@ -166,4 +185,7 @@ def test_strided_rows(logits):
 
 def test_stages():
     assert host.stages("llama")[0] == clsample.Stage.TOP_N_SIGMA
-    assert host.stages(clsample.Chain.VLLM)[:2] == [clsample.Stage.TEMPERATURE, clsample.Stage.MIN_P]
+    assert host.stages(clsample.Chain.VLLM)[:2] == [
+        clsample.Stage.TEMPERATURE,
+        clsample.Stage.MIN_P,
+    ]

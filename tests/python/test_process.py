@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Proves what concerns the process: threads, fork(), the end, other loaders, other libraries."""
+
 import os
 import pathlib
 import re
@@ -8,7 +9,6 @@ import subprocess
 import sys
 import threading
 
-import numpy as np
 import pytest
 
 import clsample
@@ -21,8 +21,14 @@ PACKAGE = pathlib.Path(clsample.__file__).parent
 def run(code, path=None, **environment):
     """The output of a Python program of its own, which must succeed."""
     found = {**os.environ, "PYTHONPATH": str(path or PACKAGE.parent), **environment}
-    done = subprocess.run([sys.executable, "-c", code], env=found, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=300)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=found,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stdout
     return done.stdout.strip()
 
@@ -45,8 +51,9 @@ def test_a_sampler_for_each_thread(context, logits):
 
     def work(number):
         with context.sampler(VOCAB) as sampler, sampler.begin(seed=number) as one:
-            results[number] = [int(sampler.sample(logits[0], one).tokens.get()[0])
-                               for _ in range(50)]  # fmt: skip
+            results[number] = [
+                int(sampler.sample(logits[0], one).tokens.get()[0]) for _ in range(50)
+            ]
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -105,8 +112,7 @@ def test_end_of_the_process():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
 def test_fork():
-    """The child cannot use, and does not free, what its parent opened; the host's functions work.
-    """
+    """The child cannot use, and does not free, what its parent opened; clsample.host works."""
     out = run(OPEN + """
 pid = os.fork()
 if pid == 0:
@@ -166,7 +172,8 @@ def test_the_loader_of_pyopencl():
     pytest.importorskip("pyopencl")
     test = OPEN.replace("import clsample\n", "{}") + (
         "import clsample._opencl\n"
-        "print(sampler.sample(row, one).tokens.get()[0] == token, clsample._opencl._paths()[0])\n")
+        "print(sampler.sample(row, one).tokens.get()[0] == token, clsample._opencl._paths()[0])\n"
+    )
     out = run(test.format("import pyopencl, pyopencl.array, clsample\n"))
     assert out == "True pyopencl"
     out = run(test.format("import clsample\n") + """
@@ -187,8 +194,10 @@ def other_package(tmp_path, edit, library=None):
     edit(include / "clsample")
     folder = tmp_path / "clsample"
     shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    subprocess.run([sys.executable, str(SOURCE / "python" / "generate.py"), str(include),
-                    str(folder)], check=True)  # fmt: skip
+    subprocess.run(
+        [sys.executable, str(SOURCE / "python" / "generate.py"), str(include), str(folder)],
+        check=True,
+    )
     return tmp_path
 
 
@@ -213,14 +222,21 @@ def test_a_new_parameter_needs_no_line_of_python(tmp_path):
     path = other_package(tmp_path, edit)
     assert "    later_p: float\n" in (path / "clsample" / "_types.py").read_text()
     out = run(TELL, path)
-    assert re.match(r"LibraryError the library .*libclsample.so is version [0-9.]+, but its "
-                    r"cls_params has no field 'later_p': it is older than this package", out), out
+    assert re.match(
+        r"LibraryError the library .*libclsample.so is version [0-9.]+, but its "
+        r"cls_params has no field 'later_p': it is older than this package",
+        out,
+    ), out
     (path / "clsample" / "_library.py").write_text(
-        (path / "clsample" / "_library.py").read_text().replace("check(lib, path)", ""))
-    out = run("import clsample.host, numpy as np\n"
-              "clsample.host.sample(np.zeros(4, np.float32), later_p=0.0)\n"
-              "try:\n    clsample.host.check(9, later_p=1.0)\n"
-              "except clsample.BadArgument as error:\n    print(error)\n", path)  # fmt: skip
+        (path / "clsample" / "_library.py").read_text().replace("check(lib, path)", "")
+    )
+    out = run(
+        "import clsample.host, numpy as np\n"
+        "clsample.host.sample(np.zeros(4, np.float32), later_p=0.0)\n"
+        "try:\n    clsample.host.check(9, later_p=1.0)\n"
+        "except clsample.BadArgument as error:\n    print(error)\n",
+        path,
+    )
     assert "this version of the library" in out and "does not know" in out
 
 
@@ -236,7 +252,8 @@ def test_an_older_version_and_another_layout(tmp_path):
     def moved(headers):
         text = (headers / "params.h").read_text()
         (headers / "params.h").write_text(
-            text.replace("    float temperature;", "    uint64_t wide;\n    float temperature;"))
+            text.replace("    float temperature;", "    uint64_t wide;\n    float temperature;")
+        )
 
     out = run(TELL, other_package(tmp_path / "b", moved))
     assert "does not fit this package: its cls_params" in out or "no field 'wide'" in out
@@ -250,12 +267,15 @@ def test_a_library_without_the_table(tmp_path):
     shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     source = tmp_path / "old.c"
     source.write_text("unsigned cls_version_number(void) { return 700; }\n")
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(folder / "libclsample.so"),
-                    str(source)], check=True)  # fmt: skip
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", str(folder / "libclsample.so"), str(source)],
+        check=True,
+    )
     assert "is older than this package" in run(TELL, tmp_path)
     os.remove(folder / "libclsample.so")
     (folder / "_types.py").write_text(
-        re.sub('LIBRARY = ".*"', 'LIBRARY = "libno-such.so.9"', (folder / "_types.py").read_text()))
+        re.sub('LIBRARY = ".*"', 'LIBRARY = "libno-such.so.9"', (folder / "_types.py").read_text())
+    )
     assert "LibraryError clsample cannot open its library" in run(TELL, tmp_path)
 
 
@@ -273,19 +293,46 @@ def test_types():
     """mypy accepts the package, strictly, and a use of it."""
     pytest.importorskip("mypy")
     use = PACKAGE.parent / "use.py"
-    use.write_text("import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n"
-                   "    request = sampler.begin([1], top_k=5, chain='vllm')\n"
-                   "    step = sampler.sample(0, [request], logprobs=True, top=5)\n"
-                   "    return int(step.tokens.get()[0])\n")  # fmt: skip
-    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file",
-                           str(SOURCE / "pyproject.toml"), "--strict", "clsample", "use.py"],
-                          cwd=PACKAGE.parent, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    use.write_text(
+        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n"
+        "    request = sampler.begin([1], top_k=5, chain='vllm')\n"
+        "    step = sampler.sample(0, [request], logprobs=True, top=5)\n"
+        "    return int(step.tokens.get()[0])\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(SOURCE / "pyproject.toml"),
+            "--strict",
+            "clsample",
+            "use.py",
+        ],
+        cwd=PACKAGE.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     use.unlink()
     assert done.returncode == 0, done.stdout
-    use.write_text("import clsample\n\n\ndef use(sampler: clsample.Sampler) -> None:\n"
-                   "    sampler.begin(top_k='five')\n    sampler.begin(topk=5)\n")
-    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file",
-                           str(SOURCE / "pyproject.toml"), "--strict", "use.py"],
-                          cwd=PACKAGE.parent, stdout=subprocess.PIPE, text=True)  # fmt: skip
+    use.write_text(
+        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> None:\n"
+        "    sampler.begin(top_k='five')\n    sampler.begin(topk=5)\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(SOURCE / "pyproject.toml"),
+            "--strict",
+            "use.py",
+        ],
+        cwd=PACKAGE.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     use.unlink()
     assert done.stdout.count("use.py:") >= 2, done.stdout

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Proves that pyopencl's objects go in and come out: contexts, queues, buffers, arrays with offsets
 and events; beside the loader that pyopencl itself uses."""
+
 import gc
 
 import numpy as np
@@ -64,18 +65,21 @@ def test_a_buffer(cl, theirs, sampler, logits):
 
 
 def test_events_in(cl, theirs, sampler, logits):
-    """The step waits for the events of its arrays and of wait_for, here of a queue without order."""
+    """A step waits for the events of its arrays and of wait_for, here of a queue without order."""
     cl_context, _, _ = theirs
     order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
     queue = cl.CommandQueue(cl_context, properties=order)
     gate = cl.UserEvent(cl_context)
     array = cl.array.empty(queue, (2, VOCAB), np.float32)
-    written = cl.enqueue_copy(queue, array.base_data, logits[:2], is_blocking=False, wait_for=[gate])
+    written = cl.enqueue_copy(
+        queue, array.base_data, logits[:2], is_blocking=False, wait_for=[gate]
+    )
     array.add_event(written)
     with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
         step = sampler.sample(array, [a, b])
-        later = sampler.sample(array, [a, b], wait_for=[step, step.event.as_pyopencl()],
-                               positions=[0, 0])  # fmt: skip
+        later = sampler.sample(
+            array, [a, b], wait_for=[step, step.event.as_pyopencl()], positions=[0, 0]
+        )
         assert not step.done
         gate.set_status(cl.command_execution_status.COMPLETE)
         assert step.tokens.as_pyopencl().get().tolist() == tokens_of(logits)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Proves the calls on requests: forks, rollbacks, saved states, turns, and slots that are freed."""
+
 import gc
 import pickle
 
@@ -11,8 +12,11 @@ from conftest import ended
 
 
 def draw(sampler, row, *requests):
-    return sampler.sample([row] * len(requests) if len(requests) > 1 else row,
-                          requests).tokens.get().tolist()  # fmt: skip
+    return (
+        sampler.sample([row] * len(requests) if len(requests) > 1 else row, requests)
+        .tokens.get()
+        .tolist()
+    )
 
 
 def test_a_fork_draws_the_same_until_it_has_another_seed(sampler, logits):
@@ -48,8 +52,9 @@ def test_save_and_load(sampler, logits):
     plain = sampler.load(bytes(saved))
     with pytest.raises(ValueError, match="not known"):
         plain.update(seed=1)
-    expected = host.sample(logits[2], prompt=[4, 5, 6], output=first, seed=9,
-                           repetition_penalty=1.5).token  # fmt: skip
+    expected = host.sample(
+        logits[2], prompt=[4, 5, 6], output=first, seed=9, repetition_penalty=1.5
+    ).token
     assert draw(sampler, logits[2], plain) == [expected]
     with pytest.raises(clsample.BadArgument):
         sampler.load(bytes(saved)[:-1])
@@ -64,13 +69,15 @@ def test_prompts_turns_and_updates(sampler, logits):
         output = []
         for _ in range(2):
             output += draw(sampler, row, one)
-            assert output[-1] == host.sample(row, prompt=[1, 2, 3], output=output[:-1],
-                                             **params).token  # fmt: skip
+            assert (
+                output[-1] == host.sample(row, prompt=[1, 2, 3], output=output[:-1], **params).token
+            )
         assert draw(sampler, row, one) == [-1]
         one.next_turn([4])
         prompt = [1, 2, 3, *output, 4]
-        assert draw(sampler, row, one) == [host.sample(row, prompt=prompt, position=2,
-                                                       **params).token]  # fmt: skip
+        assert draw(sampler, row, one) == [
+            host.sample(row, prompt=prompt, position=2, **params).token
+        ]
         one.update(temperature=0)
         assert one.params["temperature"] == 0 and one.params["seed"] == 2
         sampler.check(temperature=0.5)
