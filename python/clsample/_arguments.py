@@ -68,7 +68,7 @@ class Call:
         """An array [rows, width], from the device or copied to it, and the type of its elements.
         rows: None for any number."""
         if _opencl.is_pyopencl(value, "MemoryObjectHolder"):
-            mem = _opencl.address(name, value, "cl_mem", self.context._cl)
+            mem = _opencl.address(name, value, "cl_mem", self.context._tables)
             elements = "float32" if dtype is None else _named_type(dtype)
             count = 1 if rows is None else rows
             self.theirs = True

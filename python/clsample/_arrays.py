@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
@@ -176,7 +177,7 @@ def view(context: Context, name: str, value: Any) -> View:
     if isinstance(value, DeviceArray):
         if value._mem is None:
             raise ValueError(f"{name} was released")
-        dtype = value.dtype if isinstance(value.dtype, str) else value.dtype.name
+        dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)
         events = [] if value._event is None else [value._event]
         return View(
             value._mem, value.shape, dtype, value.offset, value.row_stride, events, value._queue
@@ -185,13 +186,15 @@ def view(context: Context, name: str, value: Any) -> View:
         raise TypeError(f"{name} must be an array on the device, not {type(value).__name__}")
     if value.base_data is None:
         raise ValueError(f"{name} has no buffer; its shape is {value.shape}")
-    like = context._cl
-    mem = _opencl.address(name, value.base_data, "cl_mem", like)
+    tables = context._tables
+    mem = _opencl.address(name, value.base_data, "cl_mem", tables)
     strides, itemsize = value.strides, value.dtype.itemsize
-    events = [_opencl.address(f"{name}.events", event, "cl_event", like) for event in value.events]
+    events = [
+        _opencl.address(f"{name}.events", event, "cl_event", tables) for event in value.events
+    ]
     queue = value.queue
     if queue is not None:
-        queue = _opencl.address(f"{name}.queue", queue, "cl_command_queue", like)
+        queue = _opencl.address(f"{name}.queue", queue, "cl_command_queue", tables)
     return View(
         mem,
         value.shape,
@@ -203,6 +206,7 @@ def view(context: Context, name: str, value: Any) -> View:
     )
 
 
+@functools.lru_cache(maxsize=64)
 def element_name(dtype: Any) -> str:
     return str(getattr(dtype, "name", dtype))
 
@@ -236,7 +240,9 @@ def wrap(
     found_type = "bfloat16" if element_name(dtype) == "bfloat16" else np.dtype(dtype)
     start = integer("offset", offset, "uint64_t")
     elements = None if stride is None else integer("row_stride", stride, "uint64_t")
-    mem = _opencl.retained(_opencl.address("buffer", buffer, "cl_mem", context._cl), "MemObject")
+    mem = _opencl.retained(
+        _opencl.address("buffer", buffer, "cl_mem", context._tables), "MemObject"
+    )
     array = DeviceArray(context, mem, found_shape, found_type, start, elements)
     rows = array.size // found_shape[-1] if array.size else 0
     need = start + (

@@ -75,6 +75,7 @@ class Context:
         _opencl.loader()
         self._foreign = cl is not None
         self._queue: Any = None
+        self._found_tables: Any = None
         self._open(cl, device, queue, struct)
         if queue is not None:
             self._queue = self._find_queue("queue", queue)
@@ -119,14 +120,14 @@ class Context:
             elif isinstance(device, str):
                 self._device = first_usable(struct, device)
             else:
-                self._device = _device_handle(device, None)
+                self._device = _device_handle(device)
             self._cl = _opencl.create_context(self._device)
             return
         if not _opencl.is_pyopencl(cl, "Context"):
             raise TypeError(f"cl must be a pyopencl.Context, not {type(cl).__name__}")
         self._cl = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
         if device is not None:
-            self._device = _device_handle(device, self._cl)
+            self._device = _device_handle(device)
         elif queue is not None:
             self._device = _opencl.queue_device(self._find_queue("queue", queue))
         else:
@@ -141,8 +142,15 @@ class Context:
             return value._handle
         if not _opencl.is_pyopencl(value, "CommandQueue"):
             raise TypeError(f"{name} must be a pyopencl.CommandQueue, not {type(value).__name__}")
-        handle = _opencl.address(name, value, "cl_command_queue", self._cl)
+        handle = _opencl.address(name, value, "cl_command_queue", self._tables)
         return _opencl.retained(handle, "CommandQueue")
+
+    @property
+    def _tables(self) -> Any:
+        """What tells the caller's objects that were released; see _opencl.address()."""
+        if self._found_tables is None:
+            self._found_tables = _opencl.tables_of(self._cl)
+        return self._found_tables
 
     @property
     def handle(self) -> Any:
@@ -293,11 +301,11 @@ def _progress(function: Callable[..., None], trouble: List[BaseException]) -> An
     return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
 
 
-def _device_handle(device: Any, like: Any) -> Any:
+def _device_handle(device: Any) -> Any:
     if isinstance(device, Device):
         return device._id
     if _opencl.is_pyopencl(device, "Device"):
-        return _opencl.address("device", device, "cl_device_id", like)
+        return _opencl.address("device", device, "cl_device_id")
     raise TypeError(
         f"device must be a Device, a pyopencl.Device or a part of its name, not "
         f"{type(device).__name__}"

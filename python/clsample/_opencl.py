@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, Iterable, List, Optional, Tuple
+from typing import Any, Iterable, List, Mapping, Optional, Tuple
 
 from . import _library
 from ._cffi import ffi
@@ -149,22 +149,33 @@ def is_pyopencl(value: Any, *names: str) -> bool:
     return module is not None and isinstance(value, tuple(getattr(module, n) for n in names))
 
 
-def address(name: str, value: Any, ctype: str, like: Any = None) -> Any:
+def address(name: str, value: Any, ctype: str, tables: Optional[Mapping[str, Any]] = None) -> Any:
     """The handle of a pyopencl object. An object of OpenCL begins with a pointer to the functions
-    of its driver (cl_khr_icd). That of `like`, an object of the same driver, tells one that was
-    released from one that is alive, which OpenCL itself does not."""
+    of its driver (cl_khr_icd). It tells objects that were released from those that are alive, which
+    OpenCL itself does not. tables: these pointers, by the kind of object."""
     try:
         handle = ffi.cast(ctype, value.int_ptr)
     except Exception as error:
         raise ValueError(f"{name} was released: {error}") from None
     if not handle:
         raise ValueError(f"{name} was released")
-    if like is not None and sys.platform.startswith("linux"):
-        if ffi.cast("void **", handle)[0] != ffi.cast("void **", like)[0]:
-            raise ValueError(
-                f"{name} was released, or belongs to another OpenCL platform than the " "context"
-            )
+    if tables and ctype in tables and ffi.cast("void **", handle)[0] != tables[ctype]:
+        raise ValueError(
+            f"{name} was released, or belongs to another OpenCL platform than the context"
+        )
     return handle
+
+
+def tables_of(context: Any) -> Mapping[str, Any]:
+    """What address() compares. A driver may have one table for all kinds of objects, or several: a
+    buffer that is made for the comparison tells which."""
+    if not sys.platform.startswith("linux"):
+        return {}
+    one, buffer = ffi.cast("void **", context)[0], create_buffer(context, 1)
+    found = {"cl_mem": ffi.cast("void **", buffer)[0]}
+    if found["cl_mem"] == one:
+        found |= {"cl_command_queue": one, "cl_event": one}
+    return found
 
 
 # --------------------------------------------------------------- own objects
@@ -266,7 +277,7 @@ class Event:
         return f"<clsample.Event {self.int_ptr:#x}>"
 
 
-def events(name: str, value: Any, like: Any) -> List[Any]:
+def events(name: str, value: Any, tables: Mapping[str, Any]) -> List[Any]:
     """The handles of events: this package's, pyopencl's, or anything that has an `event`."""
     if value is None:
         return []
@@ -278,7 +289,7 @@ def events(name: str, value: Any, like: Any) -> List[Any]:
         if isinstance(one, Event):
             found.append(one._handle)
         elif is_pyopencl(one, "Event"):
-            found.append(address(f"{name}[{i}]", one, "cl_event", like))
+            found.append(address(f"{name}[{i}]", one, "cl_event", tables))
         else:
             raise TypeError(f"{name}[{i}] must be an event, not {type(one).__name__}")
     return found

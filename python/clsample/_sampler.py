@@ -474,7 +474,7 @@ class Sampler:
         found = self._queue(call, queue)
         wait = call.wait
         if wait_for:
-            more = events("wait_for", wait_for, self.context._cl)
+            more = events("wait_for", wait_for, self.context._tables)
             wait = wait + more
             call.names += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)

@@ -263,7 +263,8 @@ def nested(value: Any) -> Any:
 
 def shape_of(words: Sequence[str], sizes: Mapping[str, int]) -> Tuple[int, ...]:
     """A shape as the headers write it, such as ("rows", "max_drafts + 1")."""
-    return tuple(
-        sum(int(part) if part.isdigit() else sizes[part] for part in word.split(" + "))
-        for word in words
-    )
+    return tuple([sizes[word] if word in sizes else _sum_of(word, sizes) for word in words])
+
+
+def _sum_of(word: str, sizes: Mapping[str, int]) -> int:
+    return sum(int(part) if part.isdigit() else sizes[part] for part in word.split(" + "))
