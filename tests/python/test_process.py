@@ -64,14 +64,23 @@ def test_a_sampler_for_each_thread(context, logits):
         assert results[n] == [host.sample(logits[0], seed=n, position=p).token for p in range(50)]
 
 
-def test_one_sampler_for_all_threads(sampler, logits):
+@pytest.fixture
+def impatient():
+    """Threads take turns as often as possible."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_one_sampler_for_all_threads(sampler, logits, impatient):
     """The lock orders the calls: each thread's request gets its own tokens."""
     results, errors = {}, []
 
     def work(number):
         try:
             with sampler.begin(seed=number) as one:
-                steps = [sampler.sample(logits[1], one) for _ in range(40)]
+                steps = [sampler.sample(logits[1], one) for _ in range(200)]
                 results[number] = [int(step.tokens.get()[0]) for step in steps]
         except Exception as error:
             errors.append(error)
@@ -83,7 +92,7 @@ def test_one_sampler_for_all_threads(sampler, logits):
         thread.join()
     assert not [error for error in errors if not isinstance(error, clsample.Busy)], errors
     for n, tokens in results.items():
-        assert tokens == [host.sample(logits[1], seed=n, position=p).token for p in range(40)]
+        assert tokens == [host.sample(logits[1], seed=n, position=p).token for p in range(200)]
 
 
 def test_any_order_of_freeing(logits):
