@@ -366,6 +366,69 @@ START_TEST(nothing_else_changes)
 }
 END_TEST
 
+/* What doc/integration.md says of training: the ids of a deferred step are the given ids of a
+ * second one, which draws the same tokens and has the final log-probability of each token of the
+ * set. */
+START_TEST(replayed)
+{
+    enum { ROWS = 8 };
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 604};
+    for (uint32_t i = 0; i < fixture_by_size(2, 6, 20); i++) {
+        const uint32_t vocab = i % 2 ? 1000 : 77;
+        const size_t n = (size_t)ROWS * vocab;
+        batch *const b = batch_new(ROWS, vocab, (int)(i % 3), 0, 0);
+        float *const probs = calloc(n, sizeof *probs), *const logprobs =
+                                                           calloc(n, sizeof *logprobs);
+        int32_t token[ROWS];
+        client s;
+        sets o;
+        ck_assert(probs && logprobs);
+        batch_random(b, &r);
+        batch_requests(b, &r);
+        for (uint32_t row = 0; row < ROWS; row++)
+            b->host[row].probs = probs + (size_t)row * vocab;
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        batch_reference(b);
+        s.step.defer_accept = 1;
+        open_sets(&o, &s, vocab);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        memcpy(token, b->token, sizeof token);
+        read_sets(&o, &s);
+        cls_outputs_init(&s.outputs);
+        s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
+        s.outputs.given.count = vocab;
+        s.outputs.given.ids = (cls_buffer){o.ids_buffer, BEFORE * sizeof *o.ids};
+        s.outputs.given.logprobs.buffer = buffer_of(d, n * sizeof *logprobs, NULL);
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        client_tokens(&s, 0);
+        buffer_read(d, s.outputs.given.logprobs.buffer, n * sizeof *logprobs, logprobs);
+        ck_assert_mem_eq(b->token, token, sizeof token);
+        for (uint32_t row = 0; row < ROWS; row++) {
+            double sum = token[row] < 0;
+            for (size_t k = row * vocab; k < (row + (size_t)1) * vocab; k++) {
+                const int32_t id = o.ids[BEFORE + k];
+                const double p = id < 0 ? 0.0 : (double)probs[row * vocab + (uint32_t)id],
+                             got = exp((double)logprobs[k]);
+                ck_assert_msg(fabs(got - p) <= 1e-5 && (p > 0.0) == (got > 0.0),
+                              "%s: id %d has the probability %g, not %g: %s", d->name, id, got, p,
+                              batch_words(b, row));
+                sum += got;
+            }
+            ck_assert_msg(fabs(sum - 1.0) <= 1e-4, "%s: the sum is %g: %s", d->name, sum,
+                          batch_words(b, row));
+        }
+        clReleaseMemObject(s.outputs.given.logprobs.buffer);
+        close_sets(&o);
+        client_close(&s);
+        batch_free(b);
+        free(probs);
+        free(logprobs);
+    }
+}
+END_TEST
+
 static void refused(client *s, const char *words)
 {
     const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
@@ -460,6 +523,7 @@ static Suite *make(void)
     add_device_test(t, shapes);
     add_device_test(t, rows_without_tokens);
     add_device_test(t, nothing_else_changes);
+    add_device_test(t, replayed);
     add_device_test(t, bad_arguments);
     tcase_add_test(host, bad_arguments_of_the_host);
     suite_add_tcase(s, t);
@@ -469,6 +533,7 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS);
+    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
+                   CLS_FEATURE_KEPT_SETS);
     return fixture_run(make, 1);
 }
