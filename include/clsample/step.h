@@ -182,8 +182,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
                                               uint32_t rows, uint32_t per_row,
                                               const cls_ints *tokens, const cls_ints *slots,
-                                              cl_uint n_wait, const cl_event *wait,
-                                              cl_event *done);
+                                              cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 #define CLS_MAX_ACCEPTED 4096
 
