@@ -16,7 +16,7 @@ typedef struct cls_selftest_stage {
     char message[200]; /* on the first case that failed; else empty */
 } cls_selftest_stage;
 
-#define CLS_SELFTEST_STAGES 32
+#define CLS_SELFTEST_STAGES 40
 typedef struct cls_selftest_report {
     size_t struct_size;
     uint32_t stage_count; /* entries of `stages` that are set; at most CLS_SELFTEST_STAGES */
