@@ -225,7 +225,8 @@ typedef struct cls_params {
      * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
      * sampling continues after the last one. This text usually tells the model to answer, and
      * contains thinking_end. A budget of 0 forces it at once. Thinking may begin again later; then
-     * its tokens count from 0. While it continues, thinking_start does not begin it again.
+     * its tokens count from 0. While it continues, thinking_start does not begin it again, and a
+     * token that ends it does not begin it: with equal sequences it begins and ends in turn.
      *
      * Forced tokens are output tokens: they advance the position, count for penalties, and may stop
      * the request. Bans, penalties and the chain do not concern them; their rows report the

@@ -137,8 +137,7 @@ static int is_drawable(const cls_work *w, const cls_row *trace, uint32_t token)
     uint32_t i = 0;
     while (i < w->n && w->set[i] != token)
         i++;
-    return i < w->n &&
-           ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
+    return i < w->n && ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
 }
 
 /* ---------------------------------------------------------------------- the row */
@@ -213,8 +212,7 @@ static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_row *trace,
     return state;
 }
 
-/* Returns 1 if the request has stopped. */
-static int has_stopped(const cls_work *w)
+int cls_work_stopped(const cls_work *w)
 {
     const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
     return w->outputs > 0 && (cls_work_stops(w, w->outputs, latest) != 0 ||
@@ -226,7 +224,7 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
     cls_work_text(w);
     clear_results(w, trace, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
-    if (has_stopped(w)) {
+    if (forces && cls_work_stopped(w)) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         const int32_t forced = forces ? cls_work_forced(w, 0) : -1;
@@ -294,10 +292,9 @@ static cls_status check_row(const cls_host_row *row)
                         (unsigned)row->forced_count);
     for (uint32_t i = 0; i < row->forced_count; i++)
         if (row->forced_ids[i] < 0 || (uint32_t)row->forced_ids[i] >= row->vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
-                (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
+                            (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
     return CLS_OK;
 }
 
