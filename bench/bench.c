@@ -22,6 +22,12 @@ static const bench_case cases[] = {
      BENCH_NO_MORE, 0, BENCH_STEP, 0},
     {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0,
      BENCH_STEP, 0},
+    {"thinking", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_THINKING, 0,
+     BENCH_STEP, 0},
+    {"forced", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_FORCED, 0,
+     BENCH_STEP, 0},
+    {"loop", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_LOOP, 0,
+     BENCH_STEP, 0},
     {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0,
      BENCH_STEP, 0},
     {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0,
@@ -61,8 +67,8 @@ static const bench_case cases[] = {
 
 /* The values of --case: the cases in this order, then serving. */
 #define CASE_NAMES \
-    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|" \
-    "dry_100|xtc|typical|" \
+    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|thinking|forced|loop|plain|" \
+    "topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
     "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|kept|kept_flat|" \
     "serving"
 #define SERVING ((int32_t)CASES)

@@ -128,7 +128,10 @@ typedef enum bench_more {
     BENCH_XTC,
     BENCH_TYPICAL,
     BENCH_MIROSTAT,
-    BENCH_MIROSTAT_LATE /* Mirostat after so many tokens that mu is too large to cut anything */
+    BENCH_MIROSTAT_LATE, /* Mirostat after so many tokens that mu is too large to cut anything */
+    BENCH_THINKING,      /* a thinking budget that is not used up, with the default chain */
+    BENCH_FORCED,        /* forced tokens, with the default chain */
+    BENCH_LOOP           /* a stop at loops, which do not occur, with the default chain */
 } bench_more;
 
 /* How drafts are verified, and which distributions come with them. */

@@ -7,6 +7,9 @@
 #include <time.h>
 
 #define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
+#define LOOPS 16u        /* copies of a loop that stop a request */
+#define LONGEST_LOOP 32u
+#define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 
 double bench_clock(void)
 {
@@ -34,7 +37,18 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c)
 
 uint32_t bench_window(const bench_case *c)
 {
-    return c->more == BENCH_NO_MORE ? 0 : c->more == BENCH_DRY ? c->history : LLAMA_WINDOW;
+    switch (c->more) {
+    case BENCH_NO_MORE:
+    case BENCH_THINKING:
+    case BENCH_FORCED:
+        return 0;
+    case BENCH_LOOP:
+        return LOOPS * LONGEST_LOOP;
+    case BENCH_DRY:
+        return c->history;
+    default:
+        return LLAMA_WINDOW;
+    }
 }
 
 /* Sets llama.cpp's default chain with one more sampler. */
@@ -59,6 +73,21 @@ static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
     }
 }
 
+/* Sets a thinking budget, or the loop stop. Loops of fewer tokens would occur. */
+static void make_ends(bench_more more, cls_params *params)
+{
+    static const int32_t end = 0;
+    if (more == BENCH_THINKING) {
+        params->thinking_end = params->thinking_forced = &end;
+        params->thinking_end_count = params->thinking_forced_count = 1;
+        params->thinking_budget = UINT32_MAX / 2;
+    } else if (more == BENCH_LOOP) {
+        params->loop_repeats = LOOPS;
+        params->loop_min = 8;
+        params->loop_max = LONGEST_LOOP;
+    }
+}
+
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
     cls_params_default(params, sizeof *params);
@@ -78,8 +107,14 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
     cls_host_row_default(host, sizeof *host);
     host->params = params;
     host->history = setup->window;
-    if (c->more != BENCH_NO_MORE)
+    if (c->more >= BENCH_THINKING)
+        make_ends(c->more, params);
+    else if (c->more != BENCH_NO_MORE)
         make_llama(c->more, setup->vocab, params);
+    if (c->more == BENCH_FORCED) {
+        host->forced_ids = setup->ids + (size_t)row * setup->longest;
+        host->forced_count = FORCED;
+    }
     if (c->penalized) {
         params->repetition_penalty = 1.1f;
         params->frequency_penalty = 0.1f;
@@ -103,6 +138,9 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c)
         if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output,
                            row.output_count) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
+        if (row.forced_count != 0 &&
+            cls_slot_force(setup->sampler, slot, row.forced_ids, row.forced_count) != CLS_OK)
+            return cli_fail_library("bench: forcing tokens");
     }
     return 0;
 }

@@ -55,7 +55,7 @@ static void print_table(const command *q, const cli_job *job)
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < q->draws; d++) {
             const size_t at = (size_t)r * q->draws + d;
-            char words[64];
+            char words[CLI_STATUS_WORDS];
             printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n",
                    cli_row_number(job->picked, r), cli_position(job, r) + d, job->tokens[at],
                    (double)job->logprobs[at], exp((double)job->logprobs[at]),
@@ -73,7 +73,7 @@ static json_t *row_json(const cli_job *job, uint32_t r)
 {
     const size_t at = (size_t)r * job->draws;
     json_t *tokens = json_array(), *logprobs = json_array(), *statuses = json_array();
-    char words[64];
+    char words[CLI_STATUS_WORDS];
     for (uint32_t d = 0; d < job->draws; d++) {
         json_array_append_new(tokens, json_integer(job->tokens[at + d]));
         json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));

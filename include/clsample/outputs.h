@@ -103,8 +103,8 @@ typedef struct cls_outputs {
      * rank. 0 without a token. */
     cls_buffer ranks;
 
-    cls_top_tokens top;
-    cls_given_tokens given;
+    cls_top_tokens top;     /* the likeliest tokens of each row */
+    cls_given_tokens given; /* tokens of the caller's choice */
 
     /* float32 [rows, vocab], dense: the distribution that was drawn from. It is 0 outside the kept
      * set and for kept tokens of the weight 0 (CLS_LOGPROB_FINAL), one-hot for greedy rows, and all
@@ -159,10 +159,10 @@ CLS_INIT_FUNCTION(cls_outputs)
  * to be scored. */
 typedef struct cls_logprobs_call {
     size_t struct_size;
-    uint32_t rows;     /* 1 to max_rows; longer prompts take several calls */
-    uint32_t reserved; /* 0 */
-    cls_logits logits;
-    cls_top_tokens top;
+    uint32_t rows;          /* 1 to max_rows; longer prompts take several calls */
+    uint32_t reserved;      /* 0 */
+    cls_logits logits;      /* [rows, vocab] */
+    cls_top_tokens top;     /* the likeliest tokens of each row */
     cls_given_tokens given; /* usually one id a row: the token that follows the row's */
 } cls_logprobs_call;
 

@@ -291,6 +291,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             o.shard_count = t->n;
             o.shard = i - 1;
             o.borders = setup->borders;
+            o.on_device = setup->on_device;
             must(cls_shard_create(s->sampler, &o, &s->shard));
             must(cls_shard_window(s->shard, &s->first, &s->width));
         }

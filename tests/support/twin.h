@@ -46,6 +46,7 @@ typedef struct twin_setup {
     const uint32_t *borders; /* [n + 1], or NULL for the default */
     twin_outputs outputs;
     uint32_t features;            /* others than the steps' outputs need */
+    int on_device;                /* 1: partials stay there */
     cls_context *const *contexts; /* [1 + n], or NULL for the device's own */
     device *const *devices;       /* [1 + n], or NULL for the same one */
 } twin_setup;
