@@ -26,6 +26,7 @@ FEATURES = (
     "accept",
     "draw",
     "verify",
+    "kept_sets",
 )
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 

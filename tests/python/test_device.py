@@ -193,6 +193,21 @@ def test_outputs(sampler, logits):
     ended(*requests)
 
 
+def test_kept_sets(sampler, logits):
+    """The whole kept set, also of a row whose set exceeds the capacity."""
+    with sampler.begin(top_k=30) as a, sampler.begin(top_p=0.9) as b:
+        step = sampler.sample(logits[:2], [a, b], kept_set=64)
+        counts, status = step.kept_set.counts.get(), step.status.get()
+        expected = [
+            host.sample(logits[0], top_k=30, kept_ids=True),
+            host.sample(logits[1], top_p=0.9, kept_ids=True),
+        ]
+        assert counts.tolist() == [one.kept_count for one in expected] and counts[1] > 64
+        for ids, one in zip(step.kept_set.ids.get(), expected):
+            assert ids.tolist() == one.kept_ids[:64].tolist()
+        assert [bool(s & clsample.RowStatus.OVERFLOW) for s in status] == [False, True]
+
+
 def test_outputs_of_the_callers(sampler, logits):
     context = sampler.context
     tokens = context.to_device(np.zeros(2, np.int32))
