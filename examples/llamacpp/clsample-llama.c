@@ -287,7 +287,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
             give_up(m);
         return;
     }
-    if (!done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL),
+    if (!done(cls_accept(shared->sampler, shared->queue, 1, 1, &tokens, &slots, 0, NULL, NULL),
               "accept"))
         give_up(m);
     m->draws = 0;

@@ -54,6 +54,12 @@ typedef struct cls_host_row {
      * Default: Mirostat and adaptive p begin here, and top_p has decayed by the tokens of
      * `output`. */
     cls_adaptive_state adaptive;
+
+    /* The ids of the next output tokens, as cls_slot_force() sets them: this row emits the first
+     * one. In cls_host_verify() the row after k drafts emits forced_ids[k]. NULL with 0 (default).
+     */
+    const int32_t *forced_ids; /* [forced_count] */
+    uint32_t forced_count;
 } cls_host_row;
 
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);

@@ -33,9 +33,10 @@ typedef enum cls_feature {
     CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
     CLS_FEATURE_DRAW = 4096,    /* cls_draw() */
     CLS_FEATURE_VERIFY = 8192,  /* cls_verify() */
-    CLS_FEATURE_SHARD = 16384   /* cls_shard_create() */
+    CLS_FEATURE_SHARD = 16384,  /* cls_shard_create() */
+    CLS_FEATURE_FORCED = 32768  /* thinking budgets, loop stops, cls_slot_force() */
 } cls_feature;
-#define CLS_FEATURES_ALL 32767u
+#define CLS_FEATURES_ALL 65535u
 
 /* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
  * string is static. Any thread may call this. */

@@ -245,6 +245,11 @@ static void set_params(trial *t, int variant)
     }
     if (v->kernel == CLS_PREPARE)
         p->no_repeat_ngram = 1;
+    if (v->kernel == CLS_FORCE) { /* the first token is drawn, the second one is forced */
+        p->thinking_forced = prompt;
+        p->thinking_forced_count = 1;
+        p->thinking_budget = 1;
+    }
     if (variant == CLS_TOKEN_3 || variant == CLS_SEARCH_2) {
         p->typical_p = 0.9f;
         p->xtc_probability = 1.0f;
@@ -296,7 +301,7 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
     cl_int code = CL_SUCCESS;
     *launched = 1;
     if (status == CLS_OK)
-        status = cls_accept(t->sampler, t->queue, 1, &tokens, NULL, 0, NULL, NULL);
+        status = cls_accept(t->sampler, t->queue, 1, 1, &tokens, NULL, 0, NULL, NULL);
     if (status == CLS_OK)
         code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
                                    &slot, 0, NULL, NULL);

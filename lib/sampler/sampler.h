@@ -35,6 +35,7 @@ enum cls_arg_set {
     CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
     CLS_ARG_SET_ACCEPT, /* cls_accept() */
     CLS_ARG_SET_DRAW,   /* cls_draw() */
+    CLS_ARG_SET_FORCE,  /* cls_force, which finishes the rows of a step or of cls_draw() */
     CLS_ARG_SET_MERGED, /* the merged rows of a shard's step */
     CLS_ARG_SETS
 };
@@ -73,6 +74,7 @@ typedef struct cls_request {
     cls_slot slot;
     cls_params params; /* with copies of the caller's arrays */
     cls_lists *lists;  /* NULL if there are none */
+    cls_lists *forced; /* the ids of cls_slot_force(), on the device; NULL if there are none */
 
     /* The slot's pending changes. They are valid if `batch` is the sampler's; otherwise the slot
      * has no pending change. */
@@ -285,7 +287,7 @@ cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_param
 void cls_checked_params_free(cls_checked_params *checked);
 
 /* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If
- * it fails, the caller keeps the parameters. */
+ * the slot has forced ids, they lie in the lists. If it fails, the caller keeps the parameters. */
 cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_checked_params *checked,
                         const uint32_t *state);
 

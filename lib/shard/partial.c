@@ -25,6 +25,8 @@ static uint64_t mix_request(uint64_t hash, const cls_request *request)
     s.lists = 0;
     if (request->lists != NULL)
         hash = cls_hash_word(hash, request->lists->digest);
+    if (request->forced != NULL)
+        hash = cls_hash_word(hash, request->forced->digest);
     return cls_hash_bytes(hash, &s, offsetof(cls_slot, position));
 }
 

@@ -30,6 +30,7 @@ typedef struct cls_plan {
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
     uint32_t logit_size, bias_size;
+    int forces;           /* 1 if the force kernel finishes the rows */
     int accept_later;     /* 1 if tokens are accepted after the outputs are written */
     const cl_mem *survey; /* [3]: tile_key, tile_mass and tile_flags in place of the sampler's; or
                              NULL */
@@ -142,6 +143,13 @@ cls_status cls_step_upload(cls_plan *plan, cls_sampler *sampler, cl_command_queu
  * error code. */
 cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
+
+/* Writes the arguments of the force kernel, which finishes a plan's rows, if they need it. The
+ * kernels before it then accept nothing and write no tokens and statuses. */
+cl_int cls_step_force_args(cls_plan *plan, cls_commands *c);
+
+/* Launches that kernel. */
+cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Enqueues a step that was checked, as cls_sample() does. */
 cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,

@@ -372,7 +372,7 @@ START_TEST(refused_steps)
     STEP_REFUSED(outputs.kept.ids.buffer, "CLS_FEATURE_LOGPROBS");
     s.step.logits.dtype = CLS_F16;
     REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "options->dtypes");
-    REFUSED(cls_accept(s.sampler, d->queue, 1, &one, NULL, 0, NULL, &done), "CLS_FEATURE_ACCEPT");
+    REFUSED(cls_accept(s.sampler, d->queue, 1, 1, &one, NULL, 0, NULL, &done), "CLS_FEATURE_ACCEPT");
 
     cls_draw_call draw;
     cls_draw_call_default(&draw, sizeof draw);

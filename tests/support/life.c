@@ -359,7 +359,7 @@ static cls_status accept(life *l)
 {
     const cls_ints tokens = {.host = (const int32_t[]){1, 2, -1, 3}},
                    slots = {.host = (const int32_t[]){2, 0, 1, 3}};
-    return cls_accept(l->sampler, l->queue, 4, &tokens, &slots, 2, l->waits, &l->done);
+    return cls_accept(l->sampler, l->queue, 4, 1, &tokens, &slots, 2, l->waits, &l->done);
 }
 
 static cls_status of_head(life *l)

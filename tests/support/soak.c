@@ -288,7 +288,7 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         ids.device = step->tokens;
     }
     const cls_ints map = {.host = slots};
-    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, &ids, &map, 0, NULL, NULL));
+    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, 1, &ids, &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < f->n; row++)
         if (slots[row] >= 0 && has_token(&f->row[row]) && !guest_stopped(f->guest[row]))
             guest_push(s, f->guest[row], f->row[row].token, &f->adaptive[row]);
