@@ -26,6 +26,7 @@ FEATURES = (
     "accept",
     "draw",
     "verify",
+    "forced",
 )
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 
