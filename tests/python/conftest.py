@@ -27,6 +27,7 @@ FEATURES = (
     "draw",
     "verify",
     "kept_sets",
+    "forced",
 )
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 
