@@ -66,19 +66,21 @@ def test_tokens(sampler, logits, params):
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_types_of_logits(sampler, logits, kind):
+def test_types_of_logits(context, logits, kind):
     if kind == "float16":
         given, row, options = logits.astype(np.float16), logits.astype(np.float16), {}
     else:
         given = row = (logits.view(np.uint32) >> 16).astype(np.uint16)
         options = {"dtype": "bfloat16"}
-    with sampler.begin(seed=5, top_k=40) as one:
-        for value in (given[1], sampler.context.to_device(given[1:2])):
+    with context.sampler(VOCAB, dtypes=[kind]) as sampler, sampler.begin(seed=5, top_k=40) as one:
+        for value in (given[1], context.to_device(given[1:2])):
             token = sampler.sample(value, one, positions=[0], **options).tokens.get()[0]
             assert token == host.sample(row[1], seed=5, top_k=40, position=0, **options).token
-        array = sampler.context.to_device(given[1:2], kind)
+        array = context.to_device(given[1:2], kind)
         assert sampler.sample(array, one, positions=[0]).tokens.get()[0] == token
         assert array.get().tobytes() == given[1:2].tobytes()
+        with pytest.raises(clsample.BadArgument, match="the sampler was not created for it"):
+            sampler.sample(logits[1], one)
 
 
 def test_rows_with_gaps_and_few_requests(sampler, logits):

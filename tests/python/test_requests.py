@@ -107,7 +107,9 @@ def test_accepting_several(sampler, logits):
 
 
 def test_thinking_and_loops(sampler, logits):
-    with sampler.begin(thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4) as one:
+    with sampler.begin(
+        thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
+    ) as one:
         assert [draw(sampler, logits[0], one)[0] for _ in range(4)][2:] == [5, 6]
 
 
