@@ -8,8 +8,9 @@
 # FOLDER, build/release unless given, gets the files and must be empty. --rehearse leaves out the
 # tests: `make distcheck`, and those of Debian's build.
 set -u
-LC_ALL=C
-export LC_ALL
+# Debian's programs, not those that a developer put before them.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export PATH LC_ALL
 unset XZ_OPT XZ_DEFAULTS TAR_OPTIONS MAKEFLAGS MAKELEVEL SOURCE_DATE_EPOCH DEB_BUILD_OPTIONS
 umask 022
 
