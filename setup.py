@@ -32,6 +32,7 @@ SOURCES = (
     "NEWS",
     "build-aux",
     "cl",
+    "doc",
     "include",
     "lib",
     "m4",
@@ -74,7 +75,7 @@ def build_library(target):
                 shutil.copytree(TOP / source, folder / source)
             elif (TOP / source).exists():
                 shutil.copy2(TOP / source, folder / source)
-        for page in TOP.glob("*.pc.in"):
+        for page in TOP.glob("*.in"):
             shutil.copy2(page, folder)
         if not (folder / "configure").exists():
             run(folder, "autoreconf", "-fi")
