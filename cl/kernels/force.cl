@@ -22,13 +22,7 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
     const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
     __global cls_slot *const slot = slots + valid_slot;
     const slot_state s = state_of(state, args->layout, vocab, valid_slot);
-    i32 due = -1;
-    u32 length = 0;
-    if (slot_index >= 0) { /* another row may be writing what is not this row's */
-        due = forced_id(slot, lists);
-        length = slot->length;
-    }
-    const int drew = emits;
+    const i32 due = slot_index < 0 ? -1 : forced_id(slot, lists);
     if (due >= 0) {
         forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);
         status = (status & (CLS_STATUS_NAN | CLS_STATUS_INF)) |
@@ -37,7 +31,7 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
     }
     if (emits)
         status |= ends_request(slot, lists, (u32)token, slot->outputs + 1);
-    const text t = text_in(s.ring, s.n_ring, length);
+    const text t = text_in(s.ring, s.n_ring, slot->length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
     BARRIER(); /* every item has read the record */
@@ -47,8 +41,6 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
         rows[row].forced = (u32)forced;
         if (!emits)
             rows[row].no_token = 1;
-        if (drew && !emits)
-            slot->pending = -1; /* the row drew a token, which nothing may accept */
         if (has & CLS_HAS_TOKENS)
             AT_OFFSET(tokens)[row] = token;
         if (has & CLS_HAS_STATUS)
