@@ -56,7 +56,7 @@ static batch *random_batch(uint32_t i, rng *r)
 }
 
 typedef struct census {
-    uint32_t rows, forced, undrawn, masked, loops, stopped;
+    uint32_t rows, forced, undrawn, loops, stopped;
 } census;
 
 static void count(census *c, const batch *b)
@@ -66,7 +66,6 @@ static void count(census *c, const batch *b)
         c->rows++;
         c->forced += (status & CLS_ROW_FORCED) != 0;
         c->undrawn += (status & CLS_ROW_FORCED) && b->trace[row].no_token;
-        c->masked += (status & CLS_ROW_EMPTY) && b->trace[row].cut_key != CLS_KEY_NONE;
         c->loops += (status & CLS_ROW_LOOP) != 0;
         c->stopped += (status & CLS_ROW_SKIPPED) != 0;
     }
@@ -146,7 +145,7 @@ START_TEST(random_rows)
     printf("%s: %u rows: %u forced (%u of them where nothing could be drawn), %u loops, %u had "
            "stopped\n",
            d->name, c.rows, c.forced, c.undrawn, c.loops, c.stopped);
-    ck_assert(c.forced > c.rows / 8 && c.undrawn > 0);
+    ck_assert(c.forced > c.rows / 16 && c.undrawn > 0);
 }
 END_TEST
 
