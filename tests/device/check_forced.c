@@ -12,6 +12,9 @@
 #include "verifier.h"
 
 enum { CANARY = 0x5a5a5a5a };
+#define FEATURES \
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
+     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
 
 /* ------------------------------------------------------------------------------ rows */
 
@@ -53,7 +56,7 @@ static batch *random_batch(uint32_t i, rng *r)
 }
 
 typedef struct census {
-    uint32_t rows, forced, undrawn, masked, loops, stopped;
+    uint32_t rows, forced, undrawn, loops, stopped;
 } census;
 
 static void count(census *c, const batch *b)
@@ -63,7 +66,6 @@ static void count(census *c, const batch *b)
         c->rows++;
         c->forced += (status & CLS_ROW_FORCED) != 0;
         c->undrawn += (status & CLS_ROW_FORCED) && b->trace[row].no_token;
-        c->masked += (status & CLS_ROW_EMPTY) && b->trace[row].cut_key != CLS_KEY_NONE;
         c->loops += (status & CLS_ROW_LOOP) != 0;
         c->stopped += (status & CLS_ROW_SKIPPED) != 0;
     }
@@ -130,7 +132,7 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
     free(got);
 }
 
-START_TEST(rows)
+START_TEST(random_rows)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 1};
@@ -143,7 +145,7 @@ START_TEST(rows)
     printf("%s: %u rows: %u forced (%u of them where nothing could be drawn), %u loops, %u had "
            "stopped\n",
            d->name, c.rows, c.forced, c.undrawn, c.loops, c.stopped);
-    ck_assert(c.forced > c.rows / 8 && c.undrawn > 0);
+    ck_assert(c.forced > c.rows / 16 && c.undrawn > 0);
 }
 END_TEST
 
@@ -594,6 +596,7 @@ START_TEST(ends)
         p.stop_ids = cases[c].stops ? &stop : NULL;
         p.stop_count = cases[c].stops;
         p.loop_repeats = cases[c].repeats;
+        p.loop_max = 8;
         desk_begin(&k, &p);
         for (uint32_t slot = 0; slot < SLOTS; slot++)
             must(cls_slot_force(k.sampler, slot, forced, 6));
@@ -811,7 +814,7 @@ static void text_params(cls_params *p, rng *r, int32_t *ids)
 START_TEST(texts_with_drafts)
 {
     device *const d = fixture_device(_i);
-    static float table[WORDS][WORDS], rows[DRAFTS + 1][WORDS];
+    static float table[WORDS][WORDS], of_drafts[DRAFTS + 1][WORDS];
     rng r = {fixture_seed() + 4};
     uint32_t emitted = 0, forced = 0, loops = 0, calls = 0;
     cls_sampler *sampler;
@@ -823,7 +826,7 @@ START_TEST(texts_with_drafts)
     o.history = 64;
     o.features = CLS_FEATURE_VERIFY;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    const cl_mem in = buffer_of(d, sizeof rows, NULL),
+    const cl_mem in = buffer_of(d, sizeof of_drafts, NULL),
                  out = buffer_of(d, 2 * sizeof(int32_t) * (DRAFTS + 3), NULL);
     for (uint32_t n = 0; n < fixture_by_size(4, 20, 100); n++) {
         static const int32_t one = 1;
@@ -859,27 +862,27 @@ START_TEST(texts_with_drafts)
         last = 0;
         for (uint32_t at = 0; at < length;) {
             const uint32_t tree = rng_below(&r, 2), n_drafts = rng_below(&r, DRAFTS + 1);
-            int32_t drafts[DRAFTS], parents[DRAFTS], result[DRAFTS + 3], expected = 0;
+            int32_t guess[DRAFTS], parents[DRAFTS], result[DRAFTS + 3], expected = 0;
             uint32_t depth[DRAFTS + 1] = {0};
             const int32_t cu[2] = {0, (int32_t)n_drafts + 1};
             cls_verify_call call;
-            memcpy(rows[0], table[last], sizeof rows[0]);
+            memcpy(of_drafts[0], table[last], sizeof of_drafts[0]);
             for (uint32_t k = 0; k < n_drafts; k++) {
                 parents[k] = (int32_t)(tree ? rng_below(&r, k + 1) : k) - 1;
                 depth[k + 1] = depth[parents[k] + 1] + 1;
                 const uint32_t place = at + depth[k + 1] - 1;
-                drafts[k] = place < length && rng_below(&r, 8) ? text[place]
-                                                               : (int32_t)rng_below(&r, WORDS);
-                memcpy(rows[k + 1], table[drafts[k]], sizeof rows[0]);
+                guess[k] = place < length && rng_below(&r, 8) ? text[place]
+                                                              : (int32_t)rng_below(&r, WORDS);
+                memcpy(of_drafts[k + 1], table[guess[k]], sizeof of_drafts[0]);
             }
-            must_cl(
-                clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof rows, rows, 0, NULL, NULL));
+            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof of_drafts, of_drafts, 0,
+                                         NULL, NULL));
             cls_verify_call_default(&call, sizeof call);
             call.requests = 1;
             call.row_offsets = cu;
             call.logits.buffer = in;
             call.slots.host = &one;
-            call.draft_ids.host = n_drafts ? drafts : NULL;
+            call.draft_ids.host = n_drafts ? guess : NULL;
             call.parents.host = n_drafts && tree ? parents : NULL;
             call.max_drafts = DRAFTS;
             call.disable_bonus = (int32_t)rng_below(&r, 2);
@@ -889,6 +892,8 @@ START_TEST(texts_with_drafts)
             must(cls_verify(sampler, d->queue, &call, 0, NULL, NULL));
             buffer_read(d, out, sizeof result, result);
             for (int32_t i = 0; i < result[DRAFTS + 1]; i++, at++) {
+                if (at == LENGTH) /* the text goes on */
+                    break;
                 ck_assert_msg(at < length && result[i] == text[at],
                               "%s: text %u: token %u is %d with drafts, %d without", d->name, n, at,
                               result[i], at < length ? text[at] : -1);
@@ -896,7 +901,7 @@ START_TEST(texts_with_drafts)
                 last = result[i];
                 emitted++;
             }
-            ck_assert_msg(result[DRAFTS + 2] == expected,
+            ck_assert_msg(at == LENGTH || result[DRAFTS + 2] == expected,
                           "%s: text %u: status %d before token %u with drafts, %d without", d->name,
                           n, result[DRAFTS + 2], at, expected);
             forced += (expected & CLS_ROW_FORCED) != 0;
@@ -934,7 +939,7 @@ START_TEST(accepted)
     device *const d = fixture_device(_i);
     const uint32_t many = fixture_by_size(64, 600, CLS_MAX_ACCEPTED);
     rng r = {fixture_seed() + 5};
-    int32_t ids[2][EACH], *const all = malloc(CLS_MAX_ACCEPTED * sizeof *all);
+    int32_t ids[2 * EACH], *const all = malloc(CLS_MAX_ACCEPTED * sizeof *all);
     desk k;
     ck_assert(all != NULL);
     desk_open(&k, d);
@@ -948,6 +953,7 @@ START_TEST(accepted)
         p.stop_count = i % 3 == 0;
         p.max_tokens = i % 3 == 1 ? 5 : 0;
         p.loop_repeats = i % 3 == 2 ? 3 : 0;
+        p.loop_max = 2;
         p.thinking_forced = forced;
         p.thinking_forced_count = 2;
         p.thinking_budget = 4;
@@ -956,25 +962,25 @@ START_TEST(accepted)
         desk_begin(&k, &p);
         for (uint32_t at = 0; at < 2 * per_row; at++) {
             const uint32_t what = rng_below(&r, 8);
-            ids[0][at] = what == 0   ? -1
-                         : what == 1 ? VOCAB
-                         : what == 2 ? 17
-                         : what < 5  ? 3
-                                     : (int32_t)rng_below(&r, VOCAB);
+            ids[at] = what == 0   ? -1
+                      : what == 1 ? VOCAB
+                      : what == 2 ? 17
+                      : what < 5  ? 3
+                                  : (int32_t)rng_below(&r, VOCAB);
         }
         if (i % 2) { /* both rows; the second one belongs to slot 0 */
-            const cls_ints map = {.host = pair}, host = {.host = ids[0]},
+            const cls_ints map = {.host = pair}, host = {.host = ids},
                            device_ids = {NULL, {buffer, 8}};
             must_cl(
                 clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof ids, ids, 0, NULL, NULL));
             must(cls_accept(k.sampler, d->queue, 2, per_row, i % 4 == 1 ? &host : &device_ids, &map,
                             0, NULL, NULL));
-            accept_each(&k, ids[0] + per_row, per_row, 1);
+            accept_each(&k, ids + per_row, per_row, 1);
             expect_same_slots(&k, 0, 1, "several rows");
         } else {
-            const cls_ints map = {.host = &row_of_1}, host = {.host = ids[0]};
+            const cls_ints map = {.host = &row_of_1}, host = {.host = ids};
             must(cls_accept(k.sampler, d->queue, 1, per_row, &host, &map, 0, NULL, NULL));
-            accept_each(&k, ids[0], per_row, 0);
+            accept_each(&k, ids, per_row, 0);
             expect_same_slots(&k, 0, 1, "one row");
         }
         desk_step(&k);
@@ -1055,6 +1061,7 @@ START_TEST(saves)
     desk k;
     desk_open(&k, d);
     cls_params_default(&plain, sizeof plain);
+    plain.loop_max = 8;
     plain.loop_repeats = 5; /* needs no newer format */
     thinks = plain;
     thinks.thinking_forced = forced;
@@ -1143,7 +1150,7 @@ START_TEST(refusals)
     static const int32_t ids[] = {1, VOCAB, -1}, zeroes[80] = {0};
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    const cls_ints tokens = {.host = ids}, none = {.host = NULL};
+    const cls_ints one = {.host = ids}, none = {.host = NULL};
     cls_params p;
     desk k;
     desk_open(&k, d);
@@ -1157,12 +1164,12 @@ START_TEST(refusals)
                    "ids[1] is 40, which is not a token of a vocabulary of 40");
     expect_refused(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
     must(cls_slot_force(k.sampler, 0, ids, 0));
-    expect_refused(cls_accept(k.sampler, d->queue, 1, 0, &tokens, NULL, 0, NULL, NULL),
+    expect_refused(cls_accept(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
                    "per_row is 0; it must be 1 to 4096");
     expect_refused(
-        cls_accept(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &tokens, NULL, 0, NULL, NULL),
+        cls_accept(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
         "per_row is 4097; it must be 1 to 4096");
-    expect_refused(cls_accept(k.sampler, d->queue, 4, 1, &tokens, NULL, 0, NULL, NULL),
+    expect_refused(cls_accept(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
                    "rows is 4; the sampler was created for 1 to 3");
     expect_refused(cls_accept(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
                    "tokens is NULL");
@@ -1195,8 +1202,7 @@ START_TEST(refusals)
         must(cls_slot_params(k.sampler, 0, &p));
     }
     p.thinking_budget = 1u << 31;
-    expect_refused(cls_sampler_check(k.sampler, &p),
-                   "params->thinking_budget is 2147483648; it must be at most 2147483647");
+    expect_refused(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
     desk_close(&k);
 
     cls_sampler_options o;
@@ -1224,7 +1230,7 @@ START_TEST(refusals)
     expect_refused(cls_slot_params(sampler, 0, &p), lacks);
     must(cls_slot_force(sampler, 0, NULL, 0));
     cls_sampler_destroy(sampler);
-    fixture_random(CLS_FEATURE_PROBS | CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT);
+    fixture_random(FEATURES);
 }
 END_TEST
 
@@ -1238,7 +1244,7 @@ static Suite *make(void)
     add_device_test(t, ends);
     add_device_test(t, draw_calls);
     add_device_test(t, launches);
-    add_device_test(t, rows);
+    add_device_test(t, random_rows);
     add_device_test(t, outputs);
     add_device_test(t, verified);
     add_device_test(t, texts_with_drafts);
@@ -1251,6 +1257,6 @@ static Suite *make(void)
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_PROBS | CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT);
+    fixture_random(FEATURES);
     return fixture_run(make, 1);
 }
