@@ -114,10 +114,10 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     return error != CL_SUCCESS;
 }
 
-cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue)
+cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue, cl_event *done)
 {
     return clEnqueueNDRangeKernel(queue, floor->kernel, 1, NULL, &floor->global, &floor->local, 0,
-                                  NULL, NULL);
+                                  NULL, done);
 }
 
 /* The maximum of elements `first` to `end` - 1. */
@@ -131,6 +131,33 @@ static float host_max(const bench_setup *setup, size_t first, size_t end)
     return most;
 }
 
+typedef struct row_maxima {
+    const bench_setup *setup;
+    float *of_row; /* [batch] */
+} row_maxima;
+
+static int find_maximum(void *of, uint32_t row)
+{
+    const row_maxima *const m = of;
+    const size_t first = (size_t)row * m->setup->vocab;
+    m->of_row[row] = host_max(m->setup, first, first + m->setup->vocab);
+    return 0;
+}
+
+/* The maximum of the whole batch. */
+static int batch_max(const bench_setup *setup, float *most)
+{
+    row_maxima m = {setup, malloc(setup->batch * sizeof(float))};
+    if (m.of_row == NULL)
+        return cli_no_memory();
+    bench_each(setup->batch, find_maximum, &m);
+    *most = -INFINITY;
+    for (uint32_t row = 0; row < setup->batch; row++)
+        *most = m.of_row[row] > *most ? m.of_row[row] : *most;
+    free(m.of_row);
+    return 0;
+}
+
 /* The shortest time of the runs that fit into `spend` microseconds, but of at least three. */
 static double fastest(const bench_floor *floor, const bench_setup *setup, double spend)
 {
@@ -139,7 +166,7 @@ static double fastest(const bench_floor *floor, const bench_setup *setup, double
     for (int n = 0; n < 3 || bench_clock() - begin < spend; n++) {
         const double start = bench_clock();
         double time;
-        if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS ||
+        if (bench_floor_enqueue(floor, setup->on->queue, NULL) != CL_SUCCESS ||
             clFinish(setup->on->queue) != CL_SUCCESS)
             return HUGE_VAL;
         time = bench_clock() - start;
@@ -154,7 +181,7 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
     float *maxima, found = -INFINITY;
     int bad;
 
-    if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS)
+    if (bench_floor_enqueue(floor, setup->on->queue, NULL) != CL_SUCCESS)
         return HUGE_VAL;
     maxima = malloc(floor->maxima * sizeof *maxima);
     if (maxima == NULL)
@@ -173,11 +200,13 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
 int bench_floor_open(bench_floor *floor, const bench_setup *setup)
 {
     const size_t n = (size_t)setup->batch * setup->vocab;
-    const float all = host_max(setup, 0, n);
     double best = HUGE_VAL;
     cl_uint units = 1;
+    float all = -INFINITY;
 
     memset(floor, 0, sizeof *floor);
+    if (batch_max(setup, &all))
+        return 1;
     (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
                           NULL);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -185,8 +214,8 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
         double time = HUGE_VAL;
         float expected;
         if (open_shape(&one, setup, &shapes[i], units) == 0) {
-            /* A system may need this long to distribute new threads to cores. */
-            if (best == HUGE_VAL)
+            /* A system may need this long to distribute a CPU driver's new threads to cores. */
+            if (best == HUGE_VAL && (setup->on->device.type & CL_DEVICE_TYPE_CPU))
                 (void)fastest(&one, setup, 5e5);
             /* The last vector may include elements after the batch. */
             expected = host_max(setup, n,

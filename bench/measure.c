@@ -118,14 +118,21 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
         step->mask.words.buffer = setup->mask;
 }
 
-int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
+int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command_queue queue,
+                       cl_event *done)
 {
     cls_step step;
-    cl_int error;
-
     bench_make_step(setup, c, &step);
-    if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
-        return cli_fail_library("bench: the step");
+    return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: the step");
+}
+
+int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
+{
+    cl_int error;
+    if (bench_enqueue_step(setup, c, setup->on->queue, NULL))
+        return 1;
     error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
                                 setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
     if (error == CL_SUCCESS)
@@ -152,49 +159,69 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
 
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
 {
-    cl_int error = bench_floor_enqueue(floor, setup->on->queue);
+    cl_int error = bench_floor_enqueue(floor, setup->on->queue, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-static int verify_rows(const bench_setup *setup, const bench_case *c, const int32_t *tokens)
-{
-    const uint32_t width = (setup->vocab + 31) / 32;
-    for (uint32_t row = 0; row < setup->batch; row++) {
-        cls_params params;
-        cls_host_row host;
-        cls_host_result result = {.struct_size = sizeof result};
+/* The reference's tokens of a case. */
+typedef struct reference {
+    const bench_setup *setup;
+    const bench_case *c;
+    int32_t *tokens; /* [batch] */
+} reference;
 
-        if (cli_interrupted())
-            return 1;
-        make_row(setup, c, row, &params, &host);
-        host.logits =
-            (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
-        host.dtype = (int32_t)setup->dtype;
-        host.vocab = setup->vocab;
-        if (c->mask != BENCH_ALL) {
-            host.mask = setup->mask_words + (size_t)row * width;
-            host.mask_width = width;
-        }
-        if (cls_host_sample(&host, &result) != CLS_OK)
-            return cli_fail_library("bench: the reference");
-        if (result.token != tokens[row])
-            return cli_fail(
-                "bench: %s, row %u: the device drew token %d, but the reference drew %d", c->name,
-                (unsigned)row, (int)tokens[row], (int)result.token);
+static int sample_row(void *of, uint32_t row)
+{
+    const reference *const r = of;
+    const bench_setup *const setup = r->setup;
+    const uint32_t width = (setup->vocab + 31) / 32;
+    cls_params params;
+    cls_host_row host;
+    cls_host_result result = {.struct_size = sizeof result};
+
+    if (cli_interrupted())
+        return 1;
+    make_row(setup, r->c, row, &params, &host);
+    host.logits =
+        (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
+    host.dtype = (int32_t)setup->dtype;
+    host.vocab = setup->vocab;
+    if (r->c->mask != BENCH_ALL) {
+        host.mask = setup->mask_words + (size_t)row * width;
+        host.mask_width = width;
     }
+    if (cls_host_sample(&host, &result) != CLS_OK)
+        return 1;
+    r->tokens[row] = result.token;
+    return 0;
+}
+
+static int verify_rows(reference *r, const int32_t *tokens)
+{
+    const uint32_t batch = r->setup->batch, failed = bench_each(batch, sample_row, r);
+    if (cli_interrupted())
+        return 1;
+    if (failed < batch && sample_row(r, failed)) /* here for the message, which is the thread's */
+        return cli_fail_library("bench: the reference");
+    for (uint32_t row = 0; row < batch; row++)
+        if (r->tokens[row] != tokens[row])
+            return cli_fail(
+                "bench: %s, row %u: the device drew token %d, but the reference drew %d",
+                r->c->name, (unsigned)row, (int)tokens[row], (int)r->tokens[row]);
     return 0;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    int32_t *tokens = malloc(setup->batch * sizeof *tokens);
+    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
+    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL};
     int failed;
     if (tokens == NULL)
         return cli_no_memory();
-    failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
-             verify_rows(setup, c, tokens);
+    failed =
+        bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) || verify_rows(&r, tokens);
     free(tokens);
     return failed;
 }
@@ -264,7 +291,7 @@ int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const b
         times[i] = memory + i * BENCH_MOST_RUNS;
     failed = time_into(setup, floor, steps, result, times);
     free(memory);
-    return failed;
+    return failed || bench_time_events(setup, floor, steps, result);
 }
 
 typedef struct plain {
@@ -272,6 +299,12 @@ typedef struct plain {
     const bench_case *c;
     int32_t *tokens;
 } plain;
+
+static int enqueue_plain(void *of, cl_command_queue queue, cl_event *done)
+{
+    const plain *const p = of;
+    return bench_enqueue_step(p->setup, p->c, queue, done);
+}
 
 static int run_plain(void *of)
 {
@@ -296,7 +329,7 @@ int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_c
                bench_result *result)
 {
     plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
-    const bench_steps steps = {run_plain, begin_plain, &p};
+    const bench_steps steps = {begin_plain, enqueue_plain, run_plain, &p};
     int failed;
     if (p.tokens == NULL)
         return cli_no_memory();

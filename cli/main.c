@@ -18,6 +18,7 @@ static const struct command {
     {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one"},
     {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits"},
     {"bench", cls_cmd_bench, "measure the speed of a device"},
+    {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device"},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers"},
     {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send"},
 };
