@@ -49,13 +49,17 @@ int cli_fail_opencl(const char *what, cl_int error);
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
 
-/* ------------------------------------------------------ interrupts, cli/main.c */
+/* ------------------------------------------------- interrupts, cli/interrupt.c */
 
 /* For commands that measure. After this call the first SIGINT (Ctrl-C) only makes
  * cli_interrupted() true: the command prints the results that it has and returns, and main() ends
  * the process by the signal. A second SIGINT ends the process at once. */
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
+
+/* Returns the status, or ends the process by the signal after an interrupt: the shell that runs a
+ * script would continue if the command only returned 130. */
+int cli_end(int status);
 
 /* ------------------------------------------------------ options, cli/options.c */
 
