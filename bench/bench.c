@@ -124,23 +124,15 @@ static int run_cases(bench_setup *setup, bench_floor *floor, bench_set set, benc
     return 0;
 }
 
-/* Prints the finished cases, or appends them to the array, and counts them. */
 static int print_cases(const bench_setup *setup, const bench_floor *floor,
-                       const bench_result *results, json_t *array, uint32_t *finished)
+                       const bench_result *results)
 {
-    for (size_t i = 0; i < BENCH_CASES; i++)
-        *finished += results[i].runs != 0;
-    if (setup->shards != 0 && array != NULL)
-        return bench_json_shards(array, setup, bench_cases, BENCH_CASES, results);
-    if (setup->shards != 0)
-        return *finished == 0 ? 0 : bench_print_shards(setup, bench_cases, BENCH_CASES, results);
-    if (array != NULL)
-        return bench_json_cases(array, setup, bench_cases, BENCH_CASES, results);
-    return *finished == 0 ? 0 : bench_print_cases(setup, floor, bench_cases, BENCH_CASES, results);
+    return setup->shards != 0 ? bench_print_shards(setup, bench_cases, BENCH_CASES, results)
+                              : bench_print_cases(setup, floor, bench_cases, BENCH_CASES, results);
 }
 
-/* Runs the cases of one step each. array: the results for --json, or NULL. */
-static int run_steps(bench_setup setup, bench_set set, json_t *array, uint32_t *finished)
+/* Runs the cases of one step each until one fails, counts the finished ones and prints them. */
+static int run_steps(bench_setup setup, bench_set set, uint32_t *finished)
 {
     bench_floor floor;
     bench_result results[BENCH_CASES];
@@ -150,8 +142,10 @@ static int run_steps(bench_setup setup, bench_set set, json_t *array, uint32_t *
     memset(results, 0, sizeof results);
     failed = bench_open_setup(&setup) || run_cases(&setup, &floor, set, results);
     bench_progress(NULL, NULL);
-    if (!failed || cli_interrupted())
-        failed |= print_cases(&setup, &floor, results, array, finished);
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        *finished += results[i].runs != 0;
+    if ((!failed || cli_interrupted()) && *finished != 0)
+        failed |= print_cases(&setup, &floor, results);
     bench_floor_close(&floor);
     bench_close_setup(&setup);
     return failed;
@@ -179,15 +173,23 @@ static int run_serving(bench_setup setup, json_t *array)
     return failed;
 }
 
-/* ------------------------------------------------------- for clsample report */
+/* ------------------------------------------------------ for clsample report and --json */
 
-static bool is_quick(const char *name)
+const bench_case *bench_find(const char *name)
+{
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        if (strcmp(bench_cases[i].name, name) == 0)
+            return &bench_cases[i];
+    return NULL;
+}
+
+static bench_set quick_cases(void)
 {
     static const char *const names[] = {"greedy", "topk", "plain", "topp_peaked"};
+    bench_set set = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
+        set |= (bench_set)1 << (bench_find(names[i]) - bench_cases);
+    return set;
 }
 
 /* Appends a failed case with its error message, which has been printed. */
@@ -197,18 +199,23 @@ static int add_failure(json_t *array, const char *name)
     return 1;
 }
 
-static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *array)
+/* Runs the cases of one step each and appends them to the array, also those that fail. Returns how
+ * many failed. shape: set to the floor's. */
+static int collect_steps(bench_setup setup, bench_set set, json_t *array, uint32_t *finished,
+                         char shape[64])
 {
     bench_floor floor;
     int written = -1, failed;
 
     memset(&floor, 0, sizeof floor);
     failed = bench_open_setup(&setup) ? add_failure(array, "steps") : 0;
-    /* If the first case finds no rows or no floor, the others cannot run either. */
-    for (size_t i = 0; i < BENCH_CASES && (written < 0 ? failed == 0 : floor.kernel != NULL); i++) {
+    for (size_t i = 0; i < BENCH_CASES; i++) {
         bench_result result;
         memset(&result, 0, sizeof result);
-        if (quick && !is_quick(bench_cases[i].name))
+        /* If the first case finds no rows or no floor, the others cannot run either. */
+        if (failed && (written < 0 || (setup.shards == 0 && floor.kernel == NULL)))
+            break;
+        if (!(set >> i & 1u))
             continue;
         const int undone = run_case(&setup, &floor, &bench_cases[i], &written, &result);
         if (cli_interrupted())
@@ -216,52 +223,64 @@ static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *
         if (undone)
             failed += add_failure(array, bench_cases[i].name);
         else
-            failed += bench_json_cases(array, &setup, &bench_cases[i], 1, &result);
+            failed += setup.shards != 0
+                          ? bench_json_shards(array, &setup, &bench_cases[i], 1, &result)
+                          : bench_json_cases(array, &setup, &bench_cases[i], 1, &result);
+        *finished += !undone;
     }
     bench_progress(NULL, NULL);
-    json_object_set_new(object, "floor_shape", json_string(floor.shape));
+    snprintf(shape, sizeof floor.shape, "%s", floor.shape);
     bench_floor_close(&floor);
     bench_close_setup(&setup);
     return failed;
+}
+
+static int collect_serving(bench_setup setup, json_t *array, uint32_t *finished)
+{
+    const int failed = run_serving(setup, array);
+    *finished += !failed;
+    return failed && !cli_interrupted() ? add_failure(array, "serving") : 0;
 }
 
 int bench_collect(const bench_setup *setup, bool quick, json_t *object)
 {
     bench_setup some = *setup;
     json_t *array = json_array();
+    uint32_t finished = 0;
+    char shape[64];
     int failed;
 
     if (json_object_set_new(object, "cases", array) != 0)
         return cli_no_memory();
-    failed = collect_steps(some, quick, object, array);
-    if (quick || cli_interrupted())
-        return failed;
+    failed = collect_steps(some, quick ? quick_cases() : ALL, array, &finished, shape);
+    json_object_set_new(object, "floor_shape", json_string(shape));
     some.batch = SERVED;
-    if (run_serving(some, array) && !cli_interrupted())
-        failed += add_failure(array, "serving");
-    return failed;
+    return quick || cli_interrupted() ? failed : failed + collect_serving(some, array, &finished);
 }
 
 /* --------------------------------------------------------------- the command */
 
-/* Runs the cases of a set. It returns 1 after an error or an interrupt. */
-static int run_all(bench_setup *setup, bench_set set, json_t *array, uint32_t *finished)
+/* Runs the cases of a set and prints them, or appends them to the array unless that is NULL. It
+ * returns nonzero after an error or an interrupt. */
+static int run_all(const bench_setup *setup, bench_set set, json_t *array, uint32_t *finished)
 {
-    const uint32_t batch = setup->batch;
-    if (set != SERVING) {
-        setup->batch = batch != 0 ? batch : BENCH_ROWS;
-        if (run_steps(*setup, set, array, finished))
-            return 1;
-    }
-    if (!(set & SERVING))
-        return 0;
-    if (set != SERVING && array == NULL)
+    bench_setup some = *setup;
+    char shape[64];
+    int failed = 0;
+    some.batch = setup->batch != 0 ? setup->batch : BENCH_ROWS;
+    if (set != SERVING)
+        failed = array != NULL ? collect_steps(some, set, array, finished, shape)
+                               : run_steps(some, set, finished);
+    if (!(set & SERVING) || cli_interrupted() || (failed && array == NULL))
+        return failed || cli_interrupted();
+    some.batch = setup->batch != 0 ? setup->batch : SERVED;
+    if (array != NULL)
+        return failed | collect_serving(some, array, finished) | cli_interrupted();
+    if (set != SERVING)
         putchar('\n');
-    setup->batch = batch != 0 ? batch : SERVED;
-    if (run_serving(*setup, array))
-        return 1;
-    ++*finished;
-    return 0;
+    failed = run_serving(some, NULL);
+    *finished += !failed;
+    return failed;
 }
 
 static int run(bench_setup *setup, const char *device, const cls_context_options *options,
@@ -283,10 +302,8 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     cli_catch_interrupt();
     failed = run_all(setup, set, array, &finished);
     cli_close(&target);
-    if (json && (!failed || cli_interrupted()))
+    if (json)
         failed |= cli_print_json(array);
-    else
-        json_decref(array);
     if (cli_interrupted())
         cli_fail("bench: interrupted; of %u cases %u %s finished", count(set), (unsigned)finished,
                  finished == 1 ? "is" : "are");

@@ -324,6 +324,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 #define BENCH_CASES 22
 extern const bench_case bench_cases[BENCH_CASES];
+const bench_case *bench_find(const char *name);
 
 /* Fails if a value of --batch or --vocab is out of range. */
 int bench_check(uint32_t batch, uint32_t vocab);

@@ -397,9 +397,7 @@ static int print_table(const tuning *u)
 static int open_tuning(tuning *u)
 {
     for (size_t k = 0; k < TIMED_CASES; k++) {
-        for (size_t i = 0; i < BENCH_CASES; i++)
-            if (strcmp(bench_cases[i].name, timed[k]) == 0)
-                u->cases[k] = &bench_cases[i];
+        u->cases[k] = bench_find(timed[k]);
         if ((u->tokens[k] = malloc(u->setup.batch * sizeof(int32_t))) == NULL)
             return cli_no_memory();
     }
