@@ -8,8 +8,8 @@
 #     sh bench/gpu-deps.sh BUILD [FOLDER]     BUILD: a build of this tree; FOLDER: deps
 #
 # PYTHON_VERSION (3.12) is the Python of the other machine, LIMIT_MIB (56) the most that the folder
-# may take; what does not fit is left out and named. PyTorch is not carried: its wheel alone is larger
-# than that. The GPU's driver, a C compiler, make and Python must be on the other machine.
+# may take; what does not fit is left out and named. PyTorch is not carried: its wheel alone is
+# larger than that. The GPU's driver, a C compiler, make and Python must be on the other machine.
 set -eu
 build=${1:?usage: gpu-deps.sh BUILD [FOLDER]}
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -39,11 +39,14 @@ echo "$commit" >"$folder/commit"
 # ------------------------------------------------------------- Debian's packages
 if command -v apt-get >/dev/null; then
     # shellcheck disable=SC2086 # a list of words
-    (cd "$folder" && apt-get -q download $packages 2>apt.log) ||
-        { cat "$folder/apt.log"; say "apt-get cannot download them; is its list up to date?"; exit 1; }
+    if ! (cd "$folder" && apt-get -q download $packages >apt.log 2>&1); then
+        cat "$folder/apt.log"
+        say "apt-get cannot download the packages; is its list up to date?"
+        exit 1
+    fi
     rm "$folder/apt.log"
 else
-    say "no apt-get: the other machine must have the headers and libraries of OpenCL, Check, jansson"
+    say "no apt-get: the other machine must have OpenCL's, Check's and jansson's headers, libraries"
 fi
 
 # ---------------------------------------------------------------- Python's wheels

@@ -407,7 +407,7 @@ def resources(r):
 
 
 def occupancy(registers, group):
-    """The share of 2,048 work-items that 65,536 registers leave, as on NVIDIA's data-centre GPUs."""
+    """The share of 2,048 work-items that 65,536 registers leave, as NVIDIA's large GPUs have."""
     if not registers:
         return None
     warps = -(-group // 32)
@@ -450,7 +450,9 @@ def all_steps(plan):
     first, rest = plan["shapes"][0], plan["shapes"][1:]
 
     def benches(shape):
-        return [(f"bench {shape[0]} {shape[1]} {b}", bench, (*shape, b), 30) for b in plan["batches"]]
+        vocab, dtype = shape
+        for batch in plan["batches"]:
+            yield f"bench {vocab} {dtype} {batch}", bench, (vocab, dtype, batch), 30
 
     yield "machine", machine, (), 5
     yield "devices", devices, (), 5
@@ -548,7 +550,9 @@ def main():
             print(f"{name} ...", end=" ", flush=True)
             entry = run_step(r, name, function, arguments)
             text = "cut off" if entry is None else f"{entry['seconds']} s"
-            print(text if entry is None or entry["ok"] else f"{text}, FAILED: {entry['error']}")
+            if entry is not None and not entry["ok"]:
+                text += f", FAILED: {entry['error']}"
+            print(text)
         if entry is None:
             cut = True
             break

@@ -94,20 +94,20 @@ def goals(state):
 
 
 def title(peer):
-    return f"{peer['library']} {peer['function']}"
+    return " ".join(filter(None, (peer["library"], peer["function"])))
 
 
 # ------------------------------------------------------------------------- the tables
 
 
-def row(cells, widths):
-    return " ".join(f"{c:>{w}}" if i else f"{c:<{w}}" for i, (c, w) in enumerate(zip(cells, widths)))
-
-
 def table(head, rows):
     rows = [head] + [["-" if c is None else str(c) for c in r] for r in rows]
     widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
-    return "\n".join(row(r, widths) for r in rows) + "\n"
+    text = ""
+    for first, *others in rows:
+        cells = [first.ljust(widths[0])] + [c.rjust(w) for c, w in zip(others, widths[1:])]
+        text += "  ".join(cells) + "\n"
+    return text
 
 
 def number(x):
@@ -159,8 +159,9 @@ def page(state):
     )
     for key in ("tests", "sameness"):
         results = [t["result"] for t in state.get(key, {}).values()]
-        if results:
-            text.append(f"{key}: " + ", ".join(f"{results.count(r)} {r}" for r in sorted(set(results))))
+        counts = [f"{results.count(r)} {r}" for r in sorted(set(results))]
+        if counts:
+            text.append(f"{key}: {', '.join(counts)}")
     missing = sorted({f"{title(p)}: {p['error']}" for p in state.get("peers", []) if "error" in p})
     text += [f"not measured: {m}" for m in missing]
     text += [f"FAILED: {s['step']}: {s['error']}" for s in state["steps"] if not s["ok"]]
@@ -216,9 +217,8 @@ def plot(state):
             f'<text x="{left - 6}" y="{at + 4:.1f}" text-anchor="end">{10.0**power:g}</text>'
         )
     for batch in batches:
-        out.append(
-            f'<text x="{x(batch):.1f}" y="{height - bottom + 18}" text-anchor="middle">{batch}</text>'
-        )
+        place = f'x="{x(batch):.1f}" y="{height - bottom + 18}"'
+        out.append(f'<text {place} text-anchor="middle">{batch}</text>')
     out.append(
         f'<text x="{(left + width - right) / 2}" y="{height - 12}" text-anchor="middle">'
         "rows of a step</text>"
