@@ -115,7 +115,7 @@ int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32
 /* The floor's kernel, which reads logits and keeps maxima only, in one shape. */
 typedef struct bench_floor {
     cl_program program;
-    cl_kernel kernel, nothing;
+    cl_kernel kernel, nothing, busy;
     cl_mem out;
     size_t local, global;
     size_t maxima;  /* numbers that it writes to `out` */
@@ -129,6 +129,9 @@ void bench_floor_close(bench_floor *floor);
 
 /* done: the event, or NULL. */
 cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue, cl_event *done);
+
+/* Enqueues a kernel that keeps the device busy until the host has enqueued what follows it. */
+cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_event *done);
 
 /* --------------------------------------------------------------- measure.c */
 
@@ -258,7 +261,7 @@ int bench_make_sampler(bench_setup *setup, uint32_t window);
 
 /* ---------------------------------------------------------------- events.c */
 
-/* Sets result->floor_device_us and step_device_us. result->floor_us must be set. */
+/* Sets result->floor_device_us and step_device_us. */
 int bench_time_events(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                       bench_result *result);
 

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Times a step and the floor by the device's own clock, without what the host and the driver add:
  * the events of a queue with CL_QUEUE_PROFILING_ENABLE have the times at which commands began and
- * ended. */
+ * ended. Before the floor and the step comes a kernel that takes longer than the host needs to
+ * enqueue them; else the time between kernels would be the host's. */
 #include "bench.h"
 
 #include <stdlib.h>
-
-/* A device is kept busy for so long before the floor and the step, so that the host has enqueued
- * them before it is free. Else the time between their kernels would be the host's. */
-#define LEAD_US 300.0
-#define MOST_LEADS 64
 
 /* The most runs, and the time that they may take; the clock of a device needs few. */
 #define MOST_RUNS 101u
@@ -29,15 +25,13 @@ static void between(cl_event first, cl_event next, double *us)
     *us = known && begin != 0 && end > begin ? (double)(end - begin) * 1e-3 : 0.0;
 }
 
-/* Enqueues the leads, the floor and the step, waits for them and reads their times. */
+/* Enqueues the floor and the step, waits for them and reads their times. */
 static int run_once(const bench_floor *floor, const bench_steps *steps, cl_command_queue queue,
-                    int leads, double us[KINDS])
+                    double us[KINDS])
 {
-    cl_event lead = NULL, read = NULL, step = NULL;
-    cl_int error = CL_SUCCESS;
+    cl_event busy = NULL, read = NULL, step = NULL;
+    cl_int error = bench_floor_busy(floor, queue, &busy);
     int failed = 0;
-    for (int i = 0; i < leads && error == CL_SUCCESS; i++)
-        error = bench_floor_enqueue(floor, queue, i == leads - 1 ? &lead : NULL);
     if (error == CL_SUCCESS)
         error = bench_floor_enqueue(floor, queue, &read);
     if (error == CL_SUCCESS)
@@ -45,10 +39,10 @@ static int run_once(const bench_floor *floor, const bench_steps *steps, cl_comma
     if (error == CL_SUCCESS)
         error = clFinish(queue);
     if (error == CL_SUCCESS && !failed) {
-        between(lead, read, &us[FLOOR]);
+        between(busy, read, &us[FLOOR]);
         between(read, step, &us[STEP]);
     }
-    const cl_event events[] = {lead, read, step};
+    const cl_event events[] = {busy, read, step};
     for (int i = 0; i < 3; i++)
         if (events[i] != NULL)
             clReleaseEvent(events[i]);
@@ -58,18 +52,16 @@ static int run_once(const bench_floor *floor, const bench_steps *steps, cl_comma
 static int time_on(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                    cl_command_queue queue, bench_result *result)
 {
-    const double least = LEAD_US / (result->floor_us > 1.0 ? result->floor_us : 1.0);
-    const int leads = least > MOST_LEADS ? MOST_LEADS : (int)least + 1;
     const uint32_t most = setup->runs != 0 && setup->runs < MOST_RUNS ? setup->runs : MOST_RUNS;
     double times[KINDS][MOST_RUNS], us[KINDS];
     uint32_t n = 0;
     if (steps->begin(steps->of))
         return 1;
-    if (run_once(floor, steps, queue, leads, us)) /* the first launches are slow */
+    if (run_once(floor, steps, queue, us)) /* the first launches are slow */
         return 1;
     const double begin = bench_clock();
     while (n < most && (n < 3 || bench_clock() - begin < MOST_US)) {
-        if (cli_interrupted() || run_once(floor, steps, queue, leads, us))
+        if (cli_interrupted() || run_once(floor, steps, queue, us))
             return 1;
         if (us[FLOOR] == 0.0 || us[STEP] == 0.0)
             return 0; /* the driver reports no times */

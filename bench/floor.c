@@ -56,7 +56,17 @@ static const char floor_source[] =
     "    a = select(a, c, c > a);\n"
     "    CAT(vstore, VEC)(a, get_global_id(0), out);\n"
     "}\n"
-    "__kernel void nothing(void) {}\n";
+    "__kernel void nothing(void) {}\n"
+    "__kernel void busy(uint trips, __global uint *out)\n"
+    "{\n"
+    "    uint x = 1;\n"
+    "    for (uint i = 0; i < trips; i++) {\n"
+    "        x ^= x << 13;\n"
+    "        x ^= x >> 17;\n"
+    "        x ^= x << 5;\n"
+    "    }\n"
+    "    *out = x;\n"
+    "}\n";
 
 typedef struct shape {
     unsigned work_group, vector, groups_per_unit;
@@ -66,8 +76,10 @@ typedef struct shape {
 static const shape shapes[] = {{1, 16, 4},  {1, 16, 16}, {1, 8, 8},    {64, 4, 8},
                                {256, 4, 4}, {256, 4, 8}, {256, 4, 16}, {128, 8, 8}};
 
-/* llvmpipe silently stops a work-item after 65,535 trips. */
+/* llvmpipe silently stops a work-item after 65,535 trips. BUSY_TRIPS take some tenths of a
+ * millisecond on a CPU, and about one on a GPU. */
 #define MOST_TRIPS 8192u
+#define BUSY_TRIPS 60000u
 
 static int open_shape(bench_floor *floor, const bench_setup *setup, const shape *s, cl_uint units)
 {
@@ -100,6 +112,8 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     if (error == CL_SUCCESS)
         floor->nothing = clCreateKernel(floor->program, "nothing", &error);
     if (error == CL_SUCCESS)
+        floor->busy = clCreateKernel(floor->program, "busy", &error);
+    if (error == CL_SUCCESS)
         floor->out = clCreateBuffer(setup->on->cl, CL_MEM_WRITE_ONLY, floor->maxima * sizeof(float),
                                     NULL, &error);
     if (error == CL_SUCCESS)
@@ -111,6 +125,8 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     error |= clSetKernelArg(floor->kernel, 1, sizeof vectors, &vectors);
     error |= clSetKernelArg(floor->kernel, 2, sizeof trips, &trips);
     error |= clSetKernelArg(floor->kernel, 3, sizeof floor->out, &floor->out);
+    error |= clSetKernelArg(floor->busy, 0, sizeof(cl_uint), &(cl_uint){BUSY_TRIPS});
+    error |= clSetKernelArg(floor->busy, 1, sizeof floor->out, &floor->out);
     return error != CL_SUCCESS;
 }
 
@@ -118,6 +134,12 @@ cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue, cl_
 {
     return clEnqueueNDRangeKernel(queue, floor->kernel, 1, NULL, &floor->global, &floor->local, 0,
                                   NULL, done);
+}
+
+cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_event *done)
+{
+    return clEnqueueNDRangeKernel(queue, floor->busy, 1, NULL, &(size_t){1}, &(size_t){1}, 0, NULL,
+                                  done);
 }
 
 /* The maximum of elements `first` to `end` - 1. */
@@ -239,6 +261,8 @@ void bench_floor_close(bench_floor *floor)
 {
     if (floor->out != NULL)
         clReleaseMemObject(floor->out);
+    if (floor->busy != NULL)
+        clReleaseKernel(floor->busy);
     if (floor->nothing != NULL)
         clReleaseKernel(floor->nothing);
     if (floor->kernel != NULL)

@@ -6,6 +6,7 @@ Each finished step adds its results to gpu.json, so a later call with the same -
 it. bench/results/README.md describes the file. Only Python's standard library is used.
 """
 import argparse
+import atexit
 import json
 import os
 import platform
@@ -71,6 +72,7 @@ class Runner:
         self.end = time.monotonic() + options.limit
         self.log = open(os.path.join(options.out, "gpu.log"), "a", encoding="utf-8")
         self.background = None
+        self.children = set()
 
     def left(self):
         return self.end - time.monotonic()
@@ -82,7 +84,7 @@ class Runner:
         """Starts a process in a group of its own, so that what it starts can be ended, too."""
         self.log.write("$ " + " ".join(command) + "\n")
         self.log.flush()
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             cwd=self.options.build,
             env={**os.environ, **(env or {})},
@@ -92,6 +94,13 @@ class Runner:
             start_new_session=True,
             **more,
         )
+        self.children.add(process)
+        return process
+
+    def end_children(self):
+        for process in self.children:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
 
     def run(self, command, most, env=None, allowed=(0,)):
         """Runs a command for at most so many seconds; returns its exit status and output."""
@@ -107,6 +116,7 @@ class Runner:
             if limit < most:
                 raise OutOfTime from None
             raise Failed(f"{os.path.basename(command[0])} took more than {most} seconds") from None
+        self.children.discard(process)
         self.log.write(output)
         self.log.flush()
         if process.returncode not in allowed:
@@ -533,6 +543,8 @@ def main():
             print(f"gpu.sh: {path} is of another kind of run; move it away", file=sys.stderr)
             return 2
     r = Runner(options, state)
+    atexit.register(r.end_children)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     steps = list(all_steps(r.plan))
     if options.list:
         print("\n".join(step[0] for step in steps))
@@ -557,8 +569,6 @@ def main():
             cut = True
             break
         save(r)
-    if r.background is not None and r.background.poll() is None:
-        os.killpg(r.background.pid, signal.SIGKILL)
     done = {s["step"] for s in state["steps"]}
     state["complete"] = all(s[0] in done for s in steps)
     save(r)

@@ -279,6 +279,8 @@ def main():
         print(json.dumps([{"library": "PyTorch", "version": None, **about, **fail(error)}]))
         return 0
     cuda = torch.cuda.is_available()
+    if options.build and not cuda:
+        return 0
     if options.build:
         options.runs = 1
         rows = [torch.randn(2, 131072) for _ in range(2)]
