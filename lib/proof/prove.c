@@ -245,6 +245,11 @@ static void set_params(trial *t, int variant)
     }
     if (v->kernel == CLS_PREPARE)
         p->no_repeat_ngram = 1;
+    if (v->kernel == CLS_FORCE) { /* the first token is drawn, the second one is forced */
+        p->thinking_forced = prompt;
+        p->thinking_forced_count = 1;
+        p->thinking_budget = 1;
+    }
     if (variant == CLS_TOKEN_3 || variant == CLS_SEARCH_2) {
         p->typical_p = 0.9f;
         p->xtc_probability = 1.0f;
