@@ -3,9 +3,13 @@
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
+#define LOOPS 16u        /* copies of a loop that stop a request */
+#define LONGEST_LOOP 32u
+#define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 
 double bench_clock(void)
 {
@@ -33,7 +37,18 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c)
 
 uint32_t bench_window(const bench_case *c)
 {
-    return c->more == BENCH_NO_MORE ? 0 : c->more == BENCH_DRY ? c->history : LLAMA_WINDOW;
+    switch (c->more) {
+    case BENCH_NO_MORE:
+    case BENCH_THINKING:
+    case BENCH_FORCED:
+        return 0;
+    case BENCH_LOOP:
+        return LOOPS * LONGEST_LOOP;
+    case BENCH_DRY:
+        return c->history;
+    default:
+        return LLAMA_WINDOW;
+    }
 }
 
 /* Sets llama.cpp's default chain with one more sampler. */
@@ -58,6 +73,21 @@ static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
     }
 }
 
+/* Sets a thinking budget, or the loop stop. Loops of fewer tokens would occur. */
+static void make_ends(bench_more more, cls_params *params)
+{
+    static const int32_t end = 0;
+    if (more == BENCH_THINKING) {
+        params->thinking_end = params->thinking_forced = &end;
+        params->thinking_end_count = params->thinking_forced_count = 1;
+        params->thinking_budget = UINT32_MAX / 2;
+    } else if (more == BENCH_LOOP) {
+        params->loop_repeats = LOOPS;
+        params->loop_min = 8;
+        params->loop_max = LONGEST_LOOP;
+    }
+}
+
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
     cls_params_default(params, sizeof *params);
@@ -77,8 +107,14 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
     cls_host_row_default(host, sizeof *host);
     host->params = params;
     host->history = setup->window;
-    if (c->more != BENCH_NO_MORE)
+    if (c->more >= BENCH_THINKING)
+        make_ends(c->more, params);
+    else if (c->more != BENCH_NO_MORE)
         make_llama(c->more, setup->vocab, params);
+    if (c->more == BENCH_FORCED) {
+        host->forced_ids = setup->ids + (size_t)row * setup->longest;
+        host->forced_count = FORCED;
+    }
     if (c->penalized) {
         params->repetition_penalty = 1.1f;
         params->frequency_penalty = 0.1f;
@@ -102,6 +138,9 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c)
         if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output,
                            row.output_count) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
+        if (row.forced_count != 0 &&
+            cls_slot_force(setup->sampler, slot, row.forced_ids, row.forced_count) != CLS_OK)
+            return cli_fail_library("bench: forcing tokens");
     }
     return 0;
 }
@@ -118,12 +157,25 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
         step->mask.words.buffer = setup->mask;
 }
 
+/* The capacity of a case's kept sets. */
+static uint32_t kept_capacity(const bench_setup *setup, const bench_case *c)
+{
+    return c->kept_set < setup->vocab ? c->kept_set : setup->vocab;
+}
+
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
     cls_step step;
+    cls_outputs outputs;
     cl_int error;
 
     bench_make_step(setup, c, &step);
+    if (c->kept_set != 0) {
+        cls_outputs_init(&outputs);
+        outputs.kept_set.capacity = kept_capacity(setup, c);
+        outputs.kept_set.ids.buffer = setup->kept;
+        step.outputs = &outputs;
+    }
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("bench: the step");
     error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
@@ -158,9 +210,11 @@ int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-static int verify_rows(const bench_setup *setup, const bench_case *c, const int32_t *tokens)
+/* ids: the kept sets of the device; expected: room for one; both NULL where there are none. */
+static int verify_rows(const bench_setup *setup, const bench_case *c, const int32_t *tokens,
+                       const int32_t *ids, int32_t *expected)
 {
-    const uint32_t width = (setup->vocab + 31) / 32;
+    const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, c);
     for (uint32_t row = 0; row < setup->batch; row++) {
         cls_params params;
         cls_host_row host;
@@ -177,14 +231,43 @@ static int verify_rows(const bench_setup *setup, const bench_case *c, const int3
             host.mask = setup->mask_words + (size_t)row * width;
             host.mask_width = width;
         }
+        result.kept_ids = expected;
+        result.kept_capacity = capacity;
         if (cls_host_sample(&host, &result) != CLS_OK)
             return cli_fail_library("bench: the reference");
         if (result.token != tokens[row])
             return cli_fail(
                 "bench: %s, row %u: the device drew token %d, but the reference drew %d", c->name,
                 (unsigned)row, (int)tokens[row], (int)result.token);
+        if (ids != NULL &&
+            memcmp(ids + (size_t)row * capacity, expected, capacity * sizeof *ids) != 0)
+            return cli_fail("bench: %s, row %u: the kept set is not the reference's", c->name,
+                            (unsigned)row);
     }
     return 0;
+}
+
+/* Reads the kept sets, if the case has any, and compares all results. */
+static int verify_results(const bench_setup *setup, const bench_case *c, const int32_t *tokens)
+{
+    const size_t one = kept_capacity(setup, c) * sizeof(int32_t), size = setup->batch * one;
+    int32_t *ids, *expected;
+    cl_int error = CL_SUCCESS;
+    int failed;
+    if (c->kept_set == 0)
+        return verify_rows(setup, c, tokens, NULL, NULL);
+    ids = malloc(size);
+    expected = malloc(one);
+    failed = ids == NULL || expected == NULL ? cli_no_memory() : 0;
+    if (!failed)
+        error = clEnqueueReadBuffer(setup->on->queue, setup->kept, CL_TRUE, 0, size, ids, 0, NULL,
+                                    NULL);
+    if (error != CL_SUCCESS)
+        failed = cli_fail_opencl("bench: reading the kept sets", error);
+    failed = failed || verify_rows(setup, c, tokens, ids, expected);
+    free(ids);
+    free(expected);
+    return failed;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
@@ -194,7 +277,7 @@ int bench_verify(const bench_setup *setup, const bench_case *c)
     if (tokens == NULL)
         return cli_no_memory();
     failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
-             verify_rows(setup, c, tokens);
+             verify_results(setup, c, tokens);
     free(tokens);
     return failed;
 }

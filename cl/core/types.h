@@ -406,6 +406,8 @@ enum cls_output {
     CLS_OUT_CANDIDATE_PROBS,
     CLS_OUT_PROBS, /* this one and the next have [rows, vocab] numbers */
     CLS_OUT_FINAL_LOGITS,
+    CLS_OUT_SET_IDS, /* this one and the next are kept_set */
+    CLS_OUT_SET_COUNTS,
     CLS_OUTPUTS
 };
 #define CLS_WANTS(output) (1u << (output))
@@ -415,6 +417,7 @@ enum cls_output {
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES \
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+#define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
 
 /* The outputs of a verification, in the order of the kernel's arguments. */
 enum cls_verified {
@@ -469,11 +472,11 @@ typedef struct cls_args {
      * each. */
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
-    u32 given_each; /* ids that a group of the report handles */
-    u32 reserved_2;
+    u32 given_each;   /* ids that a group of the report handles */
+    u32 set_capacity; /* ids of a row's kept set */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
-    u32 first, last, shards, partial_words, whole_tiles, reserved_3[21];
+    u32 first, last, shards, partial_words, whole_tiles, reserved_3[17];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
@@ -500,6 +503,7 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_UNFIT 128u
 #define CLS_STATUS_LOOP 256u
 #define CLS_STATUS_FORCED 512u
+#define CLS_STATUS_OVERFLOW 1024u
 /* Two more bits of a tile's flags: the slot may adjust a token of the tile; the mask forbids
  * one. */
 #define CLS_TILE_ADJUSTED 65536u

@@ -237,9 +237,10 @@ static inline void emit_tokens(const verifier *v, __global const cls_args *args,
         const int empty = (int)v->rows[w->row].no_token;
         int children = 0;
         by_rows |= due >= 0;
-        w->token = due >= 0 ? due : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)
-                   : empty  ? -1
-                            : own;
+        w->token = due >= 0   ? due
+                   : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)
+                   : empty    ? -1
+                              : own;
         if (by_rows)
             w->status |= row_status & (CLS_STATUS_NAN | CLS_STATUS_INF);
         if (due >= 0 && !mask_allows(args, mask, mask_map, has, w->row, (u32)due)) {
@@ -347,7 +348,8 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     cls_slot_adaptive next = {0, 0u, 0u, 0u};
     if (slot_index >= 0)
         next = slot->adaptive;
-    const int one_token = !(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
+    const int one_token =
+        !(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
     const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped, has) &&
                                (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
                                 method == CLS_VERIFY_TYPICAL);

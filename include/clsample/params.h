@@ -16,8 +16,9 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
+/* A value for the logit of one token. */
 typedef struct cls_logit_bias {
-    int32_t id;
+    int32_t id; /* the token, in the vocabulary */
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
@@ -187,7 +188,7 @@ typedef struct cls_params {
     uint32_t dry_allowed_length;
     uint32_t dry_window;
     const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
-    uint32_t dry_breaker_count;
+    uint32_t dry_breaker_count;       /* the sequences in dry_breakers */
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
      * last `history` tokens. 1 bans all of these tokens. 0: off (default). */

@@ -60,8 +60,9 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
 void cls_work_close(cls_work *w);
 
 /* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
- * work has the final set and its units afterwards. result->probs must be set or NULL. Unless
- * `forces` is 1, ids that the request must emit are ignored, and so is whether it has stopped. */
+ * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
+ * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
+ * has stopped. */
 void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
 
 /* Returns 1 if the request has stopped with the work's text. */

@@ -87,6 +87,14 @@ static void set_adaptive_weights(const cls_work *w, cls_row *trace)
         trace->adapted += drawn_weight(w, trace, w->set[i]);
 }
 
+/* Marks the tokens of the set, and no others. */
+static void mark_set(cls_work *w)
+{
+    memset(w->mark, 0, w->vocab);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->mark[w->set[i]] = 1;
+}
+
 /* Draws from the set in ascending order of ids. */
 static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
 {
@@ -95,9 +103,7 @@ static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
         set_adaptive_weights(w, trace);
     trace->drawn =
         u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
-    memset(w->mark, 0, w->vocab);
-    for (uint32_t i = 0; i < w->n; i++)
-        w->mark[w->set[i]] = 1;
+    mark_set(w);
     uint64_t rest = trace->drawn;
     for (uint32_t i = 0; i < w->vocab; i++) {
         const uint64_t mass = w->mark[i] ? drawn_weight(w, trace, i) : 0;
@@ -140,6 +146,19 @@ static int is_drawable(const cls_work *w, const cls_row *trace, uint32_t token)
     return i < w->n && ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
 }
 
+/* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
+static void report_set(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    if (result->kept_capacity != 0 && w->n > result->kept_capacity)
+        trace->status |= CLS_ROW_OVERFLOW;
+    if (result->kept_ids == NULL)
+        return;
+    mark_set(w);
+    for (uint32_t i = 0, n = 0; i < w->vocab && n < result->kept_capacity; i++)
+        if (w->mark[i])
+            result->kept_ids[n++] = (int32_t)i;
+}
+
 /* ---------------------------------------------------------------------- the row */
 
 /* Draws a token from the adjusted row. Returns 0 if the chain leaves no token. */
@@ -175,6 +194,7 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
         draw_from_set(w, random, trace);
     report_probs(w, trace, result);
     result->logprob_final = final_logprob(w, trace, (uint32_t)trace->token);
+    report_set(w, trace, result);
     return 1;
 }
 
@@ -189,6 +209,8 @@ static void clear_results(const cls_work *w, cls_row *trace, cls_host_result *re
     trace->no_token = 1;
     if (result->probs != NULL)
         memset(result->probs, 0, w->vocab * sizeof *result->probs);
+    for (uint32_t i = 0; i < result->kept_capacity && result->kept_ids != NULL; i++)
+        result->kept_ids[i] = -1;
     result->kept_count = 0;
     result->logprob_raw = result->logprob_final = -INFINITY;
 }
@@ -208,7 +230,8 @@ static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_row *trace,
                                 : -INFINITY;
     trace->token = id;
     trace->forced = 1;
-    trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_FORCED;
+    trace->status =
+        (trace->status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_OVERFLOW)) | CLS_ROW_FORCED;
     return state;
 }
 
@@ -374,12 +397,27 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
     return status;
 }
 
+/* Checks what the caller has set in the result. */
+static cls_status check_result(const cls_work *w, const cls_host_result *result)
+{
+    if (result->kept_capacity > w->vocab)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_capacity is %u; it must be at most row->vocab, %u",
+                        (unsigned)result->kept_capacity, (unsigned)w->vocab);
+    if (result->kept_ids != NULL && result->kept_capacity == 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_ids is set, but result->kept_capacity is 0");
+    return CLS_OK;
+}
+
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
     cls_host_row row;
     cls_params params;
     cls_work w;
-    const cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    if (status == CLS_OK)
+        status = check_result(&w, result);
     if (status == CLS_OK) {
         cls_work_run(&w, 1, trace, result);
         report_raw(&w, trace, result);

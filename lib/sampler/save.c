@@ -317,8 +317,8 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     put_u64(b, &sum);
 }
 
-/* Reads a slot, its state and its forced ids from the device, after the steps and slot calls before.
- * The caller frees *forced. */
+/* Reads a slot, its state and its forced ids from the device, after the steps and slot calls
+ * before. The caller frees *forced. */
 static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
                         cls_slot *device_slot, uint32_t *state, uint32_t **forced)
 {
@@ -369,7 +369,8 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
         return status;
     if (size == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
-    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state), *forced = NULL;
+    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state),
+                    *forced = NULL;
     if (state == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
     status = fetch(s, queue, slot, &device_slot, state, &forced);

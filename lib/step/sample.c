@@ -231,7 +231,7 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
     if (!plan->forces)
         return CL_SUCCESS;
     cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_FORCE);
-    plan->has &= ~(CLS_HAS_TOKENS | CLS_HAS_STATUS | CLS_HAS_LATEST);
+    plan->has &= ~CLS_HAS_LATEST;
     plan->has |= CLS_DEFER | CLS_ACCEPTS_LATER;
     return cls_commands_write_args(c, CLS_ARG_SET_FORCE, &a);
 }
@@ -239,8 +239,8 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
 cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs,
-                                          plan->map[CLS_MAP_SLOTS]);
+    cls_arguments a =
+        cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs, plan->map[CLS_MAP_SLOTS]);
     cls_set_buffer(&a, s, &plan->step.mask.words);
     cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
     cls_set_mem(&a, s->rows);
@@ -301,8 +301,7 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    cl_event *const finished = reports ? NULL : done,
-                    *const drawn = plan->forces ? NULL : finished;
+    cl_event *const finished = reports ? NULL : done, *const drawn = plan->forces ? NULL : finished;
     cl_int code = cls_step_rows(plan, c, CLS_TOKEN, plan->search ? NULL : drawn);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_pass(plan, c);
@@ -330,7 +329,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
                            const cl_event *wait, cls_commands *c, cl_int *code)
 {
-    int uploads = 0;
+    int uploads = plan->uploads;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan->map[i]->host, plan->step.rows);
     const cls_status status =

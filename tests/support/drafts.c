@@ -110,6 +110,7 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     h.forced_count -= n;
     p.temperature = d->method == CLS_VERIFY_GREEDY ? 0.0f : p.temperature;
     h.params = &p;
+    memset(result, 0, sizeof *result);
     result->struct_size = sizeof *result;
     must(cls_host_sample(&h, result));
     free(output);

@@ -226,7 +226,9 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     if (f->reports) {
         outputs->logprob_kind = rng_below(&s->r, 2) ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
         outputs->logprobs = (cls_buffer){s->output, out + 2 * RESULT};
-        outputs->kept.counts = (cls_buffer){s->output, out + 3 * RESULT};
+        outputs->kept_set.capacity = rng_below(&s->r, 2) ? 1 + rng_below(&s->r, 40) : 0;
+        *(outputs->kept_set.capacity != 0 ? &outputs->kept_set.counts : &outputs->kept.counts) =
+            (cls_buffer){s->output, out + 3 * RESULT};
         if (rng_below(&s->r, 8) == 0)
             outputs->probs.buffer = s->other;
         s->n.reports++;
@@ -256,6 +258,7 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.position = (uint32_t)f->position[row];
     if (step->random_bits.buffer)
         h.random_bits = &f->random[row];
+    result.kept_capacity = step->outputs->kept_set.capacity;
     soak_require_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
                        step->outputs->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
