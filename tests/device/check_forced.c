@@ -112,10 +112,11 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
             cls_host_result *const h = &b->host[row];
             if (h->token >= 0 && !(b->status[row] & CLS_ROW_UNFIT))
                 latest[row] = h->token;
-            batch_accept(b, row);
             h->token = h->token < 0 ? invalid : h->token;
         }
         batch_equal(b, where);
+        for (uint32_t row = 0; row < b->rows; row++)
+            batch_accept(b, row);
         buffer_read(d, latest_buffer, b->rows * sizeof *latest, got);
         for (uint32_t row = 0; row < b->rows; row++)
             ck_assert_msg(got[row] == latest[row], "%s: %s: latest %d, not %d", where,
@@ -219,6 +220,15 @@ static uint32_t *step_outputs(client *s, const int32_t *given, int kind)
     return all;
 }
 
+static void *copy_of(const void *array, size_t size)
+{
+    void *const copy = array != NULL ? malloc(size) : NULL;
+    ck_assert(array == NULL || copy != NULL);
+    if (copy != NULL)
+        memcpy(copy, array, size);
+    return copy;
+}
+
 /* Returns the same rows and requests without anything that forces an id. */
 static batch *unforced(const batch *b)
 {
@@ -230,20 +240,14 @@ static batch *unforced(const batch *b)
         p->thinking_start_count = p->thinking_end_count = p->thinking_forced_count = 0;
         p->thinking_budget = p->loop_repeats = 0;
     }
-    if (b->mask != NULL) {
-        const size_t size =
-            (size_t)b->rows * b->mask_width * (b->mask_kind == CLS_MASK_PACKED ? 4 : 1);
-        plain->mask_kind = b->mask_kind;
-        plain->mask_width = b->mask_width;
-        plain->mask = malloc(size);
-        ck_assert(plain->mask != NULL);
-        memcpy(plain->mask, b->mask, size);
-        if (b->mask_map != NULL) {
-            plain->mask_map = malloc(b->rows * sizeof *b->mask_map);
-            ck_assert(plain->mask_map != NULL);
-            memcpy(plain->mask_map, b->mask_map, b->rows * sizeof *b->mask_map);
-        }
-    }
+    plain->mask_kind = b->mask_kind;
+    plain->mask_width = b->mask_width;
+    plain->mask = copy_of(b->mask, (size_t)b->rows * b->mask_width *
+                                       (b->mask_kind == CLS_MASK_PACKED ? 4 : 1));
+    plain->mask_map = copy_of(b->mask_map, b->rows * sizeof *b->mask_map);
+    plain->bias_dtype = b->bias_dtype;
+    plain->bias = copy_of(b->bias, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype));
+    plain->bias_map = copy_of(b->bias_map, b->rows * sizeof *b->bias_map);
     return plain;
 }
 
