@@ -840,7 +840,7 @@ END_TEST
 enum { LEVELS = 8, BATCH = 6, TOP = 4, CANDIDATES = 9 };
 
 /* Rows that need more and more: nothing, lists, a search, penalties, masks and
- * biases, all samplers, histories, all of it. */
+ * biases, all samplers, histories, all of it with forced ids. */
 static batch *some_batch(int level, int dtype, rng *r)
 {
     const uint32_t vocab = 1025 + rng_below(r, 2000);
@@ -863,6 +863,7 @@ static batch *some_batch(int level, int dtype, rng *r)
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
+    b->forces = level == 7;
     if (level >= 6)
         batch_requests(b, r);
     if (level == 4 || level == 7) {
