@@ -28,6 +28,7 @@ static batch *mixed_batch(uint32_t vocab, int dtype, int adjusted, rng *r)
         twin_params(&b->params[row], row, vocab);
     }
     b->history = 50;
+    b->forces = rng_below(r, 2) == 0;
     if (adjusted) {
         batch_mask(b, r, 60, 0);
         batch_requests(b, r);

@@ -28,6 +28,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
     }
     b->mask_kind = (int)rng_below(r, 2);
     b->history = i % 3 ? 100 : 0;
+    b->forces = i % 5 == 2;
     if (i % 4 == 1)
         batch_mask(b, r, i % 8 == 1 ? 50 : 5, 0);
     if (i % 3)
