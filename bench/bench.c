@@ -9,49 +9,59 @@
 
 const bench_case bench_cases[BENCH_CASES] = {
     {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1,
-     BENCH_NO_MORE, 0, BENCH_STEP},
+     BENCH_NO_MORE, 0, BENCH_STEP, 0},
     {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
+    {"thinking", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_THINKING, 0,
+     BENCH_STEP, 0},
+    {"forced", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_FORCED, 0,
+     BENCH_STEP, 0},
+    {"loop", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_LOOP, 0,
+     BENCH_STEP, 0},
     {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT,
-     64, BENCH_STEP},
+     64, BENCH_STEP, 0},
     {"mirostat_late", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1,
-     BENCH_MIROSTAT_LATE, 64, BENCH_STEP},
+     BENCH_MIROSTAT_LATE, 64, BENCH_STEP, 0},
     {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP},
+     BENCH_STEP, 0},
     {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STANDARD},
+     BENCH_STANDARD, 0},
     {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
-     0, BENCH_MATCH},
+     0, BENCH_MATCH, 0},
     {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
-     0, BENCH_BLOCK},
+     0, BENCH_BLOCK, 0},
+    {"kept", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 0, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP, 1024},
+    {"kept_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 0, 0, 0, BENCH_NO_MORE, 0,
+     BENCH_STEP, UINT32_MAX},
 };
 
 /* A set of cases: bit i for case i, and then one for serving. */
@@ -61,9 +71,10 @@ typedef uint32_t bench_set;
 
 /* The values of --case: the cases in this order, then serving. */
 #define CASE_NAMES \
-    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|plain|topp_peaked|llama|dry|dry_1000|" \
-    "dry_100|xtc|typical|" \
-    "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|serving"
+    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|thinking|forced|loop|plain|" \
+    "topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
+    "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|kept|kept_flat|" \
+    "serving"
 #define SERVED 64u /* slots of the serving case */
 
 static int open_floor(bench_floor *floor, const bench_setup *setup)
@@ -107,8 +118,8 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
     bench_progress(c->name, "verifying");
     if (c->drafts != BENCH_STEP)
         return bench_verify_drafts(setup, c, result);
-    if (bench_make_sampler(setup, bench_window(c)) || bench_write_mask(setup, c->mask) ||
-        bench_verify(setup, c))
+    if (bench_make_kept(setup, c) || bench_make_sampler(setup, bench_window(c)) ||
+        bench_write_mask(setup, c->mask) || bench_verify(setup, c))
         return 1;
     bench_progress(c->name, "timing");
     return setup->shards != 0 ? bench_time_shards(setup, c, result)

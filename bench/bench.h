@@ -44,6 +44,7 @@ typedef struct bench_setup {
     int32_t *mask_words; /* the mask on the host: [batch, ceil(vocab / 32)] */
     cl_mem mask;
     cl_mem tokens;      /* [batch], then the statuses, [batch] */
+    cl_mem kept;        /* [batch, up to vocab]: kept sets; NULL: no case wrote any so far */
     int32_t *likeliest; /* [batch + spare]: each row's likeliest token */
     int32_t *ids;       /* [batch, longest] */
 } bench_setup;
@@ -143,7 +144,10 @@ typedef enum bench_more {
     BENCH_XTC,
     BENCH_TYPICAL,
     BENCH_MIROSTAT,
-    BENCH_MIROSTAT_LATE /* Mirostat after so many tokens that mu is too large to cut anything */
+    BENCH_MIROSTAT_LATE, /* Mirostat after so many tokens that mu is too large to cut anything */
+    BENCH_THINKING,      /* a thinking budget that is not used up, with the default chain */
+    BENCH_FORCED,        /* forced tokens, with the default chain */
+    BENCH_LOOP           /* a stop at loops, which do not occur, with the default chain */
 } bench_more;
 
 /* How drafts are verified, and which distributions come with them. */
@@ -170,6 +174,7 @@ typedef struct bench_case {
     bench_more more;
     uint32_t history; /* tokens of a history; 0: as in the setup */
     bench_drafts drafts;
+    uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
 } bench_case;
 
 /* The number of tokens in the histories of a case. */
@@ -218,7 +223,8 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
 /* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens);
 
-/* Begins all slots, samples one step and compares each token with that of cls_host_sample(). */
+/* Begins all slots, samples one step and compares each token, and each kept set, with those of
+ * cls_host_sample(). */
 int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Times floor, step and empty launches in turn. */
@@ -258,6 +264,10 @@ int bench_write_mask(bench_setup *setup, bench_mask kind);
  */
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
 int bench_make_sampler(bench_setup *setup, uint32_t window);
+
+/* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
+ * is destroyed, since it needs more features then. */
+int bench_make_kept(bench_setup *setup, const bench_case *c);
 
 /* ---------------------------------------------------------------- events.c */
 
@@ -325,7 +335,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 22
+#define BENCH_CASES 27
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 

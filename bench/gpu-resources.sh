@@ -47,6 +47,8 @@ distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64
 report-row 128 32 0 25 104
+kept 64 0 0 50 64
+kept-row 64 0 0 50 64
 accept 64 0 0 50 64
 draw 64 128 0 50 64
 residual 128 48 0 25 96

@@ -3,9 +3,13 @@
 #include "bench.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
+#define LOOPS 4u         /* copies of a loop that stop a request */
+#define LONGEST_LOOP 32u
+#define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 
 double bench_clock(void)
 {
@@ -33,7 +37,18 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c)
 
 uint32_t bench_window(const bench_case *c)
 {
-    return c->more == BENCH_NO_MORE ? 0 : c->more == BENCH_DRY ? c->history : LLAMA_WINDOW;
+    switch (c->more) {
+    case BENCH_NO_MORE:
+    case BENCH_THINKING:
+    case BENCH_FORCED:
+        return 0;
+    case BENCH_LOOP:
+        return LOOPS * LONGEST_LOOP;
+    case BENCH_DRY:
+        return c->history;
+    default:
+        return LLAMA_WINDOW;
+    }
 }
 
 /* Sets llama.cpp's default chain with one more sampler. */
@@ -58,6 +73,21 @@ static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
     }
 }
 
+/* Sets a thinking budget, or the loop stop. Loops of fewer tokens would occur. */
+static void make_ends(bench_more more, cls_params *params)
+{
+    static const int32_t end = 0;
+    if (more == BENCH_THINKING) {
+        params->thinking_end = params->thinking_forced = &end;
+        params->thinking_end_count = params->thinking_forced_count = 1;
+        params->thinking_budget = UINT32_MAX / 2;
+    } else if (more == BENCH_LOOP) {
+        params->loop_repeats = LOOPS;
+        params->loop_min = 8;
+        params->loop_max = LONGEST_LOOP;
+    }
+}
+
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
     cls_params_default(params, sizeof *params);
@@ -77,8 +107,14 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
     cls_host_row_default(host, sizeof *host);
     host->params = params;
     host->history = setup->window;
-    if (c->more != BENCH_NO_MORE)
+    if (c->more >= BENCH_THINKING)
+        make_ends(c->more, params);
+    else if (c->more != BENCH_NO_MORE)
         make_llama(c->more, setup->vocab, params);
+    if (c->more == BENCH_FORCED) {
+        host->forced_ids = setup->ids + (size_t)row * setup->longest;
+        host->forced_count = FORCED;
+    }
     if (c->penalized) {
         params->repetition_penalty = 1.1f;
         params->frequency_penalty = 0.1f;
@@ -102,6 +138,9 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c)
         if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output,
                            row.output_count) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
+        if (row.forced_count != 0 &&
+            cls_slot_force(setup->sampler, slot, row.forced_ids, row.forced_count) != CLS_OK)
+            return cli_fail_library("bench: forcing tokens");
     }
     return 0;
 }
@@ -118,11 +157,24 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
         step->mask.words.buffer = setup->mask;
 }
 
+/* The capacity of a case's kept sets. */
+static uint32_t kept_capacity(const bench_setup *setup, const bench_case *c)
+{
+    return c->kept_set < setup->vocab ? c->kept_set : setup->vocab;
+}
+
 int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command_queue queue,
                        cl_event *done)
 {
     cls_step step;
+    cls_outputs outputs;
     bench_make_step(setup, c, &step);
+    if (c->kept_set != 0) {
+        cls_outputs_init(&outputs);
+        outputs.kept_set.capacity = kept_capacity(setup, c);
+        outputs.kept_set.ids.buffer = setup->kept;
+        step.outputs = &outputs;
+    }
     return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
                ? 0
                : cli_fail_library("bench: the step");
@@ -165,18 +217,19 @@ int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-/* The reference's tokens of a case. */
+/* The reference's results of a case. */
 typedef struct reference {
     const bench_setup *setup;
     const bench_case *c;
     int32_t *tokens; /* [batch] */
+    int32_t *kept;   /* [batch, capacity] the kept sets, if the case has any */
 } reference;
 
 static int sample_row(void *of, uint32_t row)
 {
     const reference *const r = of;
     const bench_setup *const setup = r->setup;
-    const uint32_t width = (setup->vocab + 31) / 32;
+    const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, r->c);
     cls_params params;
     cls_host_row host;
     cls_host_result result = {.struct_size = sizeof result};
@@ -192,36 +245,64 @@ static int sample_row(void *of, uint32_t row)
         host.mask = setup->mask_words + (size_t)row * width;
         host.mask_width = width;
     }
+    if (capacity != 0) {
+        result.kept_ids = r->kept + (size_t)row * capacity;
+        result.kept_capacity = capacity;
+    }
     if (cls_host_sample(&host, &result) != CLS_OK)
         return 1;
     r->tokens[row] = result.token;
     return 0;
 }
 
-static int verify_rows(reference *r, const int32_t *tokens)
+/* kept: the device's kept sets. */
+static int verify_rows(reference *r, const int32_t *tokens, const int32_t *kept)
 {
-    const uint32_t batch = r->setup->batch, failed = bench_each(batch, sample_row, r);
+    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c);
+    const uint32_t failed = bench_each(batch, sample_row, r);
     if (cli_interrupted())
         return 1;
     if (failed < batch && sample_row(r, failed)) /* here for the message, which is the thread's */
         return cli_fail_library("bench: the reference");
-    for (uint32_t row = 0; row < batch; row++)
+    for (uint32_t row = 0; row < batch; row++) {
+        const size_t at = (size_t)row * capacity;
         if (r->tokens[row] != tokens[row])
             return cli_fail(
                 "bench: %s, row %u: the device drew token %d, but the reference drew %d",
                 r->c->name, (unsigned)row, (int)tokens[row], (int)r->tokens[row]);
+        if (capacity != 0 && memcmp(kept + at, r->kept + at, capacity * sizeof *kept) != 0)
+            return cli_fail("bench: %s, row %u: the kept set is not the reference's", r->c->name,
+                            (unsigned)row);
+    }
     return 0;
+}
+
+/* Samples one step, reads its kept sets, if the case has any, and compares all results. */
+static int verify_step(reference *r, int32_t *tokens, int32_t *kept, size_t kept_size)
+{
+    const bench_setup *const setup = r->setup;
+    cl_int error = CL_SUCCESS;
+    if (bench_begin_slots(setup, r->c) || bench_run_step(setup, r->c, tokens))
+        return 1;
+    if (kept_size != 0)
+        error = clEnqueueReadBuffer(setup->on->queue, setup->kept, CL_TRUE, 0, kept_size, kept, 0,
+                                    NULL, NULL);
+    return error == CL_SUCCESS ? verify_rows(r, tokens, kept)
+                               : cli_fail_opencl("bench: reading the kept sets", error);
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
-    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL};
+    const size_t size = setup->batch * sizeof(int32_t), kept_size = kept_capacity(setup, c) * size;
+    int32_t *const tokens = malloc(2 * size), *const kept = malloc(2 * kept_size + 1);
     int failed;
-    if (tokens == NULL)
-        return cli_no_memory();
-    failed =
-        bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) || verify_rows(&r, tokens);
+    if (tokens == NULL || kept == NULL) {
+        failed = cli_no_memory();
+    } else {
+        reference r = {setup, c, tokens + setup->batch, kept + kept_size / sizeof *kept};
+        failed = verify_step(&r, tokens, kept, kept_size);
+    }
+    free(kept);
     free(tokens);
     return failed;
 }

@@ -33,7 +33,8 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.history = window;
-    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK;
+    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK |
+                       (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
     return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
                ? 0
                : cli_fail_library("bench: creating the sampler");
@@ -47,6 +48,17 @@ int bench_make_sampler(bench_setup *setup, uint32_t window)
     setup->sampler = NULL;
     setup->window = window;
     return bench_new_sampler(setup, window, &setup->sampler);
+}
+
+int bench_make_kept(bench_setup *setup, const bench_case *c)
+{
+    cl_int error = CL_SUCCESS;
+    if (c->kept_set == 0 || setup->kept != NULL)
+        return 0;
+    setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
+    cls_sampler_destroy(setup->sampler);
+    setup->sampler = NULL;
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the buffer for kept sets", error);
 }
 
 static size_t mask_size(const bench_setup *setup)
@@ -80,6 +92,8 @@ int bench_open_setup(bench_setup *setup)
 void bench_close_setup(bench_setup *setup)
 {
     cls_sampler_destroy(setup->sampler);
+    if (setup->kept != NULL)
+        clReleaseMemObject(setup->kept);
     if (setup->tokens != NULL)
         clReleaseMemObject(setup->tokens);
     if (setup->mask != NULL)

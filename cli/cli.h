@@ -226,7 +226,10 @@ int cli_print_json(json_t *value);
 json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
 json_t *cli_real(double x);         /* a number; null for infinities and NaN */
 int cli_flush_output(void);         /* fails if stdout could not be written */
-const char *cli_status_words(int32_t status, char words[64]); /* "nan, inf"; "ok" for 0 */
+
+/* "nan, inf"; "ok" for 0. */
+#define CLI_STATUS_WORDS 80 /* room for all words */
+const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
 
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
@@ -317,6 +320,12 @@ typedef struct cli_tokens {
     uint32_t width;
 } cli_tokens;
 
+/* Token ids that the owner of the array frees. */
+typedef struct cli_ids {
+    const int32_t *ids; /* NULL: no ids */
+    uint32_t count;
+} cli_ids;
+
 typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
 
 /* How a job's vocabulary is split over shards, and these over devices. */
@@ -339,7 +348,8 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
-    uint32_t ahead;   /* the most draft tokens that a call may append to an output */
+    const cli_ids *force; /* [requests]: the ids that each output is forced to begin with */
+    uint32_t ahead;       /* the most draft tokens that a call may append to an output */
     uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
     const cls_infill *infill; /* NULL: no row has the infill stage */
     uint32_t draws;           /* of each row, at the positions from cli_position() on */
@@ -354,6 +364,10 @@ typedef struct cli_job {
 
 /* The position of a request's first draw: its parameter, plus the tokens of its output. */
 uint64_t cli_position(const cli_job *job, uint32_t request);
+
+/* Returns those ids of `force` that come after an output with these tokens. */
+cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
+                        uint32_t vocab);
 
 /* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);

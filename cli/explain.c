@@ -59,7 +59,7 @@ static void print_top(const cli_shown *shown, const cli_pieces *pieces, double l
 static void print(const command *q, const cli_explained *e, const cli_pieces *pieces)
 {
     double longest = 0;
-    char name[16], words[64];
+    char name[16], words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         if (e->stage[i].top_count != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
@@ -77,7 +77,8 @@ static void print(const command *q, const cli_explained *e, const cli_pieces *pi
         return;
     }
     cli_pieces_name(pieces, e->token, name);
-    printf("\ndrawn: %s, of probability %.6f", name, e->probability);
+    printf("\n%s: %s, of probability %.6f", e->status & CLS_ROW_FORCED ? "forced" : "drawn", name,
+           e->probability);
     if (e->status != 0)
         printf(" (%s)", cli_status_words(e->status, words));
     putchar('\n');
@@ -99,7 +100,7 @@ static json_t *stage_json(const cli_shown *shown)
 static int print_json(const cli_explained *e)
 {
     json_t *stages = json_array();
-    char words[64];
+    char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         if (json_array_append_new(stages, stage_json(&e->stage[i])) != 0) {
             json_decref(stages);

@@ -62,6 +62,8 @@ static void without_chain(cls_params *p)
         copy_stage(stage, &off, p);
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
+    p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
+    p->thinking_start_count = p->thinking_end_count = p->thinking_forced_count = 0;
 }
 
 /* Adds a stage to the chain, with its parameters from `from`. */
@@ -321,6 +323,8 @@ int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top, cli_
     params = *all;
     without_chain(&params);
     host.params = &params;
+    host.forced_ids = NULL;
+    host.forced_count = 0;
     if (describe_adjustments(row, &e->stage[1])) {
         base = 1;
         if (show(&host, e, top) != 0)
@@ -341,8 +345,7 @@ int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top, cli_
                                      ? observed_temperature(all, shown - 1, shown, e->vocab)
                                      : (double)all->temperature;
     }
-    host.params = all;
-    return draw(&host, e) || weigh(e, base);
+    return draw(row, e) || weigh(e, base);
 }
 
 int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e)

@@ -5,22 +5,39 @@
 
 #include "outputs.h"
 
+static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
+{
+    return tokens->ids == NULL ? NULL : tokens->ids + (size_t)r * tokens->width;
+}
+
+/* The tokens of a row that is padded with ids outside the vocabulary. */
+static uint32_t tokens_in(const int32_t *ids, uint32_t count, uint32_t vocab)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < count; i++)
+        n += ids[i] >= 0 && (uint32_t)ids[i] < vocab;
+    return n;
+}
+
 uint64_t cli_position(const cli_job *job, uint32_t request)
 {
-    uint64_t position = job->params[request].position;
-    for (uint32_t i = 0; i < job->output.width; i++) {
-        const int32_t id = job->output.ids[(size_t)request * job->output.width + i];
-        position += id >= 0 && (uint32_t)id < job->logits->vocab;
-    }
-    return position;
+    return (uint64_t)job->params[request].position +
+           tokens_in(row_of(&job->output, request), job->output.width, job->logits->vocab);
 }
 
 size_t cli_mask_size(const cli_job *job) { return job->mask_kind == CLS_MASK_BOOL ? 1 : 4; }
 size_t cli_bias_size(const cli_job *job) { return job->bias_dtype == CLS_F32 ? 4 : 2; }
 
-static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
+cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count, uint32_t vocab)
 {
-    return tokens->ids == NULL ? NULL : tokens->ids + (size_t)r * tokens->width;
+    const uint32_t n = tokens_in(output, count, vocab);
+    return n < force->count ? (cli_ids){force->ids + n, force->count - n} : (cli_ids){NULL, 0};
+}
+
+static cli_ids forced_next(const cli_job *job, uint32_t request)
+{
+    return cli_forced_next(&job->force[request], row_of(&job->output, request), job->output.width,
+                           job->logits->vocab);
 }
 
 /* --------------------------------------------------------------------- the sampler */
@@ -42,18 +59,25 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     }
     options->history = job->history;
     options->dtypes = 1u << job->logits->dtype;
+    const bool reports =
+        job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
     options->features =
         CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
         (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
-        (job->logprobs != NULL || job->outputs != NULL ? CLS_FEATURE_LOGPROBS : 0u) |
-        (job->probs != NULL || job->outputs != NULL ? CLS_FEATURE_PROBS : 0u);
+        (job->logprobs != NULL || reports ? CLS_FEATURE_LOGPROBS : 0u) |
+        (job->probs != NULL || reports ? CLS_FEATURE_PROBS : 0u) |
+        (job->outputs != NULL && job->outputs->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
 }
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
 {
-    if (cli_compile_done(cls_slot_begin(
-            sampler, slot, &job->params[request], row_of(&job->prompt, request), job->prompt.width,
-            row_of(&job->output, request), job->output.width)) == CLS_OK)
+    const cli_ids forced = forced_next(job, request);
+    cls_status status =
+        cls_slot_begin(sampler, slot, &job->params[request], row_of(&job->prompt, request),
+                       job->prompt.width, row_of(&job->output, request), job->output.width);
+    if (status == CLS_OK && forced.count != 0)
+        status = cls_slot_force(sampler, slot, forced.ids, forced.count);
+    if (cli_compile_done(status) == CLS_OK)
         return 0;
     return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, request),
                     cls_error_message());
@@ -64,6 +88,7 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
+    const cli_ids forced = forced_next(job, request);
     cls_host_row_default(row, sizeof *row);
     row->logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
     row->dtype = (int32_t)logits->dtype;
@@ -85,6 +110,8 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->params = &job->params[request];
     row->history = job->history;
     row->infill = job->infill;
+    row->forced_ids = forced.ids;
+    row->forced_count = forced.count;
 }
 
 static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
@@ -96,6 +123,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     row.position += d;
     if (job->probs != NULL && d == 0)
         result.probs = job->probs + (size_t)r * job->logits->vocab;
+    if (job->outputs != NULL && d == 0)
+        cli_outputs_host_begin(job->outputs, r, &result);
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
     if (job->tokens != NULL)
@@ -106,6 +135,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     if (job->status != NULL)
         job->status[at] = result.status;
     if (job->outputs != NULL && d == 0)
+        cli_outputs_host_end(job->outputs, r, &result);
+    if (job->outputs != NULL && job->outputs->top_n != 0 && d == 0)
         cli_outputs_host(job->logits, r, result.token, job->outputs);
     return 0;
 }

@@ -2,20 +2,23 @@
 /* Parses the parameters that are lists (ids, biases, sequences of ids) and the chain, from the
  * command line and from JSON. Each list is stored in the parameters before its elements are parsed,
  * so that cli_params_free() frees it even if the parser fails halfway. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "params.h"
 
-/* Checks the lists while all other parameters have their defaults. */
+/* Checks the lists alone. */
 static int check_lists(const char *what, const cls_params *params, uint32_t vocab)
 {
     cls_params alone;
-    cls_params_default(&alone, sizeof alone);
+    cli_params_alone(&alone);
 #define COPY_LIST(p, kind, array, counter, option, meta, key, help) \
-    alone.array = params->array; \
-    alone.counter = params->counter;
+    if (params->counter != 0) { \
+        alone.array = params->array; \
+        alone.counter = params->counter; \
+    }
     CLS_LISTS(COPY_LIST, )
 #undef COPY_LIST
     return cls_params_check(&alone, vocab) == CLS_OK
@@ -81,6 +84,15 @@ int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count)
             return NULL;
         }
     return ids;
+}
+
+int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab)
+{
+    for (uint32_t i = 0; i < count; i++)
+        if (ids[i] < 0 || (uint32_t)ids[i] >= vocab)
+            return cli_fail("%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, what,
+                            ids[i], vocab);
+    return 0;
 }
 
 static int json_ids(const char *what, json_t *value, const int32_t **list, uint32_t *n)

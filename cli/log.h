@@ -40,6 +40,7 @@ typedef struct cli_log_rows {
 typedef struct cli_log_request {
     cls_params params;
     cli_tokens prompt, output; /* of one row */
+    cli_ids force;
 } cli_log_request;
 
 /* One token of a log, as the reference must draw it. */
@@ -47,6 +48,7 @@ typedef struct cli_logged {
     uint32_t request, row, step;
     int32_t token, status;
     cls_params params; /* of the request, with the token's seed and stream */
+    uint32_t forced;   /* the ids of its "force" that its output has */
     cls_host_row host;
     bool same_inputs; /* the logits, the mask and the bias are those that were sampled */
 } cli_logged;

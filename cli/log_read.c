@@ -88,6 +88,7 @@ void cli_log_request_free(cli_log_request *request)
     cli_params_free(&request->params, NULL, 0);
     free(request->prompt.ids);
     free(request->output.ids);
+    free((void *)(uintptr_t)request->force.ids);
 }
 
 /* Reads a line of a request, which replaces an earlier one with the same number. */
@@ -117,7 +118,7 @@ static int read_request(cli_log *log, json_t *object)
     cls_params_default(&request->params, sizeof request->params);
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
     failed = cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
-                                  &request->params) ||
+                                  &request->params, &request->force) ||
              cli_log_take_ids(log, object, "prompt", &prompt, &request->prompt.width) ||
              cli_log_take_ids(log, object, "output", &output, &request->output.width);
     request->prompt.ids = (int32_t *)(uintptr_t)prompt;
@@ -195,6 +196,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
 {
     cls_host_row *const host = &token->host;
     const cli_log_request *request;
+    cli_ids forced;
     uint64_t seed = 0, stream = 0;
     memset(token, 0, sizeof *token);
     cls_host_row_default(host, sizeof *host);
@@ -209,6 +211,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
         cli_log_take(log, object, "draw", CLI_UINT, &host->draw) != 0 ||
         read_adaptive(log, object, &host->adaptive) != 0 || read_inputs(log, object, token) != 0)
         return 1;
+    token->status &= ~CLS_ROW_OVERFLOW; /* concerns another output of the step, not the token */
     if (token->token < -1)
         return cli_fail(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line,
                         token->token);
@@ -224,6 +227,10 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     host->prompt_count = request->prompt.width;
     host->output = request->output.ids;
     host->output_count = request->output.width;
+    forced = cli_forced_next(&request->force, host->output, host->output_count, host->vocab);
+    token->forced = request->force.count - forced.count;
+    host->forced_ids = forced.ids;
+    host->forced_count = forced.count;
     host->history = log->history;
     host->infill = log->has_infill ? &log->infill : NULL;
     return 0;

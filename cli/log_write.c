@@ -122,9 +122,15 @@ static json_t *tokens_json(const cli_job *job, const cli_tokens *tokens, uint32_
 static int put_request(const writing *w, uint32_t r)
 {
     const cli_job *const job = w->job;
+    const cli_ids force = job->force[r];
+    json_t *const parameters = cli_params_to_json(&job->params[r]);
+    if (force.count != 0 &&
+        json_object_set_new(parameters, "force", cli_ids_json(force.ids, force.count)) != 0) {
+        json_decref(parameters);
+        return cli_no_memory();
+    }
     return put_line(w, json_pack("{s:I, s:o, s:o, s:o}", "request", (json_int_t)r, "parameters",
-                                 cli_params_to_json(&job->params[r]), "prompt",
-                                 tokens_json(job, &job->prompt, r), "output",
+                                 parameters, "prompt", tokens_json(job, &job->prompt, r), "output",
                                  tokens_json(job, &job->output, r)));
 }
 

@@ -18,12 +18,20 @@ static void copy_field(const cli_option *option, const cls_params *from, cls_par
     memcpy((char *)to + at, (const char *)from + at, size);
 }
 
-/* Whether the library accepts the parameter while all others have their defaults. If it does not,
- * this parameter is at fault. */
+void cli_params_alone(cls_params *params)
+{
+    static const int32_t any_id = 0;
+    cls_params_default(params, sizeof *params);
+    params->thinking_forced = &any_id;
+    params->thinking_forced_count = 1;
+    params->loop_max = CLS_MAX_LOOP;
+}
+
+/* Whether the library accepts the parameter alone. If it does not, this parameter is at fault. */
 static bool valid_alone(const cli_option *option, const cls_params *params, uint32_t vocab)
 {
     cls_params alone;
-    cls_params_default(&alone, sizeof alone);
+    cli_params_alone(&alone);
     copy_field(option, params, &alone);
     return cls_params_check(&alone, vocab) == CLS_OK;
 }
@@ -108,7 +116,8 @@ int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
     return cli_set(option, what, number);
 }
 
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params)
+int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                         cli_ids *force)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
     const char *key;
@@ -125,6 +134,12 @@ int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_
                strcmp(name, field_names[field - fields]) != 0)
             field++;
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
+        if (strcmp(key, "force") == 0) {
+            if (cli_ids_from_json(what, value, &force->ids, &force->count) != 0 ||
+                cli_ids_check(what, force->ids, force->count, vocab) != 0)
+                return 1;
+            continue;
+        }
         if (field->name == NULL) {
             if ((failed = cli_list_from_json(name, what, value, vocab, params)) < 0)
                 return cli_fail("%s is not a known key", what);
@@ -145,7 +160,7 @@ int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_
 }
 
 static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
-                          cls_params *params)
+                          cls_params *params, cli_ids *force)
 {
     json_error_t error;
     errno = 0;
@@ -165,7 +180,8 @@ static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab
         const uint32_t r = cli_row_number(rows->picked, i);
         char where[PATH_MAX + 32];
         snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
-        failed = cli_params_from_json(where, json_array_get(array, r), vocab, &params[i]);
+        failed =
+            cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
     }
     json_decref(array);
     return failed;
@@ -196,7 +212,7 @@ static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *pa
 }
 
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params)
+                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         params[i] = *base;
@@ -204,5 +220,5 @@ int cli_params_rows(const cls_params *base, const char *params_path, const char 
     }
     if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
         return 1;
-    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params) : 0;
+    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params, force) : 0;
 }

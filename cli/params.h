@@ -48,6 +48,9 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
  * a failure. */
 int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
 
+/* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
+int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
+
 /* Sets *ids to the ids of a JSON array, or to NULL if it is empty. The caller frees them, after a
  * failure, too. */
 int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
@@ -57,6 +60,10 @@ int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint
 /* Sets an option's value from a JSON value of its type. Messages begin with `what`. An integer that
  * exceeds JSON's 63 bits is a string. */
 int cli_set_from_json(const cli_option *option, const char *what, json_t *value);
+
+/* Sets parameters of which any one can be replaced and checked: the defaults, except for parameters
+ * that others need. */
+void cli_params_alone(cls_params *params);
 
 /* Checks the parameters. The message names the option whose value the library refuses. `options` is
  * the table after the command line was parsed. */
@@ -72,12 +79,14 @@ typedef struct cli_rows {
 
 /* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
- * parameter. Both paths may be NULL. */
+ * parameter, and the ids of --force, which the caller has set. Both paths may be NULL. */
 int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params);
+                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
 
-/* Sets the parameters that an object names. Messages begin with `where`: "FILE: row 3". */
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params);
+/* Sets the parameters that an object names, and the ids of "force". Messages begin with `where`:
+ * "FILE: row 3". Lists that were there before are replaced but not freed. */
+int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                         cli_ids *force);
 
 /* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
  * parameters that have their defaults, and the seed, the stream and the position, which do not

@@ -20,10 +20,10 @@ static void put_token(const char *before, int32_t token, const char *after)
 /* Prints what differs, as one line. */
 static int report(const cli_log *log, const cli_logged *logged, const cls_host_result *drawn)
 {
-    char reason[512] = "", words[64];
+    char reason[512] = "", words[CLI_STATUS_WORDS];
     const bool same = drawn->token == logged->token;
-    if (!same && logged->same_inputs && logged->token >= 0 && drawn->token >= 0 &&
-        cli_replay_reason(logged, reason, sizeof reason) != 0)
+    if (!same && logged->same_inputs &&
+        cli_replay_reason(logged, drawn, reason, sizeof reason) != 0)
         return 1;
     printf("line %" PRIu64 ", row %" PRIu32 ", step %" PRIu32 ", position %" PRIu32 ": ", log->line,
            logged->row, logged->step, logged->host.position);
@@ -38,11 +38,14 @@ static int report(const cli_log *log, const cli_logged *logged, const cls_host_r
         return 0;
     }
     put_token("the log has ", logged->token, ", but ");
-    put_token("the draw gives ", drawn->token, "");
-    if (drawn->token >= 0)
-        printf(", of probability %.6f", exp((double)drawn->logprob_final));
+    if (drawn->status & CLS_ROW_FORCED)
+        put_token("", drawn->token, " is forced");
     else
+        put_token("the draw gives ", drawn->token, "");
+    if (drawn->token < 0)
         printf(" (%s)", cli_status_words(drawn->status, words));
+    else if (!(drawn->status & CLS_ROW_FORCED))
+        printf(", of probability %.6f", exp((double)drawn->logprob_final));
     printf("%s%s\n", *reason == '\0' ? "" : "; ", reason);
     return 0;
 }

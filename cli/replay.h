@@ -5,7 +5,9 @@
 
 #include "log.h"
 
-/* Writes why the reference does not draw the logged token, 0 or more, although it draws another. */
-int cli_replay_reason(const cli_logged *logged, char *text, size_t size);
+/* Writes why the reference gives another token than the log, or nothing where the token's status
+ * says that. */
+int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
+                      size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Says why the reference does not draw the token of a log: something bans it, a stage of the chain
- * removes it, or it is in the set and another token is drawn. */
+/* Says why the reference does not draw the token of a log: another one is forced, something bans
+ * it, a stage of the chain removes it, or it is in the set and another token is drawn. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -78,6 +78,30 @@ static int find_ban(const cli_logged *logged, int *ban)
     return 0;
 }
 
+/* ------------------------------------------------------------------------ forced */
+
+/* Says what forces the token that the reference gives, or forces one that the mask forbids. */
+static int put_forced(const cli_logged *logged, const cls_host_result *drawn, char *text,
+                      size_t size)
+{
+    cls_host_row row = logged->host;
+    cls_host_result result = {.struct_size = sizeof result};
+    row.mask = NULL;
+    if (cls_host_sample(&row, &result) != CLS_OK)
+        return cli_fail_library("the reference");
+    if (!(result.status & CLS_ROW_FORCED))
+        return 0;
+    if (drawn->token < 0)
+        snprintf(text, size, "the mask does not allow token %" PRId32 ", which is forced",
+                 result.token);
+    else if (row.forced_count != 0)
+        snprintf(text, size, "it is force[%" PRIu32 "]", logged->forced);
+    else
+        snprintf(text, size, "the thinking has used its budget of %" PRIu32 " tokens",
+                 row.params->thinking_budget);
+    return 0;
+}
+
 /* ----------------------------------------------------------------------- stages */
 
 static void put_stage(const cli_explained *e, int32_t token, char *text, size_t size)
@@ -99,13 +123,22 @@ static void put_stage(const cli_explained *e, int32_t token, char *text, size_t 
                  token, (double)e->stage[i - 1].probs[token], e->stage[i - 1].kept);
 }
 
-int cli_replay_reason(const cli_logged *logged, char *text, size_t size)
+int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
+                      size_t size)
 {
     const int32_t token = logged->token;
     cli_explained e = {0};
     int ban, failed;
-    if (token >= 0 && (uint32_t)token >= logged->host.vocab) {
+    if (drawn->token < 0 || (drawn->status & CLS_ROW_FORCED))
+        return put_forced(logged, drawn, text, size);
+    if (token < 0)
+        return 0;
+    if ((uint32_t)token >= logged->host.vocab) {
         snprintf(text, size, "token %" PRId32 " is not in the vocabulary", token);
+        return 0;
+    }
+    if (logged->status & CLS_ROW_FORCED) {
+        snprintf(text, size, "nothing forces token %" PRId32, token);
         return 0;
     }
     if (!is_allowed_id(logged->host.params, token)) {

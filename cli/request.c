@@ -133,12 +133,9 @@ static int infill_read(cli_request *q, cli_job *job)
     for (uint32_t r = 0; r < q->requests; r++)
         enabled |= job->params[r].infill != 0;
     if (q->end_ids.count != 0 &&
-        (q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL)
+        ((q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL ||
+         cli_ids_check("--infill-end", q->ends, q->infill.end_count, vocab) != 0))
         return 1;
-    for (uint32_t i = 0; i < q->infill.end_count; i++)
-        if (q->ends[i] < 0 || (uint32_t)q->ends[i] >= vocab)
-            return cli_fail("--infill-end: %" PRId32 " is not a token of a vocabulary of %" PRIu32,
-                            q->ends[i], vocab);
     if (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
         return 1;
     if (!enabled)
@@ -172,9 +169,12 @@ static uint32_t history_of(const cli_job *job, uint32_t requests)
         const cls_params *const p = &job->params[r];
         const bool looks =
             p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
-        const uint32_t least[] = {looks ? whole : 0, p->penalty_window, p->dry_window};
-        for (int i = 0; i < 3; i++)
-            history = least[i] > history ? least[i] : history;
+        const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
+        const uint64_t least[] = {looks ? whole : 0,       p->penalty_window,     p->dry_window,
+                                  p->thinking_start_count, p->thinking_end_count, loops};
+        for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
+            if (least[i] > history)
+                history = least[i] > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : (uint32_t)least[i];
         for (uint32_t i = 0; i < p->bad_word_count; i++)
             history = p->bad_words[i].count > history ? p->bad_words[i].count : history;
     }
@@ -195,12 +195,21 @@ static int params_read(cli_request *q, const cli_option *options, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
     const cli_rows rows = rows_of_requests(q);
-    if ((q->rows = calloc(q->requests, sizeof *q->rows)) == NULL)
+    q->rows = calloc(q->requests, sizeof *q->rows);
+    q->forces = calloc(q->requests, sizeof *q->forces);
+    if (q->rows == NULL || q->forces == NULL)
         return cli_no_memory();
     job->params = q->rows;
+    job->force = q->forces;
+    if (q->force.count != 0 &&
+        ((q->force_all.ids = cli_ids_parse("--force", &q->force, &q->force_all.count)) == NULL ||
+         cli_ids_check("--force", q->force_all.ids, q->force_all.count, vocab) != 0))
+        return 1;
+    for (uint32_t r = 0; r < q->requests; r++)
+        q->forces[r] = q->force_all;
     return cli_lists_parse(&q->lists, vocab, &q->params) ||
            cli_params_check(options, &q->params, vocab) ||
-           cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows);
+           cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
 }
 
 void cli_request_default(cli_request *q)
@@ -239,6 +248,12 @@ void cli_request_free(cli_request *q, cli_job *job)
     free(job->output.ids);
     cli_params_free(&q->params, q->rows, q->requests);
     cli_lists_free(&q->lists);
+    for (uint32_t r = 0; r < q->requests && q->forces != NULL; r++)
+        if (q->forces[r].ids != q->force_all.ids)
+            free((void *)(uintptr_t)q->forces[r].ids);
+    free((void *)(uintptr_t)q->force_all.ids);
+    free(q->forces);
+    free(q->force.text);
     free(q->end_ids.text);
     free(q->ends);
     free(q->prefix_of);

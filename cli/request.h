@@ -12,7 +12,8 @@ typedef struct cli_request {
         *prefixes;
     cls_params params; /* from the command line, for all rows */
     cli_lists lists;
-    cli_list end_ids;  /* --infill-end */
+    cli_list end_ids; /* --infill-end */
+    cli_list force;
     cli_picked picked; /* the rows to read; the caller frees them */
 
     /* Read from the files. */
@@ -20,6 +21,8 @@ typedef struct cli_request {
     uint32_t requests; /* rows of parameters, prompts and outputs */
     const char *of;    /* the noun for these rows in messages */
     cls_params *rows;  /* [requests] */
+    cli_ids force_all; /* from the command line, for all rows */
+    cli_ids *forces;   /* [requests] */
     cls_infill infill;
     int32_t *ends, *prefix_of;
 } cli_request;
@@ -36,6 +39,8 @@ typedef struct cli_request {
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)", NULL, 0}, \
     CLI_PARAM_OPTIONS(&(q)->params) \
     CLI_LIST_OPTIONS(&(q)->lists) \
+    {"force", CLI_LIST, &(q)->force, "IDS", \
+     "the first tokens of the output, separated by commas, in place of those drawn", NULL, 0}, \
     {"infill-end", CLI_LIST, &(q)->end_ids, "IDS", \
      "the tokens that end a text, separated by commas", NULL, 0}, \
     {"infill-prefix", CLI_STRING, &(q)->prefixes, "FILE.npy", \

@@ -40,7 +40,7 @@ static uint64_t emitted_by(const cli_drafts *d, uint32_t request)
 /* Prints the tokens of a single trial, or the means of several. */
 static void print_table(const cli_job *job, const cli_drafts *d)
 {
-    char words[64];
+    char words[CLI_STATUS_WORDS];
     printf("%7s %8s %6s %8s %8s  %s\n", "request", "position", "drafts", "accepted", "emitted",
            d->trials == 1 ? "tokens" : "");
     for (uint32_t i = 0; i < d->requests; i++) {
@@ -72,7 +72,7 @@ static json_t *ints_json(const int32_t *ints, uint64_t n)
  * the first trial. */
 static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
-    char words[64];
+    char words[CLI_STATUS_WORDS];
     return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request", (int)i,
                      "position", (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials,
                      "drafts", (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i),

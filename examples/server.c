@@ -20,7 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VOCAB = 512, STOP = 2, SLOTS = 4, MAX_TEXT = 64, MAX_REQUESTS = 16, MAX_STEPS = 1000 };
+enum { VOCAB = 512, STOP = 2, END_OF_THINKING = 3 };
+enum { SLOTS = 4, MAX_TEXT = 64, MAX_REQUESTS = 16, MAX_STEPS = 1000 };
 
 /* -------------------------------------------------------------------- the model
  *
@@ -54,19 +55,24 @@ static const struct scenario {
     uint32_t answers; /* requests that share this prompt: best of n */
     uint32_t cancel;  /* cancelled after so many tokens; 0: never */
     uint32_t max_tokens;
+    uint32_t thinking;  /* it begins with thinking, of at most so many tokens; 0: it does not */
+    uint32_t favourite; /* a token that it prefers to all others; 0: none */
     float temperature, top_p, repetition_penalty;
 } scenarios[] = {
-    /* arrival, prompt, output, answers, cancel, max_tokens; temperature, top-p, repetition */
-    {"greedy", 0, 5, 0, 1, 0, 12, 0.0f, 1.0f, 1.0f},
-    {"long prompt", 0, 18, 0, 1, 0, 20, 0.7f, 0.9f, 1.3f},
-    {"cancelled", 0, 3, 0, 1, 4, 30, 1.0f, 1.0f, 1.0f},
-    {"one token", 1, 1, 0, 1, 0, 1, 0.9f, 1.0f, 1.0f},
-    {"best of 3", 3, 9, 0, 3, 0, 24, 1.2f, 0.95f, 1.1f},
-    {"resumed", 5, 6, 7, 1, 0, 25, 0.8f, 0.9f, 1.2f},
-    {"complete before", 6, 4, 8, 1, 0, 8, 0.8f, 0.9f, 1.0f},
-    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0.8f, 1.5f, 1.0f}, /* refused; the others continue */
-    {"until it stops", 9, 7, 0, 1, 0, 50, 1.0f, 0.9f, 1.0f},
-    {"after the others", 60, 2, 0, 1, 0, 10, 1.5f, 1.0f, 1.0f},
+    /* arrival, prompt, output, answers, cancel, max_tokens, thinking, favourite; temperature,
+     * top-p, repetition */
+    {"greedy", 0, 5, 0, 1, 0, 12, 0, 0, 0.0f, 1.0f, 1.0f},
+    {"long prompt", 0, 18, 0, 1, 0, 20, 0, 0, 0.7f, 0.9f, 1.3f},
+    {"cancelled", 0, 3, 0, 1, 4, 30, 0, 0, 1.0f, 1.0f, 1.0f},
+    {"one token", 1, 1, 0, 1, 0, 1, 0, 0, 0.9f, 1.0f, 1.0f},
+    {"best of 3", 3, 9, 0, 3, 0, 24, 0, 0, 1.2f, 0.95f, 1.1f},
+    {"resumed", 5, 6, 7, 1, 0, 25, 0, 0, 0.8f, 0.9f, 1.2f},
+    {"complete before", 6, 4, 8, 1, 0, 8, 0, 0, 0.8f, 0.9f, 1.0f},
+    {"top-p of 1.5", 8, 4, 0, 1, 0, 8, 0, 0, 0.8f, 1.5f, 1.0f}, /* refused; the others continue */
+    {"until it stops", 9, 7, 0, 1, 0, 50, 0, 0, 1.0f, 0.9f, 1.0f},
+    {"thinking", 10, 4, 0, 1, 0, 14, 6, 0, 1.0f, 0.9f, 1.0f}, /* 6 tokens, then END_OF_THINKING */
+    {"repeats itself", 11, 4, 0, 1, 0, 50, 0, 9, 0.0f, 1.0f, 1.0f},
+    {"after the others", 60, 2, 0, 1, 0, 10, 0, 0, 1.5f, 1.0f, 1.0f},
 };
 
 typedef struct request {
@@ -83,13 +89,14 @@ typedef struct request {
 
 static uint32_t make_requests(request *requests)
 {
-    static const int32_t stop_ids[] = {STOP};
+    static const int32_t stop_ids[] = {STOP}, end[] = {END_OF_THINKING};
+    static cls_logit_bias favourites[MAX_REQUESTS];
     uint32_t n = 0;
     for (uint32_t a = 0; a < sizeof scenarios / sizeof *scenarios; a++)
-        for (uint32_t answer = 0; answer < scenarios[a].answers; answer++) {
+        for (uint32_t number = 0; number < scenarios[a].answers; number++) {
             request *r = &requests[n++];
             r->scenario = &scenarios[a];
-            r->forks = answer == 0 ? r->scenario->answers - 1 : 0;
+            r->forks = number == 0 ? r->scenario->answers - 1 : 0;
             r->whole = r->scenario->output > 0;
             r->initial = r->n = r->scenario->prompt + r->scenario->output;
             for (uint32_t i = 0; i < r->n; i++)
@@ -103,7 +110,17 @@ static uint32_t make_requests(request *requests)
             r->params.stop_ids = stop_ids;
             r->params.stop_count = 1;
             r->params.seed = a;
-            r->params.stream = answer; /* answers to one prompt differ */
+            r->params.stream = number;  /* answers to one prompt differ */
+            r->params.loop_repeats = 4; /* ends requests that repeat up to 4 tokens */
+            r->params.loop_max = 4;
+            if (r->scenario->thinking > 0) {
+                r->params.thinking_budget = r->scenario->thinking;
+                r->params.thinking_end = r->params.thinking_forced = end;
+                r->params.thinking_end_count = r->params.thinking_forced_count = 1;
+            }
+            favourites[a] = (cls_logit_bias){(int32_t)r->scenario->favourite, 100.0f};
+            r->params.logit_bias = &favourites[a];
+            r->params.logit_bias_count = r->scenario->favourite > 0;
         }
     return n;
 }
@@ -169,8 +186,11 @@ static void server_open(server *s, cl_device_id device)
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = SLOTS;
-    /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(). */
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE;
+    options.history = 16; /* for loops of 4 tokens, 4 times */
+    /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(), CLS_FEATURE_FORCED for loops
+     * and thinking. */
+    options.features =
+        CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     must(cls_sampler_create(context, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
     must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
@@ -325,6 +345,7 @@ static void deliver(server *s, step *p)
             leave(s, r,
                   status[i] & CLS_ROW_SKIPPED  ? "stopped before"
                   : status[i] & CLS_ROW_LENGTH ? "max_tokens"
+                  : status[i] & CLS_ROW_LOOP   ? "a loop"
                                                : "stop");
         else if (token[i] < 0)
             leave(s, r, "no token");

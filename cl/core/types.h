@@ -102,6 +102,10 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 #define CLS_SLOT_STATEFUL (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 #define CLS_SLOT_MIROSTAT 8192u
 #define CLS_SLOT_BIAS_ROW 16384u /* there is a bias value for every token of the vocabulary */
+#define CLS_SLOT_THINKING 32768u /* a thinking budget is on */
+#define CLS_SLOT_LOOPS 65536u    /* loops of the output end the request */
+/* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
+#define CLS_SLOT_FORCED 131072u
 /* A request gets CLS_SLOT_BIAS_ROW if it has more than one bias per this many tokens of the
  * vocabulary. */
 #define CLS_BIAS_ROW_PART 128u
@@ -159,12 +163,24 @@ typedef struct cls_slot {
                                    the breakers are, sorted by the last id but one */
     u32 ngram;
     u32 min_tokens;
+    u32 thinking_start, n_start; /* of the thinking budget, in the lists: the ids that begin the
+                                    thinking (n = 0: it begins with the request), */
+    u32 thinking_end, n_end;     /* those that end it, */
+    u32 thinking_forced,
+        n_thinking_forced; /* and those that are emitted after `thinking_budget` tokens of it */
+    u32 thinking_budget;
+    u32 loop_repeats, loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
     u32 position;
     u32 outputs; /* output tokens so far */
     u32 length;  /* tokens that entered the history, less those rolled back */
     u32 longest; /* the largest `length` ever: entries older than `longest` less the ring's size are
                     lost */
     u32 stopped;
+    u32 thinking; /* the thinking budget: 0 outside the thinking, else 1 plus the number of tokens
+                     that count; see thinking_after() in cl/row/text.cl */
+    u32 forced, n_forced; /* ids that cls_slot_force() set, at this offset of the whole buffer of
+                             lists: */
+    u32 forced_from;      /* the output tokens from this number on are these ids */
     cls_slot_adaptive adaptive; /* before the next token */
     i32 pending; /* the token that a deferred step drew and that `next_adaptive` is for; -1: none */
     cls_slot_adaptive next_adaptive; /* the adaptive state once `pending` is accepted */
@@ -174,9 +190,9 @@ typedef struct cls_slot {
  *
  * Beside its cls_slot a slot has a region of the buffer `state`, in words of 32 bits: bitmaps of
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
- * alone), counts, a ring buffer of the latest tokens, and the adaptive state before each token
- * that can be rolled back. `layout` says which of these parts exist: a cls_keep, the history
- * (1 to 16,384) and the rollback (0 to 16,384). */
+ * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
+ * thinking budget before each token that can be rolled back. `layout` says which of these parts
+ * exist: a cls_keep, the history (1 to 16,384) and the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u     /* nothing for penalties */
 #define CLS_KEEPS_PRESENCE 1u /* whether a token counts, one bit */
 #define CLS_KEEPS_COUNTS 2u   /* how often it counts, 16 bits */
@@ -214,10 +230,14 @@ CLS_INLINE u32 state_adaptive(u32 vocab, u32 layout)
 {
     return state_ring(vocab, layout) + (CLS_LAYOUT_RING(layout) + 15) / 16 * 16;
 }
-CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+CLS_INLINE u32 state_thinking(u32 vocab, u32 layout)
 {
     return state_adaptive(vocab, layout) +
            (CLS_LAYOUT_ROLLBACK(layout) * CLS_ADAPTIVE_WORDS + 15) / 16 * 16;
+}
+CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+{
+    return state_thinking(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) + 15) / 16 * 16;
 }
 
 /* Logit biases lie in the lists. First comes a bitmap of the biased tokens. With CLS_SLOT_BIAS_ROW
@@ -276,7 +296,8 @@ CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_LOAD 5u     /* a saved state, which lies in the words */
 #define CLS_CHANGE_ROLLBACK 6u /* rolls `tokens` tokens back */
 #define CLS_CHANGE_RESET 7u
-#define CLS_CHANGE_TURN 8u /* the history becomes prompt; then tokens are appended */
+#define CLS_CHANGE_TURN 8u  /* the history becomes prompt; then tokens are appended */
+#define CLS_CHANGE_FORCE 9u /* the next `tokens` tokens are those at params.lists */
 
 /* A change of a slot that waits for the device: one slot call, or several that follow each other
  * and have the same effect as one. Changes of one slot have ascending rounds. Changes of one round
@@ -320,7 +341,8 @@ typedef struct cls_row {
     u32 listed; /* the kept ids lie in the row's part of `sample`: `kept` of them, ascending */
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */
-    i32 draft_key, reserved;
+    i32 draft_key;
+    u32 forced; /* the token is one that the request forces: it was not drawn from the row */
     i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
@@ -378,6 +400,8 @@ enum cls_output {
     CLS_OUT_CANDIDATE_PROBS,
     CLS_OUT_PROBS, /* this one and the next have [rows, vocab] numbers */
     CLS_OUT_FINAL_LOGITS,
+    CLS_OUT_SET_IDS, /* this one and the next are kept_set */
+    CLS_OUT_SET_COUNTS,
     CLS_OUTPUTS
 };
 #define CLS_WANTS(output) (1u << (output))
@@ -387,6 +411,7 @@ enum cls_output {
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES \
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+#define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
 
 /* The outputs of a verification, in the order of the kernel's arguments. */
 enum cls_verified {
@@ -436,16 +461,16 @@ typedef struct cls_args {
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
     u32 logits_rows; /* rows of logits in the buffer, where a map names them */
-    u32 reserved_1;
+    u32 per_row;     /* tokens of a row of cls_accept() */
     /* The outputs: bits of CLS_WANTS(), for a cls_output or a cls_verified, and the offset of
      * each. */
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
-    u32 given_each; /* ids that a group of the report handles */
-    u32 reserved_2;
+    u32 given_each;   /* ids that a group of the report handles */
+    u32 set_capacity; /* ids of a row's kept set */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
-    u32 first, last, shards, partial_words, whole_tiles, reserved_3[21];
+    u32 first, last, shards, partial_words, whole_tiles, reserved_3[17];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
@@ -470,10 +495,13 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_STOPPED 32u
 #define CLS_STATUS_LENGTH 64u
 #define CLS_STATUS_UNFIT 128u
+#define CLS_STATUS_LOOP 256u
+#define CLS_STATUS_FORCED 512u
+#define CLS_STATUS_OVERFLOW 1024u
 /* Two more bits of a tile's flags: the slot may adjust a token of the tile; the mask forbids
  * one. */
-#define CLS_TILE_ADJUSTED 256u
-#define CLS_TILE_MASKED 512u
+#define CLS_TILE_ADJUSTED 65536u
+#define CLS_TILE_MASKED 131072u
 
 /* For cls_groups_test: the words that a work-item writes, and the number it begins with. */
 #define CLS_GROUP_WORDS 16

@@ -15,7 +15,8 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
     out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
     out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
-    out->draft_key = out->reserved = 0;
+    out->draft_key = 0;
+    out->forced = 0;
     out->token = invalid_token;
     out->status = slot_index == -1 ? CLS_STATUS_SKIPPED : slot_index < 0 ? CLS_STATUS_NO_SLOT : 0u;
     out->state = CLS_ROW_DONE;

@@ -86,8 +86,8 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 #define REPORT_TOP 2
 #define REPORT_GIVEN 3
 
-/* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it is
- * the row's token. */
+/* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it was
+ * drawn from the row. */
 static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
                                u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
 {
@@ -103,12 +103,12 @@ static inline f32 report_token(const report *t, const row_logits *r, __global co
 /* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
                                 __global const i32 *row_key, u32 n, u32 vocab, i32 token,
-                                int no_token, u32 row, __global f32 *logprobs, __global i32 *ranks,
-                                shortlist *list)
+                                int no_token, int drawn, u32 row, __global f32 *logprobs,
+                                __global i32 *ranks, shortlist *list)
 {
     const u32 wants = args->wants;
     f32 logprob;
-    const f32 z = report_token(t, r, row_key, vocab, token, no_token, 1, &logprob);
+    const f32 z = report_token(t, r, row_key, vocab, token, no_token, drawn, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
         WRITE_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), row, logprob);
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
@@ -249,6 +249,8 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     int no_token = slot_index < 0 || (out.no_token && !(has & CLS_NO_SLOTS));
     report t;
     if (has & CLS_RAW) {
+        no_token &= slot_index < 0 || !out.forced; /* nothing could be drawn, but the model's
+                                                      distribution has the forced token */
         max_key = row_max_key(row_key, n, list.scratch);
         no_token |= max_key == CLS_KEY_NONE;
         const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES,
@@ -266,8 +268,8 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
         report_given(args, &t, &r, row_key, n, vocab, no_token, row, first,
                      min(each, given_n - first), given_ids, given_logprobs, given_ranks, &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(args, &t, &r, row_key, n, vocab, out.token, no_token, row, logprobs, ranks,
-                     &list);
+        report_drawn(args, &t, &r, row_key, n, vocab, out.token, no_token, !out.forced, row,
+                     logprobs, ranks, &list);
     } else if (part == REPORT_WHOLE) {
         report_whole(args, &t, row_key, n, no_token, row, kept, &list);
         if (args->wants & CLS_WANTS_SUMS)

@@ -4,8 +4,9 @@
  * walked word by word; a word without adjusted tokens only costs the look at it. */
 #include "row/slot_state.cl"
 
-/* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window. Most
- * samplers never need more. */
+/* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,
+ * thinking budget or loop stop. Most samplers never need more. CHANGES 1 is compiled with
+ * FORCED 1. */
 #ifndef CHANGES
 #define CHANGES 1
 #endif
@@ -75,7 +76,9 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
         }
     }
     for (u32 i = LOCAL_ID;
-         i < (s->n_ring + 15) / 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16; i += WGS)
+         i < (s->n_ring + 15) / 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16 +
+                 (s->n_adaptive + 15) / 16;
+         i += WGS)
         vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
 }
@@ -156,14 +159,39 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *
     slot->outputs = 0;
     slot->pending = -1;
     slot->adaptive.top_p = slot->top_p;
+    slot->thinking = slot->thinking != 0; /* the budget of the turn begins */
+    slot->n_forced = 0;
+}
+
+/* Follows the thinking budget through tokens that are about to be appended. `rules`: the slot's
+ * parameters in memory. */
+static inline void append_thinking(cls_slot *slot, __global const cls_slot *rules,
+                                   const slot_state *s, __global const u32 *lists,
+                                   __global const u32 *entries, u32 n)
+{
+    text t = {s->ring, entries, s->n_ring, slot->length, slot->length};
+    if (!(slot->flags & CLS_SLOT_THINKING))
+        return;
+    for (u32 j = 0; j < n; j++, t.length++) {
+        const u32 entry = entries[j];
+        if (LOCAL_ID == 0)
+            thinking_store(s, t.length, slot->thinking);
+        slot->thinking = thinking_after(rules, lists, &t, slot->thinking, entry & CLS_ENTRY_ID,
+                                        (entry & CLS_ENTRY_OUTPUT) != 0);
+    }
+    BARRIER(); /* every item has read the ring */
 }
 #endif
 
 /* Appends tokens to a slot's history. */
-static inline void state_append(cls_slot *slot, const slot_state *s, __global const u32 *entries,
-                                u32 n, __local u32 *chunk)
+static inline void state_append(cls_slot *slot, __global const cls_slot *rules, const slot_state *s,
+                                __global const u32 *lists, __global const u32 *entries, u32 n,
+                                __local u32 *chunk)
 {
     u32 outputs = 0;
+#if CHANGES
+    append_thinking(slot, rules, s, lists, entries, n);
+#endif
     for (u32 j = 0; j < n; j++) {
         u32 entry = entries[j];
         outputs += entry >> 31;
@@ -209,8 +237,10 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
                 state_remove(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
         }
     }
-    if (n > 0)
+    if (n > 0) {
         adaptive_load(s, slot->length - n, &slot->adaptive);
+        slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
+    }
     slot->pending = -1;
     slot->position -= n;
     slot->outputs -= n;
@@ -246,9 +276,30 @@ static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
     }
 #endif
 
-/* Applies one call to `slot`. */
-static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_state *s,
-                               const slot_state *from, const cls_slot *other,
+#if CHANGES
+/* Returns a state of the thinking budget under new parameters. The tokens that counted still count,
+ * but not for more than the new budget; and of the ids that end the thinking, as many have been
+ * emitted as before. */
+static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 thinking)
+{
+    if (!(slot->flags & CLS_SLOT_THINKING))
+        return 0;
+    if (!(was->flags & CLS_SLOT_THINKING))
+        return slot->n_start == 0;
+    if (thinking == 0)
+        return 0;
+    const u32 count = thinking - 1, budget = was->thinking_budget;
+    const u32 emitted = count > budget ? count - budget : 0u;
+    if (emitted >= slot->n_thinking_forced)
+        return 0;
+    return 1 +
+           (count >= budget ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
+}
+#endif
+
+/* Applies one call to `slot`. `rules`: its parameters in memory, where tokens are appended. */
+static inline void change_slot(const cls_change *c, cls_slot *slot, __global const cls_slot *rules,
+                               const slot_state *s, const slot_state *from, const cls_slot *other,
                                __global const u32 *words, __global const u32 *lists, u32 history,
                                u32 rollback, __local u32 *chunk)
 {
@@ -257,9 +308,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_clear(s);
-        state_append(slot, s, words, c->tokens, chunk);
+        state_append(slot, rules, s, lists, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, s, words, c->tokens, chunk);
+        state_append(slot, rules, s, lists, words, c->tokens, chunk);
 #if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
@@ -267,6 +318,13 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         slot->outputs = was.outputs;
         slot->length = was.length;
         slot->longest = was.longest;
+        slot->forced = was.forced;
+        slot->n_forced = was.n_forced;
+        slot->forced_from = was.forced_from;
+        slot->thinking = thinking_keep(slot, &was, was.thinking);
+        if ((slot->flags | was.flags) & CLS_SLOT_THINKING)
+            for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
+                s->thinking[i] = thinking_keep(slot, &was, s->thinking[i]);
         if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) {
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
                 CLS_EACH_4(KEEP_ADAPTIVE)
@@ -284,10 +342,14 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, chunk);
-        state_append(slot, s, words, c->tokens, chunk);
+        state_append(slot, rules, s, lists, words, c->tokens, chunk);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, chunk))
             slot->flags = 0;
+    } else if (c->kind == CLS_CHANGE_FORCE && begun) {
+        slot->forced = c->params.lists;
+        slot->n_forced = c->tokens;
+        slot->forced_from = slot->outputs;
 #endif
     } else if (c->kind == CLS_CHANGE_RESET) {
         slot->flags = 0;
@@ -301,8 +363,9 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, const slot_s
     __global const cls_change *changes, const u32 first, __global u32 *words, \
         __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists, \
         const u32 vocab, const u32 history, const u32 rollback
-ONE_COPY void make_change(u32 index, __local u32 *chunk, SLOTS_ARGS)
+ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
 {
+    __local u32 *const chunk = (__local u32 *)scratch;
     /* Through a pointer to bytes: Mesa 22.3 reads the wrong word if a pointer to structs is cast to
      * words. */
     __global const u32 *const order =
@@ -315,17 +378,27 @@ ONE_COPY void make_change(u32 index, __local u32 *chunk, SLOTS_ARGS)
     cls_slot slot = slots[c.slot];
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
     BARRIER(); /* every item has read the slots, and the lists are complete */
-    change_slot(&c, &slot, &s, &from, &other, words + c.words, lists, history, rollback, chunk);
+    change_slot(&c, &slot, c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot,
+                &s, &from, &other, words + c.words, lists, history, rollback, chunk);
     BARRIER();
     if (LOCAL_ID == 0) {
         slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
         slots[c.slot] = slot;
     }
+#if CHANGES
+    if ((slot.flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
+        slot.length == 0)
+        return; /* the same for the whole group */
+    BARRIER();
+    const text t = text_in(s.ring, s.n_ring, slot.length - 1);
+    if (ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch) && LOCAL_ID == 0)
+        slots[c.slot].stopped = 1;
+#endif
 }
 
 KERNEL void cls_slots(SLOTS_ARGS)
 {
-    __local u32 chunk[WGS];
-    make_change(get_group_id(1), chunk, changes, first, words, slots, state, layout, lists, vocab,
+    __local u64 scratch[WGS];
+    make_change(get_group_id(1), scratch, changes, first, words, slots, state, layout, lists, vocab,
                 history, rollback);
 }

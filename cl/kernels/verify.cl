@@ -198,6 +198,87 @@ static inline int verify_row(const verifier *v, const row_logits *r, __global co
     return stop == 0;
 }
 
+/* Returns the first row after `row` whose draft is this token, or `last`. *children becomes 1 if
+ * any draft follows the row. */
+static inline u32 child_with(const verifier *v, u32 row, u32 last, i32 token, int *children)
+{
+    for (u32 at = row + 1; at < last; at++) {
+        if (v->parents[v->nodes[at]] != v->nodes[row])
+            continue;
+        *children = 1;
+        if (v->ids[v->nodes[at]] == token)
+            return at;
+    }
+    return last;
+}
+
+/* Emits the tokens of a walk, which its slot accepts one after the other, and sets the walk to what
+ * was emitted. It ends early at a loop. Where the request must emit a forced id, that id takes the
+ * place of the walk's token, and from there on drafts are accepted if they equal forced ids or the
+ * rows' own draws. `path`: the drafts of the walk. `next`: the adaptive state after the first row's
+ * own token, of a request that takes one token a call (one_token). */
+static inline void emit_tokens(const verifier *v, __global const cls_args *args,
+                               __global const u32 *mask, __global const i32 *mask_map,
+                               __global cls_slot *slot, const slot_state *s,
+                               __global const u32 *path, u32 first, u32 last, int one_token,
+                               const cls_slot_adaptive *next, walk *w)
+{
+    const u32 has = args->has, read = w->status & (CLS_STATUS_NAN | CLS_STATUS_INF),
+              whole = w->status & ~(CLS_STATUS_STOPPED | CLS_STATUS_LENGTH), depth = w->depth;
+    const i32 final = w->token;
+    const cls_slot_adaptive same = slot->adaptive;
+    int by_rows = 0; /* 1 from the first forced id on */
+    w->row = first;
+    w->depth = 0;
+    w->status = read;
+    for (;;) {
+        const i32 due = forced_id(slot, v->lists), own = v->rows[w->row].token;
+        const u32 row_status = v->rows[w->row].status;
+        const int empty = (int)v->rows[w->row].no_token;
+        int children = 0;
+        by_rows |= due >= 0;
+        w->token = due >= 0   ? due
+                   : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)
+                   : empty    ? -1
+                              : own;
+        if (by_rows)
+            w->status |= row_status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+        if (due >= 0 && !mask_allows(args, mask, mask_map, has, w->row, (u32)due)) {
+            w->status |= CLS_STATUS_EMPTY;
+            w->token = -1;
+        } else if (w->token < 0) {
+            w->status |= by_rows ? row_status : whole;
+        }
+        if (w->token < 0)
+            return;
+        u32 at = last;
+        if (!one_token && (by_rows || w->depth < depth))
+            at = child_with(v, w->row, last, w->token, &children);
+        if (by_rows && !one_token && at == last && !children && !v->bonus && !v->single) {
+            w->token = -1;
+            return;
+        }
+        w->status |= due >= 0 ? CLS_STATUS_FORCED : 0u;
+        const text t = text_in(s->ring, s->n_ring, slot->length);
+        u32 ended = ends_request(slot, v->lists, (u32)w->token, slot->outputs + 1);
+        if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
+            ended |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
+        w->status |= ended;
+        if (at == last && !by_rows)
+            w->status |= whole;
+        state_accept(slot, s, v->lists, (u32)w->token, 1,
+                     one_token && !(due >= 0 && due != own) ? next : &same, v->scratch);
+        BARRIER();
+        if (at == last)
+            return;
+        w->row = at;
+        w->depth++;
+        w->token = -1;
+        if (ended != 0)
+            return;
+    }
+}
+
 #define VERIFY_OUTS \
     __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, \
         __global i32 *out_nodes, __global i32 *out_status, __global i32 *counters, \
@@ -267,23 +348,25 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
     cls_slot_adaptive next = {0, 0u, 0u, 0u};
     if (slot_index >= 0)
         next = slot->adaptive;
+    const int one_token =
+        !(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
     const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped, has) &&
                                (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
                                 method == CLS_VERIFY_TYPICAL);
+    const verifier v = {slot,          lists,       rows,   nodes, parents,           ids,
+                        work,          method,      n_rows, tiles, first + 1 == last, bonus,
+                        args->epsilon, args->delta, scratch};
     if (slot_index < 0 || stopped) {
         w.status = rows[first].status;
-    } else if (!(has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS))) {
+    } else if (one_token) {
         const cls_row out = rows[first];
         const row_logits r = ROW_VIEW(first, slot_index);
-        walk_row(&out,
-                 &w); /* the adaptive state must follow this token before the next one is drawn */
-        adaptive_after(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &next);
+        /* The adaptive state must follow this token before the next one is drawn. */
+        if (walk_row(&out, &w))
+            adaptive_after(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &next);
     } else if (!by_probability) {
         walk_matches(slot, lists, rows, nodes, parents, ids, last, bonus, &w);
     } else {
-        const verifier v = {slot,          lists,       rows,   nodes, parents,           ids,
-                            work,          method,      n_rows, tiles, first + 1 == last, bonus,
-                            args->epsilon, args->delta, scratch};
         VERIFY_ROWS(&v, w, first)
     }
     if (w.from_residual) { /* the same for the whole group */
@@ -304,20 +387,17 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
                 residual_draw(&rest, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }
     }
-    if (w.token >= 0)
-        w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
-    const u32 in_all = w.depth + (u32)(w.token >= 0);
+    if (slot_index >= 0 && !stopped) {
+        const history_effects p = effects_of(effects, args->layout, vocab, w.row, lists);
+        const slot_state s = state_of(state, args->layout, vocab, (u32)slot_index);
+        BARRIER();
+        emit_tokens(&v, args, mask, mask_map, slots + slot_index, &s, p.path, first, last,
+                    one_token, &next, &w);
+    }
     const history_effects p = effects_of(effects, args->layout, vocab, w.row, lists);
     if (lid == 0)
         verify_write(args, &w, p.path, nodes, parents, request, first, last, slot_index,
                      VERIFY_OUT_NAMES);
-    const slot_state s =
-        state_of(state, args->layout, vocab, slot_index < 0 ? 0u : (u32)slot_index);
-    for (u32 i = 0; i < in_all; i++) {
-        state_accept(slots + slot_index, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1,
-                     &next, scratch);
-        BARRIER();
-    }
 }
 
 KERNEL void cls_verify(VERIFY_ARGS)

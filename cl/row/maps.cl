@@ -22,6 +22,19 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
+/* Returns whether a row's mask allows a token. The row's entry in the map of masks is valid. */
+static inline int mask_allows(__global const cls_args *args, __global const u32 *mask,
+                              __global const i32 *mask_map, u32 has, u32 row, u32 id)
+{
+    const i32 at = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
+    if (!(has & CLS_HAS_MASK) || at < 0)
+        return 1;
+    const size_t first = wide_offset(args->mask_offset, args->mask_stride, (u32)at);
+    if (has & CLS_MASK_BYTES)
+        return id < args->mask_width && ((__global const uchar *)mask)[first + id] != 0;
+    return id / 32 < args->mask_width && (mask[first + id / 32] >> (id % 32) & 1u) != 0;
+}
+
 /* The row of logits of a row: -1 to skip the row, -2 if the map names no valid one. */
 #define LOGITS_MAP_ARGS __global const i32 *logits_map
 static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map,

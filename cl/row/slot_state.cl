@@ -8,9 +8,10 @@
  * two items write the same word and nothing need be atomic. */
 #include "core/vectors.cl"
 #include "core/samplers.h"
+#include "row/text.cl"
 
 typedef struct slot_state {
-    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive;
+    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking;
     u32 keep, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
@@ -22,6 +23,7 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.counts = region + state_counts(vocab, layout);
     s.ring = region + state_ring(vocab, layout);
     s.adaptive = region + state_adaptive(vocab, layout);
+    s.thinking = region + state_thinking(vocab, layout);
     s.keep = CLS_LAYOUT_KEEP(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
     s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
@@ -181,7 +183,8 @@ static inline u32 ends_request(__global const cls_slot *slot, __global const u32
                : 0u;
 }
 
-/* Returns whether a request has ended: by its latest token, or by the number of its tokens. */
+/* Returns whether a request has ended: by its latest token, or by the number of its tokens. Loops
+ * are not looked for. */
 static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __global const u32 *lists)
 {
     if (slot->outputs == 0)
@@ -215,6 +218,15 @@ static inline void adaptive_load(const slot_state *s, u32 at, cls_slot_adaptive 
     adaptive->top_p = m[3];
 }
 
+#if FORCED
+/* Stores the state of the thinking budget before the token at an index of the history. */
+static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
+{
+    if (s->n_adaptive != 0)
+        s->thinking[at % s->n_adaptive] = thinking;
+}
+#endif
+
 /* Accepts an output token, by the whole group; `active` is the same for all of it. Entries that
  * leave the window leave the counts. `next`: the adaptive state after the token if this draw chose
  * it; NULL if it is the pending token. */
@@ -239,6 +251,12 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
     }
     const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
 #endif
+#if FORCED
+    const text t = text_in(s->ring, s->n_ring, slot->length);
+    const u32 loops = ends_in_loop(slot, &t, id | CLS_ENTRY_OUTPUT, active, scratch);
+#else
+    const u32 loops = 0;
+#endif
     BARRIER(); /* every item has read the slot and the ring */
     if (LOCAL_ID == 0 && active) {
         const u32 flags = slot->flags, length = slot->length, outputs = slot->outputs + 1;
@@ -248,6 +266,12 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
             state_remove(s, leaving, flags,
                          !others && !(((leaving ^ entry) & CLS_ENTRY_ID) == 0 &&
                                       entry_counts(leaving, flags)));
+#endif
+#if FORCED
+        if (flags & CLS_SLOT_THINKING) {
+            thinking_store(s, length, slot->thinking);
+            slot->thinking = thinking_after(slot, lists, &t, slot->thinking, id, 1);
+        }
 #endif
         s->ring[length % s->n_ring] = entry;
         cls_slot_adaptive adaptive = slot->adaptive;
@@ -270,6 +294,6 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = ends_request(slot, lists, id, outputs) != 0;
+        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0;
     }
 }

@@ -72,7 +72,7 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
     if (candidates.selected < 0)
         return -1;
     CHECK((size_t)candidates.selected < candidates.size);
-    CHECK(candidates.data[candidates.selected].p > 0 &&
+    CHECK(candidates.data[candidates.selected].p >= 0 && /* 0: forced, and not in the kept set */
           candidates.data[candidates.selected].p <= 1.0001f);
     return candidates.data[candidates.selected].id;
 }
@@ -146,7 +146,8 @@ static void begin_other(struct sequence *q, int kind)
 {
     static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}};
     static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
-                         allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200};
+                         allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200},
+                         thinking[] = {3}, forced[] = {50, 900, 8};
     static const cls_sequence breakers[] = {{breaker, 2}, {breaker + 1, 1}},
                               bad_words[] = {{bad, 2}};
     static const char *const orders[] = {"edskypmxta", "a",         "edskypmxt",
@@ -173,6 +174,13 @@ static void begin_other(struct sequence *q, int kind)
         p->allowed_ids = allowed;
         p->allowed_count = 13;
         p->min_keep = 2;
+        p->thinking_start = thinking;
+        p->thinking_start_count = 1;
+        p->thinking_end = bad;
+        p->thinking_end_count = 2;
+        p->thinking_forced = forced;
+        p->thinking_forced_count = 3;
+        p->thinking_budget = 2;
     }
     if (kind == STATEFUL + 5)
         p->top_k = 5;
@@ -339,7 +347,8 @@ static void check_arrays(clsample_llama *shared)
     begin(&q, STATEFUL + 4);
     cls_params given = q.params;
     cls_logit_bias biases[7];
-    int32_t allowed[13], ids[2] = {1, 2};
+    int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2},
+                         forced[3] = {50, 900, 8};
     cls_sequence bad_word = {ids, 2}, breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
     memcpy(biases, given.logit_bias, sizeof biases);
     memcpy(allowed, given.allowed_ids, sizeof allowed);
@@ -347,10 +356,16 @@ static void check_arrays(clsample_llama *shared)
     given.allowed_ids = allowed;
     given.bad_words = &bad_word;
     given.dry_breakers = breakers;
+    given.thinking_start = thinking;
+    given.thinking_end = end;
+    given.thinking_forced = forced;
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &given);
     memset(biases, -1, sizeof biases);
     memset(allowed, -1, sizeof allowed);
     memset(ids, -1, sizeof ids);
+    memset(thinking, -1, sizeof thinking);
+    memset(end, -1, sizeof end);
+    memset(forced, -1, sizeof forced);
     memset(breakers, 0, sizeof breakers);
     llama_sampler_reset(sampler); /* begins again with the sampler's copies */
     struct llama_sampler *clone = llama_sampler_clone(sampler);
@@ -410,6 +425,10 @@ static void check_failures(clsample_llama *shared)
     CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
     bad = q.params;
     bad.max_tokens = 5;
+    CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
+    bad = q.params;
+    bad.loop_repeats = 2;
+    bad.loop_max = 4;
     CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
     bad = q.params;
     bad.top_p = 2;

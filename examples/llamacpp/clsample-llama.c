@@ -287,7 +287,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
             give_up(m);
         return;
     }
-    if (!done(cls_accept(shared->sampler, shared->queue, 1, &tokens, &slots, 0, NULL, NULL),
+    if (!done(cls_accept(shared->sampler, shared->queue, 1, 1, &tokens, &slots, 0, NULL, NULL),
               "accept"))
         give_up(m);
     m->draws = 0;
@@ -371,6 +371,8 @@ static void sampler_apply(struct llama_sampler *s, llama_token_data_array *candi
     candidates->selected = index_of(candidates, drawn.token);
     if (candidates->selected >= 0)
         candidates->data[candidates->selected].p = expf(drawn.logprob);
+    else
+        failed("sample", "a sampler before this one has removed the forced token");
 }
 
 static void sampler_reset(struct llama_sampler *s)
@@ -389,6 +391,9 @@ static void free_arrays(cls_params *params)
     free((void *)params->allowed_ids);
     free((void *)params->dry_breakers);
     free((void *)params->bad_words);
+    free((void *)params->thinking_start);
+    free((void *)params->thinking_end);
+    free((void *)params->thinking_forced);
 }
 
 static void *copy_of(const void *bytes, size_t n)
@@ -415,15 +420,24 @@ static cls_sequence *copy_sequences(const cls_sequence *sequences, uint32_t n)
     return copy;
 }
 
+/* Replaces ids by a copy. */
+static bool copy_ids(const int32_t **ids, uint32_t n)
+{
+    *ids = copy_of(*ids, n * sizeof **ids);
+    return *ids != NULL || n == 0;
+}
+
 /* Replaces the arrays by copies. False: out of memory; arrays without a copy are NULL. */
 static bool copy_arrays(cls_params *p)
 {
     p->logit_bias = copy_of(p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
-    p->allowed_ids = copy_of(p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
     p->dry_breakers = copy_sequences(p->dry_breakers, p->dry_breaker_count);
     p->bad_words = copy_sequences(p->bad_words, p->bad_word_count);
-    return (p->logit_bias != NULL || p->logit_bias_count == 0) &&
-           (p->allowed_ids != NULL || p->allowed_count == 0) &&
+    const bool copied = copy_ids(&p->allowed_ids, p->allowed_count) &
+                        copy_ids(&p->thinking_start, p->thinking_start_count) &
+                        copy_ids(&p->thinking_end, p->thinking_end_count) &
+                        copy_ids(&p->thinking_forced, p->thinking_forced_count);
+    return copied && (p->logit_bias != NULL || p->logit_bias_count == 0) &&
            (p->dry_breakers != NULL || p->dry_breaker_count == 0) &&
            (p->bad_words != NULL || p->bad_word_count == 0);
 }
@@ -498,10 +512,9 @@ struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const 
 {
     if (!done(cls_params_check(params, shared->vocab), "params"))
         return NULL;
-    if (params->stop_count > 0 || params->max_tokens > 0) {
-        failed(
-            "params",
-            "stop_ids and max_tokens are not supported; llama.cpp's caller decides when to stop");
+    if (params->stop_count > 0 || params->max_tokens > 0 || params->loop_repeats > 0) {
+        failed("params", "stop_ids, max_tokens and loop_repeats are not supported; llama.cpp's "
+                         "caller decides when to stop");
         return NULL;
     }
     struct llama_sampler shell = {&sampler_interface, sampler_new(shared, params)};

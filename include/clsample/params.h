@@ -16,8 +16,9 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
+/* A value for the logit of one token. */
 typedef struct cls_logit_bias {
-    int32_t id;
+    int32_t id; /* the token, in the vocabulary */
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
@@ -187,7 +188,7 @@ typedef struct cls_params {
     uint32_t dry_allowed_length;
     uint32_t dry_window;
     const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
-    uint32_t dry_breaker_count;
+    uint32_t dry_breaker_count;       /* the sequences in dry_breakers */
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
      * last `history` tokens. 1 bans all of these tokens. 0: off (default). */
@@ -217,7 +218,47 @@ typedef struct cls_params {
      * probability that is left. A peaked row keeps fewer tokens than a flat one. 0: off (default).
      * Outside [0, 1] or NaN: refused. (BlinkDL's top-a) */
     float top_a;
+
+    /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
+     * begins when the text, prompt and output together, ends with the ids of thinking_start (at
+     * the beginning of the request if that is empty), and ends when the text ends with those of
+     * thinking_end. Output tokens in between count. When thinking_budget of them have followed
+     * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
+     * sampling continues after the last one. This text usually tells the model to answer, and
+     * contains thinking_end. A budget of 0 forces it at once. Thinking may begin again later; then
+     * its tokens count from 0. While it continues, thinking_start does not begin it again.
+     *
+     * Forced tokens are output tokens: they advance the position, count for penalties, and may stop
+     * the request. Bans, penalties and the chain do not concern them; their rows report the
+     * log-probabilities that the model gave them, and CLS_ROW_FORCED. If a step's mask forbids a
+     * forced id, the row is CLS_ROW_EMPTY, and the next row tries again. Where another token is
+     * accepted (cls_accept()), the forced id stays due. Ids that cls_slot_force() sets come first.
+     * The next turn counts from 0, also if the thinking of the last one has not ended. New
+     * parameters (cls_slot_params()) keep the tokens that counted, and the forced ids that were
+     * emitted; a thinking that was off before begins with them if thinking_start is empty.
+     *
+     * int32 arrays; NULL with 0. An empty thinking_forced is off (default). Sequences that do not
+     * fit the sampler's `history` + 1 are refused. (vLLM's thinking_token_budget, TensorRT-LLM's
+     * and SGLang's thinking-budget processors) */
+    const int32_t *thinking_start;
+    const int32_t *thinking_end;
+    const int32_t *thinking_forced;
+    uint32_t thinking_start_count;
+    uint32_t thinking_end_count;
+    uint32_t thinking_forced_count;
+    uint32_t thinking_budget;
+
+    /* Loop stop: the request stops, with CLS_ROW_LOOP, when its output ends with loop_repeats
+     * copies of the same n tokens, for any n from loop_min to loop_max. Only output tokens since
+     * the last chunk of prompt count. loop_repeats 0: off (default); 1 is refused. loop_min and
+     * loop_max: 1 to CLS_MAX_LOOP, loop_min at most loop_max; defaults 1 and 32. loop_max times
+     * loop_repeats must not exceed the sampler's `history`. (vLLM's repetition detection) */
+    uint32_t loop_repeats;
+    uint32_t loop_min;
+    uint32_t loop_max;
 } cls_params;
+
+#define CLS_MAX_LOOP 1024
 
 /* Sets neutral parameters: temperature 1, no truncation, no penalties, seed 0. struct_size is
  * sizeof(cls_params) as the caller's header defines it. */

@@ -20,6 +20,7 @@ typedef enum cls_keep {
                               A count that has reached 65,535 stays there, even after a rollback */
 } cls_keep;
 
+/* What a sampler is created for. */
 typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */
@@ -38,7 +39,7 @@ typedef struct cls_sampler_options {
      * no_repeat_ngram are refused. Up to 16,384; default 0. */
     uint32_t history;
 
-    /* The largest number of tokens that cls_slot_rollback() can remove, 20 bytes each. Up to
+    /* The largest number of tokens that cls_slot_rollback() can remove, 24 bytes each. Up to
      * 16,384; default 0. */
     uint32_t rollback;
 
@@ -133,8 +134,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * 1 more before these for DRY, n-grams, bad words and min_tokens; 2 more for log-probabilities,
  * ranks, top and given tokens of the raw logits; 1 more for these of the final distribution,
  * entropy, the kept set and kept_mass together; 1 more for entropy, kept_mass, probs and
- * final_logits together; and 1 more for accepting the token after outputs of the final
- * distribution. cls_logprobs() takes 2, cls_draw() 1, and cls_verify() as many as it says.
+ * final_logits together; 2 more for kept_set; 1 more for requests with a thinking budget, a loop
+ * stop or forced ids; and 1 more for accepting the token after outputs of the final distribution.
+ * cls_logprobs() takes 2, cls_draw() 1, and cls_verify() as many as it says.
  *
  * Slot calls before it add as many launches as the longest chain of calls that wait for each other
  * has calls: 1 if none waits. A call waits for the earlier calls on its slot, a copy also for those

@@ -70,6 +70,19 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
                                                    const cls_params *params);
 
+/* Forces the next id_count output tokens of a request: its next rows emit these ids, one each, in
+ * place of the tokens that they would draw. They are output tokens like others; see
+ * params->thinking_forced for what that means, and for masks that forbid one. The ids are tied to
+ * their places in the output: a token that cls_accept() adds takes the place of the id that was
+ * due, and after a rollback the ids are due again at the same places. The call replaces ids that
+ * are still due, and so does a beginning; the next turn drops them. With id_count 0 none is due.
+ * Steps whose rows may be forced take one more launch until the request ends or gets such a call.
+ * ids: int32 [id_count], all in the vocabulary; NULL with 0.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+CLS_API CLS_WARN_UNUSED cls_status cls_slot_force(cls_sampler *sampler, uint32_t slot,
+                                                  const int32_t *ids, uint32_t id_count);
+
 /* Copies the request of the begun slot `from` to the slot `to`, whatever `to` held: a fork, with
  * position, counts and history. Both requests draw the same numbers until cls_slot_params() gives
  * one of them another seed or stream.

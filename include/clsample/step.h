@@ -11,11 +11,11 @@ extern "C" {
 
 /* What happened to a row: bits. 0: the row got its token, and nothing unusual happened. */
 typedef enum cls_row_status {
-    CLS_ROW_OK = 0,
+    CLS_ROW_OK = 0,  /* none of the following */
     CLS_ROW_NAN = 1, /* an allowed logit was NaN; the token was drawn from the others */
     CLS_ROW_INF = 2, /* an allowed logit was +inf; it counted as FLT_MAX */
-    /* No token can be drawn (all are masked, -inf or NaN): the token is invalid_token, and the
-     * request's state is unchanged. */
+    /* No token can be drawn (all are masked, -inf or NaN), or the mask forbids the id that the
+     * request must emit: the token is invalid_token, and the request's state is unchanged. */
     CLS_ROW_EMPTY = 4,
     /* `slots` or `logits_map` is -1 for the row; or the request had stopped before, and
      * CLS_ROW_STOPPED is set, too. The token is invalid_token, and the state is unchanged. */
@@ -32,9 +32,18 @@ typedef enum cls_row_status {
     /* The chain was not completed: more than 128 tokens, or more than the shortlist holds, are left
      * for params->infill; or the device ended a search early, as llvmpipe does, which limits the
      * trips of a kernel's loops. The token is invalid_token, and the state is unchanged. */
-    CLS_ROW_UNFIT = 128
+    CLS_ROW_UNFIT = 128,
+    /* With CLS_ROW_STOPPED: the output, with this token, ends in a loop (params->loop_repeats). */
+    CLS_ROW_LOOP = 256,
+    /* The token was not drawn: the request's thinking budget or cls_slot_force() forced it. The
+     * outputs of the row describe what it would have drawn from. */
+    CLS_ROW_FORCED = 512,
+    /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
+     * ones. Token and state are as without this output. */
+    CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 
+/* The elements of a mask. */
 typedef enum cls_mask_kind {
     /* int32 words, as XGrammar and llguidance write them: token t is allowed if and only if bit
      * t % 32 of word t / 32 is set. Bits beyond the vocabulary are ignored. */
@@ -77,7 +86,7 @@ typedef struct cls_step {
 
     /* The number of rows of `logits`; 0: rows. Without a logits_map it is at least `rows`. */
     uint32_t logits_rows;
-    cls_logits logits;
+    cls_logits logits; /* [logits_rows, vocab] */
 
     /* For each row of the step, the row of `logits` that it reads. Several slots can thus sample
      * one row, for example several continuations of a prompt after its prefill. -1 skips the row
@@ -158,19 +167,24 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
 
 /* Enqueues the acceptance of tokens that were chosen elsewhere: forced tokens, tokens drawn by a
  * host, or tokens selected among deferred rows. They enter the slots' states as if they had been
- * drawn. rows: 1 to max_rows. tokens: int32 [rows], on the host (copied) or on the device. slots:
- * as in cls_step, each slot at most once; NULL: row r is slot r.
+ * drawn. rows: 1 to max_rows. per_row: tokens of each row, 1 to CLS_MAX_ACCEPTED, which its slot
+ * accepts one after the other. With more than one, the runtime must run the model over them before
+ * the next step. tokens: int32 [rows, per_row], on the host (copied) or on the device; fill short
+ * rows with -1. slots: [rows], as in cls_step, each slot at most once; NULL: row r is slot r.
  *
- * A row has no effect if its id is outside the vocabulary, if its slot is -1 or has stopped, or if
- * a device map names a slot without a request. Mirostat and adaptive p update their state if the
+ * A token has no effect if its id is outside the vocabulary, if its row's slot is -1, or if the
+ * request has stopped, perhaps by a token before it; nor has one of a row for which a device map
+ * names a slot without a request. Mirostat and adaptive p update their state if the
  * token is the one that the slot's last deferred step drew (the first row's, if several rows shared
  * the slot). There is no row status, and cls_outputs.latest is not written. The slot's next row
  * reports whether a token ended its request.
  * Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
-                                              uint32_t rows, const cls_ints *tokens,
-                                              const cls_ints *slots, cl_uint n_wait,
-                                              const cl_event *wait, cl_event *done);
+                                              uint32_t rows, uint32_t per_row,
+                                              const cls_ints *tokens, const cls_ints *slots,
+                                              cl_uint n_wait, const cl_event *wait, cl_event *done);
+
+#define CLS_MAX_ACCEPTED 4096
 
 #ifdef __cplusplus
 }

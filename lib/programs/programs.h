@@ -20,6 +20,8 @@ enum cls_kernel {
     CLS_SEARCH,
     CLS_DISTRIBUTION,
     CLS_REPORT,
+    CLS_FORCE,
+    CLS_KEPT,
     CLS_ACCEPT,
     CLS_DRAW,
     CLS_RESIDUAL,
@@ -37,7 +39,7 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-           kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
+           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
 }
 
 /* -------------------------------------------------------------- table.c */
@@ -64,6 +66,9 @@ enum {
     CLS_DISTRIBUTION_1,
     CLS_REPORT_0,
     CLS_REPORT_1,
+    CLS_FORCE_0,
+    CLS_KEPT_0,
+    CLS_KEPT_1,
     CLS_ACCEPT_0,
     CLS_DRAW_0,
     CLS_RESIDUAL_0,

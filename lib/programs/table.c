@@ -15,6 +15,8 @@ SOURCE(pass)
 SOURCE(search)
 SOURCE(distribution)
 SOURCE(report)
+SOURCE(force)
+SOURCE(kept)
 SOURCE(accept)
 SOURCE(draw)
 SOURCE(residual)
@@ -32,7 +34,8 @@ enum {
 /* The variants of each kernel, the smallest first. `supports` has the features that steps of the
  * variant may have beyond greedy and plain rows, of those that select a variant of the kernel.
  * -DROW=0 leaves out masks, biases, penalties and history effects, and tokens that shards drew.
- * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones.
+ * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones. -DFORCED=1 is for
+ * kernels that accept tokens of requests with thinking budgets, loop stops or forced ids.
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles token-list, survey-row, pass-row
@@ -41,7 +44,7 @@ enum {
 const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
-    [CLS_SLOTS_1] = {"slots-state", CLS_SLOTS, FILE_OF(slots), "", ALL, 0, 128},
+    [CLS_SLOTS_1] = {"slots-state", CLS_SLOTS, FILE_OF(slots), " -DFORCED=1", ALL, 0, 128},
     [CLS_PREPARE_0] = {"prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0, 64},
     [CLS_SURVEY_0] = {"survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1, 0},
     [CLS_SURVEY_1] = {"survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1, 80},
@@ -63,10 +66,13 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
                             80},
     [CLS_REPORT_0] = {"report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1, 80},
     [CLS_REPORT_1] = {"report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1, 128},
-    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), "", ALL, 0, 0},
+    [CLS_FORCE_0] = {"force", CLS_FORCE, FILE_OF(force), " -DFORCED=1", ALL, 0, 0},
+    [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
+    [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 64},
+    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 0},
     [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
-    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL, 1, 128},
+    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
     [CLS_SHARD_SURVEY_0] = {"shard-survey", CLS_SHARD_SURVEY, FILE_OF(survey), " -DROW=0 -DSHARD=1",
                             0, 1, 0},
     [CLS_SHARD_SURVEY_1] = {"shard-survey-row", CLS_SHARD_SURVEY, FILE_OF(survey), " -DSHARD=1",
@@ -94,7 +100,12 @@ static const struct {
                     ROW | CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY},
     [CLS_DISTRIBUTION] = {"cls_distribution", CLS_FEATURE_PROBS | CLS_FEATURE_LOGPROBS, ROW},
     [CLS_REPORT] = {"cls_report", CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, ROW},
-    [CLS_ACCEPT] = {"cls_accept", CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, 0},
+    [CLS_FORCE] = {"cls_force", CLS_FEATURE_FORCED, 0},
+    [CLS_KEPT] = {"cls_kept", CLS_FEATURE_KEPT_SETS, ROW},
+    [CLS_ACCEPT] = {"cls_accept",
+                    CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
+                        CLS_FEATURE_KEPT_SETS,
+                    0},
     [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
     [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
@@ -162,6 +173,8 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
         features |= CLS_FEATURE_PENALTIES;
     if (slot->flags & CLS_SLOT_HISTORY)
         features |= CLS_FEATURE_HISTORY;
+    if (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_FORCED))
+        features |= CLS_FEATURE_FORCED;
     return features;
 }
 
@@ -184,6 +197,8 @@ static const struct {
     {"CLS_FEATURE_DRAW", "cls_draw()"},
     {"CLS_FEATURE_VERIFY", "cls_verify()"},
     {"CLS_FEATURE_SHARD", "shards of a vocabulary"},
+    {"CLS_FEATURE_FORCED", "thinking budgets, loop stops and forced ids"},
+    {"CLS_FEATURE_KEPT_SETS", "kept sets"},
 };
 
 /* Returns the number of the lowest bit, or 32 if no bit is set. */

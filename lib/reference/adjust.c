@@ -32,7 +32,7 @@ static float load(const void *values, int32_t dtype, uint32_t i)
     }
 }
 
-static int allowed(const cls_host_row *row, uint32_t i)
+int cls_mask_allows(const cls_host_row *row, uint32_t i)
 {
     if (row->mask == NULL)
         return 1;
@@ -255,7 +255,7 @@ uint32_t cls_work_read(cls_work *w, int raw)
         if (!raw && row->bias != NULL)
             x = x + load(row->bias, row->bias_dtype, i);
         w->z[i] = -INFINITY;
-        if (!raw && !(w->mark[i] && allowed(row, i)))
+        if (!raw && !(w->mark[i] && cls_mask_allows(row, i)))
             continue;
         if (isnan(x))
             status |= CLS_ROW_NAN;

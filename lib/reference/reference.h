@@ -60,21 +60,35 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
 void cls_work_close(cls_work *w);
 
 /* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
- * work has the final set and its units afterwards. result->probs must be set or NULL. */
-void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result);
+ * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
+ * or NULL. Ids that the request must emit are ignored unless `forces` is 1. */
+void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
 
 /* ------------------------------------------------------- adjust.c */
 
 /* Sets the text to the request's valid tokens. */
 void cls_work_text(cls_work *w);
 
-/* Returns the cls_row_status bits of a token that ends the request, or 0. `outputs` is the length
- * of the output including this token. */
+/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of
+ * loops. `outputs` is the length of the output including this token. */
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
+
+/* Returns 1 if the row's mask allows a token. */
+int cls_mask_allows(const cls_host_row *row, uint32_t id);
 
 /* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1. Returns the
  * cls_row_status bits of NaN and +inf. */
 uint32_t cls_work_read(cls_work *w, int raw);
+
+/* --------------------------------------------------------- text.c */
+
+/* Returns the id that the request must emit after the work's text, or -1. `at`: how many of the
+ * caller's forced ids the text has. */
+int32_t cls_work_forced(const cls_work *w, uint32_t at);
+
+/* Returns 1 if the first `length` tokens of the text, of which `outputs` are output, end in a loop
+ * with this token after them. */
+int cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id);
 
 /* -------------------------------------------------------- chain.c */
 

@@ -87,6 +87,14 @@ static void set_adaptive_weights(const cls_work *w, cls_row *trace)
         trace->adapted += drawn_weight(w, trace, w->set[i]);
 }
 
+/* Marks the tokens of the set, and no others. */
+static void mark_set(cls_work *w)
+{
+    memset(w->mark, 0, w->vocab);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->mark[w->set[i]] = 1;
+}
+
 /* Draws from the set in ascending order of ids. */
 static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
 {
@@ -95,9 +103,7 @@ static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
         set_adaptive_weights(w, trace);
     trace->drawn =
         u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
-    memset(w->mark, 0, w->vocab);
-    for (uint32_t i = 0; i < w->n; i++)
-        w->mark[w->set[i]] = 1;
+    mark_set(w);
     uint64_t rest = trace->drawn;
     for (uint32_t i = 0; i < w->vocab; i++) {
         const uint64_t mass = w->mark[i] ? drawn_weight(w, trace, i) : 0;
@@ -109,23 +115,48 @@ static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
     }
 }
 
-/* Sets the results of the final distribution: probabilities, and the token's log-probability. */
-static void report(const cls_work *w, const cls_row *trace, cls_host_result *result)
+/* Sets the probabilities of the final distribution. */
+static void report_probs(const cls_work *w, const cls_row *trace, cls_host_result *result)
 {
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0,
               adaptive = (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
     const uint64_t total = adaptive ? trace->adapted : trace->mass;
-    const uint32_t token = (uint32_t)trace->token;
     for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
         result->probs[w->set[i]] =
             greedy ? 1.0f : u64_to_f32(drawn_weight(w, trace, w->set[i])) / u64_to_f32(total);
-    if (greedy)
-        result->logprob_final = 0.0f;
-    else if (adaptive)
-        result->logprob_final = (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(total)) *
-                                (0x1p-24f * 0x1.62e430p-1f);
-    else
-        result->logprob_final = logprob_of(w->z[token], w->top, w->scale, total);
+}
+
+/* Returns the log-probability of a token of the set in the final distribution. */
+static float final_logprob(const cls_work *w, const cls_row *trace, uint32_t token)
+{
+    if (w->slot.flags & CLS_SLOT_GREEDY)
+        return 0.0f;
+    if (w->slot.flags & CLS_SLOT_ADAPTIVE)
+        return (float)(log2_q24(drawn_weight(w, trace, token)) - log2_q24(trace->adapted)) *
+               (0x1p-24f * 0x1.62e430p-1f);
+    return logprob_of(w->z[token], w->top, w->scale, trace->mass);
+}
+
+/* Returns 1 if a token is in the set and weighs something. */
+static int is_drawable(const cls_work *w, const cls_row *trace, uint32_t token)
+{
+    uint32_t i = 0;
+    while (i < w->n && w->set[i] != token)
+        i++;
+    return i < w->n && ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
+}
+
+/* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
+static void report_set(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    if (result->kept_capacity != 0 && w->n > result->kept_capacity)
+        trace->status |= CLS_ROW_OVERFLOW;
+    if (result->kept_ids == NULL)
+        return;
+    mark_set(w);
+    for (uint32_t i = 0, n = 0; i < w->vocab && n < result->kept_capacity; i++)
+        if (w->mark[i])
+            result->kept_ids[n++] = (int32_t)i;
 }
 
 /* ---------------------------------------------------------------------- the row */
@@ -161,7 +192,9 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
         draw_from_row(w, random, trace);
     else
         draw_from_set(w, random, trace);
-    report(w, trace, result);
+    report_probs(w, trace, result);
+    result->logprob_final = final_logprob(w, trace, (uint32_t)trace->token);
+    report_set(w, trace, result);
     return 1;
 }
 
@@ -176,26 +209,64 @@ static void clear_results(const cls_work *w, cls_row *trace, cls_host_result *re
     trace->no_token = 1;
     if (result->probs != NULL)
         memset(result->probs, 0, w->vocab * sizeof *result->probs);
+    for (uint32_t i = 0; i < result->kept_capacity && result->kept_ids != NULL; i++)
+        result->kept_ids[i] = -1;
     result->kept_count = 0;
     result->logprob_raw = result->logprob_final = -INFINITY;
 }
 
-void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
+/* Emits a forced id in place of the token that was drawn, if one was. Returns the adaptive state
+ * after it. */
+static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_row *trace,
+                               cls_host_result *result)
+{
+    cls_slot_adaptive state = w->slot.adaptive;
+    if (!trace->no_token && trace->token == id)
+        state = adaptive_after(w, trace);
+    else if (w->slot.flags & CLS_SLOT_DECAYS)
+        state.top_p = top_p_next(&w->slot, state.top_p, id);
+    result->logprob_final = !trace->no_token && is_drawable(w, trace, (uint32_t)id)
+                                ? final_logprob(w, trace, (uint32_t)id)
+                                : -INFINITY;
+    trace->token = id;
+    trace->forced = 1;
+    trace->status =
+        (trace->status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_OVERFLOW)) | CLS_ROW_FORCED;
+    return state;
+}
+
+/* Returns 1 if the request has stopped. */
+static int has_stopped(const cls_work *w)
+{
+    const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
+    return w->outputs > 0 && (cls_work_stops(w, w->outputs, latest) != 0 ||
+                              cls_work_loops(w, w->length - 1, w->outputs - 1, latest));
+}
+
+void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result)
 {
     cls_work_text(w);
     clear_results(w, trace, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
-    if (w->outputs > 0 && cls_work_stops(w, w->outputs, w->text[w->length - 1])) {
+    if (has_stopped(w)) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
+        const int32_t forced = forces ? cls_work_forced(w, 0) : -1;
+        const int is_masked = forced >= 0 && !cls_mask_allows(w->row, (uint32_t)forced);
         trace->status = cls_work_read(w, 0);
-        if (w->available == 0) {
+        if (is_masked || w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
         } else if (sample(w, trace, result)) {
             trace->no_token = 0;
-            trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
             state = adaptive_after(w, trace);
         }
+        if (forced >= 0 && !is_masked)
+            state = force(w, forced, trace, result);
+        if (!trace->no_token || trace->forced)
+            trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token);
+        if ((!trace->no_token || trace->forced) &&
+            cls_work_loops(w, w->length, w->outputs, (uint32_t)trace->token))
+            trace->status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
     }
     result->token = trace->token;
     result->status = (int32_t)trace->status;
@@ -205,7 +276,7 @@ void cls_work_run(cls_work *w, cls_row *trace, cls_host_result *result)
 /* Sets the raw log-probability, for which no mask applies. */
 static void report_raw(cls_work *w, const cls_row *trace, cls_host_result *result)
 {
-    if (trace->no_token)
+    if (trace->no_token && !trace->forced)
         return;
     cls_work_read(w, 1);
     w->scale = CLS_LOG2E;
@@ -239,6 +310,15 @@ static cls_status check_row(const cls_host_row *row)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "row->output_count is %u, but row->output is NULL",
                         (unsigned)row->output_count);
+    if (row->forced_ids == NULL && row->forced_count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "row->forced_count is %u, but row->forced_ids is NULL",
+                        (unsigned)row->forced_count);
+    for (uint32_t i = 0; i < row->forced_count; i++)
+        if (row->forced_ids[i] < 0 || (uint32_t)row->forced_ids[i] >= row->vocab)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
+                            (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
     return CLS_OK;
 }
 
@@ -318,14 +398,29 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
     return status;
 }
 
+/* Checks what the caller has set in the result. */
+static cls_status check_result(const cls_work *w, const cls_host_result *result)
+{
+    if (result->kept_capacity > w->vocab)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_capacity is %u; it must be at most row->vocab, %u",
+                        (unsigned)result->kept_capacity, (unsigned)w->vocab);
+    if (result->kept_ids != NULL && result->kept_capacity == 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_ids is set, but result->kept_capacity is 0");
+    return CLS_OK;
+}
+
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
     cls_host_row row;
     cls_params params;
     cls_work w;
-    const cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    if (status == CLS_OK)
+        status = check_result(&w, result);
     if (status == CLS_OK) {
-        cls_work_run(&w, trace, result);
+        cls_work_run(&w, 1, trace, result);
         report_raw(&w, trace, result);
     }
     cls_work_close(&w);

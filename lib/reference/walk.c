@@ -25,7 +25,7 @@ static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
             (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->row.bias_dtype);
     v->row.output_count = v->first.output_count + depth;
     v->row.position = v->first.position + depth;
-    cls_work_run(&v->w, &v->trace, &result);
+    cls_work_run(&v->w, 0, &v->trace, &result);
     v->outputs = v->w.outputs - depth;
     v->status |=
         v->trace.no_token ? v->trace.status : v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
@@ -248,12 +248,69 @@ static void walk_block(cls_verification *v)
         emit(v, next, NONE);
 }
 
+/* Forgets the tokens that were emitted. */
+static void clear_result(cls_host_verified *result)
+{
+    memset(result->tokens, -1, sizeof result->tokens);
+    memset(result->nodes, -1, sizeof result->nodes);
+    result->accepted = result->emitted = 0;
+}
+
+/* Emits the tokens of the walk again, one after the other, and ends early at a loop. Where the
+ * request must emit a forced id, that id takes the place of the walk's token, and from there on
+ * drafts are accepted if they equal forced ids or the rows' own draws. */
+static void emit_tokens(cls_verification *v)
+{
+    const cls_host_verified walked = v->result;
+    const uint32_t whole = v->status & ~(uint32_t)(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
+    int by_rows = 0; /* 1 from the first forced id on */
+    uint32_t r = 0;
+    clear_result(&v->result);
+    v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
+    if (whole & CLS_ROW_SKIPPED) {
+        v->status = whole | CLS_ROW_STOPPED;
+        return;
+    }
+    for (uint32_t depth = 0;; depth++) {
+        v->row.output_count = v->first.output_count + depth;
+        cls_work_text(&v->w);
+        v->outputs = v->w.outputs - depth;
+        const int32_t forced = cls_work_forced(&v->w, depth);
+        int32_t token = (int32_t)depth < walked.emitted ? walked.tokens[depth] : NONE;
+        int32_t draft = (int32_t)depth < walked.accepted ? walked.nodes[depth] : NONE;
+        by_rows |= forced >= 0;
+        if (by_rows) {
+            const uint32_t before = v->status;
+            const int has_token = sample_row(v, r, depth);
+            const int is_masked = forced >= 0 && !cls_mask_allows(&v->row, (uint32_t)forced);
+            if (forced >= 0)
+                v->status = before | (v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+                            (is_masked ? CLS_ROW_EMPTY : 0);
+            token = is_masked ? NONE : forced >= 0 ? forced : has_token ? v->trace.token : NONE;
+            draft = token != NONE && !v->one_token ? find_child(v, r, &token) : NONE;
+            if (draft == NONE && !v->one_token && find_child(v, r, NULL) == NONE && !has_bonus(v))
+                token = NONE;
+        } else if (token == NONE || draft == NONE) {
+            v->status |= whole;
+        }
+        if (token == NONE)
+            return;
+        v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
+        const int loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
+        v->status |= loops ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0;
+        if (emit(v, token, draft) || loops || draft == NONE)
+            return;
+        append_draft(v, (uint32_t)draft, depth);
+        r = (uint32_t)draft + 1;
+    }
+}
+
 void cls_verification_walk(cls_verification *v)
 {
-    memset(v->result.tokens, -1, sizeof v->result.tokens);
-    memset(v->result.nodes, -1, sizeof v->result.nodes);
+    clear_result(&v->result);
     if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
         walk_block(v);
     else
         walk(v);
+    emit_tokens(v);
 }

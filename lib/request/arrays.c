@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { ARRAYS = 5 };
+enum { ARRAYS = 8 };
 
 /* One of the arrays. In the copy of an array of sequences, their ids follow in the same block. */
 typedef struct array {
@@ -23,6 +23,9 @@ static void arrays_of(cls_params *p, array all[ARRAYS])
         {&p->allowed_ids, p->allowed_count, sizeof *p->allowed_ids, 0},
         {&p->dry_breakers, p->dry_breaker_count, sizeof *p->dry_breakers, 1},
         {&p->bad_words, p->bad_word_count, sizeof *p->bad_words, 1},
+        {&p->thinking_start, p->thinking_start_count, sizeof *p->thinking_start, 0},
+        {&p->thinking_end, p->thinking_end_count, sizeof *p->thinking_end, 0},
+        {&p->thinking_forced, p->thinking_forced_count, sizeof *p->thinking_forced, 0},
     };
     memcpy(all, table, sizeof table);
 }

@@ -123,6 +123,25 @@ static void write_stops(writer *w, const cls_params *p, cls_slot *slot)
     qsort(out, p->stop_count, sizeof *out, by_id);
 }
 
+/* Copies n ids and returns their offset. */
+static uint32_t write_ids(writer *w, const int32_t *ids, uint32_t n)
+{
+    uint32_t *const out = take_words(w, n);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = (uint32_t)ids[i];
+    return (uint32_t)(out - w->words);
+}
+
+static void write_thinking(writer *w, const cls_params *p, cls_slot *slot)
+{
+    slot->thinking_start = write_ids(w, p->thinking_start, p->thinking_start_count);
+    slot->n_start = p->thinking_start_count;
+    slot->thinking_end = write_ids(w, p->thinking_end, p->thinking_end_count);
+    slot->n_end = p->thinking_end_count;
+    slot->thinking_forced = write_ids(w, p->thinking_forced, p->thinking_forced_count);
+    slot->n_thinking_forced = p->thinking_forced_count;
+}
+
 /* ------------------------------------------------- adjustments by the history */
 
 int cls_dry_is_on(const cls_params *p) { return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f; }
@@ -226,7 +245,8 @@ static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequen
 static uint64_t max_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
 {
     uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count +
-                 amounts + p->stop_count;
+                 amounts + p->stop_count + (uint64_t)p->thinking_start_count +
+                 p->thinking_end_count + p->thinking_forced_count;
     n += biases_words(p, vocab);
     if (cls_params_allow_some(p))
         n += state_bitmap(vocab);
@@ -268,6 +288,7 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
     if (amounts != 0)
         write_dry(&w, p, vocab, amounts, sequences, slot);
     write_bad_words(&w, p, sequences, slot);
+    write_thinking(&w, p, slot);
     free(biases);
     free(sequences);
     *words = w.words;
@@ -287,4 +308,8 @@ void cls_lists_set_offset(cls_slot *slot, uint32_t offset)
     slot->breakers += offset;
     slot->banned += offset;
     slot->bad_words += offset;
+    slot->thinking_start += offset;
+    slot->thinking_end += offset;
+    slot->thinking_forced += offset;
+    slot->forced += offset;
 }

@@ -113,6 +113,15 @@
       "max-tokens", "N", "stop after N output tokens (default 0: no limit)") \
     X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
       "seed", "N", "row r draws with seed N + r (default 0)") \
+    X(p, 45, UINT, thinking_budget, END, 0, 0, 0, NULL, \
+      "thinking-budget", "N", \
+      "end the thinking after N tokens, by the ids of --thinking-forced (default 0)") \
+    X(p, 46, UINT, loop_repeats, END, 0, 0, 16384, "0 (off) or 2 to 16384", \
+      "loop-repeats", "N", "stop when the output ends with N equal sequences (default 0: off)") \
+    X(p, 47, UINT, loop_min, END, 1, 1, CLS_MAX_LOOP, "1 to 1024", \
+      "loop-min", "N", "--loop-repeats looks for sequences of N or more tokens (default 1)") \
+    X(p, 48, UINT, loop_max, END, 32, 1, CLS_MAX_LOOP, "1 to 1024", \
+      "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)") \
     X(p, 7, UINT64, stream, END, 0, 0, 0, NULL, \
       "stream", "N", \
       "requests with equal seeds and different streams draw independently (default 0)") \
@@ -130,7 +139,13 @@
     X(p, sequences, bad_words, bad_word_count, "bad-word", "IDS", "bad_words", \
       "ban this sequence of tokens, separated by commas") \
     X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
-      "dry_sequence_breakers", "tokens, separated by commas, at which a repetition ends")
+      "dry_sequence_breakers", "tokens, separated by commas, at which a repetition ends") \
+    X(p, ids, thinking_start, thinking_start_count, "thinking-start", "IDS", "thinking_start", \
+      "the tokens, separated by commas, that begin the thinking (default: the request does)") \
+    X(p, ids, thinking_end, thinking_end_count, "thinking-end", "IDS", "thinking_end", \
+      "the tokens, separated by commas, that end the thinking") \
+    X(p, ids, thinking_forced, thinking_forced_count, "thinking-forced", "IDS", \
+      "thinking_forced", "the tokens, separated by commas, that --thinking-budget emits")
 
 /* The lengths of the lists, only_allowed, and the chain. X is called as for CLS_PARAMS, but without
  * the last three arguments. */
@@ -142,7 +157,10 @@
     X(p, 40, UINT, allowed_count, END, 0, 0, 0, NULL) \
     X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1") \
     X(p, 41, UINT, dry_breaker_count, END, 0, 0, 0, NULL) \
-    X(p, 42, UINT, bad_word_count, END, 0, 0, 0, NULL)
+    X(p, 42, UINT, bad_word_count, END, 0, 0, 0, NULL) \
+    X(p, 49, UINT, thinking_start_count, END, 0, 0, 0, NULL) \
+    X(p, 50, UINT, thinking_end_count, END, 0, 0, 0, NULL) \
+    X(p, 51, UINT, thinking_forced_count, END, 0, 0, 0, NULL)
 
 /* X(STAGE, name, field, on): the stage's name in messages and in the command's chains, the
  * parameter that messages name, and whether the parameters p turn the stage on for a vocabulary of

@@ -181,6 +181,43 @@ static void set_history(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
+/* Sets the thinking budget, except for its lists, and the loop stop. */
+static void set_ends(const cls_params *p, cls_slot *slot)
+{
+    slot->thinking_budget = p->thinking_budget;
+    slot->loop_repeats = p->loop_repeats;
+    slot->loop_min = p->loop_min;
+    slot->loop_max = p->loop_max;
+    if (p->thinking_forced_count != 0) {
+        slot->flags |= CLS_SLOT_THINKING;
+        slot->thinking = p->thinking_start_count == 0;
+    }
+    if (p->loop_repeats != 0)
+        slot->flags |= CLS_SLOT_LOOPS;
+}
+
+/* Fails if the loop stop's parameters contradict each other, or if a thinking budget has nothing to
+ * force. */
+static cls_status check_ends(const cls_params *p)
+{
+    if (p->loop_repeats == 1)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->loop_repeats is 1; it must be 0 (off) or 2 to 16384");
+    if (p->loop_min > p->loop_max)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->loop_min is %u, which is more than params->loop_max of %u",
+                        (unsigned)p->loop_min, (unsigned)p->loop_max);
+    if (p->thinking_forced_count == 0 &&
+        (p->thinking_budget != 0 || p->thinking_start_count != 0 || p->thinking_end_count != 0))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->%s is set, but params->thinking_forced, the ids that end the "
+                        "thinking, is empty",
+                        p->thinking_budget != 0        ? "thinking_budget"
+                        : p->thinking_start_count != 0 ? "thinking_start"
+                                                       : "thinking_end");
+    return CLS_OK;
+}
+
 /* Returns 1 if a stage needs the mass of the tokens that earlier stages kept. */
 static int needs_mass(uint8_t stage, const cls_slot *slot)
 {
@@ -290,6 +327,8 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
                                   "at most 1e30 with a dynatemp_range");
     if (status == CLS_OK)
         status = check_lists(&p, vocab);
+    if (status == CLS_OK)
+        status = check_ends(&p);
     if (status != CLS_OK)
         return status;
 
@@ -297,6 +336,7 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     slot->flags = CLS_SLOT_BEGUN;
     set_penalties(&p, slot);
     set_history(&p, slot);
+    set_ends(&p, slot);
     slot->position = p.position;
     slot->seed[0] = (uint32_t)p.seed;
     slot->seed[1] = (uint32_t)(p.seed >> 32);

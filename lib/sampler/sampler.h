@@ -35,6 +35,7 @@ enum cls_arg_set {
     CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
     CLS_ARG_SET_ACCEPT, /* cls_accept() */
     CLS_ARG_SET_DRAW,   /* cls_draw() */
+    CLS_ARG_SET_FORCE,  /* cls_force, which finishes the rows of a step or of cls_draw() */
     CLS_ARG_SET_MERGED, /* the merged rows of a shard's step */
     CLS_ARG_SETS
 };
@@ -57,6 +58,7 @@ typedef struct cls_staging {
     int32_t *maps;                  /* [CLS_MAPS][max_rows] */
     cls_host_buffer changes, words; /* of the slot calls before a step */
     cls_host_buffer masks;          /* of the step, if they come from the host */
+    cls_host_buffer rows;           /* of a shard's exchange; max_rows, once there is a shard */
 } cls_staging;
 
 /* A request's biases and stop ids in the device's buffer of lists. Copies of a slot share them. */
@@ -73,6 +75,7 @@ typedef struct cls_request {
     cls_slot slot;
     cls_params params; /* with copies of the caller's arrays */
     cls_lists *lists;  /* NULL if there are none */
+    cls_lists *forced; /* the ids of cls_slot_force(), on the device; NULL if there are none */
 
     /* The slot's pending changes. They are valid if `batch` is the sampler's; otherwise the slot
      * has no pending change. */
@@ -285,7 +288,7 @@ cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_param
 void cls_checked_params_free(cls_checked_params *checked);
 
 /* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If
- * it fails, the caller keeps the parameters. */
+ * the slot has forced ids, they lie in the lists. If it fails, the caller keeps the parameters. */
 cls_status cls_slot_put(cls_sampler *sampler, uint32_t slot, cls_checked_params *checked,
                         const uint32_t *state);
 
@@ -338,6 +341,9 @@ cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
 /* Uploads a map from the host if it differs from the one on the device. */
 cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
                                uint32_t rows);
+
+/* Uploads the rows of a shard's exchange. */
+cl_int cls_commands_upload_rows(cls_commands *c, cl_mem buffer, size_t size, const void *rows);
 
 /* Writes to a buffer from host memory that stays as it is until the call's last command has run. */
 cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data);

@@ -4,20 +4,23 @@
  *     "clsslot\n", format, vocab, keep, history, rollback
  *     the number of parameters, then these in the order of their ids (lib/request/param_table.h)
  *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
- *     and the ids of each)
+ *     and the ids of each), the ids of the thinking budget
  *     the number of output tokens, position, length and longest length of the history
  *     the adaptive state, the pending token, the adaptive state after that token
  *     the entries of the ring, oldest first
  *     the adaptive state before each token that can be rolled back, oldest first
  *     the tokens that occur: id with IN_CONTEXT_BIT, count
+ *     in format 5: the state of the thinking budget, and that before each token that can be rolled
+ *     back, oldest first; the number of forced ids, their place in the output, and the ids
  *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
- * Loading checks every value, since the bytes may come from anywhere. */
+ * A slot without a thinking budget and without forced ids is saved in format 4, which older
+ * libraries read. Loading checks every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
-#define FORMAT 4u
+#define FORMAT 5u
 #define OLDEST_FORMAT 2u /* the oldest format that can be read */
 #define IN_CONTEXT_BIT 0x80000000u
 static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
@@ -166,6 +169,13 @@ static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n, int32_
     }
 }
 
+/* Writes or reads n ids. What is read lies in memory that can be written. */
+static void put_ids(stream *b, const int32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        put_i32(b, (int32_t *)(uintptr_t)&ids[i]);
+}
+
 static void put_lists(stream *b, const cls_params *p, int32_t *pool)
 {
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {
@@ -173,12 +183,13 @@ static void put_lists(stream *b, const cls_params *p, int32_t *pool)
         put_i32(b, &bias->id);
         put_f32(b, &bias->bias);
     }
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        put_i32(b, (int32_t *)(uintptr_t)&p->stop_ids[i]);
-    for (uint32_t i = 0; i < p->allowed_count; i++)
-        put_i32(b, (int32_t *)(uintptr_t)&p->allowed_ids[i]);
+    put_ids(b, p->stop_ids, p->stop_count);
+    put_ids(b, p->allowed_ids, p->allowed_count);
     put_sequences(b, (cls_sequence *)(uintptr_t)p->dry_breakers, p->dry_breaker_count, &pool);
     put_sequences(b, (cls_sequence *)(uintptr_t)p->bad_words, p->bad_word_count, &pool);
+    put_ids(b, p->thinking_start, p->thinking_start_count);
+    put_ids(b, p->thinking_end, p->thinking_end_count);
+    put_ids(b, p->thinking_forced, p->thinking_forced_count);
 }
 
 static void put_counters(stream *b, cls_slot *slot)
@@ -202,6 +213,12 @@ static cls_slot_adaptive *adaptive_before(const cls_sampler *s, uint32_t *state,
 {
     return (cls_slot_adaptive *)(void *)(state + state_adaptive(s->vocab, s->layout) +
                                          at % s->rollback * CLS_ADAPTIVE_WORDS);
+}
+
+/* Returns the state of the thinking budget before a token of the history, in a slot's state. */
+static uint32_t *thinking_before(const cls_sampler *s, uint32_t *state, uint32_t at)
+{
+    return state + state_thinking(s->vocab, s->layout) + at % s->rollback;
 }
 
 /* Returns the index of the oldest token whose adaptive state is stored. */
@@ -256,13 +273,28 @@ static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
     }
 }
 
+/* Writes what format 5 has beyond format 4. `forced`: the ids, or NULL while bytes are counted. */
+static void write_forced(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state,
+                         uint32_t *forced)
+{
+    put_u32(b, &slot->thinking);
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++)
+        put_u32(b, thinking_before(s, state, i));
+    put_u32(b, &slot->n_forced);
+    put_u32(b, &slot->forced_from);
+    for (uint32_t i = 0; i < slot->n_forced; i++)
+        put_u32(b, forced != NULL ? &forced[i] : &slot->n_forced);
+}
+
 static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
-                       uint32_t *state)
+                       uint32_t *state, uint32_t *forced)
 {
     const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
-    uint32_t head[] = {FORMAT, s->vocab, s->keep, s->history, s->rollback};
+    const uint32_t format =
+        (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? FORMAT : FORMAT - 1;
+    uint32_t head[] = {format, s->vocab, s->keep, s->history, s->rollback};
     cls_params p = r->params;
-    b->format = FORMAT;
+    b->format = format;
     put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         put_u32(b, &head[i]);
@@ -277,13 +309,16 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++)
         put_adaptive(b, adaptive_before(s, state, i));
     put_tokens(b, s, state);
+    if (format == FORMAT)
+        write_forced(b, s, slot, state, forced);
     uint64_t sum = b->out != NULL ? hash(b->out, b->offset) : 0;
     put_u64(b, &sum);
 }
 
-/* Reads a slot and its state from the device, after the steps and slot calls before. */
+/* Reads a slot, its state and its forced ids from the device, after the steps and slot calls
+ * before. The caller frees *forced. */
 static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
-                        cls_slot *device_slot, uint32_t *state)
+                        cls_slot *device_slot, uint32_t *state, uint32_t **forced)
 {
     const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
     cls_commands c;
@@ -310,6 +345,16 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
     if (code == CL_SUCCESS)
         code =
             clEnqueueReadBuffer(queue, s->state, CL_TRUE, slot * size, size, state, n, wait, NULL);
+    if (code == CL_SUCCESS && device_slot->n_forced != 0) {
+        const size_t bytes = device_slot->n_forced * sizeof **forced;
+        *forced = malloc(bytes);
+        if (*forced == NULL)
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                            "out of host memory for the forced ids of a slot");
+        code = clEnqueueReadBuffer(queue, s->lists.buffer, CL_TRUE,
+                                   device_slot->forced * sizeof **forced, bytes, *forced, n, wait,
+                                   NULL);
+    }
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
 }
 
@@ -322,10 +367,11 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
         return status;
     if (size == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
-    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state);
+    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state),
+                    *forced = NULL;
     if (state == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
-    status = fetch(s, queue, slot, &device_slot, state);
+    status = fetch(s, queue, slot, &device_slot, state, &forced);
     if (status == CLS_OK && !(device_slot.flags & CLS_SLOT_BEGUN))
         status =
             cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -333,17 +379,18 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
                      (unsigned)slot);
     if (status == CLS_OK) {
         stream count = {.size = SIZE_MAX};
-        write_slot(&count, s, &s->request[slot], &device_slot, state);
+        write_slot(&count, s, &s->request[slot], &device_slot, state, forced);
         if (out != NULL && *size < count.offset) {
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                               "*size is %zu, but the slot requires %zu bytes", *size, count.offset);
         } else if (out != NULL) {
             stream b = {.out = out, .size = count.offset};
-            write_slot(&b, s, &s->request[slot], &device_slot, state);
+            write_slot(&b, s, &s->request[slot], &device_slot, state, forced);
         }
         *size = count.offset;
     }
     free(state);
+    free(forced);
     return status;
 }
 
@@ -396,7 +443,7 @@ static cls_status read_header(stream *b, const cls_sampler *s)
 
 static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
 {
-    enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, POOL, ROOMS };
+    enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, START, END, FORCED, POOL, ROOMS };
     void *room[ROOMS] = {NULL};
     cls_params p;
     cls_status status = CLS_OK;
@@ -414,10 +461,15 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
         [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids,
         [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
         [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
+        [START] = p.thinking_start_count * (uint64_t)sizeof *p.thinking_start,
+        [END] = p.thinking_end_count * (uint64_t)sizeof *p.thinking_end,
+        [FORCED] = p.thinking_forced_count * (uint64_t)sizeof *p.thinking_forced,
         [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
     };
     if (b->is_cut_short || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
-                                   2ull * p.dry_breaker_count + 2ull * p.bad_word_count >
+                                   2ull * p.dry_breaker_count + 2ull * p.bad_word_count +
+                                   p.thinking_start_count + p.thinking_end_count +
+                                   p.thinking_forced_count >
                                words)
         return damaged("they are cut short");
     for (int i = 0; i < ROOMS && status == CLS_OK; i++)
@@ -430,6 +482,9 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
         p.allowed_ids = room[ALLOWED];
         p.dry_breakers = room[BREAKERS];
         p.bad_words = room[BAD_WORDS];
+        p.thinking_start = room[START];
+        p.thinking_end = room[END];
+        p.thinking_forced = room[FORCED];
         put_lists(b, &p, room[POOL]);
         status = b->is_cut_short ? damaged("they are cut short")
                                  : cls_checked_params_create(s, &p, checked);
@@ -437,6 +492,46 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
     for (int i = 0; i < ROOMS; i++)
         free(room[i]);
     return status;
+}
+
+/* Returns 1 unless a state of the thinking budget counts more tokens than there can be. */
+static int thinking_is_valid(const cls_slot *slot, uint32_t thinking)
+{
+    return thinking == 0 || ((slot->flags & CLS_SLOT_THINKING) && thinking - 1 <= slot->longest);
+}
+
+/* Reads what format 5 has beyond format 4. The forced ids follow the other lists. */
+static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_params *p,
+                              uint32_t *state)
+{
+    cls_slot *const slot = &p->slot;
+    put_u32(b, &slot->thinking);
+    int valid = thinking_is_valid(slot, slot->thinking);
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++) {
+        put_u32(b, thinking_before(s, state, i));
+        valid &= thinking_is_valid(slot, *thinking_before(s, state, i));
+    }
+    put_u32(b, &slot->n_forced);
+    put_u32(b, &slot->forced_from);
+    if (b->is_cut_short || !valid)
+        return damaged("the state of the thinking budget is impossible");
+    if (slot->n_forced > (b->size - b->offset) / sizeof(uint32_t))
+        return damaged("they are cut short");
+    if (slot->n_forced == 0)
+        return CLS_OK;
+    uint32_t *const words =
+        realloc(p->words, ((size_t)p->n_words + slot->n_forced) * sizeof *words);
+    if (words == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                        "out of host memory for the forced ids of a slot");
+    p->words = words;
+    slot->forced = p->n_words;
+    for (uint32_t i = 0; i < slot->n_forced; i++) {
+        put_u32(b, &words[p->n_words]);
+        if (words[p->n_words++] >= s->vocab)
+            return damaged("a forced id is not a token");
+    }
+    return CLS_OK;
 }
 
 /* Reads a slot's state, which is all zero before. */
@@ -491,6 +586,12 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
             const uint16_t narrow = (uint16_t)count;
             memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
         }
+    }
+    slot->thinking = 0;
+    if (b->format >= 5) {
+        const cls_status status = read_forced(b, s, p, state);
+        if (status != CLS_OK)
+            return status;
     }
     return b->offset == b->size ? CLS_OK : damaged("there are bytes after the end");
 }

@@ -43,6 +43,24 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
             CLS_BAD_ARGUMENT, CL_SUCCESS,
             "params->dry_window is %u, but the sampler was created with options->history of %u",
             (unsigned)p->dry_window, (unsigned)s->history);
+    const struct {
+        const char *name;
+        uint32_t count;
+    } sequences[] = {{"thinking_start", p->thinking_start_count},
+                     {"thinking_end", p->thinking_end_count}};
+    for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++)
+        if (sequences[i].count > s->history + 1)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s_count is %u, but the sampler was created with "
+                            "options->history of %u; it needs %u",
+                            sequences[i].name, (unsigned)sequences[i].count, (unsigned)s->history,
+                            (unsigned)sequences[i].count - 1);
+    if ((uint64_t)p->loop_repeats * p->loop_max > s->history)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->loop_repeats is %u and params->loop_max %u, but the sampler was "
+                        "created with options->history of %u; they need %llu",
+                        (unsigned)p->loop_repeats, (unsigned)p->loop_max, (unsigned)s->history,
+                        (unsigned long long)p->loop_repeats * p->loop_max);
     for (uint32_t i = 0; i < p->bad_word_count; i++)
         if (p->bad_words[i].count - 1 > s->history)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -128,10 +146,11 @@ static void free_request(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
     cls_lists_release(s, r->lists);
+    cls_lists_release(s, r->forced);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
-    r->lists = NULL;
+    r->lists = r->forced = NULL;
 }
 
 /* Moves checked parameters into a slot, and their lists into a change. */
@@ -162,6 +181,14 @@ void cls_requests_free(cls_sampler *s)
     free(s->pending_words.data);
 }
 
+/* Sets the ids that a request is forced to emit, which may be NULL. */
+static void set_forced(cls_request *r, cls_lists *forced)
+{
+    r->forced = forced;
+    r->slot.flags &= ~CLS_SLOT_FORCED;
+    r->slot.flags |= forced != NULL ? CLS_SLOT_FORCED : 0;
+}
+
 /* ------------------------------------------------------------------ slot calls */
 
 static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
@@ -170,6 +197,13 @@ static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
                ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s_count is %u, but %s is NULL", what,
                           (unsigned)n, what)
                : CLS_OK;
+}
+
+/* Returns 1 if tokens of a slot are appended by the larger variant of the kernel: with a window
+ * they are counted again, and the thinking budget and the loop stop look at them. */
+static int begins_with_state(const cls_slot *slot)
+{
+    return slot->window != 0 || (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS)) != 0;
 }
 
 static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
@@ -188,8 +222,9 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
+    const int needs_state = begins_with_state(&p.slot);
     status = cls_sampler_require(s, cls_features_of_slot(&p.slot) |
-                                        (p.slot.window != 0 ? CLS_FEATURE_STATE : 0));
+                                        (needs_state ? CLS_FEATURE_STATE : 0));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
@@ -198,7 +233,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         cls_checked_params_free(&p);
         return status;
     }
-    s->pending_needs_state |= p.slot.window != 0; /* its tokens are counted again */
+    s->pending_needs_state |= needs_state;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
     move_params(s, slot, &p, lists, c);
     c->words = cls_pending_words_count(s);
@@ -224,7 +259,7 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     if (status == CLS_OK)
         status = cls_change_append_tokens(s, slot, prompt, prompt_count);
     if (status == CLS_OK)
-        s->pending_needs_state |= s->request[slot].slot.window != 0;
+        s->pending_needs_state |= begins_with_state(&s->request[slot].slot);
     return status;
 }
 
@@ -283,13 +318,55 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         cls_checked_params_free(&p);
         return status;
     }
+    cls_request *const r = &s->request[slot];
+    cls_lists *const forced = r->forced; /* stays */
+    r->forced = NULL;
     move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
+    set_forced(r, forced);
     return CLS_OK;
 }
 
 cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     return CLS_GUARDED_CALL(s, change_params(s, slot, params));
+}
+
+static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    cls_lists *forced = NULL;
+    uint32_t i = 0;
+    cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK && ids == NULL && n != 0)
+        status =
+            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "id_count is %u, but ids is NULL", (unsigned)n);
+    while (status == CLS_OK && i < n && ids[i] >= 0 && (uint32_t)ids[i] < s->vocab)
+        i++;
+    if (status == CLS_OK && i < n)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "ids[%u] is %d, which is not a token of a vocabulary of %u", (unsigned)i,
+                          (int)ids[i], (unsigned)s->vocab);
+    if (status == CLS_OK)
+        status = cls_sampler_require(s, CLS_FEATURE_STATE | (n != 0 ? CLS_FEATURE_FORCED : 0));
+    if (status == CLS_OK)
+        status = cls_changes_reserve(s, 0, n);
+    if (status == CLS_OK)
+        status = cls_lists_allocate(s, (const uint32_t *)ids, n, &forced);
+    if (status != CLS_OK)
+        return status;
+    cls_change *const c = cls_change_add(s, CLS_CHANGE_FORCE, slot);
+    c->tokens = n;
+    c->lists = cls_pending_words_count(s);
+    c->n_lists = n;
+    c->params.lists = forced != NULL ? forced->offset : 0;
+    cls_pending_words_add(s, (const uint32_t *)ids, n);
+    cls_lists_release(s, s->request[slot].forced);
+    set_forced(&s->request[slot], forced);
+    return CLS_OK;
+}
+
+cls_status cls_slot_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    return CLS_GUARDED_CALL(s, force_ids(s, slot, ids, n));
 }
 
 static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
@@ -312,8 +389,11 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     s->request[to].slot = r->slot;
     s->request[to].params = params;
     s->request[to].lists = r->lists;
+    s->request[to].forced = r->forced;
     if (r->lists != NULL)
         r->lists->references++;
+    if (r->forced != NULL)
+        r->forced->references++;
     cls_change_add_copy(s, to, from);
     return CLS_OK;
 }
@@ -367,7 +447,9 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
 {
     cls_lists *lists;
     const uint32_t n = state_words(s->vocab, s->layout);
-    cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE);
+    const int is_forced = p->slot.n_forced != 0;
+    cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE |
+                                                   (is_forced ? CLS_FEATURE_FORCED : 0));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
@@ -376,6 +458,10 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
         return status;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
     move_params(s, slot, p, lists, c);
+    if (is_forced) {
+        lists->references++;
+        set_forced(&s->request[slot], lists);
+    }
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);
     return CLS_OK;

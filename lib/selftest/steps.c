@@ -96,7 +96,7 @@ static cls_status accept_last(cls_selftest_run *t)
         slots[n++] = (int32_t)i;
     }
     for (int j = 0; j < 3 && status == CLS_OK; j++)
-        status = cls_accept(t->sampler, t->queue, n, &(cls_ints){.host = tokens[j]},
+        status = cls_accept(t->sampler, t->queue, n, 1, &(cls_ints){.host = tokens[j]},
                             &(cls_ints){.host = slots}, 0, NULL, NULL);
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (tokens[2][i] >= 0)

@@ -25,6 +25,8 @@ static uint64_t mix_request(uint64_t hash, const cls_request *request)
     s.lists = 0;
     if (request->lists != NULL)
         hash = cls_hash_word(hash, request->lists->digest);
+    if (request->forced != NULL)
+        hash = cls_hash_word(hash, request->forced->digest);
     return cls_hash_bytes(hash, &s, offsetof(cls_slot, position));
 }
 
@@ -43,6 +45,7 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                               plan->report.top_n,
                               plan->report.given_n,
                               plan->report.candidates_n,
+                              plan->report.set_capacity,
                               (uint32_t)h->gathers,
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};

@@ -104,6 +104,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
                                      call->defer_accept != 0, plan);
     plan->step.rows = call->rows;
+    plan->logit_size = sizeof(float);
     plan->step.random_bits = call->random_bits;
     plan->step.invalid_token = call->invalid_token;
     plan->step.tokens = call->tokens;
@@ -118,10 +119,13 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     return status;
 }
 
-static cl_int write_args(const cls_plan *plan, const cls_draw_call *call, cls_commands *c)
+static cl_int write_args(cls_plan *plan, const cls_draw_call *call, cls_commands *c)
 {
     const cls_sampler *const s = c->sampler;
     cls_args a;
+    const cl_int code = cls_step_force_args(plan, c);
+    if (code != CL_SUCCESS)
+        return code;
     memset(&a, 0, sizeof a);
     cls_request_args(&a, s, plan->map[CLS_MAP_SLOTS], plan->has);
     cls_draw_args(&a, s, plan);
@@ -169,7 +173,9 @@ static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_dr
     if (code == CL_SUCCESS)
         code = write_args(&plan, &call, &c);
     if (code == CL_SUCCESS)
-        code = launch(&plan, &call, &c, &end);
+        code = launch(&plan, &call, &c, plan.forces ? NULL : &end);
+    if (code == CL_SUCCESS && plan.forces)
+        code = cls_step_force(&plan, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
 }
 

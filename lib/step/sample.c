@@ -218,15 +218,43 @@ cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
     return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
 }
 
-/* Writes the arguments of accepting `tokens`, or the tokens of the row records if that is NULL. */
-static cl_int accept_args(cls_commands *c, const cls_ints *tokens, const cls_ints *slots,
-                          uint32_t has)
+cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
+{
+    cls_args a;
+    plan->forces = (plan->needs & CLS_FEATURE_FORCED) != 0;
+    if (!plan->forces)
+        return CL_SUCCESS;
+    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_FORCE);
+    plan->has &= ~CLS_HAS_LATEST;
+    plan->has |= CLS_DEFER;
+    return cls_commands_write_args(c, CLS_ARG_SET_FORCE, &a);
+}
+
+cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    cls_arguments a =
+        cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs, plan->map[CLS_MAP_SLOTS]);
+    cls_set_buffer(&a, s, &plan->step.mask.words);
+    cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
+    cls_set_mem(&a, s->rows);
+    cls_set_buffer(&a, s, &plan->step.tokens);
+    cls_set_buffer(&a, s, &plan->step.status);
+    cls_set_buffer(&a, s, &plan->outputs.latest);
+    return cls_step_launch(plan, c, CLS_FORCE, &a, done);
+}
+
+/* Writes the arguments of accepting `tokens`, per_row of each row, or the tokens of the row records
+ * if that is NULL. */
+static cl_int accept_args(cls_commands *c, const cls_ints *tokens, uint32_t per_row,
+                          const cls_ints *slots, uint32_t has)
 {
     const cls_sampler *const s = c->sampler;
     cls_args a;
     memset(&a, 0, sizeof a);
     cls_request_args(&a, s, slots,
                      (has & CLS_HAS_SLOT_MAP) | (tokens != NULL ? CLS_HAS_TOKENS : 0));
+    a.per_row = per_row;
     if (tokens != NULL)
         a.tokens_offset = cls_map_offset(s, CLS_MAP_TOKENS, tokens);
     return cls_commands_write_args(c, CLS_ARG_SET_ACCEPT, &a);
@@ -251,25 +279,30 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
      * change that distribution. */
     plan->accept_later = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
     plan->has |= plan->accept_later ? CLS_DEFER : 0;
+    cl_int code = cls_step_force_args(plan, c);
     cls_step_args(&a, c->sampler, plan, plan->arg_set);
-    cl_int code = cls_commands_write_args(c, plan->arg_set, &a);
+    if (code == CL_SUCCESS)
+        code = cls_commands_write_args(c, plan->arg_set, &a);
     if (code == CL_SUCCESS && cls_report_of_raw(plan)) {
         cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
         code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
     }
     if (code == CL_SUCCESS && plan->accept_later)
-        code = accept_args(c, NULL, &plan->step.slots, plan->has);
+        code = accept_args(c, NULL, 1, &plan->step.slots, plan->has);
     return code;
 }
 
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
-    cl_int code = cls_step_rows(plan, c, CLS_TOKEN, !plan->search && !reports ? done : NULL);
+    cl_event *const finished = reports ? NULL : done, *const drawn = plan->forces ? NULL : finished;
+    cl_int code = cls_step_rows(plan, c, CLS_TOKEN, plan->search ? NULL : drawn);
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_pass(plan, c);
     if (code == CL_SUCCESS && plan->search)
-        code = cls_step_rows(plan, c, CLS_SEARCH, !reports ? done : NULL);
+        code = cls_step_rows(plan, c, CLS_SEARCH, drawn);
+    if (code == CL_SUCCESS && plan->forces)
+        code = cls_step_force(plan, c, finished);
     if (code == CL_SUCCESS && reports)
         code = cls_report_launch(plan, c, !plan->accept_later ? done : NULL);
     if (code == CL_SUCCESS && plan->accept_later)
@@ -290,7 +323,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_step_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
                            const cl_event *wait, cls_commands *c, cl_int *code)
 {
-    int uploads = 0;
+    int uploads = plan->uploads;
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         uploads |= cls_map_changed(s, (enum cls_map)i, plan->map[i]->host, plan->step.rows);
     const cls_status status =
@@ -331,60 +364,82 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
     return CLS_GUARDED_CALL(s, sample_step(s, queue, step, n_wait, wait, done));
 }
 
+static cls_status check_accepted(const cls_sampler *s, uint32_t rows, uint32_t per_row,
+                                 const cls_ints *tokens)
+{
+    if (rows < 1 || rows > s->max_rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
+                        (unsigned)s->max_rows);
+    if (per_row < 1 || per_row > CLS_MAX_ACCEPTED)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "per_row is %u; it must be 1 to %d",
+                        (unsigned)per_row, CLS_MAX_ACCEPTED);
+    if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
+    return cls_compiled_features_check(s, CLS_FEATURE_ACCEPT);
+}
+
 static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, uint32_t rows,
-                                const cls_ints *tokens, const cls_ints *slots, cl_uint n_wait,
-                                const cl_event *wait, cl_event *done)
+                                uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
+                                cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     static const cls_ints identity;
     const cls_ints *const map = slots != NULL ? slots : &identity;
     const uint32_t has = map->host != NULL || map->device.buffer != NULL ? CLS_HAS_SLOT_MAP : 0;
     cls_commands c;
     cls_plan ignored;
+    cls_mask many = {.width = per_row, .row_stride = per_row, .rows = rows};
     cl_event end = NULL;
     int ordered = 0;
     memset(&ignored, 0, sizeof ignored);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    if (rows < 1 || rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "rows is %u; the sampler was created for 1 to %u", (unsigned)rows,
-                        (unsigned)s->max_rows);
-    if (tokens == NULL || (tokens->host == NULL && tokens->device.buffer == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "tokens is NULL");
-    if (cls_compiled_features_check(s, CLS_FEATURE_ACCEPT) != CLS_OK)
-        return CLS_BAD_ARGUMENT;
-    cls_status status = cls_wait_check(s->context, n_wait, wait);
+    cls_status status = check_accepted(s, rows, per_row, tokens);
+    if (status == CLS_OK)
+        status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
         status = cls_queue_check(s->context, queue, &ordered);
     if (status == CLS_OK)
-        status = cls_map_check(s, "tokens", tokens, rows, NULL);
+        status = cls_map_check(s, "tokens", tokens, rows * per_row, NULL);
     if (status == CLS_OK)
         status = cls_map_check(s, "slots", map, rows, NULL);
     if (status == CLS_OK)
         status = cls_row_slots_check(s, "slots", map, rows, 0, &ignored);
-    if (status == CLS_OK)
-        status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait,
-                                    cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows) ||
-                                        cls_map_changed(s, CLS_MAP_TOKENS, tokens->host, rows),
-                                    NULL);
+    if (status != CLS_OK)
+        return status;
+    cls_ints accepted = *tokens;
+    if (per_row > 1) { /* the tokens are uploaded as a mask of the host would be */
+        many.host = accepted.host;
+        accepted.host = NULL;
+    }
+    status = cls_commands_begin(&c, s, queue, ordered, n_wait, wait,
+                                cls_map_changed(s, CLS_MAP_SLOTS, map->host, rows) ||
+                                    cls_map_changed(s, CLS_MAP_TOKENS, accepted.host, rows),
+                                &many);
     if (status != CLS_OK)
         return status;
     cl_int code = cls_commands_upload_map(&c, CLS_MAP_SLOTS, map->host, rows);
     if (code == CL_SUCCESS)
-        code = cls_commands_upload_map(&c, CLS_MAP_TOKENS, tokens->host, rows);
+        code = cls_commands_upload_map(&c, CLS_MAP_TOKENS, accepted.host, rows);
+    if (code == CL_SUCCESS && many.host != NULL) {
+        code = cls_commands_upload_mask(&c, &many);
+        accepted.device = many.words;
+    }
     if (code == CL_SUCCESS)
-        code = accept_args(&c, tokens, map, has);
+        code = accept_args(&c, &accepted, per_row, map, has);
     if (code == CL_SUCCESS)
-        code = launch_accept(&c, rows, tokens, map, &end);
+        code = launch_accept(&c, rows, &accepted, map, &end);
     return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);
 }
 
-cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, const cls_ints *tokens,
-                      const cls_ints *slots, cl_uint n_wait, const cl_event *wait, cl_event *done)
+cls_status cls_accept(cls_sampler *s, cl_command_queue queue, uint32_t rows, uint32_t per_row,
+                      const cls_ints *tokens, const cls_ints *slots, cl_uint n_wait,
+                      const cl_event *wait, cl_event *done)
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_GUARDED_CALL(s, accept_tokens(s, queue, rows, tokens, slots, n_wait, wait, done));
+    return CLS_GUARDED_CALL(
+        s, accept_tokens(s, queue, rows, per_row, tokens, slots, n_wait, wait, done));
 }
 
 uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }

@@ -12,7 +12,7 @@
 /* The outputs that a call requests beside tokens and status. */
 typedef struct cls_report {
     uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
-    uint32_t top_n, given_n, candidates_n;
+    uint32_t top_n, given_n, candidates_n, set_capacity;
     cls_buffer output[CLS_OUTPUTS];
 } cls_report;
 
@@ -29,7 +29,9 @@ typedef struct cls_plan {
     uint32_t needs;           /* cls_feature bits that its rows and inputs need */
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
+    int uploads;              /* 1 if there is more to upload than maps and masks */
     uint32_t logit_size, bias_size;
+    int forces;           /* 1 if the force kernel finishes the rows */
     int accept_later;     /* 1 if tokens are accepted after the outputs are written */
     const cl_mem *survey; /* [3]: tile_key, tile_mass and tile_flags in place of the sampler's; or
                              NULL */
@@ -139,6 +141,14 @@ cls_status cls_step_upload(cls_plan *plan, cls_sampler *sampler, cl_command_queu
  * error code. */
 cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
+
+/* Writes the arguments of the force kernel, which finishes a plan's rows, if they need it. The
+ * kernels before it then accept nothing and do not write `latest`; it writes tokens and statuses
+ * again. */
+cl_int cls_step_force_args(cls_plan *plan, cls_commands *c);
+
+/* Launches that kernel. */
+cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Enqueues a step that was checked, as cls_sample() does. */
 cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,

@@ -108,6 +108,11 @@ check "all" explain --top 99
 is "all" "$(grep -c '^    #' out)" 4
 check "no token" explain --row 1 --mask none.npy
 says "no token" '^no token: empty$' out
+check "a forced token" explain --force 3 --top-k 2
+says "a forced token" '^top-k  *2 ' out
+says "a forced token" '^forced: #3, of probability 0.000000 (forced)$' out
+check "a forced token that is masked" explain --row 1 --mask none.npy --force 3
+says "a forced token that is masked" '^no token: empty$' out
 check "bad rows" "$clsample" explain --logits bad.npy --row 2
 says "bad rows" '^drawn: #0, of probability 1.000000 (inf)$' out
 escape=$(printf '\033')

@@ -41,7 +41,8 @@ cat >mixed.json <<'END'
 {"chain":["min_p","temperature"],"min_p":0.2,"temperature":3.4028234e38,"dry_multiplier":0.8,
  "dry_allowed_length":1,"dry_sequence_breakers":[[8],[1,2]],"bad_words":[[7,9],[3]]},
 {"seed":"18446744073709551615","stream":9007199254740993,"penalty_scope":"all","p_less":true},
-{"position":4294967280,"allowed_token_ids":[],"stop_ids":[1,2]}]
+{"position":4294967280,"allowed_token_ids":[],"stop_ids":[1,2],"force":[36,36],"loop_repeats":2,
+ "thinking_forced":[8],"thinking_budget":2}]
 END
 
 f="--logits f32.npy"
@@ -55,6 +56,7 @@ request="--prompt tokens.npy --output tokens.npy"
     proven 6 $f --draws 2 --params mixed.json --rows 6,1,6 --mask holes.npy
     proven 8 $f --mask holes.npy --bias f16.npy --top-k 20
     proven 8 $f --mask mask.npy
+    proven 8 $f --top-k 5 --kept-set 2 # an overflow is no part of a token's status
     proven 8 --logits f16.npy --top-n-sigma 1.2 --typical 0.9
     proven 8 --logits bf16.npy --dtype bf16 --bias f32.npy --top-a 0.1 --min-keep 3
     proven 4 --logits bad.npy
@@ -66,6 +68,11 @@ request="--prompt tokens.npy --output tokens.npy"
     proven 16 $f $request --draws 2 --mirostat 2 --mirostat-lr 0.3 --temperature 1.2
     proven 8 $f --adaptive-target 0.1 --adaptive-decay 0.5
     proven 8 $f --infill --infill-end 3,4 --infill-prefix prefixes.npy --temperature 0.3
+    proven 16 $f $request --draws 2 --force 3,4,5,6,7 --mask holes.npy --stop-id 6
+    proven 16 $f $request --draws 2 --thinking-start 9 --thinking-end 1,1 --thinking-forced 30,31 \
+        --thinking-budget 1 --mirostat 2
+    proven 16 $f $request --draws 2 --force 1,2 --loop-repeats 2 --loop-min 1 --loop-max 2 \
+        --top-p 0.8
     proven 8 $f --dynatemp-range 0.9 --dynatemp-exp 2 --chain temperature,top_k --top-k 5
 }
 if [ "$devices" != host ]; then
@@ -171,6 +178,31 @@ exits 1 "an adaptive state" replay bad.log
 says "an adaptive state" "the draw gives token 0, of probability 1.000000; token 2 is outside the \
 kept set: stage mirostat (2, mu 0) removes it and leaves 1 of 4 tokens$" out
 
+# Forced tokens: another one, one that the mask forbids, and one that nothing forces.
+log --force 3,2
+differs "a token in place of a forced one" 3 2 "$draws 2, but token 3 is forced; it is force\[0\]"
+differs "no token in place of a forced one" 3 -1 "no token, but token 3 is forced; it is force.*"
+log --force 3,2 --output said.npy
+differs "a token in place of a forced one" 5 3 "token 2 is forced; it is force\[1\]"
+log --thinking-forced 1,2 --thinking-budget 1 --output said.npy
+differs "a token within the budget" 3 0 \
+    "but token 1 is forced; the thinking has used its budget of 1 tokens"
+sed '3s/"status":512/"status":0/' good.log >bad.log
+exits 1 "a forced token as a drawn one" replay bad.log
+says "a forced token as a drawn one" \
+    ': token 1 has the status "ok" in the log, but it should be "forced"$' out
+log --force 3 --mask bits.npy
+differs "a masked token" 3 3 \
+    "the draw gives no token (empty); the mask does not allow token 3, which is forced"
+log --top-k 3
+sed '3s/^{"token":[0-9],"status":0/{"token":3,"status":512/' good.log >bad.log
+exits 1 "a token that nothing forces" replay bad.log
+says "a token that nothing forces" "; nothing forces token 3$" out
+log --loop-repeats 3 --force 0,0,0 --output "$(ints zeros.npy '2, 2' 0 0 0 0; echo zeros.npy)"
+sed '3s/"status":800/"status":512/' good.log >bad.log
+exits 1 "a loop that goes on" replay bad.log
+says "a loop that goes on" ' "forced" in the log, but it should be "stopped, loop, forced"$' out
+
 # Logits that changed after they were sampled.
 log
 cp four.npy kept.npy
@@ -213,6 +245,10 @@ broken 'bad.log: line 2: "top_m" is not a known key$' '2s/top_k/top_m/'
 broken 'bad.log: line 2: "temperature": .*' '2s/"top_k":3/"temperature":-1/'
 broken 'bad.log: line 2: "prompt": the value is not an array of token ids$' \
     '2s/"prompt":\[3\]/"prompt":3/'
+broken 'bad.log: line 2: "force": 4 is not a token of a vocabulary of 4$' \
+    '2s/"top_k":3/"force":[1,4]/'
+broken 'bad.log: line 2: "force": the value is not an array of token ids$' \
+    '2s/"top_k":3/"force":1/'
 broken "bad.log: line 2: the infill stage is on, but the log has no tables for it$" \
     '2s/"top_k":3/"infill":true/'
 broken "bad.log: the log has format 2, but this version reads format 1$" '1s/log":1/log":2/'

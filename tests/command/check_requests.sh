@@ -62,6 +62,16 @@ host_refused "--dry-allowed-length: '-1'" --dry-allowed-length -1
 host_refused "--dry-penalty-last-n" --dry-multiplier 1 --dry-penalty-last-n 16385
 host_refused "--dry-sequence-breaker: .* 37" --dry-sequence-breaker 3,37
 host_refused "--dry-sequence-breaker: '1:2'" --dry-sequence-breaker 1:2
+host_refused "--force: 37 is not a token of a vocabulary of 37" --force 3,37
+host_refused "--force: ''" --force 3,
+host_refused "--thinking-forced: .* 37" --thinking-forced 3,37
+host_refused "--thinking-end: .* -1" --thinking-end -1 --thinking-forced 3
+host_refused "thinking_budget is set, but .*thinking_forced.* is empty" --thinking-budget 3
+host_refused "thinking_start is set, but .*thinking_forced.* is empty" --thinking-start 3
+host_refused "--loop-repeats: .* is 1; it must be 0 (off) or 2 to 16384" --loop-repeats 1
+host_refused "--loop-min: .* is 0; it must be 1 to 1024" --loop-min 0
+host_refused "--loop-max: .* is 1025; it must be 1 to 1024" --loop-max 1025
+host_refused "loop_min is 4, which is more than params->loop_max of 3" --loop-min 4 --loop-max 3
 
 npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
 npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
@@ -120,6 +130,11 @@ json '[{"dry_sequence_breakers":[[-1]]},{},{},{},{},{},{},{}]' \
 json '[{"allowed_token_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "allowed_token_ids": .* 37'
 json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' \
     'row 0: "allowed_token_ids": the value is not an array'
+json '[{"force":3},{},{},{},{},{},{},{}]' 'row 0: "force": the value is not an array of token ids'
+json '[{"force":[3,37]},{},{},{},{},{},{},{}]' \
+    'row 0: "force": 37 is not a token of a vocabulary of 37'
+json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' 'row 0: .*thinking_end is set, but'
+json '[{"loop_min":40},{},{},{},{},{},{},{}]' 'row 0: params->loop_min is 40, which is more than'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'
@@ -261,6 +276,44 @@ for has in prompt output; do
     gives '0 0 1 1 0 0' "$ok" --$has so-far.npy $dry --dry-sequence-breaker 0,1
 done
 
+# Forced: the first tokens of the output, whatever bans them; not those that the mask forbids.
+gives '3 2 0 0 0 2' '512 512 0 0 0 512' --output so-far.npy --force 3,2
+gives '3 2 0 0 0 2' '512 512 0 0 0 512' --output so-far.npy --force 3 --force 2
+gives '3 3 3 3 3 3' '512 512 512 512 512 512' --prompt so-far.npy --force 3,2 --bad-word 3 \
+    --logit-bias 3:-inf
+gives '-1 -1 -1 3 3 -1' '4 4 4 512 512 4' --mask packed.npy --force 3
+gives '3 3 3 3 3 3' '544 544 544 544 544 544' --force 3 --stop-id 3
+gives '3 3 3 3 3 3' '608 608 608 608 608 608' --force 3 --max-tokens 1
+check "a forced row" host --force 3
+says "a forced row" ' 3 .* forced$' out
+
+# Budgets of the thinking: from the beginning, from a sequence on, also in the prompt, until its
+# end; the second forced token after the first.
+gives '0 0 3 3 3 0' '0 0 512 512 512 0' --output so-far.npy --thinking-forced 3,1 \
+    --thinking-budget 2
+gives '0 0 0 2 1 0' '0 0 0 512 512 0' --output so-far.npy --thinking-forced 2,1 \
+    --thinking-budget 3
+gives '0 0 0 3 0 0' '0 0 0 512 0 0' --output so-far.npy --thinking-forced 3 --thinking-budget 3 \
+    --thinking-end 0,2
+gives '0 0 0 3 3 0' '0 0 0 512 512 0' --output so-far.npy --thinking-start 0 --thinking-forced 3 \
+    --thinking-budget 2
+gives '0 0 3 3 0 0' '0 0 512 512 0 0' --prompt so-far.npy --thinking-start 0,0 \
+    --thinking-end 2 --thinking-forced 3
+gives '1 1 2 2 0 1' '512 512 512 512 0 512' --output so-far.npy --force 1,1 --thinking-forced 2 \
+    --thinking-budget 2
+
+# Loops: of one token three times or four times, of two tokens twice; not in the prompt.
+gives '0 0 0 -1 0 0' '0 0 288 40 0 0' --output so-far.npy --loop-repeats 3
+gives '0 0 0 0 0 0' '0 0 0 288 0 0' --output so-far.npy --loop-repeats 4 --loop-max 1
+gives '0 0 0 0 0 0' '0 0 0 288 0 0' --output so-far.npy --loop-repeats 2 --loop-min 2
+gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --loop-repeats 3
+gives '0 1 -1 -1 0 1' '512 512 40 40 0 800' --output so-far.npy --force 0,1 --loop-repeats 2
+check "a loop" host --output output.npy --force 0,0,0,0 --loop-repeats 2
+says "a row before a loop" ' 0 .* forced$' out
+check "a loop" "$clsample" sample --device host --logits four.npy --output so-far.npy \
+    --temperature 0 --loop-repeats 3
+says "a loop" ' 0 .* stopped, loop$' out
+
 # ------------------------------------------------------- truncations, by hand
 #
 # 4, 3, 2, -1 have .6623, .2436, .0896 and .0045; an entropy of .8573.
@@ -332,7 +385,7 @@ row='{"repetition_penalty":1.5,"frequency_penalty":0.25,"presence_penalty":-0.5,
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >all.json
 row='{"logit_bias":[[3,1.5],[4,"-inf"],[5,1],[5,1]],"stop_ids":[9,5]}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >lists.json
-row='{"logit_bias":[],"stop_ids":[],"max_tokens":0}'
+row='{"logit_bias":[],"stop_ids":[],"max_tokens":0,"force":[],"thinking_forced":[]}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >nothing.json
 penalties="--repetition-penalty 1.5 --frequency-penalty 0.25 --presence-penalty -0.5"
 penalties="$penalties --penalty-scope all --penalty-window 7"
@@ -351,8 +404,8 @@ for on in $devices; do
     check "lists" run_on $request $penalties --stop-id 1 --logit-bias 1:7 --max-tokens 4 \
         --params lists.json --tokens t3.npy
     same "lists of rows" t1.npy t3.npy
-    check "no lists" run_on $request $penalties $lists --max-tokens 1 --params nothing.json \
-        --tokens t4.npy
+    check "no lists" run_on $request $penalties $lists --max-tokens 1 --force 0,1,2,3 \
+        --thinking-forced 3 --params nothing.json --tokens t4.npy
     check "no lists" run_on $request $penalties --tokens t5.npy
     same "empty lists of rows" t4.npy t5.npy
     differ "with and without lists" t1.npy t5.npy
@@ -400,6 +453,13 @@ same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_
     --no-repeat-ngram-size 2 --bad-word 1 --bad-word 2,3 --min-tokens 9 \
     --stop-id 7 --stop-id 8 --allowed-id 0,1,2,3,4,5,6,7,8,9
 
+same_as '{"top_k":5,"force":[1,2,3,4,5]}' --top-k 5 --force 1,2,3 --force 4,5
+same_as '{"top_k":5,"thinking_budget":1,"thinking_start":[0],"thinking_end":[36,0],
+"thinking_forced":[1,2]}' \
+    --top-k 5 --thinking-budget 1 --thinking-start 0 --thinking-end 36,0 --thinking-forced 1,2
+same_as '{"top_k":5,"loop_repeats":2,"loop_min":1,"loop_max":2}' \
+    --top-k 5 --loop-repeats 2 --loop-min 1 --loop-max 2
+
 # ------------------------------------------------------ at random, host = device
 
 needs_device
@@ -440,6 +500,11 @@ f="--logits f32.npy"
     both $f $request $dry --no-repeat-ngram-size 3 --bad-word 5 --bad-word 11,2 --min-tokens 5 \
         --stop-id 36 $penalties
     both $f $request --allowed-id 0,2,4,6,8,10,12,14,16,18,20 --top-p 0.9
+    both $f $request --force 1,2,3,4,5 --stop-id 4 --mask mask.npy
+    both $f $request --force 1,2,3,4 --logprob-kind final --top-k 9 --mirostat 2
+    both $f $request --thinking-forced 7,8 --thinking-budget 2 --thinking-end 0,1 $penalties
+    both $f $request --thinking-forced 7,8 --thinking-start 36 --max-tokens 4 --top-p 0.9
+    both $f $request --loop-repeats 2 --loop-max 2 --temperature 0.5
 }
 
 finish

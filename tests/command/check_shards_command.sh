@@ -122,12 +122,13 @@ outputs_of() { # PREFIX ARGUMENTS...
     to=$1
     shift
     check "outputs: $*" run_on device --logits wide.npy --top-k 5 --logprobs-top 4 \
-        --logprobs-top-ids "$to.ids" --logprobs-top-values "$to.values" --candidates "$to.json" "$@"
+        --logprobs-top-ids "$to.ids" --logprobs-top-values "$to.values" --candidates "$to.json" \
+        --kept-set 4 --kept-set-ids "$to.set" --kept-set-counts "$to.counts" "$@"
     mv out "$to.out"
 }
 outputs_of whole
 outputs_of split --shards 3 --device 0,0
-for part in ids values json out; do
+for part in ids values json set counts out; do
     same "$part of the further outputs" whole.$part split.$part
 done
 

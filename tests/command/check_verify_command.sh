@@ -296,6 +296,10 @@ done
     check "--json" verify_on host $three --json --trials 2 --stop-id 5 --allowed-id 5
     says "--json" '"drafts": 3' out
     says "--json" '"status_words": "stopped"' out
+    check "forced" verify_on host $three --force 5,1,3
+    says "forced" '^ *0 *0 *2 *2 *3  5 1 3 (forced)$' out
+    check "a loop" verify_on host $three --force 5,5 --loop-repeats 2
+    says "a loop" '^ *0 *0 *2 *1 *2  5 5 (stopped, loop, forced)$' out
     check "bad rows" verify_on host --target bad.npy \
         --cu "$(ints cu4.npy '5,' 0 1 2 3 4; echo cu4.npy)"
     says "bad rows" 'empty)$' out
@@ -333,6 +337,11 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
     for method in standard block; do
         both $request --method $method --draft-probs probs5.npy $p
         both $request --method $method $distribution --min-p 0.02 --typical 0.98
+    done
+    for method in match standard block typical greedy; do
+        both $request --method $method --force 5,1,36,0,1,2 --mask mask.npy --max-tokens 6
+        both $request --method $method --thinking-forced 5,1 --thinking-budget 2 --thinking-end 36
+        both $request --method $method --force 5,5,5,0 --loop-repeats 2 --top-k 3
     done
     both $request --method typical --epsilon 0.5 --delta 2 --top-p 0.9
     both $request --parents siblings.npy

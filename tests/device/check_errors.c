@@ -163,8 +163,9 @@ START_TEST(strangers)
     const cls_buffer theirs = {buffer, 0}, ours = {s.step.tokens.buffer, 0};
     const cls_ints drawn = {NULL, theirs};
     expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, d->queue, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+           "queue");
+    expect(cls_accept(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
            "tokens");
 #define REFUSE(field, name) \
     do { \
@@ -229,7 +230,7 @@ START_TEST(failed_wait)
     expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
            "wait[1] has ended with an error");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR,
+    expect(cls_accept(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR,
            "wait[0] has ended");
     client_step(&s, d->queue, 0, 1, events, NULL);
     client_tokens(&s, 0);
@@ -262,7 +263,7 @@ START_TEST(failed_step)
     expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
            "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-    expect(cls_accept(s.sampler, d->queue, 2, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+    expect(cls_accept(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
            "destroy the sampler");
     expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
     expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
@@ -315,6 +316,10 @@ START_TEST(a_byte_too_small)
         {"outputs->kept.ids", &outputs->kept.ids.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.logits", &outputs->kept.logits.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.probs", &outputs->kept.probs.buffer, ROWS * N * 4, &outputs->kept.count},
+        {"outputs->kept_set.ids", &outputs->kept_set.ids.buffer, ROWS * N * 4,
+         &outputs->kept_set.capacity},
+        {"outputs->kept_set.counts", &outputs->kept_set.counts.buffer, ROWS * 4,
+         &outputs->kept_set.capacity},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (size_t less = 0; less < 2; less++) {

@@ -134,7 +134,7 @@ static void elsewhere(traffic *t)
     int32_t given = rng_below(&t->r, 2) ? drawn : (int32_t)rng_below(&t->r, VOCAB);
     const cls_ints ids = {.host = &given}, slots = {.host = &slot};
     ck_assert_int_eq(drawn, expected.token);
-    must(cls_accept(t->sampler, t->d->queue, 1, &ids, &slots, 0, NULL, NULL));
+    must(cls_accept(t->sampler, t->d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
     enter(t, given, given == drawn, &expected.adaptive);
 }
 

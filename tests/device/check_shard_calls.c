@@ -96,7 +96,7 @@ static void random_call(calls *c, uint32_t row, rng *r)
         break;
     case 7: /* forced tokens */
         twin_each(t, s,
-                  cls_accept(s->sampler, s->queue, 1, &(cls_ints){.host = ids},
+                  cls_accept(s->sampler, s->queue, 1, 1, &(cls_ints){.host = ids},
                              &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
         break;
     default:

@@ -259,6 +259,6 @@ static Suite *make(void)
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
-                   CLS_FEATURE_VERIFY);
+                   CLS_FEATURE_KEPT_SETS | CLS_FEATURE_VERIFY);
     return fixture_run(make, 1);
 }

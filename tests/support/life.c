@@ -293,6 +293,9 @@ static cls_status reported(life *l)
     o.entropy = room(l, LIFE_ROWS);
     o.kept.counts = room(l, LIFE_ROWS);
     o.probs = room(l, LIFE_ROWS * (size_t)l->vocab);
+    o.kept_set.capacity = CANDIDATES;
+    o.kept_set.ids = room(l, LIFE_ROWS * CANDIDATES);
+    o.kept_set.counts = room(l, LIFE_ROWS);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, NULL);
 }
 
@@ -359,7 +362,7 @@ static cls_status accept(life *l)
 {
     const cls_ints tokens = {.host = (const int32_t[]){1, 2, -1, 3}},
                    slots = {.host = (const int32_t[]){2, 0, 1, 3}};
-    return cls_accept(l->sampler, l->queue, 4, &tokens, &slots, 2, l->waits, &l->done);
+    return cls_accept(l->sampler, l->queue, 4, 1, &tokens, &slots, 2, l->waits, &l->done);
 }
 
 static cls_status of_head(life *l)

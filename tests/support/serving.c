@@ -269,7 +269,7 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
     const cls_ints uploaded = {NULL, upload(s, tokens, rows)}, given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows,
+    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows, 1,
                           !ids             ? &last
                           : s->accepts % 2 ? &given
                                            : &uploaded,
@@ -281,7 +281,7 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
         model_accept(&s->slot[slot], tokens[row]);
         if (alone_of(s, (uint32_t)slot)) {
             const cls_ints one = {.host = &tokens[row]};
-            soak_retry(cls_accept(s->alone[slot], s->queue[0], 1, &one, NULL, 0, NULL, NULL));
+            soak_retry(cls_accept(s->alone[slot], s->queue[0], 1, 1, &one, NULL, 0, NULL, NULL));
         }
     }
     s->accepts++;

@@ -226,7 +226,9 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     if (f->reports) {
         outputs->logprob_kind = rng_below(&s->r, 2) ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
         outputs->logprobs = (cls_buffer){s->output, out + 2 * RESULT};
-        outputs->kept.counts = (cls_buffer){s->output, out + 3 * RESULT};
+        outputs->kept_set.capacity = rng_below(&s->r, 2) ? 1 + rng_below(&s->r, 40) : 0;
+        *(outputs->kept_set.capacity != 0 ? &outputs->kept_set.counts : &outputs->kept.counts) =
+            (cls_buffer){s->output, out + 3 * RESULT};
         if (rng_below(&s->r, 8) == 0)
             outputs->probs.buffer = s->other;
         s->n.reports++;
@@ -256,6 +258,7 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
         h.position = (uint32_t)f->position[row];
     if (step->random_bits.buffer)
         h.random_bits = &f->random[row];
+    result.kept_capacity = step->outputs->kept_set.capacity;
     soak_require_ok(s, cls_host_sample(&h, &result));
     *want = (soak_row){result.token, result.status,
                        step->outputs->logprob_kind == CLS_LOGPROB_RAW ? result.logprob_raw
@@ -288,7 +291,7 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         ids.device = step->tokens;
     }
     const cls_ints map = {.host = slots};
-    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, &ids, &map, 0, NULL, NULL));
+    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, 1, &ids, &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < f->n; row++)
         if (slots[row] >= 0 && has_token(&f->row[row]) && !guest_stopped(f->guest[row]))
             guest_push(s, f->guest[row], f->row[row].token, &f->adaptive[row]);

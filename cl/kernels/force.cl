@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* force: finishes the rows of a step that has requests with thinking budgets, forced ids or loop
+ * stops. The rows are drawn as all rows are, but not accepted. This kernel replaces the tokens of
+ * those rows whose requests must emit another one, and then does what the token kernel does at the
+ * end of other steps: writes tokens and statuses, and updates the slots. Launch: [WGS, rows]. */
+#include "row/maps.cl"
+#include "row/slot_state.cl"
+
+KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
+                      __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
+                      __global const u32 *mask, __global const i32 *mask_map,
+                      __global cls_row *rows, __global i32 *tokens, __global i32 *status_out,
+                      __global i32 *latest)
+{
+    __local u64 scratch[WGS];
+    const u32 row = get_group_id(1), vocab = args->vocab, has = args->has;
+    u32 status = rows[row].status;
+    i32 token = rows[row].token;
+    const int skipped = (status & (CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) != 0;
+    int emits = !rows[row].no_token, forced = 0;
+    const i32 slot_index = skipped ? -1 : mapped_slot(args, slots, slot_map, has, row);
+    const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
+    __global cls_slot *const slot = slots + valid_slot;
+    const slot_state s = state_of(state, args->layout, vocab, valid_slot);
+    const i32 due = slot_index < 0 ? -1 : forced_id(slot, lists);
+    if (due >= 0) {
+        forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);
+        status = (status & (CLS_STATUS_NAN | CLS_STATUS_INF)) |
+                 (forced ? CLS_STATUS_FORCED : CLS_STATUS_EMPTY);
+        token = forced ? due : args->invalid_token;
+    }
+    if (emits)
+        status |= ends_request(slot, lists, (u32)token, slot->outputs + 1);
+    const text t = text_in(s.ring, s.n_ring, slot->length);
+    if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
+        status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
+    BARRIER(); /* every item has read the record */
+    if (LOCAL_ID == 0) {
+        rows[row].token = token;
+        rows[row].status = status;
+        rows[row].forced = (u32)forced;
+        if (!emits)
+            rows[row].no_token = 1;
+        if (has & CLS_HAS_TOKENS)
+            AT_OFFSET(tokens)[row] = token;
+        if (has & CLS_HAS_STATUS)
+            AT_OFFSET(status_out)[row] = (i32)status;
+        if (emits && (has & CLS_HAS_LATEST))
+            AT_OFFSET(latest)[valid_slot] = token;
+    }
+    state_accept(slot, &s, lists, (u32)token, emits && !(has & CLS_DEFER), 0, scratch);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* text: what follows from the end of a request's text: the id that its next row must emit, if there
+ * is one, the state of its thinking budget, and whether its output repeats itself.
+ *
+ * The latest tokens are in a ring of entries, at the index of each token in the text. */
+#include "core/vectors.cl"
+
+/* 1 in the kernels that accept the tokens of requests with thinking budgets, forced ids or loop
+ * stops. In the other kernels these requests draw, but accept nothing. */
+#ifndef FORCED
+#define FORCED 0
+#endif
+
+#if FORCED
+/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are
+ * about to follow them. */
+typedef struct text {
+    __global const u32 *ring, *following;
+    u32 n_ring, first, length;
+} text;
+
+static inline text text_in(__global const u32 *ring, u32 n_ring, u32 length)
+{
+    const text t = {ring, ring, n_ring, 0xffffffffu, length};
+    return t;
+}
+
+/* Returns the entry that is `back` entries before the end; the last one is 1 before it. */
+static inline u32 text_entry(const text *t, u32 back)
+{
+    const u32 at = t->length - back;
+    return at < t->first ? t->ring[at % t->n_ring] : t->following[at - t->first];
+}
+
+/* Returns whether a text, followed by `id`, ends with a sequence of n ids. */
+static inline int ends_with(const text *t, u32 id, __global const u32 *ids, u32 n)
+{
+    if (n == 0 || n - 1 > t->length || ids[n - 1] != id)
+        return 0;
+    u32 back = 1;
+    while (back < n && (text_entry(t, back) & CLS_ENTRY_ID) == ids[n - 1 - back])
+        back++;
+    return back == n;
+}
+
+/* Returns which of the ids that end the thinking is due in a state of the thinking budget;
+ * n_thinking_forced if none is. */
+static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
+{
+    const u32 count = thinking - 1, at = count - slot->thinking_budget;
+    return thinking != 0 && count >= slot->thinking_budget && at < slot->n_thinking_forced
+               ? at
+               : slot->n_thinking_forced;
+}
+
+/* Returns the state of the thinking budget after a text and `id`: 0 outside the thinking, else 1
+ * plus the number of output tokens that count. While forced ids are due, only these count. */
+static inline u32 thinking_after(__global const cls_slot *slot, __global const u32 *lists,
+                                 const text *t, u32 thinking, u32 id, int is_output)
+{
+    const u32 due = thinking_due(slot, thinking);
+    const int is_due = due < slot->n_thinking_forced;
+    if (is_due && is_output && lists[slot->thinking_forced + due] == id)
+        return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;
+    if (ends_with(t, id, lists + slot->thinking_end, slot->n_end))
+        return 0;
+    if (thinking == 0)
+        return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
+    return is_output && !is_due ? thinking + 1 : thinking;
+}
+
+/* Returns the id that a request's next row must emit; -1 if the row draws its token. */
+static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *lists)
+{
+    const u32 at = slot->outputs - slot->forced_from;
+    if (at < slot->n_forced)
+        return (i32)lists[slot->forced + at];
+    if (!(slot->flags & CLS_SLOT_THINKING))
+        return -1;
+    const u32 due = thinking_due(slot, slot->thinking);
+    return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
+}
+
+/* Returns whether a text, followed by an entry, ends in a loop of output tokens, by the whole
+ * group; `active` is the same for all of it. Each item tries some of the loop's lengths. */
+static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32 entry, int active,
+                               __local u64 *scratch)
+{
+    const u32 mask = CLS_ENTRY_ID | CLS_ENTRY_OUTPUT;
+    u32 found = 0;
+    if (active && (slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
+        const u32 repeats = slot->loop_repeats,
+                  longest = min(slot->loop_max, (t->length + 1) / repeats);
+        for (u32 n = slot->loop_min + LOCAL_ID; n <= longest; n += WGS) {
+            u32 back = 0, later = entry & mask;
+            while (back < n * (repeats - 1) && (text_entry(t, back + n) & mask) == later) {
+                back++;
+                later = text_entry(t, back) & mask;
+            }
+            found |= (u32)(back == n * (repeats - 1));
+        }
+    }
+    return wg_uor(found, scratch);
+}
+#endif
