@@ -2,7 +2,7 @@
 """Builds the Python package: the C library in a temporary folder, and the generated modules.
 
 The wheel contains the library, and is the same for all versions of Python. CLSAMPLE_LIBRARY names
-a library of the system that the package opens instead (libclsample.so.8); the wheel then contains
+a library of the system, by its soname, that the package opens instead; the wheel then contains
 none. CFLAGS, CC and the like are configure's.
 """
 

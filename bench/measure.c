@@ -7,7 +7,7 @@
 #include <time.h>
 
 #define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
-#define LOOPS 4u         /* copies of a loop that stop a request */
+#define LOOPS 16u        /* copies of a loop that stop a request */
 #define LONGEST_LOOP 32u
 #define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 

@@ -85,10 +85,28 @@ static void step(const subject *s)
     must(cls_sample(s->sampler, the_device()->queue, &s->step, 0, NULL, NULL));
     buffer_read(the_device(), s->step.tokens.buffer, sizeof token, token);
     buffer_read(the_device(), s->step.status.buffer, sizeof status, status);
-    demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 256,
+    demand(token[0] >= -1 && token[0] < VOCAB && status[0] >= 0 && status[0] < 1024,
            "token %d, status %d", token[0], status[0]);
     demand(token[1] == token[0] && status[1] == status[0],
            "token %d, status %d, of its copy %d, %d", token[0], status[0], token[1], status[1]);
+}
+
+/* Adds a thinking budget or a loop stop that the sampler's history allows. */
+static void make_ends(const subject *s, cls_params *p, rng *r)
+{
+    static int32_t ids[8];
+    const uint32_t longest = s->history < 3 ? s->history + 1 : 4;
+    for (int i = 0; i < 8; i++)
+        ids[i] = (int32_t)rng_below(r, 6);
+    p->thinking_start = ids + rng_below(r, 4);
+    p->thinking_start_count = rng_below(r, longest + 1);
+    p->thinking_end = ids + rng_below(r, 4);
+    p->thinking_end_count = rng_below(r, longest + 1);
+    p->thinking_forced = ids + rng_below(r, 4);
+    p->thinking_forced_count = 1 + rng_below(r, 4);
+    p->thinking_budget = rng_below(r, 8);
+    p->loop_repeats = s->history >= 6 ? 2 + rng_below(r, 2) : 0;
+    p->loop_max = 1 + rng_below(r, 2);
 }
 
 /* Begins a random request in slot 0 and saves it after up to two tokens. */
@@ -104,8 +122,13 @@ static size_t save_random(const subject *s, rng *r, uint8_t *bytes)
         params_infill(&b->params[0], VOCAB, r);
     batch_requests(b, &many);
     const tokens *const t = &b->tokens[0];
-    must(cls_slot_begin(s->sampler, 0, &b->params[0], t->prompt, t->prompt_count, t->output,
+    cls_params params = b->params[0];
+    if (rng_below(r, 4) == 0)
+        make_ends(s, &params, r);
+    must(cls_slot_begin(s->sampler, 0, &params, t->prompt, t->prompt_count, t->output,
                         t->output_count));
+    if (rng_below(r, 4) == 0)
+        must(cls_slot_force(s->sampler, 0, (const int32_t[]){3, 99, 1, 0}, rng_below(r, 5)));
     must(cls_slot_copy(s->sampler, 1, 0));
     for (uint32_t n = rng_below(r, 3); n > 0; n--)
         step(s);

@@ -27,8 +27,8 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
     return json_loadb((const char *)rest.data, rest.size, flags, error);
 }
 
-/* Samples a row with accepted parameters. */
-static void sample(const cls_params *params, uint32_t vocab)
+/* Samples a row with accepted parameters and forced ids. */
+static void sample(const cls_params *params, const cli_ids *force, uint32_t vocab)
 {
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
     float logits[MOST_VOCAB], probs[MOST_VOCAB];
@@ -48,6 +48,8 @@ static void sample(const cls_params *params, uint32_t vocab)
     row.prompt = row.output = tokens;
     row.prompt_count = row.output_count = 8;
     row.infill = params->infill ? &infill : NULL;
+    row.forced_ids = force->ids;
+    row.forced_count = force->count;
     demand(cls_host_sample(&row, &result) == CLS_OK,
            "the parameters are accepted, but a row cannot be sampled: %s", cls_error_message());
     demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token,
@@ -57,22 +59,25 @@ static void sample(const cls_params *params, uint32_t vocab)
            "token %d with status %d", (int)result.token, (int)result.status);
 }
 
-static void use(const cls_params *params, uint32_t vocab)
+static void use(const cls_params *params, const cli_ids *force, uint32_t vocab)
 {
     demand(cls_params_check(params, vocab) == CLS_OK,
            "the command accepts what the library refuses: %s", cls_error_message());
-    sample(params, vocab);
+    sample(params, force, vocab);
 }
 
 static void from_json(const cls_params *base, const char *seeds, uint32_t rows, uint32_t vocab,
                       cls_params *params)
 {
     const cli_rows all = {rows, rows, NULL, "rows"};
-    if (cli_params_rows(base, "input", seeds, &all, vocab, params) == 0)
+    cli_ids force[MOST_ROWS] = {{NULL, 0}};
+    if (cli_params_rows(base, "input", seeds, &all, vocab, params, force) == 0)
         for (uint32_t r = 0; r < rows; r++)
-            use(&params[r], vocab);
+            use(&params[r], &force[r], vocab);
     else
         demand(*take_message() != '\0', "refused without a message");
+    for (uint32_t r = 0; r < rows; r++)
+        free((void *)(uintptr_t)force[r].ids);
 }
 
 /* Splits a copy of the text into lines, each an argument. --help would only print. */
@@ -89,6 +94,7 @@ static int split(char *text, char **argv)
 
 static void from_options(uint32_t vocab, cls_params *params)
 {
+    const cli_ids none = {NULL, 0};
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = calloc(rest.size + 1, 1);
@@ -98,7 +104,7 @@ static void from_options(uint32_t vocab, cls_params *params)
     if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO &&
         cli_lists_parse(&lists, vocab, params) == 0 &&
         cli_params_check(options, params, vocab) == 0)
-        use(params, vocab);
+        use(params, &none, vocab);
     else
         demand(*take_message() != '\0', "refused without a message");
     cli_lists_free(&lists);

@@ -16,7 +16,7 @@ typedef struct cls_selftest_stage {
     char message[200];      /* on the first case that failed; else empty */
 } cls_selftest_stage;
 
-#define CLS_SELFTEST_STAGES 32 /* stages that a report has space for */
+#define CLS_SELFTEST_STAGES 40 /* stages that a report has space for */
 
 /* The results of all stages. */
 typedef struct cls_selftest_report {

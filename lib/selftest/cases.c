@@ -258,6 +258,38 @@ const cls_selftest_case cls_selftest_cases[] = {
      "stop ids",
      ANY,
      {F(temperature, .25)}},
+
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, 0, "a forced id", ANY, {COUNTED, I(top_k, 9)}},
+    {ST_FORCED, ROW_PEAKED, WITH_FORCED | WITH_MASK, 0, "a masked one", ANY, {I(top_k, 9)}},
+    {ST_FORCED,
+     ROW_TEXT,
+     WITH_TEXT | WITH_FORCED,
+     BY_LOAD,
+     "a forced id, loaded",
+     ANY,
+     {I(mirostat, 2), F(mirostat_tau, 2)}},
+    {ST_FORCED,
+     ROW_TEXT,
+     WITH_TEXT | WITH_THINKING,
+     0,
+     "a budget of 3",
+     ANY,
+     {I(thinking_budget, 3)}},
+    {ST_FORCED,
+     ROW_TEXT,
+     WITH_TEXT | WITH_THINKING,
+     BY_ROLLBACK,
+     "a budget of 4, taken back",
+     ANY,
+     {I(thinking_budget, 4)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_APPEND, "no thinking", ANY, {I(top_k, 9)}},
+    {ST_FORCED,
+     ROW_TEXT,
+     WITH_TEXT,
+     BY_ACCEPT,
+     "two tokens, twice",
+     ANY,
+     {GREEDY, I(loop_repeats, 2), I(loop_max, 1)}},
 };
 const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
 
@@ -265,6 +297,14 @@ const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES] = {
     "greedy", "top-k 10", "top-p .75, flat", "all of a peak", "nothing"};
 const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS] = {"top-p .5", "temperature .125",
                                                                     "DRY", "top-k 1"};
+
+uint32_t cls_selftest_first_forced(void)
+{
+    uint32_t i = 0;
+    while (cls_selftest_cases[i].stage != ST_FORCED)
+        i++;
+    return i;
+}
 
 uint32_t cls_selftest_find(const char *name)
 {
@@ -291,6 +331,7 @@ static const cls_logit_bias biases[] = {
     {3, 1.5f}, {4000, 6.0f}, {9, -2.0f}, {10, -INFINITY}, {3, .25f}};
 static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
 static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4};
+static const int32_t start[] = {8, 11}, end[] = {7, 8}, answer[] = {4998, 4}, forced[] = {4996};
 static const cls_sequence breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
 
 #define SET(p, name, array) ((p)->name = (array), sizeof(array) / sizeof *(array))
@@ -326,10 +367,17 @@ void cls_selftest_params(uint32_t i, cls_params *p)
         p->bad_word_count = SET(p, bad_words, bad_words);
     if (c->with & WITH_ALLOWED)
         p->allowed_count = SET(p, allowed_ids, allowed);
+    if (c->with & WITH_THINKING) {
+        p->thinking_start_count = SET(p, thinking_start, start);
+        p->thinking_end_count = SET(p, thinking_end, end);
+        p->thinking_forced_count = SET(p, thinking_forced, answer);
+    }
 }
 
 void cls_selftest_text(uint32_t i, cls_host_row *row)
 {
+    if (cls_selftest_cases[i].with & WITH_FORCED)
+        row->forced_count = SET(row, forced_ids, forced);
     if (!(cls_selftest_cases[i].with & WITH_TEXT))
         return;
     row->prompt_count = SET(row, prompt, prompt);

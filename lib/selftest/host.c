@@ -98,6 +98,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
         if (result->token >= 0) {
             output[row.output_count++] = result->token;
             row.position++;
+            row.forced_count = 0; /* there is at most one */
         }
     }
     return status;

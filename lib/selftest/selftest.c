@@ -30,6 +30,7 @@ static const char *const stage_names[ST_STAGES] = {
     [ST_ADAPTIVE] = "adaptive p",
     [ST_DECAY] = "top-p decay",
     [ST_SLOTS] = "slots",
+    [ST_FORCED] = "forced tokens",
     [ST_REPORT] = "report",
     [ST_LOGPROBS] = "logprobs",
     [ST_CANDIDATES] = "candidates",

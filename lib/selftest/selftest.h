@@ -46,6 +46,7 @@ enum cls_selftest_stage_index {
     ST_ADAPTIVE,
     ST_DECAY,
     ST_SLOTS,
+    ST_FORCED,
     ST_REPORT,
     ST_LOGPROBS,
     ST_CANDIDATES,
@@ -80,6 +81,8 @@ enum cls_selftest_row {
 #define WITH_BREAKERS 32u
 #define WITH_BAD_WORDS 64u
 #define WITH_ALLOWED 128u
+#define WITH_THINKING 256u /* and the sequences of a thinking budget */
+#define WITH_FORCED 512u   /* ids by cls_slot_force() */
 
 /* How the request of a case is set up. */
 enum cls_selftest_setup {
@@ -101,7 +104,9 @@ typedef struct cls_selftest_setting {
 
 /* A request, which draws SELFTEST_STEPS tokens. */
 typedef struct cls_selftest_case {
-    uint8_t stage, row, with, setup;
+    uint8_t stage, row;
+    uint16_t with;
+    uint8_t setup;
     const char *name;
     int32_t draw;
     uint8_t chain[4]; /* a custom chain, unless it is empty */
@@ -116,6 +121,9 @@ extern const uint32_t cls_selftest_case_count;
 extern const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES];
 extern const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS];
 
+/* Returns the first case of ST_FORCED, which is the last stage of the cases. */
+uint32_t cls_selftest_first_forced(void);
+
 /* Returns the index of the case with this name, which must exist. */
 uint32_t cls_selftest_find(const char *name);
 
@@ -123,7 +131,7 @@ uint32_t cls_selftest_find(const char *name);
  * other cases. */
 uint32_t cls_selftest_seed(uint32_t i);
 
-/* Set the parameters and the text of a case's request. The arrays are static. */
+/* Set the parameters of a case's request, its text and its forced ids. The arrays are static. */
 void cls_selftest_params(uint32_t i, cls_params *params);
 void cls_selftest_text(uint32_t i, cls_host_row *row);
 

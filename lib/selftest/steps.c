@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of steps: all cases run in one batch, each in its row and slot. */
+/* The self-test of steps: all cases run in one batch, each in its row and slot. Those of forced
+ * tokens run in another one, since another kernel ends such steps. */
 #include "selftest/selftest.h"
 
 #include <math.h>
@@ -14,8 +15,12 @@ static uint32_t spare(void) { return cls_selftest_case_count; }
 static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params,
                         const cls_host_row *text, uint32_t without)
 {
-    return cls_slot_begin(t->sampler, slot, params, text->prompt, text->prompt_count, text->output,
-                          text->output_count - without);
+    const cls_status status =
+        cls_slot_begin(t->sampler, slot, params, text->prompt, text->prompt_count, text->output,
+                       text->output_count - without);
+    return status == CLS_OK && text->forced_count != 0
+               ? cls_slot_force(t->sampler, slot, text->forced_ids, text->forced_count)
+               : status;
 }
 
 static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *params,
@@ -108,7 +113,7 @@ static cls_status accept_last(cls_selftest_run *t)
 
 typedef struct inputs {
     cl_mem logits, words, dense[2], tokens, status;
-    int32_t *maps[3]; /* draws, masks, biases */
+    int32_t *maps[4]; /* draws, masks, biases, slots */
     uint8_t bools[SELFTEST_VOCAB];
 } inputs;
 
@@ -146,7 +151,7 @@ static cls_status open_inputs(cls_selftest_run *t, inputs *in)
         status = cls_selftest_buffer(t, n * sizeof(int32_t), NULL, &in->tokens);
     if (status == CLS_OK)
         status = cls_selftest_buffer(t, n * sizeof(int32_t), NULL, &in->status);
-    for (int i = 0; i < 3 && status == CLS_OK; i++)
+    for (int i = 0; i < 4 && status == CLS_OK; i++)
         if ((in->maps[i] = malloc(n * sizeof(int32_t))) == NULL)
             status =
                 cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
@@ -154,6 +159,7 @@ static cls_status open_inputs(cls_selftest_run *t, inputs *in)
         in->maps[0][i] = cls_selftest_cases[i].draw;
         in->maps[1][i] = cls_selftest_cases[i].with & WITH_MASK ? 0 : -1;
         in->maps[2][i] = cls_selftest_cases[i].with & WITH_DENSE ? 0 : -1;
+        in->maps[3][i] = (int32_t)i;
     }
     return status;
 }
@@ -165,21 +171,25 @@ static void close_inputs(inputs *in)
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (all[i] != NULL)
             clReleaseMemObject(all[i]);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         free(in->maps[i]);
 }
 
-static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which)
+/* Samples the cases from `first` to `end`. */
+static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which, uint32_t first,
+                           uint32_t end)
 {
-    const uint32_t n = cls_selftest_case_count;
+    const uint32_t n = end - first, at = which * cls_selftest_case_count + first;
     const size_t size = n * sizeof(int32_t);
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = n;
     step.logits.dtype = t->dtype;
     step.logits.buffer = in->logits;
-    step.draws.host = in->maps[0];
-    step.mask.row_map.host = in->maps[1];
+    step.logits.offset = (uint64_t)first * SELFTEST_VOCAB * cls_dtype_size(t->dtype);
+    step.slots.host = in->maps[3] + first;
+    step.draws.host = in->maps[0] + first;
+    step.mask.row_map.host = in->maps[1] + first;
     step.mask.rows = 1;
     if (which == 0) {
         step.mask.words.buffer = in->words;
@@ -190,16 +200,15 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
     step.bias.values.buffer = in->dense[which];
     step.bias.dtype = which == 0 ? CLS_F32 : CLS_F16;
     step.bias.rows = 1;
-    step.bias.row_map.host = in->maps[2];
+    step.bias.row_map.host = in->maps[2] + first;
     step.tokens.buffer = in->tokens;
     step.status.buffer = in->status;
     cls_status status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
     if (status == CLS_OK)
-        status = cls_sampler_trace(t->sampler, t->queue, t->trace + which * n, n);
+        status = cls_sampler_trace(t->sampler, t->queue, t->trace + at, n);
     if (status == CLS_OK)
-        status = cls_selftest_read(t, in->tokens, size, t->token + which * n);
-    return status == CLS_OK ? cls_selftest_read(t, in->status, size, t->status + which * n)
-                            : status;
+        status = cls_selftest_read(t, in->tokens, size, t->token + at);
+    return status == CLS_OK ? cls_selftest_read(t, in->status, size, t->status + at) : status;
 }
 
 /* -------------------------------------------------------------------- checking */
@@ -266,14 +275,18 @@ static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, c
 
 cls_status cls_selftest_steps(cls_selftest_run *t)
 {
+    const uint32_t forced = cls_selftest_first_forced();
     inputs in;
     cls_status status = open_inputs(t, &in);
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++)
         status = open_case(t, i);
     if (status == CLS_OK)
         status = accept_last(t);
-    for (uint32_t step = 0; step < SELFTEST_STEPS && status == CLS_OK; step++)
-        status = run_step(t, &in, step);
+    for (uint32_t step = 0; step < SELFTEST_STEPS && status == CLS_OK; step++) {
+        status = run_step(t, &in, step, 0, forced);
+        if (status == CLS_OK)
+            status = run_step(t, &in, step, forced, cls_selftest_case_count);
+    }
     close_inputs(&in);
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         char name[64] = "", difference[128] = "", message[200] = "";

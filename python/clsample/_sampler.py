@@ -237,10 +237,10 @@ class Request:
 
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""
-        with self.sampler._lock:
-            slot, self._slot = self._slot, -1
-            if slot >= 0 and not process.forked and self.sampler._handle is not None:
-                self.sampler._reset(slot)
+        slot, self._slot = self._slot, -1
+        if slot >= 0 and not process.forked:
+            self.sampler._dropped.append(slot)
+            self.sampler._collect()
 
     def __enter__(self) -> Request:
         return self
@@ -340,8 +340,11 @@ class Sampler:
 
     def close(self) -> None:
         """Frees the memory on the device; steps in flight keep what they use. Its requests end."""
+        if process.forked:  # a thread of the parent may have held the lock
+            self._handle = None
+            return
         with self._lock:
-            if self._handle is not None and not process.forked:
+            if self._handle is not None:
                 ffi.release(self._handle)
             self._handle = None
 

@@ -22,29 +22,23 @@ from ._types import AdaptiveState, DraftKind, HostResult, Params, RowStatus, Ver
 if TYPE_CHECKING:
     from ._types import Choice, Ids
 
-ROW_FIELDS = {name: place.type.cname for name, place in ffi.typeof("cls_host_row").fields}
-# Numbers of cls_host_row that are keyword arguments by their own names.
-_fill_row = Filler(
-    "cls_host_row",
-    "sample()",
-    [
-        name
-        for name, ctype in ROW_FIELDS.items()
-        if ctype in ("int32_t", "uint32_t", "float")
-        and name
-        not in (
-            "dtype",
-            "vocab",
-            "mask_width",
-            "mask_kind",
-            "bias_dtype",
-            "prompt_count",
-            "output_count",
-            "position",
-        )
-        and not name.startswith("reserved")
-    ],
+# What sample() sets in a cls_host_row from arguments of its own. The other numbers and lists of ids
+# are keyword arguments by their own names.
+OWN_FIELDS = set(
+    "struct_size logits dtype vocab mask mask_width position random_bits params mask_kind bias "
+    "bias_dtype prompt output infill adaptive".split()
 )
+ROW_COUNTS = _types.FIELD_COUNTS["cls_host_row"]
+ROW_FIELDS = [
+    name
+    for name, place in ffi.typeof("cls_host_row").fields
+    if place.type.cname in ("int32_t", "uint32_t", "float", "int32_t *")
+    and name not in OWN_FIELDS
+    and name not in ROW_COUNTS.values()
+    and not name.startswith("reserved")
+]
+_fill_row = Filler("cls_host_row", "sample()", ROW_FIELDS)
+_fill_row.names += Params.__annotations__  # for the message about an unknown name
 # Arrays of cls_host_result that the caller may ask for, by the C type of their elements.
 RESULT_ARRAYS = {
     name: place.type.cname
@@ -118,11 +112,6 @@ class _Row:
         params = {name: value for name, value in more.items() if name in Params.__annotations__}
         fields = {name: value for name, value in more.items() if name not in params}
         row.params = self.params = new_params(params, self.keep)
-        for name in fields:
-            if name not in _fill_row.names:
-                raise _structs.Filler("cls_params", "the call", [*Params.__annotations__]).unknown(
-                    name
-                )
         _fill_row(row, fields, self.keep)
         row.prompt, row.prompt_count = self.held(ids("prompt", prompt))
         row.output, row.output_count = self.held(ids("output", output))

@@ -480,7 +480,7 @@ if make_interrupting; then
     is "an interrupted bench: status" $code 130
     is "an interrupted bench: cases" "$(finished)" "greedy topk "
     is "an interrupted bench: its sentence" "$(cat err)" \
-        "clsample: bench: interrupted; of 23 cases 2 are finished"
+        "clsample: bench: interrupted; of 26 cases 2 are finished"
     interrupted INTERRUPT_AT=3 "$clsample" $bench --json
     is "an interrupted bench, JSON: status" $code 130
     is "an interrupted bench, JSON: cases" \

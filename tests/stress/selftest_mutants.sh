@@ -38,6 +38,7 @@ cat >"$dir/table" <<'END'
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
 2@logprobs@to_row_units(row_mass[tile],@to_row_units(u64_shr(row_mass[tile], 1),
 2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
+2@forced tokens@found |= (u32)(back == n * (repeats - 1));@found |= (u32)(back > n * (repeats - 1));
 2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
 3@shortlist@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) < (IV)((i32)i)));@count += (k > key) | ((k == key) & (LANES + (IV)((i32)v) > (IV)((i32)i)));
@@ -49,10 +50,12 @@ cat >"$dir/table" <<'END'
 4@top-k@c->kept = min(c->kept, (u32)w->slot->top_k);@c->kept = min(c->kept, (u32)w->slot->top_k + 1);
 4@top-p@count = list_reach(w->list, c->kept, u64_from(0), w->out->target);@count = 1 + list_reach(w->list, c->kept, u64_from(0), w->out->target);
 4@threshold search@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot) / 2);
+5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi(u64_mul32(top_p, decay));@top_p = u64_hi(u64_mul32(top_p, decay / 2));
+4@forced tokens@forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);@forced = emits = 1;
 4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
 END
 
