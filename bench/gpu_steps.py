@@ -361,8 +361,8 @@ def peers(r, vocab, dtype):
     for kind in ("language", "flat"):
         files[kind] = r.path(f"{kind}-{vocab}.npy")
         if not os.path.exists(files[kind]):
-            # Rows of larger batches repeat these.
-            rows = min(max(batches), 64) + 1
+            # Larger batches repeat these, but not after a multiple of the rows of a verification.
+            rows = min(max(batches), 64) + 2
             r.run([r.path("bench/write-rows"), kind, str(rows), str(vocab), files[kind]], 120)
     _, output = r.run(
         peers_command(
