@@ -535,6 +535,7 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", action="append")
     options = parser.parse_args()
+    options.build, options.out = map(os.path.abspath, (options.build, options.out))
     path = os.path.join(options.out, "gpu.json")
     state = {"format": 1, "quick": options.quick, "complete": False, "steps": []}
     if os.path.exists(path):
