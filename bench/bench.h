@@ -266,7 +266,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
 int bench_make_sampler(bench_setup *setup, uint32_t window);
 
 /* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
- * is destroyed, since it needs more features then. */
+ * is created again, for such cases. */
 int bench_make_kept(bench_setup *setup, const bench_case *c);
 
 /* ---------------------------------------------------------------- events.c */

@@ -222,7 +222,7 @@ typedef struct reference {
     const bench_setup *setup;
     const bench_case *c;
     int32_t *tokens; /* [batch] */
-    int32_t *kept;   /* [batch, capacity] the kept sets, if the case has any */
+    int32_t *sets;   /* [batch, kept_capacity()], or NULL: the case has no kept sets */
 } reference;
 
 static int sample_row(void *of, uint32_t row)
@@ -245,8 +245,8 @@ static int sample_row(void *of, uint32_t row)
         host.mask = setup->mask_words + (size_t)row * width;
         host.mask_width = width;
     }
-    if (capacity != 0) {
-        result.kept_ids = r->kept + (size_t)row * capacity;
+    if (r->sets != NULL) {
+        result.kept_ids = r->sets + (size_t)row * capacity;
         result.kept_capacity = capacity;
     }
     if (cls_host_sample(&host, &result) != CLS_OK)
@@ -255,54 +255,58 @@ static int sample_row(void *of, uint32_t row)
     return 0;
 }
 
-/* kept: the device's kept sets. */
-static int verify_rows(reference *r, const int32_t *tokens, const int32_t *kept)
+/* ids: the kept sets of the device; NULL where there are none. */
+static int verify_rows(reference *r, const int32_t *tokens, const int32_t *ids)
 {
-    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c);
-    const uint32_t failed = bench_each(batch, sample_row, r);
+    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c),
+                   failed = bench_each(batch, sample_row, r);
     if (cli_interrupted())
         return 1;
     if (failed < batch && sample_row(r, failed)) /* here for the message, which is the thread's */
         return cli_fail_library("bench: the reference");
     for (uint32_t row = 0; row < batch; row++) {
-        const size_t at = (size_t)row * capacity;
+        const size_t first = (size_t)row * capacity;
         if (r->tokens[row] != tokens[row])
             return cli_fail(
                 "bench: %s, row %u: the device drew token %d, but the reference drew %d",
                 r->c->name, (unsigned)row, (int)tokens[row], (int)r->tokens[row]);
-        if (capacity != 0 && memcmp(kept + at, r->kept + at, capacity * sizeof *kept) != 0)
+        if (ids != NULL && memcmp(ids + first, r->sets + first, capacity * sizeof *ids) != 0)
             return cli_fail("bench: %s, row %u: the kept set is not the reference's", r->c->name,
                             (unsigned)row);
     }
     return 0;
 }
 
-/* Samples one step, reads its kept sets, if the case has any, and compares all results. */
-static int verify_step(reference *r, int32_t *tokens, int32_t *kept, size_t kept_size)
+/* Reads the kept sets, if the case has any, and compares all results. */
+static int verify_results(reference *r, const int32_t *tokens)
 {
-    const bench_setup *const setup = r->setup;
+    const size_t size = (size_t)r->setup->batch * kept_capacity(r->setup, r->c) * sizeof(int32_t);
     cl_int error = CL_SUCCESS;
-    if (bench_begin_slots(setup, r->c) || bench_run_step(setup, r->c, tokens))
-        return 1;
-    if (kept_size != 0)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->kept, CL_TRUE, 0, kept_size, kept, 0,
+    if (r->c->kept_set == 0)
+        return verify_rows(r, tokens, NULL);
+    int32_t *const ids = malloc(size);
+    r->sets = malloc(size);
+    int failed = ids == NULL || r->sets == NULL ? cli_no_memory() : 0;
+    if (!failed)
+        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept, CL_TRUE, 0, size, ids, 0,
                                     NULL, NULL);
-    return error == CL_SUCCESS ? verify_rows(r, tokens, kept)
-                               : cli_fail_opencl("bench: reading the kept sets", error);
+    if (error != CL_SUCCESS)
+        failed = cli_fail_opencl("bench: reading the kept sets", error);
+    failed = failed || verify_rows(r, tokens, ids);
+    free(ids);
+    free(r->sets);
+    return failed;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    const size_t size = setup->batch * sizeof(int32_t), kept_size = kept_capacity(setup, c) * size;
-    int32_t *const tokens = malloc(2 * size), *const kept = malloc(2 * kept_size + 1);
+    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
+    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL, NULL};
     int failed;
-    if (tokens == NULL || kept == NULL) {
-        failed = cli_no_memory();
-    } else {
-        reference r = {setup, c, tokens + setup->batch, kept + kept_size / sizeof *kept};
-        failed = verify_step(&r, tokens, kept, kept_size);
-    }
-    free(kept);
+    if (tokens == NULL)
+        return cli_no_memory();
+    failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
+             verify_results(&r, tokens);
     free(tokens);
     return failed;
 }

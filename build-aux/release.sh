@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Makes the files of a release from the last commit: the archive, and from the archive Debian's
-# packages, and the sums of all. The same commit gives the same bytes on every run.
+# Makes the files of a release from the last commit: the archive, and from the archive the wheel and
+# Debian's packages, and the sums of all. The same commit gives the same bytes on every run.
 #
 #     build-aux/release.sh [--rehearse] [FOLDER]
 #
 # FOLDER, build/release unless given, gets the files and must be empty. --rehearse leaves out the
 # tests: `make distcheck`, and those of Debian's build.
 set -u
-LC_ALL=C
-export LC_ALL
+# Debian's programs, not those that a developer put before them.
+PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
+export PATH LC_ALL
 unset XZ_OPT XZ_DEFAULTS TAR_OPTIONS MAKEFLAGS MAKELEVEL SOURCE_DATE_EPOCH DEB_BUILD_OPTIONS
 umask 022
 
@@ -36,8 +37,11 @@ found=$(ls -A "$folder" | head -n 1)
 cd "$(dirname "$0")/.." || exit 1
 
 # ------------------------------------------------------------------- checks
-for tool in git autoreconf make tar xz sha256sum dpkg-buildpackage dh lintian; do
+for tool in git autoreconf make tar xz sha256sum python3 dpkg-buildpackage dh lintian; do
     command -v $tool >/dev/null || die "$tool is not installed; doc/testing.md lists the tools."
+done
+for module in pip setuptools wheel cffi; do
+    python3 -c "import $module" 2>/dev/null || die "$(command -v python3) has no module $module."
 done
 changed=$(git status --porcelain) || die "$PWD is not a git checkout."
 [ -z "$changed" ] || die "the tree is not clean: $changed."
@@ -82,6 +86,14 @@ distcheck() {
     cd "$work/first/_build" && make distcheck
 }
 
+# The times in the wheel are those in the archive.
+wheel() {
+    cd "$work/$name" && SOURCE_DATE_EPOCH=$(date -r NEWS +%s) &&
+        export SOURCE_DATE_EPOCH &&
+        python3 -m pip wheel --no-deps --no-build-isolation --wheel-dir "$folder" . &&
+        ls "$folder/$name"-py3-none-*.whl
+}
+
 debian() {
     sh "$work/$name/packaging/debian-build.sh" "$folder/$name.tar.xz" "$folder"
 }
@@ -91,6 +103,7 @@ step again again
 [ $rehearse = yes ] || step distcheck distcheck
 cp "$work/first/_build/$name.tar.xz" "$folder" && tar -C "$work" -xf "$folder/$name.tar.xz" || exit
 # What follows is built from the archive alone.
+step wheel wheel
 step debian debian
 
 cd "$folder" || exit 1

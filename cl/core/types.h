@@ -343,7 +343,9 @@ typedef struct cls_row {
                            depth that it gives to a token of the set */
     i32 draft_key;
     u32 forced; /* the token is one that the request forces: it was not drawn from the row */
-    i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
+    cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
+                               accepted, of a request that has one */
+    i32 pivot[CLS_PIVOTS];  /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
 #define CLS_ROW_DONE 0u         /* the token is drawn, or the row has none */
@@ -359,7 +361,10 @@ typedef struct cls_row {
 #define CLS_HAS_RANDOM 16u
 #define CLS_HAS_TOKENS 32u
 #define CLS_HAS_STATUS 64u
-#define CLS_DEFER 128u        /* the step does not change the slots */
+/* The kernel changes nothing in the slots but the pending token. With CLS_ACCEPTS_LATER not even
+ * that: a later kernel of the step accepts the token, or keeps it as the pending one. */
+#define CLS_DEFER 128u
+#define CLS_ACCEPTS_LATER 1024u
 #define CLS_RAW 256u          /* survey the raw logits at scale log2(e), with their mass */
 #define CLS_FORCE_SEARCH 512u /* for tests: no truncated row may use the shortlist */
 #define CLS_MASK_BYTES 2048u  /* the mask has a byte for each token, not a bit */
@@ -371,6 +376,7 @@ typedef struct cls_row {
 /* In row_logits.masked beside CLS_HAS_MASK: only the tokens of the slot's bitmap may be drawn. */
 #define CLS_MASK_LIST 131072u
 #define CLS_DRAFTS 0x40000u          /* rows follow drafts */
+#define CLS_CANDIDATES 0x1000000u    /* rows are lists of candidates, of cls_draw() */
 #define CLS_POSITIONS_ADD 0x80000u   /* a row's position is its slot's plus the one given */
 #define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */

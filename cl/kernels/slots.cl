@@ -292,8 +292,7 @@ static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 t
     const u32 emitted = count > budget ? count - budget : 0u;
     if (emitted >= slot->n_thinking_forced)
         return 0;
-    return 1 +
-           (count >= budget ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
+    return 1 + (emitted != 0 ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
 }
 #endif
 

@@ -89,7 +89,7 @@ static const struct {
     uint32_t needed_by, selected_by;
 } kernels[CLS_KERNELS] = {
     [CLS_SELF_TEST] = {"cls_self_test", 0, 0},
-    [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE},
+    [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE | CLS_FEATURE_FORCED},
     [CLS_PREPARE] = {"cls_prepare_rows", CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY, 0},
     [CLS_SURVEY] = {"cls_survey", 0, ROW | CLS_FEATURE_VERIFY},
     [CLS_TOKEN] = {"cls_token", 0,

@@ -61,8 +61,12 @@ void cls_work_close(cls_work *w);
 
 /* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
  * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
- * or NULL. Ids that the request must emit are ignored unless `forces` is 1. */
+ * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
+ * has stopped. */
 void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
+
+/* Returns 1 if the request has stopped with the work's text. */
+int cls_work_stopped(const cls_work *w);
 
 /* ------------------------------------------------------- adjust.c */
 

@@ -235,8 +235,7 @@ static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_row *trace,
     return state;
 }
 
-/* Returns 1 if the request has stopped. */
-static int has_stopped(const cls_work *w)
+int cls_work_stopped(const cls_work *w)
 {
     const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
     return w->outputs > 0 && (cls_work_stops(w, w->outputs, latest) != 0 ||
@@ -248,7 +247,7 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
     cls_work_text(w);
     clear_results(w, trace, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
-    if (has_stopped(w)) {
+    if (forces && cls_work_stopped(w)) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         const int32_t forced = forces ? cls_work_forced(w, 0) : -1;

@@ -26,13 +26,13 @@ static int32_t thinking_id(const cls_work *w)
         return -1;
     for (uint32_t i = 0; i < w->length; i++) {
         const int is_due = thinks && count >= p->thinking_budget;
-        if (is_due && i >= prompt && w->text[i] == (uint32_t)p->thinking_forced[emitted]) {
+        if (!thinks) {
+            thinks = ends_with(w, i + 1, p->thinking_start, p->thinking_start_count);
+        } else if (is_due && i >= prompt && w->text[i] == (uint32_t)p->thinking_forced[emitted]) {
             emitted++;
             thinks = emitted < p->thinking_forced_count;
         } else if (ends_with(w, i + 1, p->thinking_end, p->thinking_end_count)) {
             thinks = 0;
-        } else if (!thinks) {
-            thinks = ends_with(w, i + 1, p->thinking_start, p->thinking_start_count);
         } else if (!is_due && i >= prompt) {
             count++;
         }

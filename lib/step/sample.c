@@ -226,7 +226,7 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
         return CL_SUCCESS;
     cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_FORCE);
     plan->has &= ~CLS_HAS_LATEST;
-    plan->has |= CLS_DEFER;
+    plan->has |= CLS_DEFER | CLS_ACCEPTS_LATER;
     return cls_commands_write_args(c, CLS_ARG_SET_FORCE, &a);
 }
 
@@ -278,7 +278,7 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
     /* Outputs of the final distribution are computed before the token is accepted, which would
      * change that distribution. */
     plan->accept_later = cls_report_of_final(plan) && !(plan->has & CLS_DEFER);
-    plan->has |= plan->accept_later ? CLS_DEFER : 0;
+    plan->has |= plan->accept_later ? CLS_DEFER | CLS_ACCEPTS_LATER : 0;
     cl_int code = cls_step_force_args(plan, c);
     cls_step_args(&a, c->sampler, plan, plan->arg_set);
     if (code == CL_SUCCESS)

@@ -208,6 +208,13 @@ class Request:
         with self.sampler._locked():
             must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
 
+    def force(self, tokens: Ids) -> None:
+        """Makes the next rows of the request emit these ids, one each, in place of the tokens that
+        they would draw. They replace ids that are still due; an empty list only removes these."""
+        pointer, count = ids("tokens", tokens)
+        with self.sampler._locked():
+            must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
+
     def fork(self, **changes: Unpack[Params]) -> Request:
         """A copy in another slot, with other parameters where `changes` names some. Without another
         seed or stream both draw the same numbers."""
@@ -599,15 +606,20 @@ class Sampler:
     ) -> Result:
         """Enqueues the acceptance of tokens that were chosen elsewhere, as if they had been drawn.
 
-        tokens: int32 [rows], on the host or the device. requests: as in sample(), each at most
-        once. A row whose id is outside the vocabulary has no effect.
+        tokens: int32 [rows], on the host or the device, or [rows, count], which each request
+        accepts one after the other. An id outside the vocabulary, such as -1, has no effect.
+        requests: as in sample(), each at most once.
         """
         call = Call(self.context)
         with self._locked():
             maps = ffi.new("cls_ints[2]")
             rows = self._slots(call, maps[1], requests)
-            call.ints(maps[0], "tokens", tokens, rows)
-            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, rows, maps, maps + 1)
+            size = call.ints(maps[0], "tokens", tokens, None)
+            if size == 0 or size % rows != 0:
+                raise ValueError(f"tokens has {size} elements; it must have {rows}, or a multiple")
+            event, _ = self._enqueue(
+                call, lib.cls_accept, queue, wait_for, rows, size // rows, maps, maps + 1
+            )
         result = Result()
         result.event = Event(event)
         return result

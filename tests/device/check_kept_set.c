@@ -295,6 +295,59 @@ START_TEST(rows_without_tokens)
 }
 END_TEST
 
+/* The sets of rows whose tokens are forced are those that the rows would have drawn from; a row
+ * whose forced id is masked has none. */
+START_TEST(forced_rows)
+{
+    enum { ROWS = 4, VOCAB = 700, CAPACITY = 10 };
+    static const int32_t id = 77;
+    device *const d = fixture_device(_i);
+    batch *const b = batch_new(ROWS, VOCAB, CLS_F32, 0, 0);
+    int32_t expected[CAPACITY];
+    client s;
+    sets o;
+    b->mask_width = (VOCAB + 31) / 32;
+    b->mask = malloc(ROWS * b->mask_width * 4);
+    ck_assert_ptr_nonnull(b->mask);
+    memset(b->mask, 0xff, ROWS * b->mask_width * 4);
+    ((uint32_t *)b->mask)[2 * b->mask_width + (uint32_t)id / 32] ^= UINT32_C(1) << id % 32;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, ROW_NORMAL3, row);
+        b->params[row].top_p = 0.9f;
+        b->params[row].temperature = row == 1 ? 0.0f : 1.0f;
+    }
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    for (uint32_t row = 0; row < 3; row++)
+        must(cls_slot_force(s.sampler, row, &id, 1));
+    open_sets(&o, &s, CAPACITY);
+    client_step(&s, d->queue, 0, 0, NULL, NULL);
+    client_tokens(&s, 0);
+    read_sets(&o, &s);
+    check_canaries(&o, d->name);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        cls_host_row h = batch_host_row(b, row);
+        cls_host_result result = {
+            .struct_size = sizeof result, .kept_ids = expected, .kept_capacity = CAPACITY};
+        h.forced_ids = row < 3 ? &id : NULL;
+        h.forced_count = row < 3;
+        must(cls_host_sample(&h, &result));
+        ck_assert_int_eq(b->token[row], result.token);
+        ck_assert_int_eq(b->status[row], result.status);
+        ck_assert_int_eq(o.counts[1 + row], result.kept_count);
+        ck_assert_mem_eq(o.ids + BEFORE + row * CAPACITY, expected, sizeof expected);
+        check_final(&o, row, d->name);
+    }
+    ck_assert_int_eq(b->status[0], CLS_ROW_FORCED | CLS_ROW_OVERFLOW);
+    ck_assert_int_eq(b->status[1], CLS_ROW_FORCED);
+    ck_assert_int_eq(b->status[2], CLS_ROW_EMPTY);
+    ck_assert_int_eq(o.counts[1 + 1], 1);
+    ck_assert_int_eq(o.counts[1 + 2], 0);
+    close_sets(&o);
+    client_close(&s);
+    batch_free(b);
+}
+END_TEST
+
 /* Returns a slot's saved state. */
 static unsigned char *saved(client *s, uint32_t slot, size_t *size)
 {
@@ -522,6 +575,7 @@ static Suite *make(void)
     add_device_test(t, ties_and_sizes);
     add_device_test(t, shapes);
     add_device_test(t, rows_without_tokens);
+    add_device_test(t, forced_rows);
     add_device_test(t, nothing_else_changes);
     add_device_test(t, replayed);
     add_device_test(t, bad_arguments);

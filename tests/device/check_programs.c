@@ -691,6 +691,8 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
         return (needs & reporting) != 0;
     case CLS_KEPT:
         return (needs & CLS_FEATURE_KEPT_SETS) != 0;
+    case CLS_FORCE:
+        return (needs & CLS_FEATURE_FORCED) != 0;
     case CLS_ACCEPT:
         return (needs & (reporting | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT)) != 0;
     case CLS_DRAW:
@@ -726,7 +728,7 @@ static uint32_t left_out(int variant)
     if (v->kernel == CLS_TOKEN && strstr(v->options, "-DROW=0") != NULL)
         out |= CLS_FEATURE_SHARD;
     if (strstr(v->options, "-DCHANGES=0") != NULL)
-        out |= CLS_FEATURE_STATE;
+        out |= CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     return out;
 }
 

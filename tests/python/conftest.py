@@ -26,6 +26,8 @@ FEATURES = (
     "accept",
     "draw",
     "verify",
+    "kept_sets",
+    "forced",
 )
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 
@@ -34,7 +36,7 @@ SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2]
 def context():
     """The package's own context on the first usable device."""
     try:
-        found = clsample.Context(dtypes=["f32", "f16", "bf16"])
+        found = clsample.Context()
     except (clsample.OpenCLNotFound, clsample.UnsupportedDevice) as error:
         pytest.skip(str(error))
     yield found
@@ -50,7 +52,6 @@ def whole(context):
         slot_count=8,
         history=64,
         rollback=16,
-        dtypes=["f32", "f16", "bf16"],
         features=FEATURES,
     ) as found:
         yield found

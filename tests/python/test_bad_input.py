@@ -202,7 +202,9 @@ def test_verify(sampler, logits):
 def test_other_calls(sampler, logits):
     with sampler.begin() as one:
         for call, error, message in [
-            (lambda: sampler.accept([1, 2], one), ValueError, "tokens has 2 elements"),
+            (lambda: sampler.accept([1, 2, 3], [one, None]), ValueError, "tokens has 3 elements"),
+            (lambda: one.force([1.5]), TypeError, "tokens must have integers"),
+            (lambda: one.force([VOCAB]), clsample.BadArgument, "ids"),
             (lambda: sampler.accept("a", one), TypeError, "tokens must have integers"),
             (lambda: sampler.draw([[1]], [[1]], one), TypeError, "logits has elements of int64"),
             (lambda: sampler.draw([1], logits[0, :1], one), ValueError, "ids has the shape"),

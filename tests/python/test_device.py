@@ -66,19 +66,21 @@ def test_tokens(sampler, logits, params):
 
 
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
-def test_types_of_logits(sampler, logits, kind):
+def test_types_of_logits(context, logits, kind):
     if kind == "float16":
         given, row, options = logits.astype(np.float16), logits.astype(np.float16), {}
     else:
         given = row = (logits.view(np.uint32) >> 16).astype(np.uint16)
         options = {"dtype": "bfloat16"}
-    with sampler.begin(seed=5, top_k=40) as one:
-        for value in (given[1], sampler.context.to_device(given[1:2])):
+    with context.sampler(VOCAB, dtypes=[kind]) as sampler, sampler.begin(seed=5, top_k=40) as one:
+        for value in (given[1], context.to_device(given[1:2])):
             token = sampler.sample(value, one, positions=[0], **options).tokens.get()[0]
             assert token == host.sample(row[1], seed=5, top_k=40, position=0, **options).token
-        array = sampler.context.to_device(given[1:2], kind)
+        array = context.to_device(given[1:2], kind)
         assert sampler.sample(array, one, positions=[0]).tokens.get()[0] == token
         assert array.get().tobytes() == given[1:2].tobytes()
+        with pytest.raises(clsample.BadArgument, match="the sampler was not created for it"):
+            sampler.sample(logits[1], one)
 
 
 def test_rows_with_gaps_and_few_requests(sampler, logits):
@@ -191,6 +193,21 @@ def test_outputs(sampler, logits):
     assert np.array_equal(together["tokens"], tokens) and "probs" in together
     assert np.array_equal(together["top.ids"], order[:, :4])
     ended(*requests)
+
+
+def test_kept_sets(sampler, logits):
+    """The whole kept set, also of a row whose set exceeds the capacity."""
+    with sampler.begin(top_k=30) as a, sampler.begin(top_p=0.9) as b:
+        step = sampler.sample(logits[:2], [a, b], kept_set=64)
+        counts, status = step.kept_set.counts.get(), step.status.get()
+        expected = [
+            host.sample(logits[0], top_k=30, kept_ids=True),
+            host.sample(logits[1], top_p=0.9, kept_ids=True),
+        ]
+        assert counts.tolist() == [one.kept_count for one in expected] and counts[1] > 64
+        for ids, one in zip(step.kept_set.ids.get(), expected):
+            assert ids.tolist() == one.kept_ids[:64].tolist()
+        assert [bool(s & clsample.RowStatus.OVERFLOW) for s in status] == [False, True]
 
 
 def test_outputs_of_the_callers(sampler, logits):

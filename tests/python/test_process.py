@@ -225,7 +225,7 @@ def test_a_new_parameter_needs_no_line_of_python(tmp_path):
 
     def edit(headers):
         text = (headers / "params.h").read_text()
-        added = "    /* Of a later version. */\n    float later_p;\n} cls_params;"
+        added = "    /* Of a later version. */\n    double later_p;\n} cls_params;"
         (headers / "params.h").write_text(text.replace("} cls_params;", added))
 
     path = other_package(tmp_path, edit)

@@ -83,6 +83,36 @@ def test_prompts_turns_and_updates(sampler, logits):
         sampler.check(temperature=0.5)
 
 
+def test_forced_ids(sampler, logits):
+    with sampler.begin(seed=3) as one:
+        one.force([7, 8, 9])
+        step = sampler.sample(logits[0], one)
+        assert step.tokens.get().tolist() == [7]
+        assert step.status.get()[0] & clsample.RowStatus.FORCED
+        assert draw(sampler, logits[0], one) == [8]
+        one.force([])
+        found = host.sample(logits[0], seed=3, output=[7, 8])
+        assert draw(sampler, logits[0], one) == [found.token]
+        assert host.sample(logits[0], seed=3, forced_ids=[5]).token == 5
+
+
+def test_accepting_several(sampler, logits):
+    params = {"presence_penalty": 3.0}
+    with sampler.begin(seed=1, **params) as a, sampler.begin(seed=2, **params) as b:
+        sampler.accept([[4, 5, 6], [7, -1, -1]], [a, b])
+        assert draw(sampler, logits[1], a, b) == [
+            host.sample(logits[1], seed=1, output=[4, 5, 6], **params).token,
+            host.sample(logits[1], seed=2, output=[7], **params).token,
+        ]
+
+
+def test_thinking_and_loops(sampler, logits):
+    with sampler.begin(
+        thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
+    ) as one:
+        assert [draw(sampler, logits[0], one)[0] for _ in range(4)][2:] == [5, 6]
+
+
 def test_output_of_before(sampler, logits):
     with sampler.begin([1], [8, 9], seed=3) as one:
         assert draw(sampler, logits[0], one) == [host.sample(logits[0], seed=3, position=2).token]
