@@ -59,7 +59,7 @@ field 'x["clsample"], x["commit"], x["driver"]' "('9.8', 'abc', 'driver.so')"
 ends 3 '^devices .* cut off$' steps --only devices --limit 7
 field '[s["step"] for s in x["steps"]]' "['machine']"
 echo 0 >build/wait
-ends 0 '^devices .* s$' steps --only devices --only machine
+ends 0 '^devices .* s$' steps --only devices/machine/
 field '[s["step"] for s in x["steps"]], x["device"]["name"]' "(['machine', 'devices'], 'a stub')"
 ends 1 'FAILED: 2 of 7 cases differ$' steps --only selftest
 field 'x["steps"][2]["ok"], x["selftest"]["failed"], x["complete"], len(x["calls"])' \
