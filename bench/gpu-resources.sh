@@ -48,13 +48,16 @@ distribution-row 80 0 0 37 64
 report 96 32 0 37 64
 report-row 128 32 0 25 104
 force 64 0 0 50 64
+kept 64 0 0 50 64
+kept-row 64 0 0 50 64
 accept 64 0 0 50 64
 draw 64 128 0 50 64
 residual 128 48 0 25 96
-verify 128 80 100 25 128
+verify 128 48 0 25 128
+verify-forced 128 80 100 25 128
 shard-survey 64 0 0 50 64
 shard-survey-row 80 0 0 37 96
-partial 128 72 140 25 128
+partial 128 56 88 25 128
 merge 64 0 0 50 96
 EOF
 }

@@ -24,7 +24,7 @@ typedef struct split_case {
 
 bool bench_can_split(const bench_case *c)
 {
-    return c->drafts == BENCH_STEP && c->more != BENCH_MIROSTAT_LATE;
+    return c->drafts == BENCH_STEP && c->more != BENCH_MIROSTAT_LATE && c->kept_set == 0;
 }
 
 static void close_case(split_case *p)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Fails, and names the lines, where a C, kernel, shell or Python file or a page is wider than 100
-# columns, or where clang-format would change a C or kernel file. Man pages, data and rows of
+# Fails, and names the lines, where a C, kernel, shell, awk or Python file or a page is wider than
+# 100 columns, or where clang-format would change a C or kernel file. Man pages, data and rows of
 # tables, which cannot be broken, are exempt. Only clang-format 14 formats as the tree is formatted;
 # without it, and in a folder that is no git checkout, a part is left out and named.
 # usage: lint.sh                          CLANG_FORMAT: the program's name
@@ -12,7 +12,7 @@ if ! git ls-files --error-unmatch build-aux/lint.sh >/dev/null 2>&1; then
     exit 77
 fi
 sources=$(git ls-files '*.c' '*.h' '*.cl')
-scripts=$(git ls-files '*.sh' '*.py' bootstrap .ci/run tests/run)
+scripts=$(git ls-files '*.sh' '*.awk' '*.py' bootstrap .ci/run tests/run)
 pages=$(git ls-files '*.md' NEWS)
 failed=0
 

@@ -4,7 +4,7 @@
 # usage: spdx-check.sh FILE...
 missing=$(for file; do
     case $file in
-    *.c | *.h | *.cl | *.sh | *.py | *.ac | *.am | *.map | */bootstrap | */.ci/run | \
+    *.c | *.h | *.cl | *.sh | *.awk | *.py | *.ac | *.am | *.map | */bootstrap | */.ci/run | \
         */m4/clsample.m4)
         grep -q 'SPDX-License-Identifier: MIT' "$file" || echo "$file" ;;
     esac

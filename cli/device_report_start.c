@@ -233,7 +233,8 @@ void cli_device_report_compile(cli_device_report *report)
             compile_some(report, "all features", dtype, CLS_FEATURES_ALL) == 0)
             continue;
         for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL && !cli_interrupted(); bit <<= 1)
-            compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
+            if ((bit & CLS_FEATURES_ALL) != 0)
+                compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
     cli_device_report_programs(report);
 }

@@ -61,11 +61,14 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     }
     options->history = job->history;
     options->dtypes = 1u << job->logits->dtype;
+    const bool reports =
+        job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
     options->features =
         CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
         (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
-        (job->logprobs != NULL || job->outputs != NULL ? CLS_FEATURE_LOGPROBS : 0u) |
-        (job->probs != NULL || job->outputs != NULL ? CLS_FEATURE_PROBS : 0u);
+        (job->logprobs != NULL || reports ? CLS_FEATURE_LOGPROBS : 0u) |
+        (job->probs != NULL || reports ? CLS_FEATURE_PROBS : 0u) |
+        (job->outputs != NULL && job->outputs->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
 }
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
@@ -122,6 +125,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     row.position += d;
     if (job->probs != NULL && d == 0)
         result.probs = job->probs + (size_t)r * job->logits->vocab;
+    if (job->outputs != NULL && d == 0)
+        cli_outputs_host_begin(job->outputs, r, &result);
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
     if (job->tokens != NULL)
@@ -132,6 +137,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
     if (job->status != NULL)
         job->status[at] = result.status;
     if (job->outputs != NULL && d == 0)
+        cli_outputs_host_end(job->outputs, r, &result);
+    if (job->outputs != NULL && job->outputs->top_n != 0 && d == 0)
         cli_outputs_host(job->logits, r, result.token, job->outputs);
     return 0;
 }

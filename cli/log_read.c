@@ -211,6 +211,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
         cli_log_take(log, object, "draw", CLI_UINT, &host->draw) != 0 ||
         read_adaptive(log, object, &host->adaptive) != 0 || read_inputs(log, object, token) != 0)
         return 1;
+    token->status &= ~CLS_ROW_OVERFLOW; /* concerns another output of the step, not the token */
     if (token->token < -1)
         return cli_fail(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line,
                         token->token);

@@ -13,10 +13,17 @@
 int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most)
 {
     const size_t top = outputs->top_n, n = outputs->candidates ? most : 0;
-    const size_t width[CLI_PARTS] = {
-        [CLI_RANKS] = top != 0,          [CLI_TOP_IDS] = top,        [CLI_TOP_LOGPROBS] = top,
-        [CLI_CANDIDATE_IDS] = n,         [CLI_CANDIDATE_LOGITS] = n, [CLI_CANDIDATE_PROBS] = n,
-        [CLI_CANDIDATE_COUNTS] = n != 0, [CLI_ENTROPY] = n != 0,     [CLI_KEPT_MASS] = n != 0};
+    const size_t width[CLI_PARTS] = {[CLI_RANKS] = top != 0,
+                                     [CLI_TOP_IDS] = top,
+                                     [CLI_TOP_LOGPROBS] = top,
+                                     [CLI_CANDIDATE_IDS] = n,
+                                     [CLI_CANDIDATE_LOGITS] = n,
+                                     [CLI_CANDIDATE_PROBS] = n,
+                                     [CLI_CANDIDATE_COUNTS] = n != 0,
+                                     [CLI_ENTROPY] = n != 0,
+                                     [CLI_KEPT_MASS] = n != 0,
+                                     [CLI_SET_IDS] = outputs->set_n,
+                                     [CLI_SET_COUNTS] = outputs->set_n != 0};
     size_t sum = 0;
     memcpy(outputs->width, width, sizeof width);
     for (int i = 0; i < CLI_PARTS; i++)
@@ -57,9 +64,12 @@ void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to
                                            [CLI_CANDIDATE_PROBS] = &to->kept.probs,
                                            [CLI_CANDIDATE_COUNTS] = &to->kept.counts,
                                            [CLI_ENTROPY] = &to->entropy,
-                                           [CLI_KEPT_MASS] = &to->kept_mass};
+                                           [CLI_KEPT_MASS] = &to->kept_mass,
+                                           [CLI_SET_IDS] = &to->kept_set.ids,
+                                           [CLI_SET_COUNTS] = &to->kept_set.counts};
     to->top.count = outputs->top_n;
     to->kept.count = outputs->candidates_n;
+    to->kept_set.capacity = outputs->set_n;
     for (int i = 0; i < CLI_PARTS; i++)
         if (outputs->width[i] != 0)
             *fields[i] = (cls_buffer){buffer, offset_of(outputs, (cli_part)i, 0) * 4};
@@ -89,6 +99,21 @@ static float logit_at(const cli_logits *logits, size_t i)
         memcpy(&x, &bits, sizeof x);
     }
     return isnan(x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : fabsf(x) < FLT_MIN ? 0.0f : x;
+}
+
+void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_result *result)
+{
+    if (outputs->set_n == 0)
+        return;
+    result->kept_capacity = outputs->set_n;
+    result->kept_ids = (int32_t *)outputs->data + offset_of(outputs, CLI_SET_IDS, row);
+}
+
+void cli_outputs_host_end(const cli_outputs *outputs, uint32_t row, const cls_host_result *result)
+{
+    if (outputs->set_n != 0)
+        ((int32_t *)outputs->data)[offset_of(outputs, CLI_SET_COUNTS, row)] =
+            (int32_t)result->kept_count;
 }
 
 void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs)
@@ -152,7 +177,7 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32
 
 /* ------------------------------------------------------------------------ JSON */
 
-int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
+static int add_top(const cli_outputs *outputs, uint32_t row, json_t *object)
 {
     const int32_t *const ids = cli_outputs_ints(outputs, CLI_TOP_IDS, row);
     const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, row);
@@ -165,6 +190,26 @@ int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
                    json_object_set_new(object, "top", top) != 0
                ? cli_no_memory()
                : 0;
+}
+
+static int add_set(const cli_outputs *outputs, uint32_t row, json_t *object)
+{
+    const int32_t *const ids = cli_outputs_ints(outputs, CLI_SET_IDS, row);
+    json_t *all = json_array();
+    for (uint32_t i = 0; i < outputs->set_n && ids[i] >= 0; i++)
+        json_array_append_new(all, json_integer(ids[i]));
+    return json_object_set_new(object, "kept_count",
+                               json_integer(*cli_outputs_ints(outputs, CLI_SET_COUNTS, row))) !=
+                       0 ||
+                   json_object_set_new(object, "kept_ids", all) != 0
+               ? cli_no_memory()
+               : 0;
+}
+
+int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
+{
+    return (outputs->top_n != 0 && add_top(outputs, row, object)) ||
+           (outputs->set_n != 0 && add_set(outputs, row, object));
 }
 
 static json_t *candidates_json(const cli_job *job, uint32_t row)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Further outputs of a step: the rank of the token, the likeliest tokens and the candidates. They
- * are one block of 32-bit numbers, with the same offsets on the host and on the device. */
+/* Further outputs of a step: the rank of the token, the likeliest tokens, the candidates and the
+ * kept set. They are one block of 32-bit numbers, with the same offsets on the host and on the
+ * device. */
 #ifndef CLS_CLI_OUTPUTS_H
 #define CLS_CLI_OUTPUTS_H
 
@@ -18,6 +19,8 @@ typedef enum cli_part {
     CLI_CANDIDATE_COUNTS,
     CLI_ENTROPY,
     CLI_KEPT_MASS,
+    CLI_SET_IDS,
+    CLI_SET_COUNTS,
     CLI_PARTS
 } cli_part;
 
@@ -25,6 +28,7 @@ struct cli_outputs {
     uint32_t top_n;        /* 0: no ranks and no likeliest tokens */
     bool candidates;       /* whether to return candidates */
     uint32_t candidates_n; /* the most candidates of a row */
+    uint32_t set_n;        /* the most ids of a row's kept set; 0: no kept sets */
     uint32_t rows;
     size_t width[CLI_PARTS]; /* numbers in a row; 0: not returned */
     size_t size;             /* bytes */
@@ -41,6 +45,10 @@ const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint3
 /* Sets the outputs of a step to their offsets in a buffer of outputs->size bytes. */
 void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to);
 
+/* Sets where the reference writes the kept set of a row, and stores how many tokens it has. */
+void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_result *result);
+void cli_outputs_host_end(const cli_outputs *outputs, uint32_t row, const cls_host_result *result);
+
 /* Computes rank and likeliest tokens of a row on the host, by the raw logits. */
 void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs);
 
@@ -48,7 +56,8 @@ void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli
  * [most]. Returns their number. */
 uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top);
 
-/* Adds {"rank", "top": [{"token", "logprob"}, ...]} to the object of a row. */
+/* Adds to the object of a row what was requested: {"rank", "top": [{"token", "logprob"}, ...]} and
+ * {"kept_count", "kept_ids": [id, ...]}. */
 int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
 
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",

@@ -51,11 +51,11 @@ const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])
     static const struct {
         int32_t bit;
         const char *word;
-    } bits[] = {{CLS_ROW_NAN, "nan"},         {CLS_ROW_INF, "inf"},
-                {CLS_ROW_EMPTY, "empty"},     {CLS_ROW_SKIPPED, "skipped"},
-                {CLS_ROW_NO_SLOT, "no slot"}, {CLS_ROW_STOPPED, "stopped"},
-                {CLS_ROW_LENGTH, "length"},   {CLS_ROW_UNFIT, "unfit"},
-                {CLS_ROW_LOOP, "loop"},       {CLS_ROW_FORCED, "forced"}};
+    } bits[] = {
+        {CLS_ROW_NAN, "nan"},         {CLS_ROW_INF, "inf"},          {CLS_ROW_EMPTY, "empty"},
+        {CLS_ROW_SKIPPED, "skipped"}, {CLS_ROW_NO_SLOT, "no slot"},  {CLS_ROW_STOPPED, "stopped"},
+        {CLS_ROW_LENGTH, "length"},   {CLS_ROW_UNFIT, "unfit"},      {CLS_ROW_LOOP, "loop"},
+        {CLS_ROW_FORCED, "forced"},   {CLS_ROW_OVERFLOW, "overflow"}};
     words[0] = '\0';
     for (size_t i = 0; i < sizeof bits / sizeof bits[0]; i++)
         if (status & bits[i].bit) {

@@ -16,7 +16,8 @@
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *candidates, *log;
+    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *set_ids,
+        *set_counts, *candidates, *log;
     uint32_t draws;
     cls_context_options kernels;
     cli_split_options split;
@@ -37,6 +38,16 @@ static void print_top(const cli_outputs *outputs, uint32_t r)
                (double)logprobs[i], exp((double)logprobs[i]));
 }
 
+/* Prints the kept set of the row's first draw. */
+static void print_set(const cli_outputs *outputs, uint32_t r)
+{
+    const int32_t *const ids = cli_outputs_ints(outputs, CLI_SET_IDS, r);
+    printf("%15s %8" PRId32 ":", "kept", *cli_outputs_ints(outputs, CLI_SET_COUNTS, r));
+    for (uint32_t i = 0; i < outputs->set_n && ids[i] >= 0; i++)
+        printf(" %" PRId32, ids[i]);
+    putchar('\n');
+}
+
 static void print_table(const command *q, const cli_job *job)
 {
     printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
@@ -51,6 +62,8 @@ static void print_table(const command *q, const cli_job *job)
                    cli_status_words(job->status[at], words));
             if (d == 0 && job->outputs != NULL)
                 print_top(job->outputs, r);
+            if (d == 0 && q->outputs.set_n != 0)
+                print_set(job->outputs, r);
         }
 }
 
@@ -86,8 +99,7 @@ static int print_results(const command *q, const cli_job *job)
     for (uint32_t r = 0; r < job->logits->rows && !failed; r++)
         failed = json_array_append_new(array, row_json(job, r)) != 0
                      ? cli_no_memory()
-                     : q->outputs.top_n != 0 &&
-                           cli_outputs_json(&q->outputs, r, json_array_get(array, r));
+                     : cli_outputs_json(&q->outputs, r, json_array_get(array, r));
     if (!failed)
         return cli_print_json(array);
     json_decref(array);
@@ -99,6 +111,7 @@ static int write_files(const command *q, const cli_job *job)
     const uint64_t drawn[2] = {job->logits->rows, q->draws};
     const uint64_t whole[2] = {job->logits->rows, job->logits->vocab};
     const uint64_t top[2] = {job->logits->rows, q->outputs.top_n};
+    const uint64_t set[2] = {job->logits->rows, q->outputs.set_n};
     const unsigned dims = q->draws > 1 ? 2 : 1;
     return (q->tokens != NULL && cli_npy_write(q->tokens, 'i', dims, drawn, job->tokens)) ||
            (q->logprobs != NULL && cli_npy_write(q->logprobs, 'f', dims, drawn, job->logprobs)) ||
@@ -108,6 +121,11 @@ static int write_files(const command *q, const cli_job *job)
            (q->top_values != NULL &&
             cli_npy_write(q->top_values, 'f', 2, top,
                           cli_outputs_floats(&q->outputs, CLI_TOP_LOGPROBS, 0))) ||
+           (q->set_ids != NULL && cli_npy_write(q->set_ids, 'i', 2, set,
+                                                cli_outputs_ints(&q->outputs, CLI_SET_IDS, 0))) ||
+           (q->set_counts != NULL &&
+            cli_npy_write(q->set_counts, 'i', 1, set,
+                          cli_outputs_ints(&q->outputs, CLI_SET_COUNTS, 0))) ||
            (q->candidates != NULL && cli_candidates_write(q->candidates, job)) ||
            (q->log != NULL && cli_log_write(q->log, &q->request, job));
 }
@@ -138,6 +156,7 @@ static int run(const command *q, const cli_job *job)
 static int check(const command *q)
 {
     const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
+    const char *const of_set = q->set_ids != NULL ? "--kept-set-ids" : "--kept-set-counts";
     const uint32_t vector = q->kernels.vector;
     if (q->draws == 0)
         return cli_fail("--draws: it must be at least 1");
@@ -148,6 +167,8 @@ static int check(const command *q)
                         q->outputs.top_n, CLI_MOST_TOP);
     if ((q->top_ids != NULL || q->top_values != NULL) && q->outputs.top_n == 0)
         return cli_fail("%s: it requires --logprobs-top", of_top);
+    if ((q->set_ids != NULL || q->set_counts != NULL) && q->outputs.set_n == 0)
+        return cli_fail("%s: it requires --kept-set", of_set);
     if (on_host(q) && q->candidates != NULL)
         return cli_fail(
             "--candidates: the reference does not return them; choose another --device");
@@ -176,6 +197,9 @@ static int results_alloc(const command *q, cli_job *job)
 static int sample(const command *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
+    if (q->outputs.set_n > job->logits->vocab)
+        return cli_fail("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
+                        q->outputs.set_n, job->logits->vocab);
     if (q->draws > SIZE_MAX / 8 / rows)
         return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
                         q->draws, rows);
@@ -227,6 +251,12 @@ int cls_cmd_sample(int argc, char **argv)
          NULL, 0},
         {"logprobs-top-values", CLI_STRING, &q.top_values, "OUT.npy",
          "write their log-probabilities: float32 [rows, N]", NULL, 0},
+        {"kept-set", CLI_UINT, &q.outputs.set_n, "N",
+         "also print the ids of each row's kept set, at most N", NULL, 0},
+        {"kept-set-ids", CLI_STRING, &q.set_ids, "OUT.npy", "write these ids: int32 [rows, N]",
+         NULL, 0},
+        {"kept-set-counts", CLI_STRING, &q.set_counts, "OUT.npy",
+         "write the sizes of the whole sets: int32 [rows]", NULL, 0},
         {"candidates", CLI_STRING, &q.candidates, "OUT.json",
          "write the tokens of each row that the chain keeps", NULL, 0},
         {"log", CLI_STRING, &q.log, "FILE", "write what was sampled, for clsample replay", NULL, 0},
@@ -254,7 +284,9 @@ int cls_cmd_sample(int argc, char **argv)
             (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked) == 0) &&
             cli_request_read(&q.request, options, &job) == 0 &&
             cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) == 0) {
-            job.outputs = q.outputs.top_n != 0 || q.outputs.candidates ? &q.outputs : NULL;
+            job.outputs = q.outputs.top_n != 0 || q.outputs.candidates || q.outputs.set_n != 0
+                              ? &q.outputs
+                              : NULL;
             failed = sample(&q, &job);
         }
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The shortest complete use of the library: four requests with different parameters and ten steps
- * from the same logits, on the first usable device.
+ * from the same logits, on the first usable device. It is C and C++.
  *
  *     cc minimal.c $(pkg-config --cflags --libs clsample) && ./a.out
  */
@@ -8,6 +8,7 @@
 #include <clsample.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ROWS 4
 #define VOCAB 1000
@@ -25,7 +26,9 @@ static cl_device_id first_usable_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    memset(&info, 0, sizeof info);
+    info.struct_size = sizeof info;
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {

@@ -95,6 +95,7 @@ extern "C" {
 /* One rank's end of the exchanges: a shard and a communicator. */
 typedef struct cls_mpi cls_mpi;
 
+/* How the vocabulary is divided. */
 typedef struct cls_mpi_options {
     size_t struct_size;
     const uint32_t *borders; /* [ranks + 1]: as cls_shard_options.borders, the same on all ranks;

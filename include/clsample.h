@@ -57,14 +57,14 @@
  * it and compile for it. A lock in the context orders compilations, and the functions that enqueue
  * do not take it. A cls_sampler and a cls_readback may be used by one thread at a time;
  * two threads may use two samplers of one context at once. cls_sampler_check() may be called by any
- * thread at any time. The cls_host functions have no state and may be called from anywhere. A call
- * on a sampler that another call is using, on another thread or from a callback, returns
- * CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(), cls_sampler_memory()
+ * thread at any time. The functions of clsample/host.h have no state and may be called from
+ * anywhere. A call on a sampler that another call is using, on another thread or from a callback,
+ * returns CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(), cls_sampler_memory()
  * and cls_sampler_launches() do not check this.
  *
- * fork(). OpenCL does not survive fork(). The child may call the cls_host functions, exec() and
- * _exit(), but it must not use or destroy anything that its parent has opened. A child that was
- * forked before its parent first called OpenCL is not restricted.
+ * fork(). OpenCL does not survive fork(). The child may call the functions of clsample/host.h,
+ * exec() and _exit(), but it must not use or destroy anything that its parent has opened. A child
+ * that was forked before its parent first called OpenCL is not restricted.
  *
  * Errors. Every function that can fail returns a cls_status. After a failure cls_error_message()
  * returns a sentence that says what is wrong and names the argument, if one is at fault. A failed

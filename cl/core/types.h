@@ -191,8 +191,8 @@ typedef struct cls_slot {
  * Beside its cls_slot a slot has a region of the buffer `state`, in words of 32 bits: bitmaps of
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
- * thinking budget before each token that can be rolled back. `layout` says which of these parts exist: a cls_keep, the history
- * (1 to 16,384) and the rollback (0 to 16,384). */
+ * thinking budget before each token that can be rolled back. `layout` says which of these parts
+ * exist: a cls_keep, the history (1 to 16,384) and the rollback (0 to 16,384). */
 #define CLS_KEEPS_NONE 0u     /* nothing for penalties */
 #define CLS_KEEPS_PRESENCE 1u /* whether a token counts, one bit */
 #define CLS_KEEPS_COUNTS 2u   /* how often it counts, 16 bits */
@@ -296,7 +296,7 @@ CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 #define CLS_CHANGE_LOAD 5u     /* a saved state, which lies in the words */
 #define CLS_CHANGE_ROLLBACK 6u /* rolls `tokens` tokens back */
 #define CLS_CHANGE_RESET 7u
-#define CLS_CHANGE_TURN 8u /* the history becomes prompt; then tokens are appended */
+#define CLS_CHANGE_TURN 8u  /* the history becomes prompt; then tokens are appended */
 #define CLS_CHANGE_FORCE 9u /* the next `tokens` tokens are those at params.lists */
 
 /* A change of a slot that waits for the device: one slot call, or several that follow each other
@@ -343,7 +343,9 @@ typedef struct cls_row {
                            depth that it gives to a token of the set */
     i32 draft_key;
     u32 forced; /* the token is one that the request forces: it was not drawn from the row */
-    i32 pivot[CLS_PIVOTS]; /* keys, ascending; the pass measures what lies above each */
+    cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
+                               accepted, of a request that has one */
+    i32 pivot[CLS_PIVOTS];  /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
 #define CLS_ROW_DONE 0u         /* the token is drawn, or the row has none */
@@ -359,7 +361,10 @@ typedef struct cls_row {
 #define CLS_HAS_RANDOM 16u
 #define CLS_HAS_TOKENS 32u
 #define CLS_HAS_STATUS 64u
-#define CLS_DEFER 128u        /* the step does not change the slots */
+/* The kernel changes nothing in the slots but the pending token. With CLS_ACCEPTS_LATER not even
+ * that: a later kernel of the step accepts the token, or keeps it as the pending one. */
+#define CLS_DEFER 128u
+#define CLS_ACCEPTS_LATER 1024u
 #define CLS_RAW 256u          /* survey the raw logits at scale log2(e), with their mass */
 #define CLS_FORCE_SEARCH 512u /* for tests: no truncated row may use the shortlist */
 #define CLS_MASK_BYTES 2048u  /* the mask has a byte for each token, not a bit */
@@ -371,6 +376,7 @@ typedef struct cls_row {
 /* In row_logits.masked beside CLS_HAS_MASK: only the tokens of the slot's bitmap may be drawn. */
 #define CLS_MASK_LIST 131072u
 #define CLS_DRAFTS 0x40000u          /* rows follow drafts */
+#define CLS_CANDIDATES 0x1000000u    /* rows are lists of candidates, of cls_draw() */
 #define CLS_POSITIONS_ADD 0x80000u   /* a row's position is its slot's plus the one given */
 #define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
 #define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
@@ -400,6 +406,8 @@ enum cls_output {
     CLS_OUT_CANDIDATE_PROBS,
     CLS_OUT_PROBS, /* this one and the next have [rows, vocab] numbers */
     CLS_OUT_FINAL_LOGITS,
+    CLS_OUT_SET_IDS, /* this one and the next are kept_set */
+    CLS_OUT_SET_COUNTS,
     CLS_OUTPUTS
 };
 #define CLS_WANTS(output) (1u << (output))
@@ -409,6 +417,7 @@ enum cls_output {
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES \
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
+#define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
 
 /* The outputs of a verification, in the order of the kernel's arguments. */
 enum cls_verified {
@@ -458,16 +467,16 @@ typedef struct cls_args {
     u32 method, n_rows, bonus, max_drafts;
     i32 epsilon, delta;
     u32 logits_rows; /* rows of logits in the buffer, where a map names them */
-    u32 per_row; /* tokens of a row of cls_accept() */
+    u32 per_row;     /* tokens of a row of cls_accept() */
     /* The outputs: bits of CLS_WANTS(), for a cls_output or a cls_verified, and the offset of
      * each. */
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
-    u32 given_each; /* ids that a group of the report handles */
-    u32 reserved_2;
+    u32 given_each;   /* ids that a group of the report handles */
+    u32 set_capacity; /* ids of a row's kept set */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
-    u32 first, last, shards, partial_words, whole_tiles, reserved_3[21];
+    u32 first, last, shards, partial_words, whole_tiles, reserved_3[17];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
@@ -494,6 +503,7 @@ CLS_INLINE u32 sample_size(u32 vocab)
 #define CLS_STATUS_UNFIT 128u
 #define CLS_STATUS_LOOP 256u
 #define CLS_STATUS_FORCED 512u
+#define CLS_STATUS_OVERFLOW 1024u
 /* Two more bits of a tile's flags: the slot may adjust a token of the tile; the mask forbids
  * one. */
 #define CLS_TILE_ADJUSTED 65536u

@@ -14,6 +14,10 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
     const int drawn = done && !out->no_token;
     if (drawn)
         out->status |= ends_request(slot, lists, (u32)out->token, slot->outputs + 1);
+#if CHAIN == 2
+    if (drawn && next != 0 && (has & CLS_ACCEPTS_LATER))
+        out->next = *next;
+#endif
     if (LOCAL_ID == 0) {
         *record = *out;
         if (done && (has & CLS_HAS_TOKENS))
@@ -23,10 +27,8 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
         if (drawn && (has & CLS_HAS_LATEST))
             *latest = out->token;
 #if CHAIN == 2
-        if (drawn && (has & CLS_DEFER) && first && (slot->flags & CLS_SLOT_STATEFUL)) {
-            slot->pending = out->token;
-            slot->next_adaptive = *next;
-        }
+        if (drawn && first)
+            keep_pending(slot, has, out->token, next);
 #endif
     }
     state_accept(slot, s, lists, (u32)out->token, drawn && !(has & CLS_DEFER), next, scratch);
@@ -41,16 +43,3 @@ static inline void finish_row(__global const cls_args *args, cls_row *out, __glo
                    done, first, next, tokens, status_out, AT_OFFSET(latest) + valid_slot, \
                    scratch); \
     }
-
-/* Returns whether no earlier row names this row's slot. If rows share a slot, accepting a token
- * uses the adaptive state after the first row's draw. The slot map is searched only where that
- * matters. */
-static inline int first_of_slot(__global const cls_args *args, u32 flags,
-                                __global const i32 *slot_map, u32 has, u32 row, i32 slot_index)
-{
-    int first = 1;
-    if ((flags & CLS_SLOT_STATEFUL) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
-        for (u32 other = 0; other < row; other++)
-            first &= AT_OFFSET(slot_map)[other] != slot_index;
-    return first;
-}

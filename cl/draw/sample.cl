@@ -17,6 +17,8 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
     out->draft_key = 0;
     out->forced = 0;
+    out->next.mu = 0;
+    out->next.sum = out->next.weight = out->next.top_p = 0;
     out->token = invalid_token;
     out->status = slot_index == -1 ? CLS_STATUS_SKIPPED : slot_index < 0 ? CLS_STATUS_NO_SLOT : 0u;
     out->state = CLS_ROW_DONE;

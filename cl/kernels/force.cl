@@ -15,30 +15,48 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
     __local u64 scratch[WGS];
     const u32 row = get_group_id(1), vocab = args->vocab, has = args->has;
     u32 status = rows[row].status;
-    i32 token = rows[row].token;
-    const int skipped = (status & (CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) != 0;
-    int emits = !rows[row].no_token, forced = 0;
-    const i32 slot_index = skipped ? -1 : mapped_slot(args, slots, slot_map, has, row);
+    const int skipped = (status & (CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) != 0,
+              drew = !rows[row].no_token;
+    const i32 own = rows[row].token,
+              slot_index = skipped ? -1 : mapped_slot(args, slots, slot_map, has, row);
     const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
     __global cls_slot *const slot = slots + valid_slot;
     const slot_state s = state_of(state, args->layout, vocab, valid_slot);
-    const i32 due = slot_index < 0 ? -1 : forced_id(slot, lists);
+    cls_slot_adaptive next = {0, 0u, 0u, 0u}; /* the adaptive state after the token */
+    i32 token = own, due = -1;
+    u32 length = 0, flags = 0;
+    int emits = drew, forced = 0;
+    if (slot_index >= 0) { /* another row may be writing what is not this row's */
+        due = forced_id(slot, lists);
+        length = slot->length;
+        flags = slot->flags;
+        next = slot->adaptive;
+    }
     if (due >= 0) {
         forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);
         status = (status & (CLS_STATUS_NAN | CLS_STATUS_INF)) |
                  (forced ? CLS_STATUS_FORCED : CLS_STATUS_EMPTY);
         token = forced ? due : args->invalid_token;
     }
+    if (drew && token == own)
+        next = adaptive_once(slot, &rows[row].next);
     if (emits)
         status |= ends_request(slot, lists, (u32)token, slot->outputs + 1);
-    const text t = text_in(s.ring, s.n_ring, slot->length);
+    const text t = text_in(s.ring, s.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
+    const int keeps = drew && emits && !(has & CLS_CANDIDATES) &&
+                      first_of_slot(args, flags, slot_map, has, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {
+        if (keeps) {
+            const cls_slot_adaptive drawn = rows[row].next;
+            keep_pending(slot, has, own, &drawn);
+        }
         rows[row].token = token;
         rows[row].status = status;
         rows[row].forced = (u32)forced;
+        rows[row].next = next;
         if (!emits)
             rows[row].no_token = 1;
         if (has & CLS_HAS_TOKENS)
@@ -48,5 +66,6 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
         if (emits && (has & CLS_HAS_LATEST))
             AT_OFFSET(latest)[valid_slot] = token;
     }
-    state_accept(slot, &s, lists, (u32)token, emits && !(has & CLS_DEFER), 0, scratch);
+    state_accept(slot, &s, lists, (u32)token, emits && !(has & CLS_DEFER),
+                 has & CLS_CANDIDATES ? 0 : &next, scratch);
 }

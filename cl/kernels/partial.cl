@@ -186,6 +186,8 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     __global u32 *const section = partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
     const u64 bits = active ? ROW_BITS(CLS_PURPOSE_TOKEN, slot, row) : u64_from(0);
+    if (LOCAL_ID == 0) /* at once: what it reads need not stay in registers */
+        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
     u32 status = 0, listed = 0, reach = 0;
     i32 max_key = CLS_KEY_NONE;
     if (active)
@@ -219,7 +221,6 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
             out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
     if (LOCAL_ID == 0) {
         section[CLS_SECTION_STATUS] = status & (CLS_STATUS_NAN | CLS_STATUS_INF);
-        section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
         section[CLS_SECTION_LISTED] = listed;
         section[CLS_SECTION_REACH] = reach;
     }

@@ -292,8 +292,7 @@ static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 t
     const u32 emitted = count > budget ? count - budget : 0u;
     if (emitted >= slot->n_thinking_forced)
         return 0;
-    return 1 + (count >= budget ? slot->thinking_budget + emitted
-                                : min(count, slot->thinking_budget));
+    return 1 + (emitted != 0 ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
 }
 #endif
 
@@ -378,9 +377,8 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
     cls_slot slot = slots[c.slot];
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
     BARRIER(); /* every item has read the slots, and the lists are complete */
-    change_slot(&c, &slot,
-                c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot, &s, &from,
-                &other, words + c.words, lists, history, rollback, chunk);
+    change_slot(&c, &slot, c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot,
+                &s, &from, &other, words + c.words, lists, history, rollback, chunk);
     BARRIER();
     if (LOCAL_ID == 0) {
         slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
@@ -392,7 +390,8 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
         return; /* the same for the whole group */
     BARRIER();
     const text t = text_in(s.ring, s.n_ring, slot.length - 1);
-    if (ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch) && LOCAL_ID == 0)
+    const int loops = ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch);
+    if (LOCAL_ID == 0 && loops)
         slots[c.slot].stopped = 1;
 #endif
 }

@@ -22,6 +22,19 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u
     return at >= -1 && (at < 0 || (u32)at < rows);
 }
 
+/* Returns whether no earlier row names this row's slot. If rows share a slot, accepting a token
+ * uses the adaptive state after the first row's draw. The slot map is searched only where that
+ * matters. */
+static inline int first_of_slot(__global const cls_args *args, u32 flags,
+                                __global const i32 *slot_map, u32 has, u32 row, i32 slot_index)
+{
+    int first = 1;
+    if ((flags & CLS_SLOT_STATEFUL) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+        for (u32 other = 0; other < row; other++)
+            first &= AT_OFFSET(slot_map)[other] != slot_index;
+    return first;
+}
+
 /* Returns whether a row's mask allows a token. The row's entry in the map of masks is valid. */
 static inline int mask_allows(__global const cls_args *args, __global const u32 *mask,
                               __global const i32 *mask_map, u32 has, u32 row, u32 id)

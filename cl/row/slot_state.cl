@@ -218,6 +218,26 @@ static inline void adaptive_load(const slot_state *s, u32 at, cls_slot_adaptive 
     adaptive->top_p = m[3];
 }
 
+/* Returns the adaptive state of a request once a row's token is accepted, from the row's record. */
+static inline cls_slot_adaptive adaptive_once(__global const cls_slot *slot,
+                                              __global const cls_slot_adaptive *next)
+{
+    cls_slot_adaptive adaptive = slot->adaptive;
+    if (slot->flags & CLS_SLOT_STATEFUL)
+        adaptive = *next;
+    return adaptive;
+}
+
+/* Keeps the token that a deferred step drew, and the adaptive state after it, for cls_accept(). */
+static inline void keep_pending(__global cls_slot *slot, u32 has, i32 token,
+                                const cls_slot_adaptive *next)
+{
+    if ((has & (CLS_DEFER | CLS_ACCEPTS_LATER)) == CLS_DEFER && (slot->flags & CLS_SLOT_STATEFUL)) {
+        slot->pending = token;
+        slot->next_adaptive = *next;
+    }
+}
+
 #if FORCED
 /* Stores the state of the thinking budget before the token at an index of the history. */
 static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
@@ -252,7 +272,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
     const u32 others = ring_has(s, first, last, leaving, active ? slot->flags : 0u, scratch);
 #endif
 #if FORCED
-    const text t = text_in(s->ring, s->n_ring, slot->length);
+    const text t = text_in(s->ring, s->n_ring, active ? slot->length : 0u);
     const u32 loops = ends_in_loop(slot, &t, id | CLS_ENTRY_OUTPUT, active, scratch);
 #else
     const u32 loops = 0;

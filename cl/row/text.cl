@@ -12,8 +12,8 @@
 #endif
 
 #if FORCED
-/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are about
- * to follow them. */
+/* The entries of a text: the latest ones of a ring and, from index `first` on, others that are
+ * about to follow them. */
 typedef struct text {
     __global const u32 *ring, *following;
     u32 n_ring, first, length;
@@ -60,12 +60,12 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
 {
     const u32 due = thinking_due(slot, thinking);
     const int is_due = due < slot->n_thinking_forced;
+    if (thinking == 0)
+        return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
     if (is_due && is_output && lists[slot->thinking_forced + due] == id)
         return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;
     if (ends_with(t, id, lists + slot->thinking_end, slot->n_end))
         return 0;
-    if (thinking == 0)
-        return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 

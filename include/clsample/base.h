@@ -58,8 +58,9 @@ CLS_API uint32_t cls_version_number(void);
 
 /* ------------------------------------------------------------------ status */
 
+/* The result of a call. cls_error_message() says more about a failure. */
 typedef enum cls_status {
-    CLS_OK = 0,
+    CLS_OK = 0,                     /* the call did what it says */
     CLS_BAD_ARGUMENT = -2001,       /* the message names the argument */
     CLS_OUT_OF_MEMORY = -2002,      /* host memory; for the device's see CLS_OPENCL_ERROR */
     CLS_BUSY = -2003,               /* too many steps are in flight: wait for one, call again */
@@ -88,7 +89,7 @@ CLS_API cl_int cls_error_opencl(void);
 
 /* The type of an array's elements. */
 typedef enum cls_dtype {
-    CLS_F32 = 0,
+    CLS_F32 = 0, /* IEEE binary32 */
     CLS_F16 = 1, /* IEEE binary16; does not need cl_khr_fp16 */
     CLS_BF16 = 2 /* bfloat16: the upper half of a float32 */
 } cls_dtype;
@@ -102,7 +103,7 @@ typedef enum cls_dtype {
  * of two buffers that use the same host memory is not detected. The contents must not change until
  * the event of the call is complete. */
 typedef struct cls_buffer {
-    cl_mem buffer;
+    cl_mem buffer;   /* NULL: no buffer */
     uint64_t offset; /* bytes; a multiple of the element's size */
 } cls_buffer;
 
@@ -110,19 +111,20 @@ typedef struct cls_buffer {
  * on the host or on the device, and absent if both are NULL; setting both is refused. The call
  * copies and checks a map on the host; the kernels check a map on the device. */
 typedef struct cls_ints {
-    const int32_t *host;
-    cls_buffer device;
+    const int32_t *host; /* NULL: not on the host */
+    cls_buffer device;   /* int32; without a buffer: not on the device */
 } cls_ints;
 
+/* Where logits are. */
 typedef enum cls_logits_kind {
     CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */
 } cls_logits_kind;
 
 /* Logits [rows, vocab], row-major, which the library only reads. */
 typedef struct cls_logits {
-    int32_t kind;  /* a cls_logits_kind */
-    int32_t dtype; /* a cls_dtype that the sampler was compiled for */
-    cl_mem buffer;
+    int32_t kind;        /* a cls_logits_kind */
+    int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
+    cl_mem buffer;       /* the caller's */
     uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
     uint64_t row_stride; /* elements from row to row, at least vocab; 0: vocab */
 } cls_logits;

@@ -11,17 +11,17 @@ extern "C" {
 
 /* A stage of a row's chain: the temperature, or a truncation. */
 typedef enum cls_stage {
-    CLS_STAGE_END = 0, /* ends a list of stages */
-    CLS_STAGE_TEMPERATURE = 1,
-    CLS_STAGE_TOP_K = 2,
-    CLS_STAGE_TOP_P = 3,
-    CLS_STAGE_MIN_P = 4,
-    CLS_STAGE_TOP_N_SIGMA = 5,
-    CLS_STAGE_TYPICAL_P = 6,
-    CLS_STAGE_XTC = 7,
-    CLS_STAGE_P_LESS = 8,
-    CLS_STAGE_INFILL = 9,
-    CLS_STAGE_TOP_A = 10
+    CLS_STAGE_END = 0,         /* ends a list of stages */
+    CLS_STAGE_TEMPERATURE = 1, /* params->temperature, or dynatemp_range */
+    CLS_STAGE_TOP_K = 2,       /* params->top_k */
+    CLS_STAGE_TOP_P = 3,       /* params->top_p */
+    CLS_STAGE_MIN_P = 4,       /* params->min_p */
+    CLS_STAGE_TOP_N_SIGMA = 5, /* params->top_n_sigma */
+    CLS_STAGE_TYPICAL_P = 6,   /* params->typical_p */
+    CLS_STAGE_XTC = 7,         /* params->xtc_probability */
+    CLS_STAGE_P_LESS = 8,      /* params->p_less */
+    CLS_STAGE_INFILL = 9,      /* params->infill */
+    CLS_STAGE_TOP_A = 10       /* params->top_a */
 } cls_stage;
 
 /* The order in which a row's temperature and truncations apply. Each truncation sees the tokens
@@ -37,7 +37,7 @@ typedef enum cls_chain {
                               (llama.cpp) */
     CLS_CHAIN_CUSTOM = 3   /* params->stages */
 } cls_chain;
-#define CLS_CHAIN_LENGTH 16
+#define CLS_CHAIN_LENGTH 16 /* stages that a chain can have */
 
 /* Writes the stages of a preset (a cls_chain, but not CLS_CHAIN_CUSTOM) in their order, and
  * CLS_STAGE_END after them. Any thread may call this.

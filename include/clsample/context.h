@@ -22,7 +22,7 @@ typedef enum cls_tier {
 
 /* Which sub-group functions the kernels use. */
 typedef enum cls_subgroups {
-    CLS_SUBGROUPS_NONE = 0,
+    CLS_SUBGROUPS_NONE = 0,  /* none */
     CLS_SUBGROUPS_KHR = 1,   /* cl_khr_subgroups, or the feature of OpenCL 3.0 */
     CLS_SUBGROUPS_INTEL = 2, /* cl_intel_subgroups */
     CLS_SUBGROUPS_QCOM = 3,  /* cl_qcom_subgroup_shuffle */
@@ -32,7 +32,7 @@ typedef enum cls_subgroups {
 
 /* Where a program comes from. */
 typedef enum cls_origin {
-    CLS_ORIGIN_SOURCE = 0,
+    CLS_ORIGIN_SOURCE = 0, /* compiled from source */
     CLS_ORIGIN_BINARY = 1, /* options->binary */
     CLS_ORIGIN_CACHE = 2   /* options->cache_dir */
 } cls_origin;
@@ -46,10 +46,10 @@ typedef struct cls_device_info {
     /* Logits that a work-item loads at once: 16 on CPUs (8 on those without vector units) and where
      * local memory is small, else 4. */
     uint32_t vector;
-    uint32_t shortlist;     /* candidates that a row's list holds */
-    uint32_t compute_units; /* CL_DEVICE_MAX_COMPUTE_UNITS */
-    uint64_t local_mem_size;
-    uint64_t max_work_group;
+    uint32_t shortlist;      /* candidates that a row's list holds */
+    uint32_t compute_units;  /* CL_DEVICE_MAX_COMPUTE_UNITS */
+    uint64_t local_mem_size; /* bytes: the device's or options->max_local_mem_size, if less */
+    uint64_t max_work_group; /* work-items: the device's or options->max_work_group, if less */
     /* Work-items of a work-group that takes a row to its token: 1 on CPUs, else work_group. */
     uint32_t row_group;
     uint32_t tier;      /* a cls_tier */
@@ -57,13 +57,16 @@ typedef struct cls_device_info {
     /* A cls_origin: where the program that checked the device comes from. For other programs see
      * cls_context_program(). */
     uint32_t origin;
+    uint32_t groups_per_unit; /* as in the options */
 } cls_device_info;
 
+/* How a device is opened. */
 typedef struct cls_context_options {
     size_t struct_size;
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
      * 0: float32. */
     uint32_t dtypes;
+    /* The shape. `clsample tune` finds the fastest one for a device; tokens are the same in all. */
     uint32_t work_group; /* 1 to 1024, any number; 0: by device type */
     /* 2, 4, 8 or 16; 0: by device type. 2 becomes 4 where work-groups have one work-item. */
     uint32_t vector;
@@ -85,8 +88,11 @@ typedef struct cls_context_options {
      * work-groups (max_work_group) and no more local memory (max_local_mem_size, in bytes, at least
      * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
-    uint32_t reserved; /* 0 */
-    uint64_t max_local_mem_size;
+    /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, at
+     * least, if there are enough tokens; 0: 32. With fewer, each group reads more. Compiled
+     * programs do not depend on it. */
+    uint32_t groups_per_unit;
+    uint64_t max_local_mem_size; /* bytes; see max_work_group */
 
     /* Compiled programs from cls_context_export(), or NULL. They are copied and need not outlive
      * cls_context_create(). A program that is missing, damaged, or of another version, device,

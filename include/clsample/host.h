@@ -22,20 +22,20 @@ typedef struct cls_adaptive_state {
 /* One row for cls_host_sample(). All pointers remain the caller's. */
 typedef struct cls_host_row {
     size_t struct_size;
-    const void *logits; /* [vocab] of dtype */
-    int32_t dtype;      /* a cls_dtype */
-    uint32_t vocab;
+    const void *logits;  /* [vocab] of dtype */
+    int32_t dtype;       /* a cls_dtype */
+    uint32_t vocab;      /* 1 to 1,048,576 */
     const void *mask;    /* as in cls_mask; NULL: everything is allowed */
     uint32_t mask_width; /* as cls_mask.width */
     /* The position of this draw. It is usually params->position plus the number of valid ids in
      * `output`; the caller adds them, the function does not. */
     uint32_t position;
     const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
-    const cls_params *params;
-    int32_t invalid_token; /* the token of a row that has none; default -1 */
-    int32_t mask_kind;     /* a cls_mask_kind */
-    const void *bias;      /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
-    int32_t bias_dtype;    /* CLS_F32 or CLS_F16 */
+    const cls_params *params;    /* as in cls_slot_begin() */
+    int32_t invalid_token;       /* the token of a row that has none; default -1 */
+    int32_t mask_kind;           /* a cls_mask_kind */
+    const void *bias;            /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
+    int32_t bias_dtype;          /* CLS_F32 or CLS_F16 */
 
     /* The request's tokens so far, as in cls_slot_begin(). */
     uint32_t prompt_count;
@@ -65,18 +65,26 @@ typedef struct cls_host_row {
 CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_row)
 
-/* What cls_host_sample() returns. Set struct_size and probs before the call. */
+/* What cls_host_sample() returns. Set struct_size, probs, kept_ids and kept_capacity before the
+ * call. */
 typedef struct cls_host_result {
     size_t struct_size;
-    int32_t token;
+    int32_t token;       /* row->invalid_token if there is none */
     int32_t status;      /* cls_row_status bits */
     uint32_t kept_count; /* tokens of the kept set */
     float logprob_raw;   /* as CLS_LOGPROB_RAW */
     /* As CLS_LOGPROB_FINAL, for the drawn token; finite unless there is no token. */
     float logprob_final;
-    uint32_t reserved;
+    uint32_t reserved;           /* has no meaning */
     float *probs;                /* where to write [vocab] probabilities, or NULL */
     cls_adaptive_state adaptive; /* after this token */
+
+    /* The kept set, as cls_kept_set: where to write [kept_capacity] ids, ascending and then -1, or
+     * NULL. kept_capacity: 0 to vocab. If it is neither 0 nor enough for kept_count tokens, the
+     * status has CLS_ROW_OVERFLOW. */
+    int32_t *kept_ids;
+    uint32_t kept_capacity;
+    uint32_t reserved_2;
 } cls_host_result;
 
 /* Samples one row on the host by the simplest algorithm. The token is that of cls_sample(), bit for
@@ -89,11 +97,11 @@ CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
 /* One row's candidates for cls_host_draw(). */
 typedef struct cls_host_candidates {
     size_t struct_size;
-    const int32_t *ids;  /* [count] */
-    const float *logits; /* [count], as in cls_draw_call */
-    uint32_t count;      /* up to 1,048,576 */
-    uint32_t vocab;      /* 1 to 1,048,576; default 1,048,576 */
-    uint64_t seed, stream;
+    const int32_t *ids;          /* [count] */
+    const float *logits;         /* [count], as in cls_draw_call */
+    uint32_t count;              /* up to 1,048,576 */
+    uint32_t vocab;              /* 1 to 1,048,576; default 1,048,576 */
+    uint64_t seed, stream;       /* as in cls_params */
     uint32_t position;           /* of this draw */
     uint32_t draw;               /* as cls_step.draws */
     const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
@@ -123,7 +131,7 @@ typedef struct cls_host_drafts {
     const void *draft;      /* [draft_count, vocab] of draft_kind, dense */
     int32_t draft_kind;     /* a cls_draft_kind */
     int32_t disable_bonus;  /* this and what follows: as in cls_verify_call */
-    float epsilon, delta;
+    float epsilon, delta;   /* of CLS_VERIFY_TYPICAL */
 } cls_host_drafts;
 
 CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size);
@@ -135,8 +143,8 @@ typedef struct cls_host_verified {
     size_t struct_size;
     int32_t tokens[CLS_MAX_DRAFTS + 1]; /* then -1 */
     int32_t nodes[CLS_MAX_DRAFTS];      /* then -1 */
-    int32_t accepted, emitted;
-    int32_t status;
+    int32_t accepted, emitted;          /* drafts that were emitted, and tokens in all */
+    int32_t status;                     /* the cls_row_status bits of all rows that were read */
 } cls_host_verified;
 
 /* Verifies one request's drafts on the host, with the result of cls_verify(), whose reference this

@@ -64,6 +64,25 @@ typedef struct cls_candidates {
     cls_buffer counts; /* int32 [rows]: the number of candidates of each row */
 } cls_candidates;
 
+/* The ids of each row's kept set, the tokens from which the row's token was drawn; exact at any
+ * size. They are the tokens whose entry in `final_logits` is not -inf, those of the weight 0
+ * (CLS_LOGPROB_FINAL) included. A row that nothing truncates keeps every allowed token whose logit
+ * is neither -inf nor NaN.
+ *
+ * A row whose set has more than `capacity` tokens gets its token and its state as always, the first
+ * `capacity` ids, the true count, and CLS_ROW_OVERFLOW in its status.
+ *
+ * With these ids and the final log-probability of given ids (`given`, CLS_LOGPROB_FINAL) a trainer
+ * replays the distribution that the token was drawn from: doc/integration.md, "Training". */
+typedef struct cls_kept_set {
+    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. Above 0, at least
+                          one of the buffers must be set; a larger one than vocab is refused */
+    uint32_t reserved; /* 0 */
+    cls_buffer ids;    /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
+    cls_buffer counts; /* int32 [rows]: the number of tokens in the set, which may be larger than
+                          `capacity`; 1 for a greedy row, 0 without a token */
+} cls_kept_set;
+
 /* What a step writes beyond tokens and status. Each buffer may be absent.
  *
  * `logprobs`, `ranks`, `top` and `given` are of the distribution that logprob_kind names: the raw
@@ -84,8 +103,8 @@ typedef struct cls_outputs {
      * rank. 0 without a token. */
     cls_buffer ranks;
 
-    cls_top_tokens top;
-    cls_given_tokens given;
+    cls_top_tokens top;     /* the likeliest tokens of each row */
+    cls_given_tokens given; /* tokens of the caller's choice */
 
     /* float32 [rows, vocab], dense: the distribution that was drawn from. It is 0 outside the kept
      * set and for kept tokens of the weight 0 (CLS_LOGPROB_FINAL), one-hot for greedy rows, and all
@@ -129,6 +148,8 @@ typedef struct cls_outputs {
      * - After cls_slot_rollback() the entry is still a token that was removed, until the runtime
      *   writes the last one that is left. */
     cls_buffer latest;
+
+    cls_kept_set kept_set; /* requires CLS_FEATURE_KEPT_SETS */
 } cls_outputs;
 
 CLS_API void cls_outputs_default(cls_outputs *outputs, size_t struct_size);
@@ -138,10 +159,10 @@ CLS_INIT_FUNCTION(cls_outputs)
  * to be scored. */
 typedef struct cls_logprobs_call {
     size_t struct_size;
-    uint32_t rows;     /* 1 to max_rows; longer prompts take several calls */
-    uint32_t reserved; /* 0 */
-    cls_logits logits;
-    cls_top_tokens top;
+    uint32_t rows;          /* 1 to max_rows; longer prompts take several calls */
+    uint32_t reserved;      /* 0 */
+    cls_logits logits;      /* [rows, vocab] */
+    cls_top_tokens top;     /* the likeliest tokens of each row */
     cls_given_tokens given; /* usually one id a row: the token that follows the row's */
 } cls_logprobs_call;
 

@@ -16,8 +16,9 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
+/* A value for the logit of one token. */
 typedef struct cls_logit_bias {
-    int32_t id;
+    int32_t id; /* the token, in the vocabulary */
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
@@ -187,7 +188,7 @@ typedef struct cls_params {
     uint32_t dry_allowed_length;
     uint32_t dry_window;
     const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
-    uint32_t dry_breaker_count;
+    uint32_t dry_breaker_count;       /* the sequences in dry_breakers */
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
      * last `history` tokens. 1 bans all of these tokens. 0: off (default). */
@@ -225,7 +226,8 @@ typedef struct cls_params {
      * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
      * sampling continues after the last one. This text usually tells the model to answer, and
      * contains thinking_end. A budget of 0 forces it at once. Thinking may begin again later; then
-     * its tokens count from 0. While it continues, thinking_start does not begin it again.
+     * its tokens count from 0. While it continues, thinking_start does not begin it again, and a
+     * token that ends it does not begin it: with equal sequences it begins and ends in turn.
      *
      * Forced tokens are output tokens: they advance the position, count for penalties, and may stop
      * the request. Bans, penalties and the chain do not concern them; their rows report the
@@ -233,12 +235,14 @@ typedef struct cls_params {
      * forced id, the row is CLS_ROW_EMPTY, and the next row tries again. Where another token is
      * accepted (cls_accept()), the forced id stays due. Ids that cls_slot_force() sets come first.
      * The next turn counts from 0, also if the thinking of the last one has not ended. New
-     * parameters (cls_slot_params()) keep the tokens that counted, and the forced ids that were
-     * emitted; a thinking that was off before begins with them if thinking_start is empty.
+     * parameters (cls_slot_params()) keep the tokens that counted, but not more of them than the
+     * new budget, and the forced ids that were emitted; a thinking that was off before begins with
+     * them if thinking_start is empty.
      *
-     * int32 arrays; NULL with 0. An empty thinking_forced is off (default). Sequences that do not
-     * fit the sampler's `history` + 1 are refused. (vLLM's thinking_token_budget, TensorRT-LLM's
-     * and SGLang's thinking-budget processors) */
+     * int32 arrays; NULL with 0. An empty thinking_forced is off (default); a budget, a start or an
+     * end is refused then. Refused are also a budget above 2^31 - 1, and a thinking_start or
+     * thinking_end longer than the sampler's `history` + 1. (vLLM's thinking_token_budget,
+     * TensorRT-LLM's and SGLang's thinking-budget processors) */
     const int32_t *thinking_start;
     const int32_t *thinking_end;
     const int32_t *thinking_forced;

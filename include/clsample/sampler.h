@@ -20,6 +20,7 @@ typedef enum cls_keep {
                               A count that has reached 65,535 stays there, even after a rollback */
 } cls_keep;
 
+/* What a sampler is created for. */
 typedef struct cls_sampler_options {
     size_t struct_size;
     uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */
@@ -133,9 +134,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * 1 more before these for DRY, n-grams, bad words and min_tokens; 2 more for log-probabilities,
  * ranks, top and given tokens of the raw logits; 1 more for these of the final distribution,
  * entropy, the kept set and kept_mass together; 1 more for entropy, kept_mass, probs and
- * final_logits together; 1 more for requests with a thinking budget, a loop stop or forced ids; and
- * 1 more for accepting the token after outputs of the final distribution. cls_logprobs() takes 2,
- * cls_draw() 1, or 2 with such requests, and cls_verify() as many as it says.
+ * final_logits together; 2 more for kept_set; 1 more for requests with a thinking budget, a loop
+ * stop or forced ids; and 1 more for accepting the token after outputs of the final distribution.
+ * cls_logprobs() takes 2, cls_draw() 1, or 2 with such requests, and cls_verify() as many as it
+ * says.
  *
  * Slot calls before it add as many launches as the longest chain of calls that wait for each other
  * has calls: 1 if none waits. A call waits for the earlier calls on its slot, a copy also for those
@@ -143,8 +145,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * each other. These consecutive calls on a slot count as one: prompts that are
  * appended to a beginning or to each other, up to 8,192 tokens; a beginning, a reset or a load
  * after any other call; and new parameters after parameters that changed neither the window, the
- * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on. Of more than 65,535 calls
- * that need not wait, every further 65,535 add 1 launch. */
+ * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on, without a thinking budget
+ * before and after. Of more than 65,535 calls that need not wait, every further 65,535 add 1
+ * launch. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 #ifdef __cplusplus

@@ -11,17 +11,19 @@ extern "C" {
 
 /* The result of one stage of the self-test. */
 typedef struct cls_selftest_stage {
-    const char *name; /* static */
-    uint32_t cases, failed;
-    char message[200]; /* on the first case that failed; else empty */
+    const char *name;       /* static */
+    uint32_t cases, failed; /* cases that ran, and those of them that failed */
+    char message[200];      /* on the first case that failed; else empty */
 } cls_selftest_stage;
 
-#define CLS_SELFTEST_STAGES 40
+#define CLS_SELFTEST_STAGES 40 /* stages that a report has space for */
+
+/* The results of all stages. */
 typedef struct cls_selftest_report {
     size_t struct_size;
     uint32_t stage_count; /* entries of `stages` that are set; at most CLS_SELFTEST_STAGES */
     uint32_t failed;      /* cases that failed, in all stages */
-    cls_selftest_stage stages[CLS_SELFTEST_STAGES];
+    cls_selftest_stage stages[CLS_SELFTEST_STAGES]; /* in the order in which they ran */
 } cls_selftest_report;
 
 /* Runs cases with known answers of every stage on the context's device. If tokens look wrong, run

@@ -34,8 +34,9 @@
 extern "C" {
 #endif
 
-#define CLS_MAX_SHARDS 4096
+#define CLS_MAX_SHARDS 4096 /* of a vocabulary */
 
+/* Which part of a vocabulary a shard is. */
 typedef struct cls_shard_options {
     size_t struct_size;
     uint32_t shard_count; /* 1 to CLS_MAX_SHARDS, and at most the vocabulary; default 1 */
@@ -88,7 +89,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_window(const cls_shard *shard, uint
  *
  * CLS_OK.
  * CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *     cls_sample(). The runtime must tell the other shards, which abandon theirs: see
+ *     cls_sample(); to CLS_BUSY, a step of other requests than the last one is a step with changed
+ *     host arrays. The runtime must tell the other shards, which abandon theirs: see
  *     cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,

@@ -11,7 +11,7 @@ extern "C" {
 
 /* What happened to a row: bits. 0: the row got its token, and nothing unusual happened. */
 typedef enum cls_row_status {
-    CLS_ROW_OK = 0,
+    CLS_ROW_OK = 0,  /* none of the following */
     CLS_ROW_NAN = 1, /* an allowed logit was NaN; the token was drawn from the others */
     CLS_ROW_INF = 2, /* an allowed logit was +inf; it counted as FLT_MAX */
     /* No token can be drawn (all are masked, -inf or NaN), or the mask forbids the id that the
@@ -37,9 +37,13 @@ typedef enum cls_row_status {
     CLS_ROW_LOOP = 256,
     /* The token was not drawn: the request's thinking budget or cls_slot_force() forced it. The
      * outputs of the row describe what it would have drawn from. */
-    CLS_ROW_FORCED = 512
+    CLS_ROW_FORCED = 512,
+    /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
+     * ones. Token and state are as without this output. */
+    CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 
+/* The elements of a mask. */
 typedef enum cls_mask_kind {
     /* int32 words, as XGrammar and llguidance write them: token t is allowed if and only if bit
      * t % 32 of word t / 32 is set. Bits beyond the vocabulary are ignored. */
@@ -82,7 +86,7 @@ typedef struct cls_step {
 
     /* The number of rows of `logits`; 0: rows. Without a logits_map it is at least `rows`. */
     uint32_t logits_rows;
-    cls_logits logits;
+    cls_logits logits; /* [logits_rows, vocab] */
 
     /* For each row of the step, the row of `logits` that it reads. Several slots can thus sample
      * one row, for example several continuations of a prompt after its prefill. -1 skips the row
@@ -178,8 +182,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
                                               uint32_t rows, uint32_t per_row,
                                               const cls_ints *tokens, const cls_ints *slots,
-                                              cl_uint n_wait, const cl_event *wait,
-                                              cl_event *done);
+                                              cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 #define CLS_MAX_ACCEPTED 4096
 

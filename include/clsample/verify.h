@@ -33,6 +33,7 @@ typedef enum cls_verify_method {
     CLS_VERIFY_GREEDY = 4
 } cls_verify_method;
 
+/* What is known of the distribution that drafts were drawn from. */
 typedef enum cls_draft_kind {
     /* No distribution (look-up, n-grams): the standard and block methods take q(d) as 1. */
     CLS_DRAFT_NONE = 0,

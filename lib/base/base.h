@@ -42,7 +42,9 @@ void cls_error_restore(const cls_saved_error *error);
  * have fewer stages than today's. */
 #define CLS_MIN_STRUCT_SIZE(p) \
     _Generic((p), cls_selftest_report * \
-             : offsetof(cls_selftest_report, stages), default \
+             : offsetof(cls_selftest_report, stages), cls_outputs * \
+             : offsetof(cls_outputs, kept_set), cls_host_result * \
+             : offsetof(cls_host_result, kept_ids), default \
              : sizeof *(p))
 
 #define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))

@@ -21,6 +21,7 @@ enum cls_kernel {
     CLS_DISTRIBUTION,
     CLS_REPORT,
     CLS_FORCE,
+    CLS_KEPT,
     CLS_ACCEPT,
     CLS_DRAW,
     CLS_RESIDUAL,
@@ -38,7 +39,7 @@ const char *cls_kernel_name(enum cls_kernel kernel);
 static inline int cls_kernel_covers_tiles(enum cls_kernel kernel)
 {
     return kernel == CLS_SURVEY || kernel == CLS_PASS || kernel == CLS_DISTRIBUTION ||
-           kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
+           kernel == CLS_KEPT || kernel == CLS_RESIDUAL || kernel == CLS_SHARD_SURVEY;
 }
 
 /* -------------------------------------------------------------- table.c */
@@ -66,10 +67,13 @@ enum {
     CLS_REPORT_0,
     CLS_REPORT_1,
     CLS_FORCE_0,
+    CLS_KEPT_0,
+    CLS_KEPT_1,
     CLS_ACCEPT_0,
     CLS_DRAW_0,
     CLS_RESIDUAL_0,
     CLS_VERIFY_0,
+    CLS_VERIFY_1,
     CLS_SHARD_SURVEY_0,
     CLS_SHARD_SURVEY_1,
     CLS_PARTIAL_0,

@@ -16,6 +16,7 @@ SOURCE(search)
 SOURCE(distribution)
 SOURCE(report)
 SOURCE(force)
+SOURCE(kept)
 SOURCE(accept)
 SOURCE(draw)
 SOURCE(residual)
@@ -66,10 +67,13 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_REPORT_0] = {"report", CLS_REPORT, FILE_OF(report), " -DROW=0", 0, 1, 80},
     [CLS_REPORT_1] = {"report-row", CLS_REPORT, FILE_OF(report), "", ALL, 1, 128},
     [CLS_FORCE_0] = {"force", CLS_FORCE, FILE_OF(force), " -DFORCED=1", ALL, 0, 0},
+    [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
+    [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 64},
     [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 0},
     [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
-    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
+    [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
+    [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
     [CLS_SHARD_SURVEY_0] = {"shard-survey", CLS_SHARD_SURVEY, FILE_OF(survey), " -DROW=0 -DSHARD=1",
                             0, 1, 0},
     [CLS_SHARD_SURVEY_1] = {"shard-survey-row", CLS_SHARD_SURVEY, FILE_OF(survey), " -DSHARD=1",
@@ -86,7 +90,7 @@ static const struct {
     uint32_t needed_by, selected_by;
 } kernels[CLS_KERNELS] = {
     [CLS_SELF_TEST] = {"cls_self_test", 0, 0},
-    [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE},
+    [CLS_SLOTS] = {"cls_slots", 0, CLS_FEATURE_STATE | CLS_FEATURE_FORCED},
     [CLS_PREPARE] = {"cls_prepare_rows", CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY, 0},
     [CLS_SURVEY] = {"cls_survey", 0, ROW | CLS_FEATURE_VERIFY},
     [CLS_TOKEN] = {"cls_token", 0,
@@ -98,10 +102,14 @@ static const struct {
     [CLS_DISTRIBUTION] = {"cls_distribution", CLS_FEATURE_PROBS | CLS_FEATURE_LOGPROBS, ROW},
     [CLS_REPORT] = {"cls_report", CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, ROW},
     [CLS_FORCE] = {"cls_force", CLS_FEATURE_FORCED, 0},
-    [CLS_ACCEPT] = {"cls_accept", CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS, 0},
+    [CLS_KEPT] = {"cls_kept", CLS_FEATURE_KEPT_SETS, ROW},
+    [CLS_ACCEPT] = {"cls_accept",
+                    CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
+                        CLS_FEATURE_KEPT_SETS,
+                    0},
     [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
-    [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, 0},
+    [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, CLS_FEATURE_FORCED},
     [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW},
     [CLS_PARTIAL] = {"cls_partial", CLS_FEATURE_SHARD, 0},
     [CLS_MERGE] = {"cls_merge", CLS_FEATURE_SHARD, 0},
@@ -191,6 +199,7 @@ static const struct {
     {"CLS_FEATURE_VERIFY", "cls_verify()"},
     {"CLS_FEATURE_SHARD", "shards of a vocabulary"},
     {"CLS_FEATURE_FORCED", "thinking budgets, loop stops and forced ids"},
+    {"CLS_FEATURE_KEPT_SETS", "kept sets"},
 };
 
 /* Returns the number of the lowest bit, or 32 if no bit is set. */

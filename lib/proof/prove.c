@@ -59,8 +59,9 @@ typedef struct trial {
     uint16_t halves[VOCAB];
     cls_params params;
     cls_host_row host;
-    uint32_t kept;    /* number of tokens that the host's last step kept */
-    cls_shard *shard; /* the only one of the vocabulary, for the programs of shards; or NULL */
+    uint32_t kept;      /* number of tokens that the host's last step kept */
+    int32_t set[VOCAB]; /* their ids, then -1 */
+    cls_shard *shard;   /* the only one of the vocabulary, for the programs of shards; or NULL */
 } trial;
 
 static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
@@ -198,6 +199,8 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         t->host.position = t->params.position + i;
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
+        result.kept_ids = t->set;
+        result.kept_capacity = VOCAB;
         status = cls_reference(&t->host, &expected, &result);
         if (status == CLS_OK)
             status = sample(t, &step);
@@ -291,6 +294,29 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     return kept == (int32_t)t->kept
                ? CLS_OK
                : fail_differs(variant, "number of kept tokens", kept, (int32_t)t->kept);
+}
+
+static cls_status prove_kept(trial *t, int variant, int *launched)
+{
+    cls_step step;
+    cls_outputs outputs;
+    int32_t words[2 + VOCAB];
+    set_params(t, variant);
+    cls_outputs_default(&outputs, sizeof outputs);
+    cls_step_default(&step, sizeof step);
+    step.outputs = &outputs;
+    outputs.kept_set.capacity = VOCAB;
+    outputs.kept_set.counts = (cls_buffer){t->out, 4};
+    outputs.kept_set.ids = (cls_buffer){t->out, 8};
+    cls_status status = prove_steps(t, variant, &step, launched);
+    if (status == CLS_OK)
+        status = read_words(t, words, 2 + VOCAB);
+    if (status == CLS_OK && words[1] != (int32_t)t->kept)
+        status = fail_differs(variant, "number of kept tokens", words[1], (int32_t)t->kept);
+    for (uint32_t i = 0; i < VOCAB && status == CLS_OK; i++)
+        if (words[2 + i] != t->set[i])
+            status = fail_differs(variant, "kept token", words[2 + i], t->set[i]);
+    return status;
 }
 
 static cls_status prove_accept(trial *t, int variant, int *launched)
@@ -398,6 +424,8 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
     case CLS_REPORT:
     case CLS_DISTRIBUTION:
         return prove_report(t, variant, launched);
+    case CLS_KEPT:
+        return prove_kept(t, variant, launched);
     case CLS_ACCEPT:
         return prove_accept(t, variant, launched);
     case CLS_DRAW:

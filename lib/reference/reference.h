@@ -60,17 +60,21 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
 void cls_work_close(cls_work *w);
 
 /* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
- * work has the final set and its units afterwards. result->probs must be set or NULL. Ids that the
- * request must emit are ignored unless `forces` is 1. */
+ * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
+ * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
+ * has stopped. */
 void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
+
+/* Returns 1 if the request has stopped with the work's text. */
+int cls_work_stopped(const cls_work *w);
 
 /* ------------------------------------------------------- adjust.c */
 
 /* Sets the text to the request's valid tokens. */
 void cls_work_text(cls_work *w);
 
-/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of loops.
- * `outputs` is the length of the output including this token. */
+/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of
+ * loops. `outputs` is the length of the output including this token. */
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
 
 /* Returns 1 if the row's mask allows a token. */

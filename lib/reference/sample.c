@@ -87,6 +87,14 @@ static void set_adaptive_weights(const cls_work *w, cls_row *trace)
         trace->adapted += drawn_weight(w, trace, w->set[i]);
 }
 
+/* Marks the tokens of the set, and no others. */
+static void mark_set(cls_work *w)
+{
+    memset(w->mark, 0, w->vocab);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->mark[w->set[i]] = 1;
+}
+
 /* Draws from the set in ascending order of ids. */
 static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
 {
@@ -95,9 +103,7 @@ static void draw_from_set(cls_work *w, uint64_t random, cls_row *trace)
         set_adaptive_weights(w, trace);
     trace->drawn =
         u64_mul_hi(random, w->slot.flags & CLS_SLOT_ADAPTIVE ? trace->adapted : trace->mass);
-    memset(w->mark, 0, w->vocab);
-    for (uint32_t i = 0; i < w->n; i++)
-        w->mark[w->set[i]] = 1;
+    mark_set(w);
     uint64_t rest = trace->drawn;
     for (uint32_t i = 0; i < w->vocab; i++) {
         const uint64_t mass = w->mark[i] ? drawn_weight(w, trace, i) : 0;
@@ -137,8 +143,20 @@ static int is_drawable(const cls_work *w, const cls_row *trace, uint32_t token)
     uint32_t i = 0;
     while (i < w->n && w->set[i] != token)
         i++;
-    return i < w->n &&
-           ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
+    return i < w->n && ((w->slot.flags & CLS_SLOT_GREEDY) || drawn_weight(w, trace, token) != 0);
+}
+
+/* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
+static void report_set(cls_work *w, cls_row *trace, cls_host_result *result)
+{
+    if (result->kept_capacity != 0 && w->n > result->kept_capacity)
+        trace->status |= CLS_ROW_OVERFLOW;
+    if (result->kept_ids == NULL)
+        return;
+    mark_set(w);
+    for (uint32_t i = 0, n = 0; i < w->vocab && n < result->kept_capacity; i++)
+        if (w->mark[i])
+            result->kept_ids[n++] = (int32_t)i;
 }
 
 /* ---------------------------------------------------------------------- the row */
@@ -176,6 +194,7 @@ static int sample(cls_work *w, cls_row *trace, cls_host_result *result)
         draw_from_set(w, random, trace);
     report_probs(w, trace, result);
     result->logprob_final = final_logprob(w, trace, (uint32_t)trace->token);
+    report_set(w, trace, result);
     return 1;
 }
 
@@ -190,6 +209,8 @@ static void clear_results(const cls_work *w, cls_row *trace, cls_host_result *re
     trace->no_token = 1;
     if (result->probs != NULL)
         memset(result->probs, 0, w->vocab * sizeof *result->probs);
+    for (uint32_t i = 0; i < result->kept_capacity && result->kept_ids != NULL; i++)
+        result->kept_ids[i] = -1;
     result->kept_count = 0;
     result->logprob_raw = result->logprob_final = -INFINITY;
 }
@@ -209,12 +230,12 @@ static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_row *trace,
                                 : -INFINITY;
     trace->token = id;
     trace->forced = 1;
-    trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_FORCED;
+    trace->status =
+        (trace->status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_OVERFLOW)) | CLS_ROW_FORCED;
     return state;
 }
 
-/* Returns 1 if the request has stopped. */
-static int has_stopped(const cls_work *w)
+int cls_work_stopped(const cls_work *w)
 {
     const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
     return w->outputs > 0 && (cls_work_stops(w, w->outputs, latest) != 0 ||
@@ -226,7 +247,7 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
     cls_work_text(w);
     clear_results(w, trace, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
-    if (has_stopped(w)) {
+    if (forces && cls_work_stopped(w)) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         const int32_t forced = forces ? cls_work_forced(w, 0) : -1;
@@ -294,10 +315,9 @@ static cls_status check_row(const cls_host_row *row)
                         (unsigned)row->forced_count);
     for (uint32_t i = 0; i < row->forced_count; i++)
         if (row->forced_ids[i] < 0 || (uint32_t)row->forced_ids[i] >= row->vocab)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
-                (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "row->forced_ids[%u] is %d, which is not a token of a vocabulary of %u",
+                            (unsigned)i, (int)row->forced_ids[i], (unsigned)row->vocab);
     return CLS_OK;
 }
 
@@ -377,12 +397,27 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
     return status;
 }
 
+/* Checks what the caller has set in the result. */
+static cls_status check_result(const cls_work *w, const cls_host_result *result)
+{
+    if (result->kept_capacity > w->vocab)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_capacity is %u; it must be at most row->vocab, %u",
+                        (unsigned)result->kept_capacity, (unsigned)w->vocab);
+    if (result->kept_ids != NULL && result->kept_capacity == 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "result->kept_ids is set, but result->kept_capacity is 0");
+    return CLS_OK;
+}
+
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
     cls_host_row row;
     cls_params params;
     cls_work w;
-    const cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    if (status == CLS_OK)
+        status = check_result(&w, result);
     if (status == CLS_OK) {
         cls_work_run(&w, 1, trace, result);
         report_raw(&w, trace, result);

@@ -26,13 +26,13 @@ static int32_t thinking_id(const cls_work *w)
         return -1;
     for (uint32_t i = 0; i < w->length; i++) {
         const int is_due = thinks && count >= p->thinking_budget;
-        if (is_due && i >= prompt && w->text[i] == (uint32_t)p->thinking_forced[emitted]) {
+        if (!thinks) {
+            thinks = ends_with(w, i + 1, p->thinking_start, p->thinking_start_count);
+        } else if (is_due && i >= prompt && w->text[i] == (uint32_t)p->thinking_forced[emitted]) {
             emitted++;
             thinks = emitted < p->thinking_forced_count;
         } else if (ends_with(w, i + 1, p->thinking_end, p->thinking_end_count)) {
             thinks = 0;
-        } else if (!thinks) {
-            thinks = ends_with(w, i + 1, p->thinking_start, p->thinking_start_count);
         } else if (!is_due && i >= prompt) {
             count++;
         }
@@ -55,8 +55,8 @@ int cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_
         uint32_t same = 0; /* tokens before the end that equal those n tokens earlier */
         if (all > (uint64_t)outputs + 1)
             break;
-        while (same < all - n && w->text[length - same - n] ==
-                                     (same == 0 ? id : w->text[length - same]))
+        while (same < all - n &&
+               w->text[length - same - n] == (same == 0 ? id : w->text[length - same]))
             same++;
         if (same == all - n)
             return 1;

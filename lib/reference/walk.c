@@ -267,10 +267,6 @@ static void emit_tokens(cls_verification *v)
     uint32_t r = 0;
     clear_result(&v->result);
     v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
-    if (whole & CLS_ROW_SKIPPED) {
-        v->status = whole | CLS_ROW_STOPPED;
-        return;
-    }
     for (uint32_t depth = 0;; depth++) {
         v->row.output_count = v->first.output_count + depth;
         cls_work_text(&v->w);
@@ -308,6 +304,12 @@ static void emit_tokens(cls_verification *v)
 void cls_verification_walk(cls_verification *v)
 {
     clear_result(&v->result);
+    v->row.output_count = v->first.output_count;
+    cls_work_text(&v->w);
+    if (cls_work_stopped(&v->w)) {
+        v->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
+        return;
+    }
     if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
         walk_block(v);
     else

@@ -113,7 +113,7 @@
       "max-tokens", "N", "stop after N output tokens (default 0: no limit)") \
     X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
       "seed", "N", "row r draws with seed N + r (default 0)") \
-    X(p, 45, UINT, thinking_budget, END, 0, 0, 0, NULL, \
+    X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
       "thinking-budget", "N", \
       "end the thinking after N tokens, by the ids of --thinking-forced (default 0)") \
     X(p, 46, UINT, loop_repeats, END, 0, 0, 16384, "0 (off) or 2 to 16384", \

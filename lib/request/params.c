@@ -207,8 +207,8 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_min is %u, which is more than params->loop_max of %u",
                         (unsigned)p->loop_min, (unsigned)p->loop_max);
-    if (p->thinking_forced_count == 0 && (p->thinking_budget != 0 || p->thinking_start_count != 0 ||
-                                          p->thinking_end_count != 0))
+    if (p->thinking_forced_count == 0 &&
+        (p->thinking_budget != 0 || p->thinking_start_count != 0 || p->thinking_end_count != 0))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
                         "thinking, is empty",

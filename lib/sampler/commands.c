@@ -161,6 +161,12 @@ cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_
     return code;
 }
 
+cl_int cls_commands_upload_rows(cls_commands *c, cl_mem buffer, size_t size, const void *rows)
+{
+    memcpy(c->staging->rows.data, rows, size);
+    return upload(c, buffer, 0, size, c->staging->rows.data);
+}
+
 /* ------------------------------------------------------------------- kernels */
 
 cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data)

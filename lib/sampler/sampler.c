@@ -386,6 +386,7 @@ void cls_sampler_destroy(cls_sampler *s)
         free(s->staging[i].changes.data);
         free(s->staging[i].words.data);
         free(s->staging[i].masks.data);
+        free(s->staging[i].rows.data);
     }
     if (s->last_event != NULL)
         clReleaseEvent(s->last_event);
@@ -435,7 +436,8 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
              s->pending_changes.size + s->pending_words.size;
     for (int i = 0; i < CLS_STAGING_COUNT; i++)
-        m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size;
+        m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size +
+                  s->staging[i].rows.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
     for (uint32_t slot = 0; slot < s->slots; slot++)

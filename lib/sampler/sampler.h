@@ -58,6 +58,7 @@ typedef struct cls_staging {
     int32_t *maps;                  /* [CLS_MAPS][max_rows] */
     cls_host_buffer changes, words; /* of the slot calls before a step */
     cls_host_buffer masks;          /* of the step, if they come from the host */
+    cls_host_buffer rows;           /* of a shard's exchange; max_rows, once there is a shard */
 } cls_staging;
 
 /* A request's biases and stop ids in the device's buffer of lists. Copies of a slot share them. */
@@ -340,6 +341,9 @@ cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
 /* Uploads a map from the host if it differs from the one on the device. */
 cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
                                uint32_t rows);
+
+/* Uploads the rows of a shard's exchange. */
+cl_int cls_commands_upload_rows(cls_commands *c, cl_mem buffer, size_t size, const void *rows);
 
 /* Writes to a buffer from host memory that stays as it is until the call's last command has run. */
 cl_int cls_commands_write(cls_commands *c, cl_mem buffer, size_t size, const void *data);

@@ -10,7 +10,7 @@
  *     the entries of the ring, oldest first
  *     the adaptive state before each token that can be rolled back, oldest first
  *     the tokens that occur: id with IN_CONTEXT_BIT, count
- *     in format 5: the state of the thinking budget, and that before each token that can be rolled
+ *     in format 5: with a thinking budget its state, and that before each token that can be rolled
  *     back, oldest first; the number of forced ids, their place in the output, and the ids
  *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
@@ -277,8 +277,10 @@ static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
 static void write_forced(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state,
                          uint32_t *forced)
 {
-    put_u32(b, &slot->thinking);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++)
+    const int thinks = (slot->flags & CLS_SLOT_THINKING) != 0;
+    if (thinks)
+        put_u32(b, &slot->thinking);
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++)
         put_u32(b, thinking_before(s, state, i));
     put_u32(b, &slot->n_forced);
     put_u32(b, &slot->forced_from);
@@ -315,8 +317,8 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     put_u64(b, &sum);
 }
 
-/* Reads a slot, its state and its forced ids from the device, after the steps and slot calls before.
- * The caller frees *forced. */
+/* Reads a slot, its state and its forced ids from the device, after the steps and slot calls
+ * before. The caller frees *forced. */
 static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
                         cls_slot *device_slot, uint32_t *state, uint32_t **forced)
 {
@@ -367,7 +369,8 @@ static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slo
         return status;
     if (size == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
-    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state), *forced = NULL;
+    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state),
+                    *forced = NULL;
     if (state == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
     status = fetch(s, queue, slot, &device_slot, state, &forced);
@@ -493,10 +496,11 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
     return status;
 }
 
-/* Returns 1 unless a state of the thinking budget counts more tokens than there can be. */
+/* Returns 1 if there can be a state of the thinking budget: tokens that count and ids that were
+ * emitted, of which the last one ends the thinking. */
 static int thinking_is_valid(const cls_slot *slot, uint32_t thinking)
 {
-    return thinking == 0 || ((slot->flags & CLS_SLOT_THINKING) && thinking - 1 <= slot->longest);
+    return thinking <= slot->thinking_budget + slot->n_thinking_forced;
 }
 
 /* Reads what format 5 has beyond format 4. The forced ids follow the other lists. */
@@ -504,9 +508,11 @@ static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_param
                               uint32_t *state)
 {
     cls_slot *const slot = &p->slot;
-    put_u32(b, &slot->thinking);
+    const int thinks = (slot->flags & CLS_SLOT_THINKING) != 0;
+    if (thinks)
+        put_u32(b, &slot->thinking);
     int valid = thinking_is_valid(slot, slot->thinking);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++) {
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++) {
         put_u32(b, thinking_before(s, state, i));
         valid &= thinking_is_valid(slot, *thinking_before(s, state, i));
     }

@@ -199,8 +199,8 @@ static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
                : CLS_OK;
 }
 
-/* Returns 1 if tokens of a slot are appended by the larger variant of the kernel: with a window they
- * are counted again, and the thinking budget and the loop stop look at them. */
+/* Returns 1 if tokens of a slot are appended by the larger variant of the kernel: with a window
+ * they are counted again, and the thinking budget and the loop stop look at them. */
 static int begins_with_state(const cls_slot *slot)
 {
     return slot->window != 0 || (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS)) != 0;

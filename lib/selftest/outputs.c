@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, V = SELFTEST_VOCAB };
+enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, SET = 100, V = SELFTEST_VOCAB };
 
 /* The outputs as they are in the buffer, one after the other. */
 typedef struct row_outputs {
@@ -25,6 +25,7 @@ typedef struct row_outputs {
     int32_t candidate_ids[ROWS][N];
     float candidate_logits[ROWS][N], candidate_probs[ROWS][N];
     float probs[ROWS][V], final_logits[ROWS][V];
+    int32_t set_ids[ROWS][SET], set_counts[ROWS], status[ROWS];
 } row_outputs;
 
 /* The expected outputs of a row: of its raw distribution, or of the final one. */
@@ -33,6 +34,7 @@ typedef struct expected {
     int greedy;
     float logits[V], probs[V]; /* NaN becomes -inf; 0 if a token is not kept */
     int32_t order[N];          /* the likeliest tokens, then -1 */
+    int32_t set[SET];          /* the kept set, as far as it fits, then -1 */
     cls_host_result result;
 } expected;
 
@@ -90,6 +92,8 @@ static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t 
     e->greedy = params.temperature < 1e-5f;
     e->result.struct_size = sizeof e->result;
     e->result.probs = e->probs;
+    e->result.kept_ids = e->set;
+    e->result.kept_capacity = SET;
     const cls_status status = cls_host_sample(&row, &e->result);
     sort_likeliest(e);
     return status;
@@ -165,6 +169,11 @@ static void check_set(finding *f, const expected *e, const row_outputs *o, uint3
                 : kept > 0.0 ? kept / all
                              : 0.0);
     expect_equal(f, "tokens kept", o->kept[r], e->result.kept_count);
+    expect_equal(f, "the number of the kept set", o->set_counts[r], e->result.kept_count);
+    expect_equal(f, "the status of the kept set", o->status[r] & CLS_ROW_OVERFLOW,
+                 e->result.status & CLS_ROW_OVERFLOW);
+    for (uint32_t j = 0; j < SET; j++)
+        expect_equal(f, "a token of the kept set", o->set_ids[r][j], e->set[j]);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
         expect_equal(f, "a candidate", o->candidate_ids[r][j], id);
@@ -220,6 +229,8 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
     outputs->logprob_kind = CLS_LOGPROB_FINAL;
     outputs->top.count = outputs->kept.count = N;
     outputs->given.count = GIVEN;
+    outputs->kept_set.capacity = SET;
+    step->status = (cls_buffer){out, offsetof(row_outputs, status)};
     SET_OUTPUT(logprobs, logprobs);
     SET_OUTPUT(ranks, ranks);
     SET_OUTPUT(top.ids, top_ids);
@@ -235,6 +246,8 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
     SET_OUTPUT(kept.counts, kept);
     SET_OUTPUT(probs, probs);
     SET_OUTPUT(final_logits, final_logits);
+    SET_OUTPUT(kept_set.ids, set_ids);
+    SET_OUTPUT(kept_set.counts, set_counts);
 #undef SET_OUTPUT
 }
 

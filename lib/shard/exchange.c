@@ -7,12 +7,21 @@
 
 /* ------------------------------------------------------------------ closing a step */
 
-/* Waits until the device has written the partial, or failed. */
+/* Waits until the device has written the partial, or failed. If it may still be writing, that
+ * memory is neither freed nor used again. */
 static cl_int wait_ready(cls_shard *h)
 {
-    const cl_int code = h->ready != NULL ? clWaitForEvents(1, &h->ready) : CL_SUCCESS;
-    if (h->ready != NULL)
-        clReleaseEvent(h->ready);
+    cl_int state = CL_RUNNING;
+    if (h->ready == NULL)
+        return CL_SUCCESS;
+    cl_int code = clWaitForEvents(1, &h->ready);
+    if (code != CL_SUCCESS) /* waiting may fail by itself */
+        code = clWaitForEvents(1, &h->ready);
+    if (code != CL_SUCCESS && (clGetEventInfo(h->ready, CL_EVENT_COMMAND_EXECUTION_STATUS,
+                                              sizeof state, &state, NULL) != CL_SUCCESS ||
+                               state > CL_COMPLETE))
+        h->partial = (cls_host_buffer){NULL, 0, 0};
+    clReleaseEvent(h->ready);
     h->ready = NULL;
     return code;
 }
@@ -46,8 +55,9 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
 {
     if (h->sampler->lost)
         return cls_sampler_lost();
-    if (clRetainCommandQueue(queue) != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, CL_INVALID_COMMAND_QUEUE, "cannot retain the queue");
+    const cl_int code = clRetainCommandQueue(queue);
+    if (code != CL_SUCCESS)
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the queue");
     h->queue = queue;
     h->open = 1;
     h->exchange = 1;

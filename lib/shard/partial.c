@@ -45,6 +45,7 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                               plan->report.top_n,
                               plan->report.given_n,
                               plan->report.candidates_n,
+                              plan->report.set_capacity,
                               (uint32_t)h->gathers,
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};

@@ -83,7 +83,16 @@ cls_status cls_rows_create(cls_shard *h)
     h->plans = calloc(s->max_rows, sizeof *h->plans);
     h->rows = calloc(s->max_rows, sizeof *h->rows);
     h->next = calloc(s->max_rows, sizeof *h->next);
-    if (h->plans == NULL || h->rows == NULL || h->next == NULL)
+    h->written = calloc(s->max_rows, sizeof *h->written);
+    int missing = h->plans == NULL || h->rows == NULL || h->next == NULL || h->written == NULL;
+    for (int i = 0; i < CLS_STAGING_COUNT; i++) { /* they are the sampler's, which may have them */
+        cls_host_buffer *const staging = &s->staging[i].rows;
+        if (staging->data == NULL)
+            staging->data = malloc(s->max_rows * sizeof *h->rows);
+        staging->size = staging->data != NULL ? s->max_rows * sizeof *h->rows : 0;
+        missing |= staging->data == NULL;
+    }
+    if (missing)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard of %u rows",
                         (unsigned)s->max_rows);
     list_fixed(h, all);
@@ -118,6 +127,7 @@ void cls_rows_destroy(cls_shard *h)
     free(h->plans);
     free(h->rows);
     free(h->next);
+    free(h->written);
 }
 
 /* ----------------------------------------------------------- the shard's own partial */
@@ -128,12 +138,10 @@ static uint32_t own_tiles(const cls_shard *h)
     return (h->first + h->width + CLS_TILE - 1) / CLS_TILE - h->first / CLS_TILE;
 }
 
-/* Returns how many tiles a group of the shard's survey covers: as cls_tiles_per_group(). */
 static uint32_t tiles_per_group(const cls_shard *h)
 {
-    const uint64_t all = (uint64_t)own_tiles(h) * h->plan.step.rows,
-                   n = all / (32ull * h->sampler->context->shape.compute_units);
-    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+    return cls_shape_tiles_per_group(&h->sampler->context->shape,
+                                     (uint64_t)own_tiles(h) * h->plan.step.rows);
 }
 
 static cl_int write_args(const cls_shard *h, cls_commands *c)
@@ -201,6 +209,28 @@ static cls_status reserve(cls_shard *h)
     return status;
 }
 
+/* Returns 1 if the rows of the current exchange differ from those on the device. */
+static int rows_changed(const cls_shard *h)
+{
+    const uint32_t n = h->plan.step.rows;
+    return h->written_rows < n || memcmp(h->written, h->rows, n * sizeof *h->rows) != 0;
+}
+
+/* Uploads the rows of the current exchange if they differ from those on the device. */
+static cl_int upload_rows(cls_shard *h, cls_commands *c)
+{
+    const uint32_t n = h->plan.step.rows;
+    if (!rows_changed(h))
+        return CL_SUCCESS;
+    h->written_rows = 0;
+    const cl_int code = cls_commands_upload_rows(c, h->rows_buffer, n * sizeof *h->rows, h->rows);
+    if (code == CL_SUCCESS) {
+        memcpy(h->written, h->rows, n * sizeof *h->rows);
+        h->written_rows = n;
+    }
+    return code;
+}
+
 cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 {
     cls_commands c;
@@ -208,6 +238,7 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
     cl_int code;
     h->plan.survey = h->own;
     cls_status status = reserve(h);
+    h->plan.uploads = rows_changed(h);
     if (status == CLS_OK)
         status = cls_step_upload(&h->plan, h->sampler, h->queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)
@@ -215,7 +246,7 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
     if (code == CL_SUCCESS)
         code = write_args(h, &c);
     if (code == CL_SUCCESS)
-        code = cls_commands_write(&c, h->rows_buffer, h->plan.step.rows * sizeof *h->rows, h->rows);
+        code = upload_rows(h, &c);
     if (code == CL_SUCCESS && h->plan.prepare)
         code = cls_step_prepare(&h->plan, &c);
     if (code == CL_SUCCESS)
@@ -336,8 +367,8 @@ static cls_status enqueue_merge(cls_shard *h, int more, cl_event *done)
 {
     cls_commands c;
     cl_event end = NULL;
-    const cls_status status =
-        cls_commands_begin(&c, h->sampler, h->queue, h->plan.ordered, 0, NULL, 0, NULL);
+    const cls_status status = cls_commands_begin(&c, h->sampler, h->queue, h->plan.ordered, 0, NULL,
+                                                 more && rows_changed(h), NULL);
     if (status != CLS_OK)
         return status;
     cl_int code = cls_commands_write(&c, h->received.buffer, h->merging.used, h->merging.data);
@@ -346,7 +377,7 @@ static cls_status enqueue_merge(cls_shard *h, int more, cl_event *done)
     if (code == CL_SUCCESS && more)
         code = write_args(h, &c);
     if (code == CL_SUCCESS && more)
-        code = cls_commands_write(&c, h->rows_buffer, h->plan.step.rows * sizeof *h->rows, h->rows);
+        code = upload_rows(h, &c);
     if (code == CL_SUCCESS)
         code = more ? launch_partial(h, &c, &end) : launch_draw(h, &c, &end);
     return cls_commands_end(&c, code, "cannot enqueue the merge of partials", end, done);

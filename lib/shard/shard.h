@@ -50,6 +50,8 @@ struct cls_shard {
     /* The rows of the open step, and what each sends and merges in the current exchange. */
     cls_row_plan *plans;              /* [max_rows] */
     cls_shard_row *rows, *next;       /* [max_rows]; next: of the exchange that follows */
+    cls_shard_row *written;           /* [max_rows]; those in rows_buffer, after all uploads */
+    uint32_t written_rows;            /* how many of them are known */
     uint32_t whole_tiles, cut_tokens; /* the most of any shard */
 
     /* On the device: the survey of the shard's own logits, and of the merged rows. */

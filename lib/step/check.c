@@ -174,6 +174,7 @@ static cls_report report_of(const cls_outputs *o)
                                o->top.count,
                                o->given.count,
                                o->kept.count,
+                               o->kept_set.capacity,
                                {[CLS_OUT_LOGPROBS] = o->logprobs,
                                 [CLS_OUT_RANKS] = o->ranks,
                                 [CLS_OUT_TOP_IDS] = o->top.ids,
@@ -188,7 +189,9 @@ static cls_report report_of(const cls_outputs *o)
                                 [CLS_OUT_CANDIDATE_LOGITS] = o->kept.logits,
                                 [CLS_OUT_CANDIDATE_PROBS] = o->kept.probs,
                                 [CLS_OUT_PROBS] = o->probs,
-                                [CLS_OUT_FINAL_LOGITS] = o->final_logits}};
+                                [CLS_OUT_FINAL_LOGITS] = o->final_logits,
+                                [CLS_OUT_SET_IDS] = o->kept_set.ids,
+                                [CLS_OUT_SET_COUNTS] = o->kept_set.counts}};
     return report;
 }
 
@@ -211,7 +214,8 @@ static cls_status check_outputs(cls_plan *plan)
     } reserved[] = {{"outputs->reserved", (uint32_t)o->reserved},
                     {"outputs->top.reserved", o->top.reserved},
                     {"outputs->given.reserved", o->given.reserved},
-                    {"outputs->kept.reserved", o->kept.reserved}};
+                    {"outputs->kept.reserved", o->kept.reserved},
+                    {"outputs->kept_set.reserved", o->kept_set.reserved}};
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0] && status == CLS_OK; i++)
         status = cls_reserved_check(reserved[i].name, reserved[i].value);
     plan->report = report_of(o);

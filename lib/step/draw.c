@@ -115,7 +115,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
     plan->has |= call->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= call->status.buffer != NULL ? CLS_HAS_STATUS : 0;
     plan->has |= call->latest.buffer != NULL ? CLS_HAS_LATEST : 0;
-    plan->has |= call->defer_accept ? CLS_DEFER : 0;
+    plan->has |= CLS_CANDIDATES | (call->defer_accept ? CLS_DEFER : 0);
     return status;
 }
 

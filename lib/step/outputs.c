@@ -8,7 +8,7 @@
 enum { MAX_TOP = 128, MAX_GIVEN = 1024 };
 
 /* The elements that an output has for each row: one, a count of the caller's, or the vocabulary. */
-enum width { ONE, TOP, GIVEN, CANDIDATES, VOCAB };
+enum width { ONE, TOP, GIVEN, CANDIDATES, SET, VOCAB };
 
 static const struct {
     const char *name;
@@ -29,7 +29,15 @@ static const struct {
     [CLS_OUT_CANDIDATE_PROBS] = {"kept.probs", CANDIDATES},
     [CLS_OUT_PROBS] = {"probs", VOCAB},
     [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB},
+    [CLS_OUT_SET_IDS] = {"kept_set.ids", SET},
+    [CLS_OUT_SET_COUNTS] = {"kept_set.counts", ONE},
 };
+
+/* Returns 1 if an output requires the caller's count of this width. */
+static int has_count(int output, enum width width)
+{
+    return outputs[output].width == width || (output == CLS_OUT_SET_COUNTS && width == SET);
+}
 
 /* Checks one of the caller's counts. Fails if it exceeds its limit, if it is 0 but a buffer for it
  * is set, or if it is not 0 but no buffer is. */
@@ -39,7 +47,7 @@ static cls_status check_number(const char *call, const char *name, enum width wi
     const char *missing = NULL, *present = NULL;
     int has_output = 0;
     for (int i = 0; i < CLS_OUTPUTS; i++) {
-        if (outputs[i].width != width)
+        if (!has_count(i, width))
             continue;
         if (report->output[i].buffer != NULL)
             present = outputs[i].name;
@@ -79,9 +87,13 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
     if (status == CLS_OK)
         status =
             check_number(call, "kept.count", CANDIDATES, r->candidates_n, UINT32_MAX, shortlist, r);
+    if (status == CLS_OK)
+        status =
+            check_number(call, "kept_set.capacity", SET, r->set_capacity, s->vocab, UINT32_MAX, r);
     r->wants = 0;
     for (int i = 0; i < CLS_OUTPUTS && status == CLS_OK; i++) {
-        const uint64_t widths[] = {1, r->top_n, r->given_n, r->candidates_n, s->vocab};
+        const uint64_t widths[] = {1,       r->top_n, r->given_n, r->candidates_n, r->set_capacity,
+                                   s->vocab};
         char what[64];
         if (r->output[i].buffer == NULL)
             continue;
@@ -92,11 +104,14 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
         r->wants |= CLS_WANTS(i);
     }
     if (status == CLS_OK &&
-        (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS)))
+        (r->wants & ~(CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SUMS |
+                      CLS_WANTS_SET)))
         status = cls_compiled_features_check(s, CLS_FEATURE_LOGPROBS);
     if (status == CLS_OK &&
         (r->wants & (CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))))
         status = cls_compiled_features_check(s, CLS_FEATURE_PROBS);
+    if (status == CLS_OK && (r->wants & CLS_WANTS_SET))
+        status = cls_compiled_features_check(s, CLS_FEATURE_KEPT_SETS);
     /* Both kernels together compute the sums, and either feature has both. */
     if (status == CLS_OK && (r->wants & CLS_WANTS_SUMS) && !(s->features & CLS_FEATURE_PROBS))
         status = cls_compiled_features_check(s, CLS_FEATURE_LOGPROBS);
@@ -105,23 +120,23 @@ cls_status cls_report_check(const cls_sampler *s, const char *call, uint32_t row
 
 /* ------------------------------------------------------------------- launches */
 
-/* The launches that write outputs: the report of the raw row, the distribution over all tokens, and
- * the report of the final set. */
-enum { RAW = 1, TILES = 2, FINAL = 4 };
+/* The launches that write outputs: the report of the raw row, the distribution over all tokens, the
+ * report of the final set, and the kept set. */
+enum { RAW = 1, TILES = 2, FINAL = 4, KEPT = 8 };
 
 static int kinds(const cls_plan *plan)
 {
     const uint32_t wants = plan->report.wants, either = wants & CLS_WANTS_OF_EITHER;
-    const uint32_t final =
-        wants & ~(CLS_WANTS_OF_EITHER | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS));
+    const uint32_t final = wants & ~(CLS_WANTS_OF_EITHER | CLS_WANTS(CLS_OUT_PROBS) |
+                                     CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SET);
     const int raw = plan->outputs.logprob_kind == CLS_LOGPROB_RAW;
     return (raw && either ? RAW : 0) | (wants & CLS_WANTS_TILES ? TILES : 0) |
-           (final || (!raw && either) ? FINAL : 0);
+           (final || (!raw && either) ? FINAL : 0) | (wants & CLS_WANTS_SET ? KEPT : 0);
 }
 
 int cls_report_of_raw(const cls_plan *plan) { return (kinds(plan) & RAW) != 0; }
 
-int cls_report_of_final(const cls_plan *plan) { return (kinds(plan) & (TILES | FINAL)) != 0; }
+int cls_report_of_final(const cls_plan *plan) { return (kinds(plan) & ~RAW) != 0; }
 
 /* Returns how many of the caller's ids a work-group serves. A group of one item counts the ranks of
  * its ids in one read of the row. A larger group needs a read for every four ids, so that more
@@ -150,6 +165,7 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
     a->given_n = r->given_n;
     a->given_each = ids_per_group(s, plan);
     a->candidates_n = raw ? 0 : r->candidates_n;
+    a->set_capacity = r->set_capacity;
     for (int i = 0; i < CLS_OUTPUTS; i++)
         a->output_offset[i] = cls_element_offset(&r->output[i], 4);
 }
@@ -160,7 +176,7 @@ static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done
     cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, plan->arg_set);
     cls_set_mem(&a, s->sample);
     cls_set_mem(&a, s->pass);
-    for (int i = CLS_OUT_PROBS; i < CLS_OUTPUTS; i++)
+    for (int i = CLS_OUT_PROBS; i <= CLS_OUT_FINAL_LOGITS; i++)
         cls_set_buffer(&a, s, &plan->report.output[i]);
     return cls_step_launch(plan, c, CLS_DISTRIBUTION, &a, done);
 }
@@ -177,6 +193,24 @@ static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_arg_
     return cls_step_launch(plan, c, CLS_REPORT, &a, done);
 }
 
+/* Counts the tokens of the kept sets by groups of tiles, then writes the sets. */
+static cl_int launch_kept(const cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    const cls_sampler *const s = c->sampler;
+    cl_int code = CL_SUCCESS;
+    for (uint32_t counting = 2; counting-- > 0 && code == CL_SUCCESS;) {
+        cls_arguments a = cls_step_buffers(s, plan, CLS_KEPT, plan->arg_set);
+        cls_set_mem(&a, s->sample);
+        cls_set_mem(&a, s->work);
+        cls_set_buffer(&a, s, &plan->report.output[CLS_OUT_SET_IDS]);
+        cls_set_buffer(&a, s, &plan->report.output[CLS_OUT_SET_COUNTS]);
+        cls_set_buffer(&a, s, &plan->step.status);
+        cls_set_u32(&a, counting);
+        code = cls_step_launch(plan, c, CLS_KEPT, &a, counting ? NULL : done);
+    }
+    return code;
+}
+
 cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int k = kinds(plan);
@@ -186,9 +220,11 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS && (k & RAW))
         code = launch_report(plan, c, CLS_ARG_SET_RAW, k == RAW ? done : NULL);
     if (code == CL_SUCCESS && (k & TILES))
-        code = launch_tiles(plan, c, !(k & FINAL) ? done : NULL);
+        code = launch_tiles(plan, c, !(k & (FINAL | KEPT)) ? done : NULL);
     if (code == CL_SUCCESS && (k & FINAL))
-        code = launch_report(plan, c, plan->arg_set, done);
+        code = launch_report(plan, c, plan->arg_set, !(k & KEPT) ? done : NULL);
+    if (code == CL_SUCCESS && (k & KEPT))
+        code = launch_kept(plan, c, done);
     return code;
 }
 

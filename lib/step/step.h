@@ -12,7 +12,7 @@
 /* The outputs that a call requests beside tokens and status. */
 typedef struct cls_report {
     uint32_t wants; /* CLS_WANTS() of each output that has a buffer */
-    uint32_t top_n, given_n, candidates_n;
+    uint32_t top_n, given_n, candidates_n, set_capacity;
     cls_buffer output[CLS_OUTPUTS];
 } cls_report;
 
@@ -29,6 +29,7 @@ typedef struct cls_plan {
     uint32_t needs;           /* cls_feature bits that its rows and inputs need */
     int search;               /* 1 if a row may need the threshold search */
     int prepare;              /* 1 if a row's parameters need its history */
+    int uploads;              /* 1 if there is more to upload than maps and masks */
     uint32_t logit_size, bias_size;
     int forces;           /* 1 if the force kernel finishes the rows */
     int accept_later;     /* 1 if tokens are accepted after the outputs are written */
@@ -115,9 +116,6 @@ cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel wh
                                   enum cls_arg_set arg_set, uint32_t features,
                                   const cls_ints *slots);
 
-/* Returns how many mass tiles a work-group covers in the kernels that go over tiles. */
-uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
-
 /* The functions from here to cls_step_survey() return OpenCL's error code. */
 
 /* Launches a kernel of the step. `done` is as for cls_commands_launch(). */
@@ -145,7 +143,8 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Writes the arguments of the force kernel, which finishes a plan's rows, if they need it. The
- * kernels before it then accept nothing and write no tokens and statuses. */
+ * kernels before it then accept nothing and do not write `latest`; it writes tokens and statuses
+ * again. */
 cl_int cls_step_force_args(cls_plan *plan, cls_commands *c);
 
 /* Launches that kernel. */

@@ -95,6 +95,9 @@ host_refused "--logprobs-top: 129 is too large; the most is 128" --logprobs-top 
 host_refused "--logprobs-top: .* raw" --logprobs-top 3 --logprob-kind final
 host_refused "--logprobs-top-ids: it requires --logprobs-top" --logprobs-top-ids x.npy
 host_refused "--logprobs-top-values: it requires --logprobs-top" --logprobs-top-values x.npy
+host_refused "--kept-set: 38 is more than the vocabulary's 37 tokens" --kept-set 38
+host_refused "--kept-set-ids: it requires --kept-set" --kept-set-ids x.npy
+host_refused "--kept-set-counts: it requires --kept-set" --kept-set-counts x.npy
 host_refused "--candidates: the reference" --candidates x.json
 host_refused "--seed: '-1'" --seed -1
 host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
@@ -239,6 +242,15 @@ is "logprobs of the likeliest" "$(data topv.npy)" "$(data lp.npy)"
 ranks() { sed -n 's/^ *"rank": \([0-9]*\),*$/\1/p' out | tr '\n' ' '; }
 check "ranks" run_on host --logits bad.npy --temperature 0 --logprobs-top 2 --json
 is "ranks, ties counted" "$(ranks)" "1 2 1 0 "
+check "the kept set of a greedy row" host --temperature 0 --kept-set 2 --kept-set-ids set.npy \
+    --kept-set-counts n.npy
+is "its count" "$(data n.npy)" " 1 1 1 1 1 1 1 1 "
+is "its ids" "$(data set.npy)" "$(data greedy.npy | sed 's/\([0-9]\) /\1 -1 /g')"
+check "an overflow" host --top-k 5 --kept-set 3 --kept-set-ids set-h.npy --kept-set-counts n-h.npy
+says "an overflow" '  overflow$' out
+is "true counts" "$(data n-h.npy)" " 5 5 5 5 5 5 5 5 "
+check "the kept set as JSON" host --top-k 5 --kept-set 37 --json
+is "ids as JSON" "$(grep -c '"kept_count": 5,' out)" 8
 
 # ------------------------------------------------------------- some of the rows
 
@@ -405,6 +417,10 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     is "of the fourth there is none" "$(data top-f.npy | tr ' ' '\n' | grep -c '^-1$')" 8
     refused "none/c.json: cannot be written: No such file or directory" sample $f \
         --candidates none/c.json
+    check "kept sets" "$clsample" sample $f --top-k 5 --kept-set 3 --kept-set-ids set-d.npy \
+        --kept-set-counts n-d.npy
+    same "kept sets on host and device" set-h.npy set-d.npy
+    same "their counts on host and device" n-h.npy n-d.npy
     check "ranks" run_on device --logits bad.npy --temperature 0 --logprobs-top 2 --json
     is "ranks on the device" "$(ranks)" "1 2 1 0 "
     check "bad rows" "$clsample" sample --logits bad.npy --logprobs-top 2

@@ -35,7 +35,7 @@ refused "--shards: it must be at least 1" bench --shards 0
 refused "--shards: 4097 is too large; the most is 4096" bench --shards 4097
 refused "--shards: 8 shards are more than the vocabulary's 7 tokens" bench --vocab 7 --shards 8
 for name in serving verify mirostat_late; do
-    refused "--case: this case is not measured with --shards" bench --shards 2 --case $name
+    refused "--case: $name is not measured with --shards" bench --shards 2 --case $name
 done
 
 # ------------------------------------------------------------------ equal bytes
@@ -122,12 +122,13 @@ outputs_of() { # PREFIX ARGUMENTS...
     to=$1
     shift
     check "outputs: $*" run_on device --logits wide.npy --top-k 5 --logprobs-top 4 \
-        --logprobs-top-ids "$to.ids" --logprobs-top-values "$to.values" --candidates "$to.json" "$@"
+        --logprobs-top-ids "$to.ids" --logprobs-top-values "$to.values" --candidates "$to.json" \
+        --kept-set 4 --kept-set-ids "$to.set" --kept-set-counts "$to.counts" "$@"
     mv out "$to.out"
 }
 outputs_of whole
 outputs_of split --shards 3 --device 0,0
-for part in ids values json out; do
+for part in ids values json set counts out; do
     same "$part of the further outputs" whole.$part split.$part
 done
 

@@ -163,7 +163,8 @@ START_TEST(strangers)
     const cls_buffer theirs = {buffer, 0}, ours = {s.step.tokens.buffer, 0};
     const cls_ints drawn = {NULL, theirs};
     expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
+    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+           "queue");
     expect(cls_accept(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
            "tokens");
 #define REFUSE(field, name) \
@@ -315,6 +316,10 @@ START_TEST(a_byte_too_small)
         {"outputs->kept.ids", &outputs->kept.ids.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.logits", &outputs->kept.logits.buffer, ROWS * N * 4, &outputs->kept.count},
         {"outputs->kept.probs", &outputs->kept.probs.buffer, ROWS * N * 4, &outputs->kept.count},
+        {"outputs->kept_set.ids", &outputs->kept_set.ids.buffer, ROWS * N * 4,
+         &outputs->kept_set.capacity},
+        {"outputs->kept_set.counts", &outputs->kept_set.counts.buffer, ROWS * 4,
+         &outputs->kept_set.capacity},
     };
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         for (size_t less = 0; less < 2; less++) {

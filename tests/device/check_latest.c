@@ -129,8 +129,8 @@ START_TEST(rows_alone_write_it)
     EXPECT_ROW(&s, 3, 4, 4, CLS_ROW_OK);
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_params(s.sampler, 2, &s.params));
-    must(cls_accept(s.sampler, s.d->queue, 1, 1, &tokens, &(cls_ints){.host = (const int32_t[]){2}}, 0,
-                    NULL, NULL));
+    must(cls_accept(s.sampler, s.d->queue, 1, 1, &tokens, &(cls_ints){.host = (const int32_t[]){2}},
+                    0, NULL, NULL));
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_save(s.sampler, s.d->queue, 2, bytes, &size));
     must(cls_slot_load(s.sampler, 4, bytes, size));

@@ -331,10 +331,11 @@ START_TEST(replaced)
 END_TEST
 
 /* Parameters that come and go before a step, and leave something behind: an adaptive state, counts
- * of the sampler's history alone. */
+ * of the sampler's history alone, a thinking that has counted fewer tokens or has ended. */
 START_TEST(there_and_back)
 {
-    enum { KINDS = 4, TOKENS = 60 };
+    enum { KINDS = 6, TOKENS = 60 };
+    static const int32_t start = TOKENS - 1, forced[] = {3, 4, 5};
     const cls_sampler_options o = options(KINDS);
     cls_params p[KINDS], other[KINDS];
     int32_t ids[TOKENS];
@@ -350,11 +351,20 @@ START_TEST(there_and_back)
     p[1].top_p = 0.9f;
     p[1].top_p_decay = 0.8f;
     p[1].top_p_min = 0.01f;
+    for (uint32_t slot = 4; slot < KINDS; slot++) {
+        p[slot].thinking_forced = forced;
+        p[slot].thinking_forced_count = 3;
+        p[slot].thinking_budget = 9;
+        p[slot].thinking_start = slot == 4 ? NULL : &start;
+        p[slot].thinking_start_count = slot != 4;
+    }
     memcpy(other, p, sizeof p);
     other[0].mirostat = 0;
     other[1].top_p = 0.8f;
     other[2].penalty_window = 2;
     other[3].penalty_scope = CLS_SCOPE_OUTPUT;
+    other[4].thinking_budget = 3;
+    other[5] = params_of(1);
     twins_open(&t, fixture_device(_i), &o);
     for (uint32_t slot = 0; slot < KINDS; slot++)
         both(&t, cls_slot_begin(s, slot, &p[slot], ids, TOKENS, NULL, 0));
@@ -450,6 +460,7 @@ END_TEST
 
 static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
 {
+    static const int32_t ids[] = {3, 1, 3, 2, 1, 0};
     cls_params_default(p, sizeof *p);
     p->temperature = 0.9f;
     p->seed = rng_bits(r);
@@ -468,6 +479,19 @@ static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
         p->top_p_decay = 0.8f;
         p->top_p_min = 0.2f;
     }
+    if (rng_below(r, 2)) {
+        p->thinking_start_count = rng_below(r, 3);
+        p->thinking_end_count = rng_below(r, 3);
+        p->thinking_forced_count = 1 + rng_below(r, 3);
+        p->thinking_start = p->thinking_start_count ? ids + rng_below(r, 4) : NULL;
+        p->thinking_end = p->thinking_end_count ? ids + rng_below(r, 4) : NULL;
+        p->thinking_forced = ids + rng_below(r, 4);
+        p->thinking_budget = rng_below(r, 6);
+    }
+    if (rng_below(r, 4) == 0) {
+        p->loop_repeats = 2 + rng_below(r, 2);
+        p->loop_max = 1 + rng_below(r, 4);
+    }
     p->logit_bias_count = rng_below(r, 3) ? 0 : 1 + rng_below(r, 12);
     for (uint32_t i = 0; i < p->logit_bias_count; i++)
         bias[i] = (cls_logit_bias){(int32_t)(i * 5 + rng_below(r, 5)), 1.0f};
@@ -482,7 +506,7 @@ typedef struct saved {
 static void random_call(const twins *t, rng *r, int *begun, const saved *kept)
 {
     const uint32_t slot = rng_below(r, t->slots), other = rng_below(r, t->slots),
-                   what = rng_below(r, 24);
+                   what = rng_below(r, 26);
     const uint32_t n = rng_below(r, 9), back = rng_below(r, 3);
     cls_logit_bias bias[12];
     int32_t ids[12];
@@ -508,6 +532,8 @@ static void random_call(const twins *t, rng *r, int *begun, const saved *kept)
         both(t, cls_slot_rollback(s, slot, back));
     } else if (what == 16) {
         both(t, cls_slot_next_turn(s, slot, ids, n));
+    } else if (what == 17 || what == 18) {
+        both(t, cls_slot_force(s, slot, n != 0 ? ids : NULL, n));
     } else {
         both(t, cls_slot_append_prompt(s, slot, ids, n));
     }

@@ -153,10 +153,10 @@ START_TEST(masks)
         map[row] = row % 7 == 6 ? -1 : (int32_t)rng_below(&r, TWIN_KINDS);
         for (uint32_t i = 0; i < VOCAB; i++) {
             const int own = i >= borders_of_inputs[shard] && i < borders_of_inputs[shard + 1];
-            bytes[row][i] = row % 4 == 0   ? own
-                            : row % 4 == 1 ? rng_below(&r, 2) == 0
-                            : row == 2     ? 0
-                                           : rng_below(&r, 100) == 0;
+            bytes[row][i] = (unsigned char)(row % 4 == 0   ? own
+                                            : row % 4 == 1 ? rng_below(&r, 2) == 0
+                                            : row == 2     ? 0
+                                                           : rng_below(&r, 100) == 0);
             words[row][i / 32] |= (uint32_t)bytes[row][i] << i % 32;
         }
     }
@@ -189,6 +189,7 @@ START_TEST(biases)
         batch *const b = usual_batch(&r, i < 2 ? 0 : 60);
         twin t;
         batch_bias(b, &r, i % 2 ? CLS_F32 : CLS_F16);
+        b->forces = i % 3 == 0;
         batch_requests(b, &r);
         twin_open(&t, fixture_device(_i), b,
                   &(twin_setup){.n = SHARDS, .borders = borders_of_inputs}, "biases");
@@ -260,6 +261,53 @@ START_TEST(out_of_order)
 }
 END_TEST
 
+/* Steps of different requests, which are all enqueued and merged before the device begins with the
+ * first one. */
+START_TEST(steps_ahead)
+{
+    enum { ROWS = TWIN_KINDS / 4 };
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 711};
+    int32_t map[ROWS];
+    cls_shard *shards[SHARDS];
+    cl_int code;
+    twin t;
+    if (strstr(d->name, "Oclgrind") != NULL) /* it stops where commands wait for the host */
+        return;
+    const cl_event gate = clCreateUserEvent(d->context, &code);
+    must_cl(code);
+    const twin_setup setup = {.n = SHARDS, .borders = borders_of_inputs, .on_device = 1};
+    twin_open(&t, d, usual_batch(&r, 60), &setup, "steps ahead");
+    for (uint32_t k = 0; k < t.sides; k++) {
+        t.side[k].step.rows = ROWS;
+        t.side[k].step.slots.host = map;
+    }
+    for (uint32_t k = 0; k < SHARDS; k++)
+        shards[k] = t.side[1 + k].shard;
+    for (uint32_t i = 0; i < TWIN_KINDS; i++) {
+        map[i % ROWS] = (int32_t)i;
+        if (i % ROWS != ROWS - 1)
+            continue;
+        for (uint32_t k = 1; k < t.sides; k++)
+            must(cls_shard_sample(t.side[k].shard, t.side[k].queue, &t.side[k].step, i < ROWS,
+                                  i < ROWS ? &gate : NULL));
+        must(cls_shard_merge_all(shards, SHARDS, NULL));
+    }
+    must_cl(clSetUserEventStatus(gate, CL_COMPLETE));
+    for (uint32_t i = 0; i < TWIN_KINDS - ROWS; i++) {
+        twin_side *const whole = &t.side[0];
+        map[i % ROWS] = (int32_t)i;
+        if (i % ROWS == ROWS - 1)
+            must(cls_sample(whole->sampler, whole->queue, &whole->step, 0, NULL, NULL));
+    }
+    for (uint32_t i = 0; i < ROWS; i++)
+        map[i] = (int32_t)(TWIN_KINDS - ROWS + i);
+    twin_compare(&t);
+    close_usual(&t);
+    clReleaseEvent(gate);
+}
+END_TEST
+
 /* Each shard on an OpenCL context of its own. */
 START_TEST(contexts)
 {
@@ -327,6 +375,7 @@ static Suite *make(void)
     add_case(suite, biases);
     add_case(suite, deferred);
     add_case(suite, out_of_order);
+    add_case(suite, steps_ahead);
     add_case(suite, contexts);
     add_case(suite, shapes);
     return suite;

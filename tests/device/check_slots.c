@@ -42,7 +42,43 @@ static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
     return n;
 }
 
-static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
+/* What the lists of random parameters lie in. */
+typedef struct lists {
+    cls_logit_bias bias[MODEL_LIST];
+    int32_t stop[MODEL_LIST], start[2], end[2], finish[3];
+} lists;
+
+/* Few ids, so that sequences of them occur. */
+static uint32_t random_sequence(traffic *t, int32_t *ids, uint32_t least, uint32_t most)
+{
+    const uint32_t n = least + rng_below(&t->r, most + 1 - least), vocab = t->s.o.vocab;
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = (int32_t)rng_below(&t->r, vocab < 6 ? vocab : 6);
+    return n;
+}
+
+/* Sometimes turns on a thinking budget and a loop stop. */
+static void random_ends(traffic *t, cls_params *p, lists *l)
+{
+    rng *const r = &t->r;
+    const uint32_t history = t->s.o.history, most = history == 0 ? 1 : 2;
+    if (rng_below(r, 3) == 0) {
+        p->thinking_start_count = random_sequence(t, l->start, 0, most);
+        p->thinking_end_count = random_sequence(t, l->end, 0, most);
+        p->thinking_forced_count = random_sequence(t, l->finish, 1, 3);
+        p->thinking_start = p->thinking_start_count ? l->start : NULL;
+        p->thinking_end = p->thinking_end_count ? l->end : NULL;
+        p->thinking_forced = l->finish;
+        p->thinking_budget = rng_below(r, 10);
+    }
+    if (history >= 2 && rng_below(r, 4) == 0) {
+        p->loop_repeats = 2 + rng_below(r, history / 2 < 3 ? history / 2 : 3);
+        p->loop_max = 1 + rng_below(r, history / p->loop_repeats);
+        p->loop_min = 1 + rng_below(r, p->loop_max);
+    }
+}
+
+static cls_params random_params(traffic *t, lists *l)
 {
     static const float repetitions[] = {1.0f, 1.2f, 0.6f},
                        amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
@@ -66,21 +102,22 @@ static cls_params random_params(traffic *t, cls_logit_bias *bias, int32_t *stop)
     p.stop_count = rng_below(r, 3) ? 0 : rng_below(r, MODEL_LIST + 1);
     p.logit_bias_count = o->logit_bias && rng_below(r, 2) ? rng_below(r, MODEL_LIST + 1) : 0;
     for (uint32_t i = 0; i < p.stop_count; i++)
-        stop[i] = (int32_t)rng_below(r, o->vocab);
+        l->stop[i] = (int32_t)rng_below(r, o->vocab);
     for (uint32_t i = 0; i < p.logit_bias_count; i++)
-        bias[i] = (cls_logit_bias){
+        l->bias[i] = (cls_logit_bias){
             (int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10),
             biases[rng_below(r, 4)]};
-    p.stop_ids = p.stop_count ? stop : NULL;
-    p.logit_bias = p.logit_bias_count ? bias : NULL;
+    p.stop_ids = p.stop_count ? l->stop : NULL;
+    p.logit_bias = p.logit_bias_count ? l->bias : NULL;
+    random_ends(t, &p, l);
     return p;
 }
 
 static void begin(traffic *t, uint32_t slot)
 {
-    int32_t prompt[200], output[80], stop[MODEL_LIST];
-    cls_logit_bias bias[MODEL_LIST];
-    const cls_params p = random_params(t, bias, stop);
+    int32_t prompt[200], output[80];
+    lists l;
+    const cls_params p = random_params(t, &l);
     const uint32_t n_prompt = random_ids(t, prompt, 200),
                    n_output = rng_below(&t->r, 3) ? 0 : random_ids(t, output, 80);
     server_begin(&t->s, slot, &p, prompt, n_prompt, output, n_output);
@@ -107,26 +144,43 @@ static void rollback(traffic *t, uint32_t slot)
     server_rollback(&t->s, slot, n);
 }
 
-/* Accepts the caller's tokens for some slots. */
-static void force(traffic *t)
+/* Forces ids of the caller. */
+static void force(traffic *t, uint32_t slot)
 {
-    int32_t slots[MAX_ROWS], ids[MAX_ROWS];
-    const uint32_t rows = 1 + rng_below(&t->r, 3), first = rng_below(&t->r, t->s.o.slot_count);
+    int32_t ids[MODEL_LIST];
+    server_force(&t->s, slot, ids,
+                 random_sequence(t, ids, 0, rng_below(&t->r, 4) ? 3 : MODEL_LIST));
+}
+
+/* Accepts the caller's tokens for some slots. Often they are those that are due. */
+static void accept(traffic *t)
+{
+    int32_t slots[MAX_ROWS], ids[MAX_ROWS * MOST_ACCEPTED];
+    const uint32_t rows = 1 + rng_below(&t->r, 3), first = rng_below(&t->r, t->s.o.slot_count),
+                   per_row = rng_below(&t->r, 2) ? 1 : 1 + rng_below(&t->r, MOST_ACCEPTED);
     for (uint32_t row = 0; row < rows; row++) {
-        slots[row] = (int32_t)((first + row) % t->s.o.slot_count);
-        ids[row] = random_id(t);
+        const uint32_t slot = (first + row) % t->s.o.slot_count;
+        const int32_t due = model_due(&t->s.slot[slot]);
+        slots[row] = (int32_t)slot;
+        for (uint32_t i = 0; i < per_row; i++)
+            if (i > 0 && per_row > 2 && row != 1) /* loops */
+                ids[row * per_row + i] = ids[row * per_row + (i - 1) % (1 + row / 2)];
+            else if (rng_below(&t->r, 3) == 0)
+                random_sequence(t, ids + row * per_row + i, 1, 1);
+            else
+                ids[row * per_row + i] = due >= 0 && i == 0 ? due : random_id(t);
         if (!t->s.known[slots[row]] || slots[row] == t->idle)
             slots[row] = -1;
     }
-    server_accept(&t->s, rows, slots, (int)rng_below(&t->r, 2), ids);
+    server_accept(&t->s, rows, per_row, slots, (int)rng_below(&t->r, 2), ids);
 }
 
 static void call(traffic *t)
 {
     const uint32_t slots = t->s.o.slot_count, slot = rng_below(&t->r, slots),
-                   what = rng_below(&t->r, 20);
-    int32_t ids[60], stop[MODEL_LIST];
-    cls_logit_bias bias[MODEL_LIST];
+                   what = rng_below(&t->r, 22);
+    int32_t ids[60];
+    lists l;
     if ((int32_t)slot == t->idle)
         return;
     if (what < 3) {
@@ -146,7 +200,7 @@ static void call(traffic *t)
         else
             server_append(&t->s, slot, n ? ids : NULL, n);
     } else if (what < 13) {
-        cls_params p = random_params(t, bias, stop);
+        cls_params p = random_params(t, &l);
         if (t->s.o.history ==
             0) /* without history another scope is refused, as tokens cannot be counted again */
             p.penalty_scope = t->s.slot[slot].params.penalty_scope;
@@ -155,8 +209,10 @@ static void call(traffic *t)
         rollback(t, slot);
     } else if (what < 18) {
         server_reset(&t->s, slot);
+    } else if (what < 20) {
+        force(t, slot);
     } else {
-        force(t);
+        accept(t);
     }
 }
 
@@ -197,7 +253,7 @@ static void step(traffic *t)
             last &= w.slots[other] != w.slots[row];
         w.slots[row] = last ? w.slots[row] : -1;
     }
-    server_accept(&t->s, w.rows, w.slots, w.device_map, NULL);
+    server_accept(&t->s, w.rows, 1, w.slots, w.device_map, NULL);
 }
 
 /* One slot's bytes stay the same while all others have calls and steps. */
@@ -244,10 +300,11 @@ static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint6
         free(t.bytes[i]);
     printf("%s: vocab %u, %u slots, keep %d, history %u, rollback %u: %u steps, %u requests, %u "
            "tokens, %u rows stopped, "
-           "%u forks, %u rollbacks (%u ended their request), %u saves, %u accepts, %u times busy\n",
+           "%u forced, %u loops, %u forks, %u rollbacks (%u ended their request), %u saves, %u "
+           "accepts, %u times busy\n",
            d->name, o->vocab, o->slot_count, o->keep, o->history, o->rollback, t.s.steps,
-           t.s.requests, t.s.sampled, t.s.stopped, t.s.forks, t.s.rollbacks, t.s.ended, t.s.saves,
-           t.s.accepts, t.s.busy);
+           t.s.requests, t.s.sampled, t.s.stopped, t.s.forced, t.s.loops, t.s.forks, t.s.rollbacks,
+           t.s.ended, t.s.saves, t.s.accepts, t.s.busy);
 }
 
 START_TEST(serving)
@@ -407,7 +464,7 @@ static Suite *make(void)
 
 int main(int argc, char **argv)
 {
-    fixture_random(CLS_FEATURE_ACCEPT);
+    fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_FORCED);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
     return fixture_run(make, 1);
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves the steps that most callers need, with the fewest compiled programs, against the
- * host: greedy, plain and top-k rows of float32 with top-p and min-p. It is short enough for
- * compilers that need a minute for one kernel (llvmpipe). */
+ * host: greedy, plain and top-k rows of float32 with top-p and min-p; and their kept sets, whose
+ * loops must not exceed what a device allows. It is short enough for compilers that need a minute
+ * for one kernel (llvmpipe). */
 #include <stdlib.h>
+#include <string.h>
 
 #include "fixture.h"
 #include "inputs.h"
@@ -23,10 +25,12 @@ static void parameters(uint32_t row, cls_params *p)
     p->min_p = row % 2 == 0 ? 0.0f : 0.03f;
 }
 
-static int32_t expected(const float *logits, const cls_params *p, uint32_t position)
+/* ids: [VOCAB], gets the kept set. */
+static int32_t expected(const float *logits, const cls_params *p, uint32_t position, int32_t *ids)
 {
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {
+        .struct_size = sizeof result, .kept_ids = ids, .kept_capacity = VOCAB};
     cls_host_row_default(&row, sizeof row);
     row.logits = logits;
     row.dtype = CLS_F32;
@@ -45,39 +49,52 @@ START_TEST(usual)
     cls_sampler *sampler;
     cls_params params[ROWS];
     float *const logits = malloc(sizeof(float) * ROWS * VOCAB);
-    ck_assert_ptr_nonnull(logits);
+    int32_t *const ids = malloc(sizeof(int32_t) * ROWS * VOCAB);
+    ck_assert(logits && ids);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++) /* eighths: many ties */
         logits[i] = (float)rng_below(&r, 129) * 0.125f - 8.0f;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.max_rows = ROWS;
     o.dtypes = 1u << CLS_F32;
+    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_KEPT_SETS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t row = 0; row < ROWS; row++) {
         parameters(row, &params[row]);
         must(cls_slot_begin(sampler, row, &params[row], NULL, 0, NULL, 0));
     }
     const cl_mem in = buffer_of(d, sizeof(float) * ROWS * VOCAB, logits),
-                 out = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
+                 out = buffer_of(d, sizeof(int32_t) * ROWS, NULL),
+                 sets = buffer_of(d, sizeof(int32_t) * ROWS * VOCAB, NULL);
     cls_step step;
+    cls_outputs outputs;
+    cls_outputs_default(&outputs, sizeof outputs);
+    outputs.kept_set.capacity = VOCAB;
+    outputs.kept_set.ids.buffer = sets;
     cls_step_default(&step, sizeof step);
     step.rows = ROWS;
     step.logits.buffer = in;
     step.tokens.buffer = out;
     for (uint32_t i = 0; i < STEPS; i++) {
-        int32_t tokens[ROWS];
+        int32_t tokens[ROWS], kept[VOCAB];
+        step.outputs = i % 2 ? &outputs : NULL;
         must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
         buffer_read(d, out, sizeof tokens, tokens);
+        buffer_read(d, sets, sizeof(int32_t) * ROWS * VOCAB, ids);
         for (uint32_t row = 0; row < ROWS; row++) {
-            const int32_t should = expected(logits + (size_t)row * VOCAB, &params[row], i);
+            const int32_t should = expected(logits + (size_t)row * VOCAB, &params[row], i, kept);
             ck_assert_msg(tokens[row] == should, "%s: step %u, row %u: %d, not %d", d->name, i, row,
                           tokens[row], should);
+            ck_assert_msg(i % 2 == 0 || memcmp(ids + (size_t)row * VOCAB, kept, sizeof kept) == 0,
+                          "%s: step %u, row %u: another kept set", d->name, i, row);
         }
     }
     cls_sampler_destroy(sampler);
     clReleaseMemObject(in);
     clReleaseMemObject(out);
+    clReleaseMemObject(sets);
     free(logits);
+    free(ids);
 }
 END_TEST
 

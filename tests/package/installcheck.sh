@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: MIT
 # Compiles each installed header as C99, C11 and C++, if there is a compiler of
 # that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
-# against the installed libraries, as clsample.pc and clsample-head.pc say.
-# usage: CC= [CXX=] PKG_CONFIG= libdir= destdir= prefix= installcheck.sh DIRECTORY EXAMPLE...
+# against the installed libraries, as clsample.pc and clsample-head.pc say. The first EXAMPLE is
+# also compiled as C++17 by GCC and Clang, and built by CMake (cmake.sh).
+# usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh DIRECTORY \
+#     EXAMPLE...
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -11,6 +13,7 @@ PKG_CONFIG_PATH=$libdir/pkgconfig${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 export PKG_CONFIG_PATH
 PKG_CONFIG="$PKG_CONFIG${destdir:+ --define-variable=prefix=$destdir$prefix}"
 flags=$($PKG_CONFIG --cflags --libs clsample)
+warnings='-pedantic-errors -Wall -Wextra -Werror'
 headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses the library
     printf '#include <%s>\nint main(void) { return %s; }\n' "$1" "$2" |
         tee "$dir/header.c" >"$dir/header.cc"
@@ -23,8 +26,9 @@ headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses th
         command -v "${compiler%% *}" >/dev/null ||
             { echo "no $compiler: header not compiled as $std"; continue; }
         # The target is OpenCL's, which its header otherwise asks for aloud.
-        $compiler -std=$std -pedantic-errors -Wall -Wextra -Werror \
-            -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" -o "$dir/header" "$@"
+        # shellcheck disable=SC2086 # a list of words
+        $compiler -std=$std $warnings -DCL_TARGET_OPENCL_VERSION=120 "$dir/$file" \
+            -o "$dir/header" "$@"
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
@@ -52,13 +56,30 @@ POCL_CACHE_DIR=$dir/pocl
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH POCL_CACHE_DIR
 source=$(cd "$1" && pwd)
 shift
-for example; do
-    # shellcheck disable=SC2086 # flags and compiler are lists of words
-    $CC "$example" -o "$dir/example" $flags
+example() { # FILE COMPILER...: compiles it and runs it
+    file=$1
+    shift
+    # shellcheck disable=SC2086 # flags are lists of words
+    "$@" $warnings "$file" -o "$dir/example" $flags
     status=0
     "$dir/example" || status=$?
-    # 77: no device on this machine; compiled and linked it has, all the same.
-    [ "$status" = 0 ] || [ "$status" = 77 ] || { echo "$example: exit status $status"; exit 1; }
+    case $status in
+    0) echo "$file: compiled by $*, and run" ;;
+    77) echo "$file: compiled by $*, but not run: no OpenCL device here" ;;
+    *) echo "$file: exit status $status, by $*"; exit 1 ;;
+    esac
+}
+minimal=$1
+for compiler in g++ clang++; do
+    if command -v $compiler >/dev/null; then
+        example "$minimal" $compiler -std=c++17 -x c++
+    else
+        echo "no $compiler: $minimal is not compiled as C++17"
+    fi
+done
+for file; do
+    # shellcheck disable=SC2086 # a list of words
+    example "$file" $CC
 done
 
 (cd "$dir" && MAKEFLAGS='' MFLAGS='' make -f "$source/Makefile" src="$source" CC="$CC" \
@@ -69,3 +90,10 @@ model="--checkpoint $dir/random.bin --tokenizer $dir/random.tok"
     "$dir/llama" $model --make-random
     [ "$status" = 77 ] || "$dir/llama" $model --streams 3 --max-tokens 20 --json
 }
+if command -v cmake >/dev/null; then
+    # shellcheck disable=SC2154 # the caller sets the variables
+    CC=$CC prefix=$destdir$prefix libdir=$libdir includedir=$includedir \
+        sh "${0%/*}/cmake.sh" "$minimal"
+else
+    echo 'no cmake: find_package(clsample) is not tested'
+fi

@@ -25,7 +25,7 @@ for shape \
             sh $order --text cl "$kernel" |
                 "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
                     -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 $4 ${5-} - &&
                 passed=$((passed + 1)) || failed=$((failed + 1))
         done
     done
@@ -40,7 +40,8 @@ for shape in '1 16 2048' '256 4 1024'; do
         'search -DROW=0 -DCHAIN=1' \
         'token -DROW=0' 'token -DCHAIN=1' 'token -DROW=0 -DCHAIN=1' 'token -DCHAIN=0' \
         'token -DROW=0 -DCHAIN=0' \
-        'distribution -DROW=0' 'report -DROW=0' 'survey -DROW=0 -DSHARD=1' 'survey -DSHARD=1' \
+        'distribution -DROW=0' 'report -DROW=0' 'kept -DROW=0' 'survey -DROW=0 -DSHARD=1' \
+        'survey -DSHARD=1' \
         'partial -DCHAIN=1 -DSHARD=1' 'merge -DROW=0 -DCHAIN=0'; do
         for limits in -DTIER=1 -DTIER=0 -DCLS_LIMITED -DCLS_STRICT; do
             # shellcheck disable=SC2086 # a kernel's name and options

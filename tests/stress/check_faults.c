@@ -5,7 +5,8 @@
  * no fault, or the call is left out and everything continues as if it had not been made, or
  * the sampler is lost and reports that.
  *
- *     check_faults [stride]     one call in `stride`, with one of its errors;
+ *     check_faults [stride]     the rare calls of a life and some of the others, fewer if the
+ *                               stride is larger, each with one of its errors;
  *                               1: all calls with all their errors */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,10 +27,12 @@ static struct {
     uint32_t n[FATES];
 } tally[FAULTY_COUNT + 1];
 
-/* A fault: in the n-th call, with one of its errors, or in the n-th allocation. */
+/* A fault: in the n-th call of one kind (a faulty_call) or of any (CALL), with one of its errors,
+ * or in the n-th allocation. */
+enum { CALL = FAULTY_COUNT, ALLOCATION };
 typedef struct fault {
     uint32_t n;
-    enum { CALL, ALLOCATION } in;
+    int in;
     cl_int error;
 } fault;
 
@@ -37,8 +40,8 @@ static void arm(const fault *f)
 {
     faulty_disarm();
     faulty_memory_arm(f != NULL && f->in == ALLOCATION ? f->n : UINT32_MAX);
-    if (f != NULL && f->in == CALL)
-        faulty_arm(FAULTY_COUNT, f->n, f->error, 0);
+    if (f != NULL && f->in != ALLOCATION)
+        faulty_arm((faulty_call)f->in, f->n, f->error, 0);
 }
 
 static int met(void) { return faulty_failed() != FAULTY_COUNT || faulty_memory_failed(); }
@@ -50,7 +53,7 @@ static const char *words(const fault *f)
     if (f->in == ALLOCATION)
         snprintf(text, sizeof text, "allocation %u", (unsigned)f->n);
     else
-        snprintf(text, sizeof text, "call %u, %s, with %d", (unsigned)f->n,
+        snprintf(text, sizeof text, "call %u, %s, with %d", (unsigned)faulty_failed_at(),
                  faulty_name(faulty_failed()), (int)faulty_code());
     return text;
 }
@@ -86,7 +89,7 @@ static void judge(const fault *f, const char *call, cls_status status, int is_en
     const faulty_call which = faulty_failed();
     const cl_int code = faulty_code();
     if (status == CLS_OK) {
-        ck_assert_msg(is_end || (f->in == CALL && is_dispensable(which)),
+        ck_assert_msg(is_end || (f->in != ALLOCATION && is_dispensable(which)),
                       "%s succeeds, whatever became of %s", call, words(f));
         return;
     }
@@ -159,10 +162,10 @@ static void record(reference *ref, life *l, uint32_t skip)
 
 /* Whether a fault may lose the sampler: since the OpenCL call `first`, a kernel or noted slot calls
  * were enqueued before the fault. */
-static int may_lose(const fault *f, uint32_t first, int noted)
+static int may_lose(uint32_t first, int noted)
 {
     int begun = 0;
-    for (uint32_t n = first; n < f->n && f->in == CALL; n++)
+    for (uint32_t n = first; faulty_failed() != FAULTY_COUNT && n < faulty_failed_at(); n++)
         begun |= faulty_nth_call(n) == FAULTY_clEnqueueNDRangeKernel ||
                  (noted && faulty_nth_call(n) == FAULTY_clEnqueueWriteBuffer);
     return begun;
@@ -212,8 +215,7 @@ static int live_with(const reference *ref, life *l, unsigned char *output, const
             } else if (status != CLS_OK) {
                 fate = REPEATED;
                 status = life_call_make(l, i, (i + 1) % 2); /* again, on the other queue */
-                if (status != CLS_OK && life_calls[i].kind == LIFE_STEP &&
-                    may_lose(f, first, noted)) {
+                if (status != CLS_OK && life_calls[i].kind == LIFE_STEP && may_lose(first, noted)) {
                     expect_lost(f, life_calls[i].name, status);
                     fate = LOST;
                     continue;
@@ -244,11 +246,8 @@ static void count(int fate)
     tally[which].n[fate]++;
 }
 
-/* Most calls set kernel arguments; of these, fewer are tested than of the others. */
-static uint32_t is_chosen(uint32_t n, faulty_call which)
-{
-    return n % (which == FAULTY_clSetKernelArg ? stride : stride / 8 + 1) == 0;
-}
+/* Of the calls of a kind in a life, one in step_of() is tested: all calls of rare kinds. */
+static uint32_t step_of(uint32_t calls) { return stride == 1 ? 1 : calls * stride / 620 + 1; }
 
 /* A slot call that fails and is not repeated has no effect. */
 static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned char *output)
@@ -281,18 +280,22 @@ static cls_context *ready_context(device *d)
 static void every_fault(device *d, uint32_t vocab)
 {
     reference *const ref = &reference_life;
+    uint32_t made[FAULTY_COUNT] = {0};
     life l;
     life_open(&l, d, ready_context(d), vocab);
     record(ref, &l, NONE); /* and whatever the driver does once */
     unsigned char *const output = malloc(life_output_size(&l));
     ck_assert(output != NULL);
-    for (uint32_t n = 0; n < ref->calls; n++) {
-        const uint32_t errors =
-            stride == 1 ? faulty_errors(ref->was[n]) : is_chosen(n, ref->was[n]);
-        for (uint32_t e = 0; e < errors; e++) {
-            const fault f = {n, CALL, (cl_int)(stride == 1 ? e : n / 7)};
-            count(live_with(ref, &l, output, &f, NONE));
-        }
+    for (uint32_t n = 0; n < ref->calls; n++)
+        made[ref->was[n]]++;
+    for (int which = 0; which < FAULTY_COUNT; which++) {
+        const uint32_t step = step_of(made[which]),
+                       errors = stride == 1 ? faulty_errors((faulty_call)which) : 1;
+        for (uint32_t n = 0; n < made[which]; n += step)
+            for (uint32_t e = 0; e < errors; e++) {
+                const fault f = {n, which, (cl_int)(stride == 1 ? e : n / step)};
+                count(live_with(ref, &l, output, &f, NONE));
+            }
     }
     for (uint32_t n = 0; n < ref->allocations; n++) {
         const fault f = {n, ALLOCATION, 0};

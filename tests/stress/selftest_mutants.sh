@@ -52,6 +52,7 @@ cat >"$dir/table" <<'END'
 4@threshold search@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot) / 2);
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
+5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi(u64_mul32(top_p, decay));@top_p = u64_hi(u64_mul32(top_p, decay / 2));
 4@forced tokens@forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);@forced = emits = 1;

@@ -69,6 +69,7 @@ void batch_free(batch *b)
     for (uint32_t row = 0; row < b->rows; row++) {
         free(b->tokens[row].prompt);
         free(b->tokens[row].output);
+        free(b->tokens[row].forced);
     }
     for (uint32_t i = 0; i < b->n_lists; i++)
         free(b->lists[i]);
@@ -173,6 +174,8 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     h.prompt_count = t->prompt_count;
     h.output = t->output;
     h.output_count = t->output_count;
+    h.forced_ids = t->forced_count ? t->forced : NULL;
+    h.forced_count = t->forced_count;
     h.position = b->params[row].position;
     for (uint32_t i = 0; i < t->output_count; i++)
         h.position += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
@@ -356,6 +359,13 @@ const char *batch_words(const batch *b, uint32_t row)
             (double)p->dry_base, p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
     say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram,
         p->bad_word_count, p->min_tokens, p->allowed_count);
+    if (p->thinking_forced_count != 0)
+        say(", thinking budget %u, %u ids to start, %u to end, %u forced", p->thinking_budget,
+            p->thinking_start_count, p->thinking_end_count, p->thinking_forced_count);
+    if (p->loop_repeats != 0)
+        say(", loops of %u to %u tokens, %u times", p->loop_min, p->loop_max, p->loop_repeats);
+    if (t->forced_count != 0)
+        say(", %u forced ids", t->forced_count);
     return words;
 }
 
@@ -394,8 +404,8 @@ static void compare_sets(const batch *b, uint32_t row, const char *where)
 void batch_equal(const batch *b, const char *where)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
-        const int infill =
-            b->params[row].infill && !is_greedy(b, row) && b->params[row].mirostat == 0;
+        const int infill = b->params[row].infill && !is_greedy(b, row) &&
+                           b->params[row].mirostat == 0 && !(b->host[row].status & CLS_ROW_FORCED);
         if (infill && b->host[row].token >= 0) {
             const cls_host_row h = batch_host_row(b, row);
             const uint32_t left = oracle_left_for_infill(&h);
@@ -412,7 +422,7 @@ void batch_equal(const batch *b, const char *where)
         ck_assert_msg(b->status[row] == b->host[row].status,
                       "%s: %s: status is %d on the device, %d in the reference", where,
                       batch_words(b, row), b->status[row], b->host[row].status);
-        if (!is_greedy(b, row) && b->host[row].token >= 0)
+        if (!is_greedy(b, row) && !b->trace[row].no_token)
             compare_sets(b, row, where);
         ck_assert_msg(b->token[row] == b->host[row].token,
                       "%s: %s: token is %d on the device, %d in the reference", where,

@@ -10,10 +10,10 @@
 #include "step/step.h"
 #include "oracle.h"
 
-/* A request's prompt, and its output so far. */
+/* A request's prompt, its output so far, and the ids that cls_slot_force() forces after it. */
 typedef struct tokens {
-    int32_t *prompt, *output;
-    uint32_t prompt_count, output_count;
+    int32_t *prompt, *output, *forced;
+    uint32_t prompt_count, output_count, forced_count;
 } tokens;
 
 typedef struct batch {
@@ -39,7 +39,9 @@ typedef struct batch {
      * no history. */
     int keep, logit_bias;
     uint32_t history;
-    tokens *tokens;               /* [rows] */
+    int forces;     /* 1: some requests have thinking budgets, forced ids or loop stops; set before
+                       batch_requests() */
+    tokens *tokens; /* [rows] */
     cls_adaptive_state *adaptive; /* [rows] the state before the row's token */
     cls_infill infill; /* made-up tables for the vocabulary: some end ids; token n / 10 begins some
                           tokens n */
@@ -112,6 +114,10 @@ void batch_bias(batch *b, rng *r, int dtype);
 /* Appends the reference's token to the row's output and takes over its adaptive state. Does nothing
  * if the row has no token. */
 void batch_accept(batch *b, uint32_t row);
+/* Forces the ids of a row's request, if it has any. */
+void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot);
+/* Removes the first n of the forced ids, which the output has now. */
+void request_forced(tokens *t, uint32_t n);
 
 /* Copies a row's parameters and tokens from a row of another batch. */
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);

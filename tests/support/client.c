@@ -24,9 +24,10 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
     }
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const t = &b->tokens[row];
-        must(cls_slot_begin(sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
-                            t->prompt_count ? t->prompt : NULL, t->prompt_count,
-                            t->output_count ? t->output : NULL, t->output_count));
+        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
+        must(cls_slot_begin(sampler, slot, &b->params[row], t->prompt_count ? t->prompt : NULL,
+                            t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+        request_force(b, row, sampler, slot);
     }
     return sampler;
 }
@@ -38,6 +39,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     s->b = b;
     s->d = d;
     s->begun = 1;
+    for (uint32_t row = 0; row < b->rows; row++)
+        s->begun = b->tokens[row].forced_count ? 2 : s->begun; /* forced in a second launch */
     s->sampler = client_sampler(b, context);
     memset(b->adaptive, 0,
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */

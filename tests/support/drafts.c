@@ -105,8 +105,12 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     h.output = output;
     h.output_count += n;
     h.position += n;
+    n = n < h.forced_count ? n : h.forced_count;
+    h.forced_ids += h.forced_count ? n : 0;
+    h.forced_count -= n;
     p.temperature = d->method == CLS_VERIFY_GREEDY ? 0.0f : p.temperature;
     h.params = &p;
+    memset(result, 0, sizeof *result);
     result->struct_size = sizeof *result;
     must(cls_host_sample(&h, result));
     free(output);
@@ -222,6 +226,7 @@ void drafts_accept(drafts *d)
         ck_assert_msg(t->output != NULL, "out of memory");
         for (int32_t k = 0; k < host->emitted; k++)
             t->output[t->output_count++] = host->tokens[k];
+        request_forced(t, (uint32_t)host->emitted);
     }
 }
 

@@ -39,6 +39,7 @@ static void random_requests(drafts *d, rng *r)
     }
     b->history = histories[rng_below(r, 4)];
     b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_PRESENCE;
+    b->forces = rng_below(r, 3) == 0;
     batch_requests(b, r);
     for (uint32_t i = 0; i < d->n;
          i++) { /* most do not stop, and accept more than one token per call */

@@ -29,10 +29,10 @@ cl_int faulty_state;
 
 static struct {
     faulty_call which, failed;
-    uint32_t at, of_which, n;
+    uint32_t at, of_which, n, failed_at;
     cl_int code;
     int lasting;
-} plan = {FAULTY_COUNT, FAULTY_COUNT, UINT32_MAX, 0, 0, CL_SUCCESS, 0};
+} plan = {FAULTY_COUNT, FAULTY_COUNT, UINT32_MAX, 0, 0, 0, CL_SUCCESS, 0};
 static unsigned char was[MOST_CALLS];
 enum { FAULTY_NOTHING = FAULTY_KINDS };
 static atomic_int live[FAULTY_KINDS + 1];
@@ -52,6 +52,8 @@ void faulty_disarm(void) { faulty_arm(FAULTY_COUNT, UINT32_MAX, CL_SUCCESS, 0); 
 uint32_t faulty_calls(void) { return plan.n; }
 
 faulty_call faulty_failed(void) { return plan.failed; }
+
+uint32_t faulty_failed_at(void) { return plan.failed_at; }
 
 cl_int faulty_code(void) { return plan.code; }
 
@@ -129,6 +131,7 @@ static cl_int fault(faulty_call which)
     if (!candidate || at != plan.at)
         return CL_SUCCESS;
     plan.failed = which;
+    plan.failed_at = plan.n - 1;
     if (plan.code >= 0)
         plan.code = calls[which].errors[(uint32_t)plan.code % faulty_errors(which)];
     return plan.code;

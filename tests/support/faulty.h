@@ -209,9 +209,11 @@ extern int faulty_on;
 extern const char *faulty_options;
 extern cl_int faulty_state;
 
-/* Return the number of calls so far; the call that failed, or FAULTY_COUNT; and its error. */
+/* Return the number of calls so far; the call that failed, or FAULTY_COUNT; its number among all
+ * calls; and its error. */
 uint32_t faulty_calls(void);
 faulty_call faulty_failed(void);
+uint32_t faulty_failed_at(void);
 cl_int faulty_code(void);
 /* Returns the kind of the n-th call. */
 faulty_call faulty_nth_call(uint32_t n);

@@ -293,6 +293,9 @@ static cls_status reported(life *l)
     o.entropy = room(l, LIFE_ROWS);
     o.kept.counts = room(l, LIFE_ROWS);
     o.probs = room(l, LIFE_ROWS * (size_t)l->vocab);
+    o.kept_set.capacity = CANDIDATES;
+    o.kept_set.ids = room(l, LIFE_ROWS * CANDIDATES);
+    o.kept_set.counts = room(l, LIFE_ROWS);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, NULL);
 }
 

@@ -38,9 +38,11 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     tokens *const mine = &b->tokens[row];
     free(mine->prompt);
     free(mine->output);
+    free(mine->forced);
     *mine = *t;
     mine->prompt = copy_of(t->prompt, t->prompt_count * sizeof *t->prompt);
     mine->output = copy_of(t->output, t->output_count * sizeof *t->output);
+    mine->forced = copy_of(t->forced, t->forced_count * sizeof *t->forced);
     b->params[row] = *p;
     b->params[row].stop_ids = keep_list(b, p->stop_ids, p->stop_count * sizeof *p->stop_ids);
     b->params[row].logit_bias =
@@ -49,6 +51,12 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
         keep_list(b, p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
     b->params[row].dry_breakers = keep_sequences(b, p->dry_breakers, p->dry_breaker_count);
     b->params[row].bad_words = keep_sequences(b, p->bad_words, p->bad_word_count);
+    b->params[row].thinking_start =
+        keep_list(b, p->thinking_start, p->thinking_start_count * sizeof *p->thinking_start);
+    b->params[row].thinking_end =
+        keep_list(b, p->thinking_end, p->thinking_end_count * sizeof *p->thinking_end);
+    b->params[row].thinking_forced =
+        keep_list(b, p->thinking_forced, p->thinking_forced_count * sizeof *p->thinking_forced);
 }
 
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
@@ -66,6 +74,21 @@ void batch_accept(batch *b, uint32_t row)
     ck_assert_msg(t->output != NULL, "out of memory");
     t->output[t->output_count++] = b->host[row].token;
     b->adaptive[row] = b->host[row].adaptive;
+    request_forced(t, 1);
+}
+
+void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot)
+{
+    const tokens *const t = &b->tokens[row];
+    if (t->forced_count != 0)
+        must(cls_slot_force(sampler, slot, t->forced, t->forced_count));
+}
+
+void request_forced(tokens *t, uint32_t n)
+{
+    n = n < t->forced_count ? n : t->forced_count;
+    t->forced_count -= n;
+    memmove(t->forced, t->forced + n, t->forced_count * sizeof *t->forced);
 }
 
 /* ---------------------------------------------------------------------- random */
@@ -114,6 +137,11 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
     *sequence = (cls_sequence){ids, count};
 }
 
+/* The lists of a request with forced ids. */
+typedef struct ends {
+    int32_t start[SEQUENCE], end[SEQUENCE], forced[SEQUENCE];
+} ends;
+
 /* A device without infinities limits sums to 2^100, which changes the results of larger ones. */
 static float in_limits(float x) { return cls_test_limited_options && x > 1e20f ? 1e20f : x; }
 
@@ -147,18 +175,54 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
     p->allowed_ids = p->allowed_count ? l->allowed : NULL;
 }
 
+/* Turns on a thinking budget whose ids are often due soon, and a loop stop, and forces ids. */
+static void random_ends(const batch *b, uint32_t row, rng *r, tokens *t, cls_params *p, ends *e)
+{
+    const uint32_t most = b->history + 1 < SEQUENCE ? b->history + 1 : SEQUENCE;
+    if (rng_below(r, 2)) {
+        cls_sequence start, end;
+        uint32_t valid = 0;
+        for (uint32_t i = 0; i < t->output_count; i++)
+            valid += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
+        random_sequence(b, row, r, t->output, t->output_count, 0, e->start, &start);
+        random_sequence(b, row, r, t->prompt, t->prompt_count, 0, e->end, &end);
+        p->thinking_start_count = rng_below(r, 2) ? 0 : start.count < most ? start.count : most;
+        p->thinking_end_count = rng_below(r, 2) ? 0 : end.count < most ? end.count : most;
+        p->thinking_forced_count = 1 + rng_below(r, SEQUENCE);
+        for (uint32_t i = 0; i < p->thinking_forced_count; i++)
+            e->forced[i] = random_id(b, row, r, 1);
+        p->thinking_budget = rng_below(r, 3) && p->thinking_start_count == 0
+                                 ? valid + rng_below(r, 3)
+                                 : rng_below(r, 3);
+        p->thinking_start = p->thinking_start_count ? e->start : NULL;
+        p->thinking_end = p->thinking_end_count ? e->end : NULL;
+        p->thinking_forced = e->forced;
+    }
+    if (b->history >= 2 && rng_below(r, 4) == 0) {
+        p->loop_repeats = 2 + rng_below(r, b->history < 8 ? 1 : 3);
+        p->loop_max = 1 + rng_below(r, b->history / p->loop_repeats);
+        p->loop_min = 1 + rng_below(r, p->loop_max);
+    }
+    t->forced_count = rng_below(r, 4) ? 0 : 1 + rng_below(r, SEQUENCE);
+    for (uint32_t i = 0; i < t->forced_count; i++)
+        t->forced[i] = random_id(b, row, r, 1);
+}
+
 void batch_requests(batch *b, rng *r)
 {
     static const float repetitions[] = {1.0f, 1.0f, 1.1f, 1.3f, 2.0f, 0.5f, 0.9f, 50.0f};
     static const float amounts[] = {0.0f, 0.0f, 0.1f, 0.5f, 2.0f, -0.3f, -1.0f, 100.0f};
     static const uint32_t lengths[] = {0, 1, 3, 17, 60, 200};
     static const float biases[] = {-INFINITY, -1.0f, 0.5f, 3.0f, -100.0f, 100.0f, 0.0f, 1e30f};
-    int32_t prompt[200], output[200], stop[4];
+    int32_t prompt[200], output[200], forced[SEQUENCE], stop[4];
     cls_logit_bias bias[20];
     looks_back back;
+    ends finish;
     for (uint32_t row = 0; row < b->rows; row++) {
         cls_params p = b->params[row];
-        tokens t = {prompt, output, lengths[rng_below(r, 6)], lengths[rng_below(r, 6)]};
+        tokens t = {.prompt = prompt, .output = output, .forced = forced};
+        t.prompt_count = lengths[rng_below(r, 6)];
+        t.output_count = lengths[rng_below(r, 6)];
         random_tokens(b, row, r, prompt, t.prompt_count);
         random_tokens(b, row, r, output, t.output_count);
         if (b->keep != CLS_KEEP_NONE) {
@@ -186,6 +250,8 @@ void batch_requests(batch *b, rng *r)
         params_adaptive(&p, b->vocab, r);
         if (b->history > 0)
             random_history(b, row, r, &t, &p, &back);
+        if (b->forces)
+            random_ends(b, row, r, &t, &p, &finish);
         set_request(b, row, &p, &t);
     }
 }

@@ -4,6 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The most rows of `maps` that are written between two looks at how many are left. */
+#define WRITES (4 + MOST_ACCEPTED)
+
 static cls_sampler *sampler_new(cls_context *context, const cls_sampler_options *o)
 {
     cls_sampler *sampler;
@@ -149,6 +152,14 @@ void server_reset(server *s, uint32_t slot)
     s->slot[slot].begun = s->known[slot] = s->is_alone[slot] = 0;
 }
 
+void server_force(server *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    must(cls_slot_force(s->sampler, slot, n ? ids : NULL, n));
+    model_force(&s->slot[slot], ids, n);
+    if (alone_of(s, slot))
+        must(cls_slot_force(alone_of(s, slot), 0, n ? ids : NULL, n));
+}
+
 void *server_save(server *s, uint32_t slot, size_t *size)
 {
     size_t again;
@@ -182,6 +193,7 @@ static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
     const cls_buffer b = {s->maps, output_offset(s->writes++)};
     must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
                                  n * sizeof *values, values, 0, NULL, NULL));
+    s->writes += (n - 1) / MAX_ROWS;
     return b;
 }
 
@@ -216,7 +228,7 @@ static void step_alone(server *s, const cls_step *all, const step_request *w, ui
 void server_step(server *s, const step_request *w)
 {
     cls_step step;
-    if (s->n == AHEAD || s->writes + 4 > 2 * AHEAD)
+    if (s->n == AHEAD || s->writes + WRITES > 2 * AHEAD)
         server_settle(s);
     for (uint32_t row = 0; row < w->rows; row++) {
         const int32_t slot = w->slots[row];
@@ -230,6 +242,8 @@ void server_step(server *s, const step_request *w)
         model_next(&s->slot[slot], s->logits + (size_t)(w->first_logits + row) * s->o.vocab,
                    w->positions ? &position : NULL, w->invalid_token, token, status);
         s->stopped += (*status & CLS_ROW_STOPPED) != 0;
+        s->forced += (*status & CLS_ROW_FORCED) != 0;
+        s->loops += (*status & CLS_ROW_LOOP) != 0;
     }
     cls_step_default(&step, sizeof step);
     step.rows = w->rows;
@@ -260,16 +274,16 @@ void server_step(server *s, const step_request *w)
     s->steps++;
 }
 
-void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map,
+void server_accept(server *s, uint32_t rows, uint32_t per_row, const int32_t *slots, int device_map,
                    const int32_t *ids)
 {
     cls_ints map = {.host = device_map ? NULL : slots};
     const cls_ints last = {NULL, {s->tokens, output_offset(s->n - 1)}};
     const int32_t *const tokens = ids ? ids : s->token[s->n - 1];
-    const cls_ints uploaded = {NULL, upload(s, tokens, rows)}, given = {.host = tokens};
+    const cls_ints uploaded = {NULL, upload(s, tokens, rows * per_row)}, given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows, 1,
+    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows, per_row,
                           !ids             ? &last
                           : s->accepts % 2 ? &given
                                            : &uploaded,
@@ -278,14 +292,18 @@ void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_ma
         const int32_t slot = slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
             continue;
-        model_accept(&s->slot[slot], tokens[row]);
-        if (alone_of(s, (uint32_t)slot)) {
-            const cls_ints one = {.host = &tokens[row]};
-            soak_retry(cls_accept(s->alone[slot], s->queue[0], 1, 1, &one, NULL, 0, NULL, NULL));
+        for (uint32_t i = 0; i < per_row; i++) {
+            const int32_t *const id = &tokens[row * per_row + i];
+            model_accept(&s->slot[slot], *id);
+            if (alone_of(s, (uint32_t)slot)) { /* one after another */
+                const cls_ints one = {.host = id};
+                soak_retry(
+                    cls_accept(s->alone[slot], s->queue[0], 1, 1, &one, NULL, 0, NULL, NULL));
+            }
         }
     }
     s->accepts++;
-    if (s->writes + 4 > 2 * AHEAD)
+    if (s->writes + WRITES > 2 * AHEAD)
         server_settle(s);
 }
 

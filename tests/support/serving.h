@@ -12,7 +12,8 @@
 #define ALONE 2  /* slots that are also run alone */
 #define MAX_ROWS 12
 #define MAX_SLOTS 16
-#define LOGITS 48 /* rows of logits that steps choose from */
+#define MOST_ACCEPTED 5 /* tokens of a row that a test accepts at once */
+#define LOGITS 48       /* rows of logits that steps choose from */
 
 typedef struct server {
     device *d;
@@ -34,8 +35,8 @@ typedef struct server {
     int32_t token_alone[ALONE * AHEAD * MAX_ROWS];
     uint32_t writes; /* rows of `maps` in use */
 
-    uint32_t steps, requests, sampled, stopped, forks, rollbacks, ended, saves, accepts,
-        busy; /* so far */
+    uint32_t steps, requests, sampled, stopped, forks, rollbacks, ended, saves, accepts, busy,
+        forced, loops; /* so far */
 } server;
 
 /* The arguments of server_step(). */
@@ -61,6 +62,7 @@ void server_params(server *s, uint32_t slot, const cls_params *p);
 void server_copy(server *s, uint32_t to, uint32_t from);
 void server_rollback(server *s, uint32_t slot, uint32_t n);
 void server_reset(server *s, uint32_t slot);
+void server_force(server *s, uint32_t slot, const int32_t *ids, uint32_t n);
 
 /* Saves a slot that has a request. The caller frees the result, whose size is stored in *size. */
 void *server_save(server *s, uint32_t slot, size_t *size);
@@ -69,8 +71,8 @@ void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const
 
 /* Enqueues a step; calls server_settle() first if AHEAD steps are in flight. */
 void server_step(server *s, const step_request *w);
-/* Accepts one id per row, or the last step's tokens if ids is NULL. */
-void server_accept(server *s, uint32_t rows, const int32_t *slots, int device_map,
+/* Accepts ids [rows, per_row], or the last step's tokens, one for each row, if ids is NULL. */
+void server_accept(server *s, uint32_t rows, uint32_t per_row, const int32_t *slots, int device_map,
                    const int32_t *ids);
 /* Waits for all steps and compares their results. */
 void server_settle(server *s);

@@ -109,6 +109,12 @@ static cls_buffer buffer_at(const twin *t, const twin_side *s, const char *name)
     return (cls_buffer){0};
 }
 
+/* One kind of steps has room for every kept set, the other for small ones. */
+static uint32_t set_capacity(const batch *b, twin_outputs outputs)
+{
+    return outputs == TWIN_RAW || b->vocab < TWIN_SET ? b->vocab : TWIN_SET;
+}
+
 static void list_results(twin *t, twin_outputs outputs)
 {
     const uint32_t rows = t->b->rows, vocab = t->b->vocab;
@@ -131,6 +137,8 @@ static void list_results(twin *t, twin_outputs outputs)
     add_result(t, "kept.logits", rows, TWIN_KEPT);
     add_result(t, "kept.probs", rows, TWIN_KEPT);
     add_result(t, "kept.counts", rows, 1);
+    add_result(t, "kept_set.ids", rows, set_capacity(t->b, outputs));
+    add_result(t, "kept_set.counts", rows, 1);
 }
 
 static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
@@ -167,6 +175,9 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
     o->kept.logits = buffer_at(t, s, "kept.logits");
     o->kept.probs = buffer_at(t, s, "kept.probs");
     o->kept.counts = buffer_at(t, s, "kept.counts");
+    o->kept_set.capacity = set_capacity(b, outputs);
+    o->kept_set.ids = buffer_at(t, s, "kept_set.ids");
+    o->kept_set.counts = buffer_at(t, s, "kept_set.counts");
     free(ids);
 }
 
@@ -181,8 +192,9 @@ cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
 static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
 {
     const batch *const b = t->b;
-    const uint32_t outputs =
-        setup->outputs != TWIN_PLAIN ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS : 0u;
+    const uint32_t outputs = setup->outputs != TWIN_PLAIN
+                                 ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
+                                 : 0u;
     cls_sampler_options o;
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
@@ -198,9 +210,10 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const k = &b->tokens[row];
-        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
-                            k->prompt_count ? k->prompt : NULL, k->prompt_count,
-                            k->output_count ? k->output : NULL, k->output_count));
+        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
+        must(cls_slot_begin(s->sampler, slot, &b->params[row], k->prompt_count ? k->prompt : NULL,
+                            k->prompt_count, k->output_count ? k->output : NULL, k->output_count));
+        request_force(b, row, s->sampler, slot);
     }
 }
 
@@ -279,6 +292,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             o.shard_count = t->n;
             o.shard = i - 1;
             o.borders = setup->borders;
+            o.on_device = setup->on_device;
             must(cls_shard_create(s->sampler, &o, &s->shard));
             must(cls_shard_window(s->shard, &s->first, &s->width));
         }

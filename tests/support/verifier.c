@@ -33,6 +33,7 @@ static void begin(verifier *v, cls_context *context)
     o.dtypes = 1u << b->dtype;
     o.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
     must(cls_sampler_create(context, &o, &v->sampler));
+    v->begun = 1;
     for (uint32_t i = 0; i < v->of->n; i++) {
         const tokens *const t = &b->tokens[i];
         if (b->params[i].infill && !infill++)
@@ -41,8 +42,9 @@ static void begin(verifier *v, cls_context *context)
         must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
                             t->prompt_count ? t->prompt : NULL, t->prompt_count,
                             t->output_count ? t->output : NULL, t->output_count));
+        request_force(b, i, v->sampler, (uint32_t)v->of->slots[i]);
+        v->begun = t->forced_count ? 2 : v->begun; /* forced in a second launch */
     }
-    v->begun = 1;
 }
 
 /* All outputs are in one buffer, with margins between them. */

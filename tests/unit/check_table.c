@@ -29,12 +29,11 @@ enum { ROWS = sizeof table / sizeof table[0] };
 START_TEST(fields)
 {
     char has[sizeof(cls_params)] = {0};
-    const size_t pointers[] = {offsetof(cls_params, stop_ids), offsetof(cls_params, logit_bias),
-                               offsetof(cls_params, dry_breakers), offsetof(cls_params, bad_words),
-                               offsetof(cls_params, allowed_ids),
-                               offsetof(cls_params, thinking_start),
-                               offsetof(cls_params, thinking_end),
-                               offsetof(cls_params, thinking_forced)};
+    const size_t pointers[] = {
+        offsetof(cls_params, stop_ids),     offsetof(cls_params, logit_bias),
+        offsetof(cls_params, dry_breakers), offsetof(cls_params, bad_words),
+        offsetof(cls_params, allowed_ids),  offsetof(cls_params, thinking_start),
+        offsetof(cls_params, thinking_end), offsetof(cls_params, thinking_forced)};
     memset(has, 1, sizeof(size_t)); /* struct_size */
     for (size_t i = 0; i < sizeof pointers / sizeof pointers[0]; i++)
         memset(has + pointers[i], 1, sizeof(void *));

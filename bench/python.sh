@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Measures the overhead of a Python sample() call over cls_sample(), with an OpenCL that computes
+# nothing (tests/support/stub_cl.h). It is called in a build folder, after `make python-package`:
+#
+#     SOURCE/bench/python.sh [ROUNDS [STEPS]]
+#
+# PYTHON is the interpreter; it needs cffi and NumPy.
+set -eu
+source=$(cd "$(dirname "$0")/.." && pwd)
+folder=$PWD/python/bench
+rm -rf "$folder" && mkdir -p "$folder" && cp -r python/package/clsample "$folder"
+library=$folder/clsample/libclsample.so
+# shellcheck disable=SC2086 # a list of words
+${CC-cc} -O2 -fPIC -shared -DCLS_BUILD -DCL_TARGET_OPENCL_VERSION=120 -I"$source/include" \
+    -I"$source/lib" -I"$source/cl" -I"$source/tests/support" -o "$library" \
+    "$source/bench/python.c" \
+    "$source"/tests/support/stub_cl.c "$source"/tests/support/stub_queue.c \
+    "$source"/tests/support/stub_kernels.c -Wl,--whole-archive .libs/libclsample_internal.a \
+    -Wl,--no-whole-archive -lm -lpthread
+ln -s "$library" "$folder/libOpenCL.so.1"
+PYTHONPATH=$folder LD_LIBRARY_PATH=$folder exec "${PYTHON-python3}" "$source/bench/python.py" "$@"

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""clsample draws the next token of a language model on the device that computed the logits.
+
+    import clsample
+    with clsample.Context() as context, context.sampler(vocab=1000, max_rows=2) as sampler:
+        requests = [sampler.begin(temperature=0.8, top_k=50, seed=seed) for seed in (1, 2)]
+        step = sampler.sample(logits, requests)     # never waits; logits [2, 1000]
+        print(step.tokens.get())                    # waits
+
+Context opens a device, Sampler has the memory of steps, and Request the state of a request.
+clsample.host computes the same tokens without a device. Logits come from pyopencl's arrays and
+buffers, from this package's DeviceArray, or from NumPy; results stay on the device until get().
+"""
+
+from . import host
+from ._arrays import DeviceArray
+from ._context import Context, TestedStage
+from ._errors import (
+    BadArgument,
+    BuildFailed,
+    Busy,
+    Error,
+    LibraryError,
+    MPIError,
+    OpenCLError,
+    OpenCLNotFound,
+    OutOfMemory,
+    SelfTestFailed,
+    UnsupportedDevice,
+)
+from ._library import library_version
+from ._opencl import Device, Event, Queue, devices
+from ._sampler import Logprobs, Request, Result, Sampler, SavedRequest, Step, Verified
+from ._types import (
+    FEATURES_ALL,
+    AdaptiveState,
+    Candidates,
+    Chain,
+    DeviceInfo,
+    DraftKind,
+    DType,
+    Feature,
+    GivenTokens,
+    HostResult,
+    Keep,
+    LogprobKind,
+    Memory,
+    Origin,
+    Outputs,
+    Params,
+    PenaltyScope,
+    ProgramInfo,
+    RowStatus,
+    Stage,
+    Status,
+    Subgroups,
+    Tier,
+    TopTokens,
+    VerifyMethod,
+)
+from ._types import VERSION as __version__
+
+__all__ = [
+    "AdaptiveState",
+    "BadArgument",
+    "BuildFailed",
+    "Busy",
+    "Candidates",
+    "Chain",
+    "Context",
+    "DType",
+    "Device",
+    "DeviceArray",
+    "DeviceInfo",
+    "DraftKind",
+    "Error",
+    "Event",
+    "FEATURES_ALL",
+    "Feature",
+    "GivenTokens",
+    "HostResult",
+    "Keep",
+    "LibraryError",
+    "LogprobKind",
+    "Logprobs",
+    "MPIError",
+    "Memory",
+    "OpenCLError",
+    "OpenCLNotFound",
+    "Origin",
+    "OutOfMemory",
+    "Outputs",
+    "Params",
+    "PenaltyScope",
+    "ProgramInfo",
+    "Queue",
+    "Request",
+    "Result",
+    "RowStatus",
+    "Sampler",
+    "SavedRequest",
+    "SelfTestFailed",
+    "Stage",
+    "Status",
+    "Step",
+    "Subgroups",
+    "TestedStage",
+    "Tier",
+    "TopTokens",
+    "UnsupportedDevice",
+    "Verified",
+    "VerifyMethod",
+    "__version__",
+    "devices",
+    "host",
+    "library_version",
+]

@@ -1,0 +1,382 @@
+# SPDX-License-Identifier: MIT
+"""The arguments of calls that enqueue: logits, maps, masks, and the arrays that a call writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _arrays, _opencl, _structs, _types
+from ._arrays import DeviceArray, View
+from ._cffi import ffi
+from ._structs import Filler, integer, shape_of
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+# Arrays with more bytes a row are in buffers of their own, so that small results can be kept, and
+# read in one piece, without them.
+SMALL_ROW = 4096
+
+
+class Call:
+    """What one call is given: the arrays to keep until it returns, the events to wait for, and the
+    queue that its arrays name."""
+
+    __slots__ = ("context", "keep", "wait", "queue", "names", "theirs")
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.keep: List[Any] = []
+        self.wait: List[Any] = []
+        self.names: List[str] = []  # the arguments that these events are of
+        self.queue: Any = None
+        self.theirs = False  # there is a buffer whose contents a queue of the caller makes
+
+    def view(self, name: str, value: Any) -> View:
+        """An array on the device, for whose contents the call waits."""
+        found = _arrays.view(self.context, name, value)
+        self.keep.append(found.mem)
+        if found.events:
+            self.wait += found.events
+            self.names += [name + ".events"] * len(found.events)
+        return found
+
+    def buffer(self, target: Any, found: View) -> None:
+        target.buffer, target.offset = found.mem, found.offset
+
+    # -------------------------------------------------------------- logits
+
+    def logits(
+        self, target: Any, name: str, value: Any, rows: Optional[int], width: int, dtype: Any
+    ) -> int:
+        """Fills a cls_logits, and returns the number of rows."""
+        found, elements = self.floats(name, value, rows, width, dtype)
+        if elements not in _structs.DTYPES:
+            raise TypeError(
+                f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
+            )
+        target.dtype = _structs.DTYPES[elements]
+        target.buffer, target.offset = found.mem, found.offset
+        target.row_stride = found.row_stride
+        return found.shape[0] if len(found.shape) == 2 else 1
+
+    def floats(
+        self, name: str, value: Any, rows: Optional[int], width: int, dtype: Any
+    ) -> Tuple[View, str]:
+        """An array [rows, width], from the device or copied to it, and the type of its elements.
+        rows: None for any number."""
+        if _opencl.is_pyopencl(value, "MemoryObjectHolder"):
+            mem = _opencl.address(name, value, "cl_mem", self.context._tables)
+            elements = "float32" if dtype is None else _named_type(dtype)
+            count = 1 if rows is None else rows
+            self.theirs = True
+            return View(mem, (count, width), elements, 0, width, [], None), elements
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.view(name, value)
+            self.theirs = self.theirs or getattr(value, "_theirs", False)
+            if self.queue is None:
+                self.queue = found.queue
+        else:
+            host = _arrays.on_host(name, value)
+            if host.dtype.kind == "f" and host.dtype.itemsize == 8 and dtype is None:
+                raise TypeError(
+                    f"{name} has elements of float64; they must be float32, float16 or " "bfloat16"
+                )
+            self.check_shape(name, host.shape, rows, width)
+            found = self.upload(host)
+        self.check_shape(name, found.shape, rows, width)
+        elements = found.dtype
+        if dtype is not None:
+            elements = _named_type(dtype)
+            if found.dtype != elements and found.dtype not in ("uint16", "int16"):
+                raise TypeError(f"{name} has elements of {found.dtype}, but dtype is {elements}")
+            if elements == "float32" and found.dtype != elements:
+                raise TypeError(f"{name} has elements of {found.dtype}, but dtype is float32")
+        return found, elements
+
+    def check_shape(self, name: str, shape: Sequence[int], rows: Optional[int], width: int) -> None:
+        """The shape must be [rows, width]; one row may lack its first dimension."""
+        full = tuple(shape) if len(shape) != 1 else (1, *shape)
+        if len(full) != 2 or full[1] != width or (rows is not None and full[0] != rows):
+            wanted = "rows" if rows is None else str(rows)
+            raise ValueError(f"{name} has the shape {tuple(shape)}; it must be ({wanted}, {width})")
+
+    def upload(self, host: np.ndarray[Any, Any]) -> View:
+        """A copy of a host's array. The copy is made when the buffer is, without a queue."""
+        host = np.ascontiguousarray(host)
+        if host.size == 0:
+            raise ValueError(f"an array of the shape {host.shape} has no elements")
+        mem = _opencl.create_buffer(self.context._cl, host.nbytes, host.view(np.uint8))
+        self.keep.append(mem)
+        shape = host.shape
+        return View(mem, shape, _arrays.element_name(host.dtype), 0, shape[-1], [], None)
+
+    # ---------------------------------------------------------------- maps
+
+    def ints(
+        self, target: Any, name: str, value: Any, count: Optional[int], ctype: str = "int32_t"
+    ) -> int:
+        """Fills a cls_ints of `count` elements, None for any number, and returns that number."""
+        if value is None:
+            return 0
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.view(name, value)
+            if found.dtype not in ("int32", "uint32"):
+                raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
+            size = int(np.prod(found.shape))
+            if len(found.shape) == 2 and found.shape[0] > 1 and found.row_stride != found.shape[1]:
+                raise ValueError(f"{name} is not contiguous")
+            self.buffer(target.device, found)
+        else:
+            array = _structs.numpy(name, value, ctype)
+            size = array.size
+            pointer = _structs.pointer(array, ctype)
+            self.keep.append(pointer)
+            target.host = ffi.cast("const int32_t *", pointer)
+        if count is not None and size != count:
+            raise ValueError(f"{name} has {size} elements; it must have {count}")
+        return size
+
+    # --------------------------------------------------------------- masks
+
+    def mask(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
+        """Fills a cls_mask: bits in int32 words, or bytes, on the host or on the device."""
+        if value is None:
+            if row_map is not None:
+                raise TypeError(f"{name}_map is given, but {name} is not")
+            return
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.view(name, value)
+            shape, elements, stride = found.shape, found.dtype, found.row_stride
+            self.buffer(target.words, found)
+        else:
+            host = _arrays.on_host(name, value)
+            shape, elements = host.shape, host.dtype.name
+            stride = _arrays.row_stride(name, shape, host.strides, host.itemsize)
+            pointer = ffi.cast("void *", host.ctypes.data)
+            self.keep.append(host)
+            target.host = pointer
+        if elements in ("int32", "uint32"):
+            target.kind, most = _types.MaskKind.PACKED, -(-vocab // 32)
+        elif elements in ("bool", "uint8", "int8"):
+            target.kind, most = _types.MaskKind.BOOL, vocab
+        else:
+            raise TypeError(
+                f"{name} has elements of {elements}; they must be bool, or int32 words "
+                "of 32 tokens"
+            )
+        if len(shape) not in (1, 2) or shape[-1] == 0 or shape[-1] > most:
+            raise ValueError(f"{name} has the shape {tuple(shape)}; it must be (rows, {most})")
+        target.width, target.row_stride = shape[-1], stride
+        target.rows = self.map_rows(name, shape, rows, row_map)
+        self.ints(target.row_map, f"{name}_map", row_map, rows)
+
+    def bias(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
+        """Fills a cls_dense_bias."""
+        if value is None:
+            if row_map is not None:
+                raise TypeError(f"{name}_map is given, but {name} is not")
+            return
+        found, elements = self.floats(
+            name, value, None if row_map is not None else rows, vocab, None
+        )
+        if elements not in ("float32", "float16"):
+            raise TypeError(f"{name} has elements of {elements}; they must be float32 or float16")
+        target.dtype = _structs.DTYPES[elements]
+        target.row_stride = found.row_stride
+        target.rows = self.map_rows(name, found.shape, rows, row_map)
+        self.buffer(target.values, found)
+        self.ints(target.row_map, f"{name}_map", row_map, rows)
+
+    def map_rows(self, name: str, shape: Sequence[int], rows: int, row_map: Any) -> int:
+        found = shape[0] if len(shape) == 2 else 1
+        if row_map is None and found != rows:
+            raise ValueError(
+                f"{name} has {found} rows; it must have {rows}, or {name}_map must "
+                "say which row uses which"
+            )
+        return found
+
+
+def _named_type(dtype: Any) -> str:
+    number = _structs.choice("dtype", dtype, _types.DType)
+    return list(_structs.DTYPES)[number] if 0 <= number < len(_structs.DTYPES) else str(dtype)
+
+
+# -------------------------------------------------------------------- outputs
+
+
+class Group:
+    """A struct of cls_outputs that has a count and several buffers, such as cls_top_tokens."""
+
+    def __init__(self, name: str, structure: str) -> None:
+        self.name = name
+        self.attributes = getattr(_types, _class_name(structure))
+        fields = ffi.typeof(structure).fields
+        self.count = fields[0][0]
+        self.buffers = _types.BUFFERS[structure]
+        self.inputs = [
+            field
+            for field, place in fields
+            if place.type.cname.endswith("cls_buffer") and field not in self.buffers
+        ]
+
+
+def _class_name(structure: str) -> str:
+    return "".join(word.capitalize() for word in structure.split("_")[1:])
+
+
+BUFFERS = _types.BUFFERS["cls_outputs"]
+GROUPS: Dict[str, Group] = {}
+for _name, _place in ffi.typeof("cls_outputs").fields:
+    _cname = _place.type.cname.replace("struct ", "")
+    if _cname in _types.BUFFERS:
+        GROUPS[_name] = Group(_name, _cname)
+fill_outputs = Filler(
+    "cls_outputs",
+    "sample()",
+    [
+        name
+        for name in _types.OutputOptions.__annotations__
+        if name not in BUFFERS and name not in GROUPS
+    ],
+)
+fill_outputs.names += [*BUFFERS, *GROUPS]
+
+
+class Writer:
+    """The arrays that a call writes: the caller's, and new ones, of which the small ones share a
+    buffer."""
+
+    def __init__(self, call: Call, sizes: Mapping[str, int]) -> None:
+        self.call = call
+        self.sizes = sizes
+        self.block = 0  # bytes
+        self.pending: List[Tuple[Any, DeviceArray]] = []
+        self.arrays: List[DeviceArray] = []
+        self.small: List[Tuple[str, DeviceArray]] = []
+
+    def add(
+        self, target: Any, name: str, value: Any, elements: str, words: Sequence[str], **sizes: int
+    ) -> Any:
+        """Fills a cls_buffer. value: True for a new array, False for none, or the caller's."""
+        if value is None or value is False:
+            return None
+        shape = shape_of(words, {**self.sizes, **sizes} if sizes else self.sizes)
+        if value is not True:
+            return self.given(target, name, value, elements, shape)
+        context = self.call.context
+        array = DeviceArray(context, None, shape, DTYPES[elements])
+        self.arrays.append(array)
+        row = 4
+        for length in shape[1:]:
+            row *= length
+        if row > SMALL_ROW or "slot_count" in words:
+            array._mem = _opencl.create_buffer(context._cl, max(1, row * shape[0]))
+            target.buffer = array._mem
+        else:
+            array.offset = self.block
+            self.block += row * shape[0]
+            self.pending.append((target, array))
+            self.small.append((name, array))
+        return array
+
+    def given(
+        self, target: Any, name: str, value: Any, elements: str, shape: Tuple[int, ...]
+    ) -> DeviceArray:
+        found = self.call.view(name, value)
+        if found.dtype not in (elements, elements.replace("int32", "uint32")):
+            raise TypeError(f"{name} has elements of {found.dtype}; they must be {elements}")
+        gaps = len(shape) == 2 and shape[0] > 1 and found.row_stride != shape[1]
+        if found.shape != shape or gaps:
+            raise ValueError(
+                f"{name} has the shape {found.shape}; it must be {shape}, without "
+                "gaps between rows"
+            )
+        self.call.buffer(target, found)
+        if not isinstance(value, DeviceArray):
+            mem = _opencl.retained(found.mem, "MemObject")
+            value = DeviceArray(self.call.context, mem, shape, DTYPES[elements], found.offset)
+        array: DeviceArray = value
+        self.arrays.append(array)
+        return array
+
+    def outputs(self, struct: Any, options: Mapping[str, Any], result: Any) -> bool:
+        """Fills a cls_outputs, and sets the attributes of `result`. Returns whether there is any
+        output."""
+        for name, value in options.items():
+            if name in BUFFERS:
+                elements, words = BUFFERS[name]
+                target = getattr(struct, name)
+                setattr(result, name, self.add(target, name, value, elements, words))
+            elif name in GROUPS:
+                self.group(getattr(struct, name), GROUPS[name], value, result)
+            else:
+                fill_outputs(struct, {name: value}, self.call.keep)
+        return bool(options)
+
+    def group(self, struct: Any, group: Group, value: Any, result: Any) -> None:
+        if value is None or value is False:
+            return
+        name = group.name
+        wanted: Mapping[str, Any] = {field: True for field in group.buffers}
+        if isinstance(value, Mapping):
+            wanted = {key: one for key, one in value.items() if key in group.buffers}
+            others = set(value) - set(wanted) - {group.count, *group.inputs}
+            if others:
+                raise TypeError(f"{name} has no entry {min(others)!r}")
+            value = value.get(group.inputs[0] if group.inputs else group.count, 0)
+        if group.inputs:
+            count = self.inputs(getattr(struct, group.inputs[0]), name, value)
+        else:
+            count = integer(name, value, "uint32_t")
+        setattr(struct, group.count, count)
+        attributes = group.attributes()
+        for field, one in wanted.items():
+            elements, words = group.buffers[field]
+            if group.count in words and count == 0:
+                continue
+            array = self.add(
+                getattr(struct, field),
+                f"{name}.{field}",
+                one,
+                elements,
+                words,
+                **{group.count: count},
+            )
+            setattr(attributes, field, array)
+        setattr(result, name, attributes)
+
+    def inputs(self, target: Any, name: str, value: Any) -> int:
+        """Ids [rows, count] that the call reads; their number in a row."""
+        rows = self.sizes["rows"]
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.call.view(name, value)
+            if found.dtype != "int32":
+                raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
+        else:
+            found = self.call.upload(_structs.numpy(name, value))
+        if len(found.shape) != 2 or found.shape[0] != rows or found.row_stride != found.shape[1]:
+            raise ValueError(
+                f"{name} has the shape {found.shape}; it must be ({rows}, count), "
+                "without gaps between rows"
+            )
+        self.call.buffer(target, found)
+        return found.shape[1]
+
+    def allocate(self) -> None:
+        """Makes the buffer that the small arrays share."""
+        if self.block:
+            mem = _opencl.create_buffer(self.call.context._cl, self.block)
+            for target, array in self.pending:
+                array._mem = mem
+                target.buffer, target.offset = mem, array.offset
+
+    def enqueued(self, event: Any, queue: Any) -> None:
+        for array in self.arrays:
+            array._event, array._queue = event, queue
+
+
+DTYPES = {"int32": np.dtype(np.int32), "float32": np.dtype(np.float32)}

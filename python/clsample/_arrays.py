@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Arrays on the device."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from . import _opencl
+from ._cffi import ffi
+from ._opencl import Event, Queue
+from ._structs import integer, kind
+
+if TYPE_CHECKING:
+    from ._context import Context
+
+
+class DeviceArray:
+    """An array in a buffer on the device, row-major, with its rows contiguous.
+
+    shape, dtype    as NumPy's; dtype is the str "bfloat16" for such logits
+    offset          bytes from the beginning of the buffer
+    row_stride      elements from row to row
+    event           the Event after which the contents are complete, or None
+    queue           the Queue that get() reads on
+
+    get() waits for the event and copies the contents to the host. int_ptr is the cl_mem.
+    """
+
+    __slots__ = (
+        "context",
+        "_mem",
+        "shape",
+        "dtype",
+        "offset",
+        "row_stride",
+        "_event",
+        "_queue",
+        "_theirs",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        mem: Any,
+        shape: Tuple[int, ...],
+        dtype: Any,
+        offset: int = 0,
+        row_stride: Optional[int] = None,
+        event: Any = None,
+        queue: Any = None,
+    ) -> None:
+        self.context = context
+        self._mem = mem
+        self.shape = shape
+        self.dtype = dtype
+        self.offset = offset
+        self.row_stride = (shape[-1] if shape else 1) if row_stride is None else row_stride
+        self._event = event
+        self._queue = queue
+        self._theirs = False  # the caller's buffer, whose contents the caller's queue makes
+
+    @property
+    def mem(self) -> Any:
+        """The cl_mem, as cffi's object."""
+        if self._mem is None:
+            raise ValueError("the array was released")
+        return self._mem
+
+    @property
+    def int_ptr(self) -> int:
+        """The cl_mem, as a number."""
+        return int(ffi.cast("intptr_t", self.mem))
+
+    @property
+    def event(self) -> Optional[Event]:
+        return None if self._event is None else Event(self._event)
+
+    @property
+    def queue(self) -> Queue:
+        return self.context.queue if self._queue is None else Queue(self._queue)
+
+    @property
+    def itemsize(self) -> int:
+        return 2 if isinstance(self.dtype, str) else int(self.dtype.itemsize)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        count = 1
+        for length in self.shape:
+            count *= length
+        return count
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array without dimensions has no length")
+        return self.shape[0]
+
+    def get(self, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+        """Waits until the contents are complete, and returns them: an array of `shape`. bfloat16
+        comes as its bits, uint16. out: an array for them, in place of a new one."""
+        dtype = np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
+        rows = self.size // self.shape[-1] if self.size else 0
+        span = ((rows - 1) * self.row_stride + self.shape[-1]) if rows else 0
+        flat = np.empty(span, dtype)
+        if span:
+            _opencl.read(self.queue._handle, self.mem, self.offset, flat, self._event)
+        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
+        found = np.lib.stride_tricks.as_strided(flat, self.shape, strides)
+        if self.row_stride != self.shape[-1]:
+            found = found.copy()
+        if out is None:
+            return found
+        if not isinstance(out, np.ndarray) or out.shape != self.shape or out.dtype != dtype:
+            raise ValueError(f"out must be a NumPy array {self.shape} of {dtype}, not {kind(out)}")
+        out[...] = found
+        return out
+
+    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray[Any, Any]:
+        if copy is False:
+            raise ValueError("an array on the device can only be copied to the host")
+        found = self.get()
+        return found if dtype is None else found.astype(dtype)
+
+    def wait(self) -> None:
+        """Waits until the contents are complete."""
+        if self._event is not None:
+            Event(self._event).wait()
+
+    def release(self) -> None:
+        """Frees the buffer, now instead of with the last reference to this array. OpenCL keeps it
+        while commands use it."""
+        self._mem = None
+
+    def as_pyopencl(self) -> Any:
+        """The same memory as a pyopencl.array.Array, which waits for the event."""
+        import pyopencl
+        import pyopencl.array
+
+        dtype = np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
+        _opencl.loader().clRetainMemObject(self.mem)
+        data = pyopencl.Buffer.from_int_ptr(self.int_ptr, retain=False)
+        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
+        array = pyopencl.array.Array(
+            self.queue.as_pyopencl(),
+            self.shape,
+            dtype,
+            data=data,
+            offset=self.offset,
+            strides=strides,
+        )
+        if self._event is not None:
+            array.add_event(Event(self._event).as_pyopencl())
+        return array
+
+    def __repr__(self) -> str:
+        return f"<clsample.DeviceArray {self.shape} of {self.dtype}>"
+
+
+class View(NamedTuple):
+    """What a call needs of an array on the device."""
+
+    mem: Any
+    shape: Tuple[int, ...]
+    dtype: str  # NumPy's name, or "bfloat16"
+    offset: int
+    row_stride: int
+    events: List[Any]
+    queue: Any  # the cl_command_queue on which the contents were made, or None
+
+
+def view(context: Context, name: str, value: Any) -> View:
+    """A device array: this package's or pyopencl's. Its rows must be contiguous."""
+    if isinstance(value, DeviceArray):
+        if value._mem is None:
+            raise ValueError(f"{name} was released")
+        dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)
+        events = [] if value._event is None else [value._event]
+        return View(
+            value._mem, value.shape, dtype, value.offset, value.row_stride, events, value._queue
+        )
+    if not _opencl.is_pyopencl(value, "Array"):
+        raise TypeError(f"{name} must be an array on the device, not {type(value).__name__}")
+    if value.base_data is None:
+        raise ValueError(f"{name} has no buffer; its shape is {value.shape}")
+    tables = context._tables
+    mem = _opencl.address(name, value.base_data, "cl_mem", tables)
+    strides, itemsize = value.strides, value.dtype.itemsize
+    events = [
+        _opencl.address(f"{name}.events", event, "cl_event", tables) for event in value.events
+    ]
+    queue = value.queue
+    if queue is not None:
+        queue = _opencl.address(f"{name}.queue", queue, "cl_command_queue", tables)
+    return View(
+        mem,
+        value.shape,
+        element_name(value.dtype),
+        value.offset,
+        row_stride(name, value.shape, strides, itemsize),
+        events,
+        queue,
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def element_name(dtype: Any) -> str:
+    return str(getattr(dtype, "name", dtype))
+
+
+def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Elements from row to row. The rows must be contiguous and in order."""
+    if len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
+        raise ValueError(
+            f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
+            f"elements of {itemsize}"
+        )
+    if len(shape) == 1 or len(shape) == 0 or shape[0] <= 1:
+        return shape[-1] if len(shape) else 1
+    if len(shape) > 2:
+        raise ValueError(f"{name} has the shape {tuple(shape)}; it must have one or two dimensions")
+    if strides[0] < shape[-1] * itemsize or strides[0] % itemsize != 0:
+        raise ValueError(
+            f"{name}'s rows overlap, or do not begin at elements: its strides are "
+            f"{tuple(strides)} bytes"
+        )
+    return strides[0] // itemsize
+
+
+def wrap(
+    context: Context, buffer: Any, shape: Any, dtype: Any, offset: Any, stride: Any
+) -> DeviceArray:
+    """A part of a pyopencl.Buffer as a DeviceArray; Context.array() documents it."""
+    if not _opencl.is_pyopencl(buffer, "MemoryObjectHolder"):
+        raise TypeError(f"buffer must be a pyopencl.Buffer, not {type(buffer).__name__}")
+    found_shape = shape_of("shape", shape)
+    found_type = "bfloat16" if element_name(dtype) == "bfloat16" else np.dtype(dtype)
+    start = integer("offset", offset, "uint64_t")
+    elements = None if stride is None else integer("row_stride", stride, "uint64_t")
+    mem = _opencl.retained(
+        _opencl.address("buffer", buffer, "cl_mem", context._tables), "MemObject"
+    )
+    array = DeviceArray(context, mem, found_shape, found_type, start, elements)
+    rows = array.size // found_shape[-1] if array.size else 0
+    need = start + (
+        ((rows - 1) * array.row_stride + found_shape[-1]) * array.itemsize if rows else 0
+    )
+    array._theirs = True
+    if array.row_stride < (found_shape[-1] if found_shape else 1):
+        raise ValueError(f"row_stride is {array.row_stride}; a row has {found_shape[-1]} elements")
+    if need > _opencl.buffer_size(mem):
+        raise ValueError(
+            f"shape {found_shape} at offset {start} needs {need} bytes; the buffer "
+            f"has {_opencl.buffer_size(mem)}"
+        )
+    return array
+
+
+def shape_of(name: str, value: Any) -> Tuple[int, ...]:
+    lengths = value if isinstance(value, (tuple, list)) else (value,)
+    found = tuple(integer(name, length, "uint32_t") for length in lengths)
+    if not 1 <= len(found) <= 2:
+        raise ValueError(f"{name} is {value!r}; it must have one or two dimensions")
+    return found
+
+
+def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array whose rows are contiguous."""
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} is no array: {error}") from None
+    if array.dtype.kind in "OUSM":
+        raise TypeError(f"{name} must be an array of numbers, not {kind(value)}")
+    row_stride(name, array.shape, array.strides, array.itemsize)
+    return array

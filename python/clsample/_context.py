@@ -1,0 +1,330 @@
+# SPDX-License-Identifier: MIT
+"""Opening a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
+
+import numpy as np
+
+from . import _opencl, _types
+from ._arrays import DeviceArray, shape_of, wrap
+from ._cffi import ffi
+from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
+from ._library import check_process, failure, lib, must, owned, process, text
+from ._opencl import Device, Queue, devices
+from ._structs import Filler, record
+from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from ._sampler import Sampler
+    from ._types import SamplerOptions
+
+_fill = Filler("cls_context_options", "Context()", ContextOptions.__annotations__)
+_fill_compile = Filler("cls_compile_options", "compile()", ("dtypes", "features"))
+
+
+class TestedStage(NamedTuple):
+    """A stage of the self-test: how many cases it has, how many failed, and the first failure."""
+
+    name: str
+    cases: int
+    failed: int
+    message: str
+
+
+class Context:
+    """A device that was checked, and the kernels that were compiled for it. Threads may share it.
+
+    Context()                   the first usable device of this machine
+    Context(device=...)         a Device of devices(), a pyopencl.Device, or a part of the name of a
+                                device or a platform, such as "pocl"
+    Context(cl)                 the caller's pyopencl.Context, whose only device is meant unless
+                                `device` or `queue` names one
+
+    queue: the pyopencl.CommandQueue of the calls that name none. Without one the package makes a
+    queue, in order; with the caller's Context these calls must then have a queue, or logits that
+    are a pyopencl.array.Array, which has one.
+
+    Opening compares the device's arithmetic with the host's, and raises SelfTestFailed if they
+    differ. Other exceptions: UnsupportedDevice, BuildFailed (its `log` is the compiler's),
+    OpenCLError, OpenCLNotFound, and ValueError or TypeError for arguments. A context may be closed
+    before its samplers. Options:
+
+    """
+
+    __test__ = False
+
+    def __init__(
+        self,
+        cl: Any = None,
+        device: Any = None,
+        *,
+        queue: Any = None,
+        **options: Unpack[ContextOptions],
+    ) -> None:
+        check_process()
+        self._handle: Any = None
+        self._keep: List[Any] = []
+        struct = ffi.new("cls_context_options *")
+        lib.cls_context_options_default(struct, ffi.sizeof("cls_context_options"))
+        trouble: List[BaseException] = []
+        self._set_options(struct, dict(options), trouble)
+        _opencl.loader()
+        self._foreign = cl is not None
+        self._queue: Any = None
+        self._found_tables: Any = None
+        self._open(cl, device, queue, struct)
+        if queue is not None:
+            self._queue = self._find_queue("queue", queue)
+        out = ffi.new("cls_context **")
+        status = lib.cls_context_create(self._cl, self._device, struct, out)
+        if status != 0:
+            error = failure(status)
+            if isinstance(error, BuildFailed):
+                error.log = text(struct.build_log)
+            raise error
+        self._handle = owned(out[0], lib.cls_context_destroy)
+        if trouble:
+            raise trouble[0]
+
+    def _set_options(self, struct: Any, options: Any, trouble: List[BaseException]) -> None:
+        binary = options.pop("binary", None)
+        progress = options.pop("progress", None)
+        _fill(struct, options, self._keep)
+        log = ffi.new("char[]", 65536)
+        struct.build_log, struct.build_log_size = log, 65536
+        self._keep.append(log)
+        if binary is not None:
+            if not isinstance(binary, (bytes, bytearray, memoryview)):
+                raise TypeError(f"binary must be bytes, not {type(binary).__name__}")
+            data = ffi.from_buffer(binary)
+            struct.binary, struct.binary_size = data, len(data)
+            self._keep.append(data)
+        if progress is not None:
+            if not callable(progress):
+                raise TypeError(f"progress must be a function, not {type(progress).__name__}")
+            callback = _progress(progress, trouble)
+            struct.progress = callback
+            self._keep.append(callback)  # the library calls it as long as it compiles
+
+    def _open(self, cl: Any, device: Any, queue: Any, struct: Any) -> None:
+        """Finds the cl_context and the cl_device_id."""
+        if cl is None:
+            if queue is not None:
+                raise TypeError("queue needs the pyopencl.Context that it belongs to")
+            if device is None:
+                self._device = first_usable(struct)
+            elif isinstance(device, str):
+                self._device = first_usable(struct, device)
+            else:
+                self._device = _device_handle(device)
+            self._cl = _opencl.create_context(self._device)
+            return
+        if not _opencl.is_pyopencl(cl, "Context"):
+            raise TypeError(f"cl must be a pyopencl.Context, not {type(cl).__name__}")
+        self._cl = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
+        if device is not None:
+            self._device = _device_handle(device)
+        elif queue is not None:
+            self._device = _opencl.queue_device(self._find_queue("queue", queue))
+        else:
+            found = _opencl.context_devices(self._cl)
+            if len(found) != 1:
+                raise ValueError(f"cl has {len(found)} devices: name one by device or queue")
+            self._device = found[0]
+
+    def _find_queue(self, name: str, value: Any) -> Any:
+        """The cl_command_queue of an argument, retained."""
+        if isinstance(value, Queue):
+            return value._handle
+        if not _opencl.is_pyopencl(value, "CommandQueue"):
+            raise TypeError(f"{name} must be a pyopencl.CommandQueue, not {type(value).__name__}")
+        handle = _opencl.address(name, value, "cl_command_queue", self._tables)
+        return _opencl.retained(handle, "CommandQueue")
+
+    @property
+    def _tables(self) -> Any:
+        """What tells the caller's objects that were released; see _opencl.address()."""
+        if self._found_tables is None:
+            self._found_tables = _opencl.tables_of(self._cl)
+        return self._found_tables
+
+    @property
+    def handle(self) -> Any:
+        """The cls_context, as cffi's object."""
+        check_process()
+        if self._handle is None:
+            raise ValueError("the context was closed")
+        return self._handle
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of calls that name none."""
+        if self._queue is None:
+            self._queue = _opencl.create_queue(self._cl, self._device)
+        return Queue(self._queue)
+
+    @property
+    def info(self) -> DeviceInfo:
+        """How kernels are shaped for the device."""
+        struct = ffi.new("cls_device_info *", {"struct_size": ffi.sizeof("cls_device_info")})
+        must(lib.cls_context_info(self.handle, struct))
+        found: DeviceInfo = record(DeviceInfo, struct)
+        return found
+
+    @property
+    def device(self) -> Device:
+        """The device."""
+        return Device(self._device)
+
+    @property
+    def build_log(self) -> str:
+        """What the compiler said of all programs so far."""
+        return text(lib.cls_context_build_log(self.handle))
+
+    def compile(self, features: Choices[Feature] = 0, dtypes: Choices[DType] = 0) -> None:
+        """Compiles the programs of features, such as ["lists", "logprobs"], and types of logits,
+        such as ["f16"], that the context does not have yet. Blocks, for seconds where no cache
+        helps. Feature.LISTS and the context's types if nothing is named."""
+        struct = ffi.new("cls_compile_options *")
+        lib.cls_compile_options_default(struct, ffi.sizeof("cls_compile_options"))
+        _fill_compile(struct, {"features": features, "dtypes": dtypes}, [])
+        must(lib.cls_context_compile(self.handle, struct))
+
+    def programs(self) -> List[ProgramInfo]:
+        """The compiled programs, in the order of the flow."""
+        found: List[ProgramInfo] = []
+        struct = ffi.new("cls_program_info *")
+        while True:
+            struct.struct_size = ffi.sizeof("cls_program_info")
+            if lib.cls_context_program(self.handle, len(found), struct) != 0:
+                return found
+            found.append(record(ProgramInfo, struct))
+
+    def export(self) -> bytes:
+        """The compiled programs, for Context(..., binary=...) on the same device and driver."""
+        size = ffi.new("size_t *")
+        must(lib.cls_context_export(self.handle, ffi.NULL, size))
+        out = ffi.new("char[]", size[0])
+        must(lib.cls_context_export(self.handle, out, size))
+        return bytes(ffi.buffer(out, size[0]))
+
+    def selftest(self) -> List[TestedStage]:
+        """Compares the device with known answers of every stage. Compiles all programs. Raises
+        SelfTestFailed if an answer is wrong; its `stages` are then this list."""
+        report = ffi.new("cls_selftest_report *")
+        report.struct_size = ffi.sizeof("cls_selftest_report")
+        status = lib.cls_selftest(self.handle, report)
+        error = failure(status) if status != 0 else None
+        stages = [
+            TestedStage(text(s.name), s.cases, s.failed, text(s.message))
+            for s in report.stages[0 : report.stage_count]
+        ]
+        if isinstance(error, SelfTestFailed):
+            error.stages = stages  # type: ignore[attr-defined]
+        if error is not None:
+            raise error
+        return stages
+
+    def sampler(self, vocab: int, max_rows: int = 1, **options: Unpack[SamplerOptions]) -> Sampler:
+        """Sampler(self, vocab, max_rows, ...)."""
+        from ._sampler import Sampler
+
+        return Sampler(self, vocab, max_rows, **options)
+
+    def array(
+        self,
+        buffer: Any,
+        shape: Any,
+        dtype: Any = np.float32,
+        *,
+        offset: int = 0,
+        row_stride: Optional[int] = None,
+    ) -> DeviceArray:
+        """A part of a pyopencl.Buffer as an array, which keeps the buffer alive.
+
+        shape: (rows, elements), or one number. dtype: as NumPy's, or "bfloat16". offset: bytes to
+        the first element. row_stride: elements from row to row.
+        """
+        return wrap(self, buffer, shape, dtype, offset, row_stride)
+
+    def empty(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
+        """An array in a buffer of its own, with undefined contents."""
+        lengths = shape_of("shape", shape)
+        bits = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype)
+        array = DeviceArray(self, None, lengths, bits)
+        _ = self.handle
+        array._mem = _opencl.create_buffer(self._cl, max(1, array.size * array.itemsize))
+        return array
+
+    def to_device(self, values: Any, dtype: Any = None) -> DeviceArray:
+        """A copy of a NumPy array on the device. dtype: "bfloat16" if the values, uint16, are the
+        bits of such numbers."""
+        host = np.ascontiguousarray(values)
+        lengths = shape_of("values' shape", host.shape)
+        _ = self.handle
+        mem = _opencl.create_buffer(self._cl, max(1, host.nbytes), host if host.size else None)
+        bits: Any = host.dtype
+        if "bfloat16" in (dtype, host.dtype.name):
+            bits = "bfloat16"
+        return DeviceArray(self, mem, lengths, bits)
+
+    def close(self) -> None:
+        """Releases the context; its samplers keep what they need of it."""
+        if self._handle is not None and not process.forked:
+            ffi.release(self._handle)
+        self._handle = None
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<clsample.Context on {Device(self._device).name!r}>"
+
+
+Context.__doc__ = (Context.__doc__ or "") + _types.CONTEXT_OPTIONS_MANUAL
+
+
+def _progress(function: Callable[..., None], trouble: List[BaseException]) -> Any:
+    def caught(kind: Any, value: BaseException, trace: Any) -> None:
+        trouble.append(value)
+
+    def call(user: Any, program: Any, done: int, count: int) -> None:
+        function(text(program), done, count)
+
+    return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
+
+
+def _device_handle(device: Any) -> Any:
+    if isinstance(device, Device):
+        return device._id
+    if _opencl.is_pyopencl(device, "Device"):
+        return _opencl.address("device", device, "cl_device_id")
+    raise TypeError(
+        f"device must be a Device, a pyopencl.Device or a part of its name, not "
+        f"{type(device).__name__}"
+    )
+
+
+def first_usable(struct: Any, name: Optional[str] = None) -> Any:
+    """The first device that the library can use; with a name, whose name or platform has it."""
+    reasons: List[str] = []
+    info = ffi.new("cls_device_info *")
+    info.struct_size = ffi.sizeof("cls_device_info")
+    for device in devices():
+        if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
+            reasons.append(f"{device.name}: its name has no {name!r}")
+            continue
+        status = lib.cls_device_query(device._id, struct, info)
+        if status == 0:
+            return device._id
+        if status == _types.Status.BAD_ARGUMENT:
+            raise failure(status)
+        reasons.append(f"{device.name}: {failure(status)}")
+    raise UnsupportedDevice("no usable OpenCL device: " + ("; ".join(reasons) or "there is none"))

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""The exceptions, one for each status of the library."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Type
+
+from ._types import Status
+
+
+class Error(Exception):
+    """A call of the library failed. The text is the library's sentence, which names the argument.
+
+    status: the Status. opencl: OpenCL's error code if OpenCL was the cause, otherwise 0.
+    """
+
+    status: Status = Status.OK
+
+    def __init__(self, message: str, opencl: int = 0) -> None:
+        super().__init__(message)
+        self.opencl = opencl
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.opencl)
+
+
+class BadArgument(Error, ValueError):
+    """CLS_BAD_ARGUMENT: the message names the argument."""
+
+    status = Status.BAD_ARGUMENT
+
+
+class OutOfMemory(Error, MemoryError):
+    """CLS_OUT_OF_MEMORY: the host has no memory; for the device's see OpenCLError."""
+
+    status = Status.OUT_OF_MEMORY
+
+
+class Busy(Error):
+    """CLS_BUSY: too many steps are in flight. Wait for an earlier one, and call again."""
+
+    status = Status.BUSY
+
+
+class UnsupportedDevice(Error):
+    """CLS_UNSUPPORTED_DEVICE: the message says what the device lacks."""
+
+    status = Status.UNSUPPORTED_DEVICE
+
+
+class BuildFailed(Error):
+    """CLS_BUILD_FAILED: the kernels did not compile. log: what the compiler said."""
+
+    status = Status.BUILD_FAILED
+    log: str = ""
+
+
+class SelfTestFailed(Error):
+    """CLS_SELF_TEST_FAILED: the device computes other results than the host."""
+
+    status = Status.SELF_TEST_FAILED
+
+
+class OpenCLError(Error):
+    """CLS_OPENCL_ERROR: an OpenCL call failed; `opencl` has its code."""
+
+    status = Status.OPENCL_ERROR
+
+
+class MPIError(Error):
+    """CLS_MPI_ERROR: MPI failed; only libclsample-mpi returns it."""
+
+    status = Status.MPI_ERROR
+
+
+class OpenCLNotFound(Error, ImportError):
+    """There is no OpenCL loader on this machine. The functions of clsample.host need none."""
+
+
+class LibraryError(ImportError):
+    """The library libclsample cannot be opened, or is older than this package."""
+
+
+BY_STATUS: Dict[int, Type[Error]] = {
+    kind.status: kind for kind in Error.__subclasses__() if kind.status != Status.OK
+}

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""Opens libclsample, and checks that it has what this package was generated for."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from typing import Any, Callable, Dict, Tuple
+
+from . import _types
+from ._cffi import ffi
+from ._errors import BY_STATUS, Error, LibraryError
+
+_SUFFIXES = ("so", "dylib", "dll")
+
+
+def _open() -> Tuple[Any, str]:
+    """The library beside this file, or else the one of the system."""
+    folder = pathlib.Path(__file__).parent
+    names = [str(path) for suffix in _SUFFIXES for path in folder.glob(f"libclsample*.{suffix}")]
+    name = names[0] if names else _types.LIBRARY
+    try:
+        return ffi.dlopen(name), name
+    except OSError as error:
+        raise LibraryError(f"clsample cannot open its library: {error}") from None
+
+
+def table(library: Any) -> Dict[str, Dict[str, Tuple[int, int, int]]]:
+    """The library's own list of its structs: for each field the size of its struct, and its offset
+    and size in it."""
+    structs: Dict[str, Dict[str, Tuple[int, int, int]]] = {}
+    index = 0
+    while True:
+        field = library.cls_struct_field(index)
+        if not field:
+            return structs
+        name = ffi.string(field.structure).decode()
+        place = (field.structure_size, field.offset, field.size)
+        structs.setdefault(name, {})[ffi.string(field.name).decode()] = place
+        index += 1
+
+
+def check(library: Any, name: str) -> None:
+    """Raises LibraryError if the library is older than this package, or lays out a struct in
+    another way. Newer libraries fit, since structs only grow at their ends."""
+    try:
+        version = library.cls_version_number()
+        theirs = table(library)
+    except (AttributeError, ffi.error) as error:
+        raise LibraryError(
+            f"the library {name} is older than this package, which is version "
+            f"{_types.VERSION}: {error}"
+        ) from None
+    said = f"the library {name} is version {ffi.string(library.cls_version()).decode()}"
+    if version < _types.VERSION_NUMBER:
+        raise LibraryError(
+            f"{said}, older than this package, which is version "
+            f"{_types.VERSION}: install a newer libclsample"
+        )
+    for structure in _types.STRUCTS:
+        for field, _ in ffi.typeof(structure).fields:
+            if field not in theirs.get(structure, {}):
+                raise LibraryError(
+                    f"{said}, but its {structure} has no field {field!r}: it is "
+                    "older than this package"
+                )
+    for structure in _types.STRUCTS:
+        ours = ffi.typeof(structure)
+        for field, place in ours.fields:
+            found = theirs[structure][field]
+            size, offset = ffi.sizeof(place.type), place.offset
+            if found[0] < ffi.sizeof(ours) or found[1:] != (offset, size):
+                raise LibraryError(
+                    f"{said}, and does not fit this package: its {structure}.{field} has {found[2]}"
+                    f" bytes at byte {found[1]} of {found[0]}, where this package has {size} bytes "
+                    f"at byte {offset} of {ffi.sizeof(ours)}"
+                )
+
+
+lib, path = _open()
+check(lib, path)
+
+
+class _Process:
+    """What this process may do. After fork() a child may not use, or free, what its parent opened
+    in OpenCL."""
+
+    opened = False  # OpenCL was used
+    forked = False  # by the parent of this process
+
+
+process = _Process()
+
+
+def _after_fork() -> None:
+    process.forked = process.forked or process.opened
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+def check_process() -> None:
+    """Raises if this process was forked from one that uses OpenCL."""
+    if process.forked:
+        raise RuntimeError(
+            "this process was forked from one that had opened a device, and OpenCL "
+            "does not survive fork(): open the device only in the child, or start "
+            "it by multiprocessing's 'spawn'"
+        )
+
+
+def owned(pointer: Any, destroy: Callable[[Any], Any]) -> Any:
+    """The same pointer, which is destroyed with its last reference, but not in a forked child."""
+
+    def end(handle: Any) -> None:
+        if not process.forked:
+            destroy(handle)
+
+    return ffi.gc(pointer, end)
+
+
+def function(library: Any, name: str) -> Any:
+    """A function of a library, or None if the library has none of this name."""
+    try:
+        return getattr(library, name)
+    except (AttributeError, ffi.error):
+        return None
+
+
+def must(status: int) -> None:
+    """Raises the exception of a status that is not CLS_OK."""
+    if status != 0:
+        raise failure(status)
+
+
+def failure(status: int) -> Error:
+    message = ffi.string(lib.cls_error_message()).decode("utf-8", "replace")
+    kind = BY_STATUS.get(status, Error)
+    return kind(message or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl())
+
+
+def text(pointer: Any) -> str:
+    """A C string of the library."""
+    found: bytes = ffi.string(pointer) if pointer else b""
+    return found.decode("utf-8", "replace")
+
+
+def library_version() -> str:
+    """The version of libclsample, which may be newer than this package."""
+    return text(lib.cls_version())

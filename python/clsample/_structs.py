@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: MIT
+"""Turns Python's values into fields of the library's structs, and structs into tuples.
+
+What a field takes follows from its C type and from the tables in _types.py, which are generated
+from the headers. Every exception names the argument.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import operator
+import os
+from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+
+import numpy as np
+
+from . import _types
+from ._cffi import ffi
+
+RANGES: Dict[str, Tuple[int, int]] = {
+    "int32_t": (-(2**31), 2**31 - 1),
+    "uint32_t": (0, 2**32 - 1),
+    "uint64_t": (0, 2**64 - 1),
+    "size_t": (0, int(ffi.cast("size_t", -1))),
+}
+DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+
+
+def integer(name: str, value: Any, ctype: str = "int32_t") -> int:
+    """An integer of the C type."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} must be an integer, not {kind(value)}") from None
+    least, most = RANGES[ctype]
+    if not least <= number <= most:
+        raise ValueError(f"{name} is {number}; it must be from {least} to {most}")
+    return number
+
+
+def real(name: str, value: Any) -> float:
+    """A float. Text is none."""
+    try:
+        if isinstance(value, (str, bytes)):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be a number, not {kind(value)}") from None
+
+
+def kind(value: Any) -> str:
+    """What to call a value of the wrong type in a message."""
+    return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"
+
+
+def choice(name: str, value: Any, names: Type[enum.IntEnum]) -> int:
+    """A member of an enum, by itself, by its name or by its number."""
+    if isinstance(value, str):
+        key = value.upper().replace("-", "_")
+        if key in names.__members__:
+            return int(names[key])
+        if names is _types.DType and value in DTYPES:
+            return DTYPES[value]
+        words = ", ".join(repr(member.lower()) for member in names.__members__)
+        raise ValueError(f"{name} is {value!r}; it must be one of {words}")
+    if names is _types.DType and not isinstance(value, (int, np.integer)):
+        return DTYPES[element_type(name, value)]
+    return integer(name, value)
+
+
+def choices(name: str, value: Any, names: Type[enum.IntEnum], shift: bool) -> int:
+    """A sum of an enum's members: a number, or names. With `shift` member n counts 1 << n."""
+    if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
+        return integer(name, value, "uint32_t")
+    single = isinstance(value, (str, enum.IntEnum)) or not isinstance(value, Iterable)
+    total = 0
+    for one in [value] if single else value:
+        member = choice(name, one, names)
+        total |= 1 << member if shift else member
+    return total
+
+
+def element_type(name: str, value: Any) -> str:
+    """The name of a type of logits: float32, float16 or bfloat16."""
+    try:
+        found = value if value == "bfloat16" else np.dtype(value).name
+    except TypeError:
+        found = str(value)
+    if found not in DTYPES:
+        raise TypeError(f"{name} is {found}; it must be float32, float16 or bfloat16")
+    return str(found)
+
+
+def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
+    """An array of integers, as (pointer, count). An empty one is (NULL, 0)."""
+    if type(value) in (list, tuple):
+        try:
+            return (ffi.new(ctype + "[]", value), len(value)) if value else (ffi.NULL, 0)
+        except (TypeError, OverflowError):
+            pass  # what is wrong, numpy() says
+    array = numpy(name, value, ctype)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has the shape {array.shape}; it must have one dimension")
+    return pointer(array, ctype), array.size
+
+
+def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]:
+    """A contiguous array of integers of the C type."""
+    try:
+        array = np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise TypeError(f"{name} is no array of integers: {error}") from None
+    dtype = np.dtype(ctype.replace("_t", ""))
+    if array.size == 0:
+        return np.zeros(array.shape, dtype)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"{name} must have integers; its elements are {array.dtype}")
+    least, most = RANGES[ctype]
+    if not (least <= int(array.min()) and int(array.max()) <= most):
+        wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
+        raise ValueError(f"{name} has {wrong}, which is not from {least} to {most}")
+    return array.astype(dtype, order="C", copy=False)
+
+
+def pointer(array: np.ndarray[Any, Any], ctype: str) -> Any:
+    """A pointer to a contiguous array's elements, which keeps the array."""
+    return ffi.from_buffer(ctype + "[]", array) if array.size else ffi.NULL
+
+
+def biases(name: str, value: Any) -> Tuple[Any, int]:
+    """Logit biases: {id: bias}, or pairs."""
+    pairs: List[Tuple[int, float]] = []
+    try:
+        found = list(value.items() if isinstance(value, Mapping) else value)
+        for token, bias in found:
+            pairs.append((integer(f"{name}'s id", token), real(f"{name}[{token}]", bias)))
+    except (TypeError, ValueError) as error:
+        if str(error).startswith(name):
+            raise
+        raise TypeError(f"{name} must be a dict of biases by token id, not {kind(value)}") from None
+    return (ffi.new("cls_logit_bias[]", pairs), len(pairs)) if pairs else (ffi.NULL, 0)
+
+
+def sequences(name: str, value: Any, keep: List[Any]) -> Tuple[Any, int]:
+    """A list of lists of token ids."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of lists of token ids, not {kind(value)}")
+    rows = [ids(f"{name}[{i}]", one) for i, one in enumerate(value)]
+    keep.extend(rows)
+    return (ffi.new("cls_sequence[]", rows), len(rows)) if rows else (ffi.NULL, 0)
+
+
+def stages(name: str, value: Any, length: int) -> List[int]:
+    """The stages of a chain, by their names."""
+    if isinstance(value, (str, bytes)) or not isinstance(value, Iterable):
+        raise TypeError(f"{name} must be a list of stages, not {kind(value)}")
+    found = [choice(f"{name}[{i}]", one, _types.Stage) for i, one in enumerate(value)]
+    if len(found) > length:
+        raise ValueError(f"{name} has {len(found)} stages; it can have {length}")
+    return [integer(f"{name}[{i}]", one) & 255 for i, one in enumerate(found)]
+
+
+class Filler:
+    """Fills the fields of one kind of struct from keyword arguments."""
+
+    def __init__(self, structure: str, call: str, names: Iterable[str]) -> None:
+        """names: the fields that may be named, as the generated TypedDict lists them."""
+        self.structure = structure
+        self.call = call
+        self.names = list(names)
+        fields = dict(ffi.typeof(structure).fields)
+        self.ctypes: Dict[str, str] = {
+            name: fields[name].type.cname.replace("struct ", "") for name in self.names
+        }
+        self.enums = _types.FIELD_ENUMS.get(structure, {})
+        self.counts = _types.FIELD_COUNTS.get(structure, {})
+
+    def __call__(self, struct: Any, values: Mapping[str, Any], keep: List[Any]) -> None:
+        """Sets the fields. What they point to is appended to `keep`, to live as long as it. None
+        stands for a list that is not given."""
+        for name, value in values.items():
+            ctype = self.ctypes.get(name)
+            if ctype is None:
+                raise self.unknown(name)
+            if value is not None:
+                self.set(struct, name, ctype, value, keep)
+            elif not ctype.endswith("*"):
+                raise TypeError(f"{name} is None; leave it out for its default")
+
+    def unknown(self, name: str) -> TypeError:
+        near = difflib.get_close_matches(name, self.names, 1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        return TypeError(f"{self.call} has no argument {name!r}{hint}")
+
+    def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
+        found = self.enums.get(name)
+        if name == "chain" and isinstance(value, Iterable) and not isinstance(value, str):
+            self.set(struct, "stages", self.ctypes["stages"], value, keep)
+            struct.chain = _types.Chain.CUSTOM
+        elif found:
+            how = found[1]
+            setattr(
+                struct,
+                name,
+                choices(name, value, found[0], how == 2) if how else choice(name, value, found[0]),
+            )
+        elif ctype in RANGES:
+            setattr(struct, name, integer(name, value, ctype))
+        elif ctype in ("float", "double"):
+            setattr(struct, name, real(name, value))
+        elif ctype.startswith("uint8_t["):
+            setattr(struct, name, stages(name, value, _types.CHAIN_LENGTH))
+        else:
+            self.point(struct, name, ctype, value, keep)
+
+    def point(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
+        if ctype == "char *":
+            found, count = ffi.new("char[]", os.fsencode(value)), 0
+        elif ctype == "cls_logit_bias *":
+            found, count = biases(name, value)
+        elif ctype == "cls_sequence *":
+            found, count = sequences(name, value, keep)
+        elif ctype in ("int32_t *", "uint32_t *"):
+            found, count = ids(name, value, ctype[:-2])
+        else:
+            raise TypeError(f"{self.call} cannot set {name!r}, whose C type is {ctype}")
+        keep.append(found)
+        setattr(struct, name, found)
+        if name in self.counts:
+            setattr(struct, self.counts[name], count)
+        if name == "allowed_ids":
+            struct.only_allowed = 1  # also if the list is empty: then no token is allowed
+
+
+def record(kind_: Any, struct: Any) -> Any:
+    """A struct as one of the generated named tuples."""
+    enums = _types.FIELD_ENUMS.get(kind_.structure(), {})
+    values: List[Any] = []
+    for name in kind_._fields:
+        value = getattr(struct, name)
+        if name in enums and enums[name][1] < 2:
+            try:
+                value = enums[name][0](value)
+            except ValueError:
+                pass  # of a newer library
+        elif isinstance(value, ffi.CData):
+            value = nested(value)
+        values.append(value)
+    return kind_(*values)
+
+
+def nested(value: Any) -> Any:
+    """A field that is no number: text, an array of numbers, or a struct."""
+    ctype = ffi.typeof(value)
+    if ctype.kind == "pointer":
+        is_text = ctype.item.cname == "char"
+        return ffi.string(value).decode() if is_text and value else "" if is_text else None
+    if ctype.kind == "array":
+        return tuple(value)
+    return record(getattr(_types, _types.RECORDS[ctype.cname.replace("struct ", "")]), value)
+
+
+def shape_of(words: Sequence[str], sizes: Mapping[str, int]) -> Tuple[int, ...]:
+    """A shape as the headers write it, such as ("rows", "max_drafts + 1")."""
+    return tuple([sizes[word] if word in sizes else _sum_of(word, sizes) for word in words])
+
+
+def _sum_of(word: str, sizes: Mapping[str, int]) -> int:
+    return sum(int(part) if part.isdigit() else sizes[part] for part in word.split(" + "))

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""What the tests share: a device, and rows of logits. `make check-python` runs them on the package
+that it has put together in python/package."""
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+import clsample
+
+VOCAB = 1000
+ROWS = 4
+FEATURES = (
+    "lists",
+    "search",
+    "samplers",
+    "penalties",
+    "history",
+    "state",
+    "mask",
+    "bias",
+    "logprobs",
+    "probs",
+    "accept",
+    "draw",
+    "verify",
+    "kept_sets",
+    "forced",
+)
+SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
+
+
+@pytest.fixture(scope="session")
+def context():
+    """The package's own context on the first usable device."""
+    try:
+        found = clsample.Context()
+    except (clsample.OpenCLNotFound, clsample.UnsupportedDevice) as error:
+        pytest.skip(str(error))
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def whole(context):
+    """A sampler for everything, which the tests share: they end their requests."""
+    with context.sampler(
+        VOCAB,
+        2 * ROWS,
+        slot_count=8,
+        history=64,
+        rollback=16,
+        features=FEATURES,
+    ) as found:
+        yield found
+
+
+@pytest.fixture
+def sampler(whole):
+    yield whole
+    whole._collect()
+    left = set(range(whole.slot_count)) - set(whole._free)
+    for slot in left:
+        whole._reset(slot)
+    assert not left, "the test has left requests"
+
+
+@pytest.fixture
+def logits():
+    """Language-like rows: few likely tokens and a long tail."""
+    random = np.random.default_rng(7)
+    rows = random.normal(size=(ROWS, VOCAB)).astype(np.float32)
+    rows[:, random.choice(VOCAB, 40, replace=False)] += 4
+    return rows
+
+
+@pytest.fixture
+def cl():
+    return pytest.importorskip("pyopencl")
+
+
+@pytest.fixture
+def theirs(cl, context):
+    """A pyopencl.Context and a queue on the device of `context`, and a clsample.Context of them."""
+    import pyopencl.array
+
+    assert pyopencl.array
+    device = cl.Device.from_int_ptr(context.device.int_ptr, retain=False)
+    found = cl.Context([device])
+    queue = cl.CommandQueue(found)
+    with clsample.Context(found) as opened:
+        yield found, queue, opened
+
+
+def ended(*requests):
+    for request in requests:
+        request.end()

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: MIT
+"""Proves that wrong arguments raise an exception that names the argument."""
+
+import numpy as np
+import pytest
+
+import clsample
+from clsample import host
+from conftest import VOCAB
+
+PARAMS = [
+    ({"top_k": 1.5}, TypeError, "top_k must be an integer, not float"),
+    ({"top_k": 2**40}, ValueError, "top_k is 1099511627776; it must be from -2147483648"),
+    ({"top_k": None}, TypeError, "top_k is None"),
+    ({"temperature": "hot"}, TypeError, "temperature must be a number, not str"),
+    ({"temperature": [1]}, TypeError, "temperature must be a number, not list"),
+    ({"temperature": float("nan")}, clsample.BadArgument, "temperature is nan"),
+    ({"temprature": 1}, TypeError, "no argument 'temprature'; did you mean 'temperature'"),
+    ({"struct_size": 1}, TypeError, "no argument 'struct_size'"),
+    ({"stop_count": 1}, TypeError, "no argument 'stop_count'"),
+    ({"seed": -1}, ValueError, "seed is -1"),
+    ({"chain": "vlm"}, ValueError, "chain is 'vlm'; it must be one of 'default', 'vllm'"),
+    ({"chain": ["top_q"]}, ValueError, r"stages\[0\] is 'top_q'"),
+    ({"chain": ["top_k"] * 17}, ValueError, "stages has 17 stages; it can have 16"),
+    ({"chain": 9}, clsample.BadArgument, "chain is 9"),
+    ({"stages": "top_k"}, TypeError, "stages must be a list of stages"),
+    ({"penalty_scope": 7}, clsample.BadArgument, "penalty_scope"),
+    ({"stop_ids": [1.5]}, TypeError, "stop_ids must have integers"),
+    ({"stop_ids": ["a"]}, TypeError, "stop_ids must have integers"),
+    ({"stop_ids": 5}, ValueError, r"stop_ids has the shape \(\)"),
+    ({"stop_ids": [[1], [2, 3]]}, TypeError, "stop_ids is no array of integers"),
+    ({"stop_ids": [2**35]}, ValueError, "stop_ids has 34359738368"),
+    ({"stop_ids": np.zeros((2, 2), int)}, ValueError, r"stop_ids has the shape \(2, 2\)"),
+    ({"stop_ids": [VOCAB]}, clsample.BadArgument, "stop_ids"),
+    ({"logit_bias": [1, 2]}, TypeError, "logit_bias must be a dict of biases"),
+    ({"logit_bias": {"a": 1}}, TypeError, "logit_bias's id must be an integer"),
+    ({"logit_bias": {1: "b"}}, TypeError, r"logit_bias\[1\] must be a number"),
+    ({"logit_bias": {1: float("inf")}}, clsample.BadArgument, "logit_bias"),
+    ({"bad_words": [5]}, ValueError, r"bad_words\[0\] has the shape"),
+    ({"bad_words": 5}, TypeError, "bad_words must be a list of lists"),
+    ({"bad_words": "no"}, TypeError, "bad_words must be a list of lists"),
+    ({"bad_words": [[]]}, clsample.BadArgument, "bad_words"),
+    ({"min_p": 3}, clsample.BadArgument, "min_p is 3"),
+]
+
+
+@pytest.mark.parametrize("params, error, message", PARAMS, ids=lambda x: str(x)[:30])
+def test_parameters(sampler, params, error, message):
+    for call in (
+        lambda: host.check(VOCAB, **params),
+        lambda: sampler.check(**params),
+        lambda: sampler.begin(**params),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_logits(sampler, logits):
+    def refused(error, message, value, **more):
+        with pytest.raises(error, match=message):
+            sampler.sample(value, one, **more)
+
+    to_device = sampler.context.to_device
+    with sampler.begin() as one:
+        for value in (logits[:2], to_device(logits[:2])):
+            refused(ValueError, r"logits has the shape \(2, 1000\); it must be \(1, 1000\)", value)
+        for value in (logits[:1, :999].copy(), to_device(logits[:1, :999].copy())):
+            refused(ValueError, r"logits has the shape \(1, 999\)", value)
+        for value in (logits[:1].astype(np.float64), logits[:1].astype(np.int32)):
+            refused(TypeError, "logits has elements of (float64|int32)", value)
+        refused(
+            TypeError, "logits has elements of int32", to_device(np.zeros((1, VOCAB), np.int32))
+        )
+        refused(
+            TypeError,
+            "logits has elements of float32, but dtype is bfloat16",
+            logits[:1],
+            dtype="bf16",
+        )
+        refused(ValueError, "dtype is 'f64'", logits[:1], dtype="f64")
+        refused(ValueError, "logits is not contiguous", np.asfortranarray(logits)[:1])
+        refused(
+            ValueError, "logits is not contiguous", np.zeros((1, 2 * VOCAB), np.float32)[:, ::2]
+        )
+        refused(ValueError, "logits has the shape", np.zeros((1, 1, VOCAB), np.float32))
+        refused(TypeError, "logits must be an array of numbers, not None", None)
+        refused(TypeError, "logits must be an array of numbers, not str", "logits")
+        released = to_device(logits[:1])
+        released.release()
+        refused(ValueError, "logits was released", released)
+
+
+def test_arguments_of_a_step(sampler, logits):
+    row, device = logits[:1], sampler.context.to_device
+    with sampler.begin() as one:
+        for more, error, message in [
+            ({"mask": np.ones((1, VOCAB))}, TypeError, "mask has elements of float64"),
+            ({"mask": np.ones((2, VOCAB), bool)}, ValueError, "mask has 2 rows; it must have 1"),
+            (
+                {"mask": np.ones((1, VOCAB + 1), bool)},
+                ValueError,
+                r"mask has the shape \(1, 1001\)",
+            ),
+            ({"mask": np.ones((1, 33), np.int32)}, ValueError, r"it must be \(rows, 32\)"),
+            ({"mask_map": [0]}, TypeError, "mask_map is given, but mask is not"),
+            ({"mask": np.ones((1, VOCAB), bool), "mask_map": [1]}, clsample.BadArgument, "row_map"),
+            ({"bias": np.zeros((1, 5), np.float32)}, ValueError, "bias has the shape"),
+            ({"bias": np.zeros((1, VOCAB), np.int32)}, TypeError, "bias has elements of int32"),
+            ({"positions": [1, 2]}, ValueError, "positions has 2 elements; it must have 1"),
+            ({"positions": [-1]}, ValueError, "positions has -1"),
+            ({"draws": [0.5]}, TypeError, "draws must have integers"),
+            ({"draws": [2**24]}, clsample.BadArgument, "draws"),
+            (
+                {"draws": device(np.zeros(1, np.float32))},
+                TypeError,
+                "draws has elements of float32",
+            ),
+            ({"random_bits": [1, 2]}, ValueError, "random_bits has the shape"),
+            ({"random_bits": device(np.zeros(1, np.int32))}, TypeError, "random_bits has elements"),
+            ({"logits_map": [1]}, clsample.BadArgument, "logits_map"),
+            ({"invalid_token": 2**31}, ValueError, "invalid_token is"),
+            (
+                {"tokens": device(np.zeros(1, np.float32))},
+                TypeError,
+                "tokens has elements of float32",
+            ),
+            ({"tokens": device(np.zeros(2, np.int32))}, ValueError, r"tokens has the shape \(2,\)"),
+            ({"tokens": np.zeros(1, np.int32)}, TypeError, "tokens must be an array on the device"),
+            ({"logprob": True}, TypeError, "no argument 'logprob'; did you mean 'logprobs'"),
+            ({"logprob_kind": "raww"}, ValueError, "logprob_kind is 'raww'"),
+            ({"top": -1}, ValueError, "top is -1"),
+            ({"top": 129}, clsample.BadArgument, "top"),
+            ({"top": "five"}, TypeError, "top must be an integer"),
+            ({"top": {"idz": True}}, TypeError, "top has no entry 'idz'"),
+            ({"given": [5]}, ValueError, "given has the shape"),
+            ({"given": [["x"]]}, TypeError, "given must have integers"),
+            ({"queue": 5}, TypeError, "queue must be a pyopencl.CommandQueue"),
+            ({"wait_for": [5]}, TypeError, r"wait_for\[0\] must be an event, not int"),
+            ({"wait_for": 5}, TypeError, r"wait_for\[0\] must be an event, not int"),
+        ]:
+            with pytest.raises(error, match=message):
+                sampler.sample(row, one, **more)
+        assert sampler.sample(row, one).tokens.get()[0] >= 0  # nothing of these has happened
+
+
+def test_requests(sampler, logits):
+    for value in (5, None, ["a"], [5], "a"):
+        with pytest.raises(TypeError, match="requests must be a list of requests"):
+            sampler.sample(logits[:1], value)
+    with pytest.raises(ValueError, match="requests is empty"):
+        sampler.sample(logits[:1], [])
+    with sampler.context.sampler(VOCAB) as other, other.begin() as one:
+        with pytest.raises(ValueError, match=r"requests\[0\] belongs to another sampler"):
+            sampler.sample(logits[:1], [one])
+        with pytest.raises(clsample.BadArgument, match="features"):
+            other.sample(logits[:1], one, logprobs=True)
+        with pytest.raises(clsample.BadArgument, match="slots"):
+            twice = sampler.begin()
+            sampler.sample(logits[:2], [twice, twice])
+    twice.end()
+    with pytest.raises(TypeError, match="prompt"):
+        sampler.begin(prompt="text")
+    with pytest.raises(TypeError, match="state must be bytes"):
+        sampler.load("text")
+    with pytest.raises(clsample.BadArgument):
+        sampler.load(b"")
+
+
+def test_verify(sampler, logits):
+    with sampler.begin() as one:
+        for drafts, more, error, message in [
+            ([[1]], {}, ValueError, r"logits has the shape \(4, 1000\); it must be \(2, 1000\)"),
+            ([[1, 2, 3], []], {}, ValueError, "drafts has 2 lists for 1 requests"),
+            ([5], {}, TypeError, "drafts must be a list of lists"),
+            ([[1, 2, "x"]], {}, TypeError, r"drafts\[0\] must have integers"),
+            ([[1, 2, 3]], {"method": "best"}, ValueError, "method is 'best'"),
+            ([[1, 2, 3]], {"parents": [[-1]]}, ValueError, "parents must have as many"),
+            ([[1, 2, 3]], {"epsilon": "x"}, TypeError, "epsilon must be a number"),
+            (
+                [[1, 2, 3]],
+                {"draft_probs": np.zeros((2, VOCAB), np.float32)},
+                ValueError,
+                r"draft_probs has the shape \(2, 1000\)",
+            ),
+            (
+                [[1, 2, 3]],
+                {"draft_probs": logits[:3], "draft_logits": logits[:3]},
+                TypeError,
+                "both given",
+            ),
+            (
+                [[1, 2, 3]],
+                {"draft_probs": logits[:3].astype(np.float16)},
+                TypeError,
+                "draft_probs has elements of float16",
+            ),
+        ]:
+            with pytest.raises(error, match=message):
+                sampler.verify(logits, drafts, [one], **more)
+
+
+def test_other_calls(sampler, logits):
+    with sampler.begin() as one:
+        for call, error, message in [
+            (lambda: sampler.accept([1, 2, 3], [one, None]), ValueError, "tokens has 3 elements"),
+            (lambda: one.force([1.5]), TypeError, "tokens must have integers"),
+            (lambda: one.force([VOCAB]), clsample.BadArgument, "ids"),
+            (lambda: sampler.accept("a", one), TypeError, "tokens must have integers"),
+            (lambda: sampler.draw([[1]], [[1]], one), TypeError, "logits has elements of int64"),
+            (lambda: sampler.draw([1], logits[0, :1], one), ValueError, "ids has the shape"),
+            (lambda: sampler.infill([1], [1]), ValueError, "prefix_of has 1 ids"),
+            (lambda: one.rollback(-1), ValueError, "count is -1"),
+            (lambda: sampler.context.compile("everything"), ValueError, "features is 'everything'"),
+            (lambda: sampler.context.compile(1 << 30), clsample.BadArgument, "features"),
+            (lambda: sampler.context.empty((2, -1)), ValueError, "shape is -1"),
+            (lambda: sampler.context.empty((1, 2, 3)), ValueError, "one or two dimensions"),
+            (lambda: sampler.context.array(b"x", 4), TypeError, "buffer must be a pyopencl.Buffer"),
+            (lambda: clsample.Sampler(5, 5), TypeError, "context must be a Context, not int"),
+            (lambda: sampler.context.sampler(0), clsample.BadArgument, "vocab is 0"),
+            (lambda: sampler.context.sampler("a"), TypeError, "vocab must be an integer"),
+            (lambda: sampler.context.sampler(9, histry=1), TypeError, "did you mean 'history'"),
+            (lambda: sampler.context.sampler(9, keep="all"), ValueError, "keep is 'all'"),
+            (lambda: clsample.Context(device=5), TypeError, "device must be"),
+            (lambda: clsample.Context(device="no such"), clsample.UnsupportedDevice, "no such"),
+            (lambda: clsample.Context(work_group=5000), clsample.BadArgument, "work_group"),
+            (lambda: clsample.Context(binary="x"), TypeError, "binary must be bytes"),
+            (lambda: clsample.Context(progress=5), TypeError, "progress must be a function"),
+            (lambda: clsample.Context(cache_dir=5), TypeError, "path|bytes"),
+        ]:
+            with pytest.raises(error, match=message):
+                call()
+
+
+def test_closed(context, logits):
+    sampler = context.sampler(VOCAB)
+    one = sampler.begin()
+    sampler.close()
+    sampler.close()
+    for call in (
+        lambda: sampler.sample(logits[:1], one),
+        sampler.begin,
+        lambda: one.rollback(1),
+        lambda: sampler.memory,
+        lambda: one.save(),
+    ):
+        with pytest.raises(ValueError, match="the sampler was closed"):
+            call()
+    one.end()
+    other = clsample.Context(device=context.device)
+    other.close()
+    with pytest.raises(ValueError, match="the context was closed"):
+        other.sampler(VOCAB)
+
+
+def test_host(logits):
+    for more, error, message in [
+        ({"mask": np.ones(5)}, TypeError, "mask has elements of float64"),
+        ({"mask": np.ones(1001, bool)}, ValueError, "mask has the shape"),
+        ({"bias": np.ones(5, np.float32)}, ValueError, "bias has the shape"),
+        ({"position": -1}, ValueError, "position is -1"),
+        ({"random_bits": 2**64}, ValueError, "random_bits is"),
+        ({"probs": 5}, TypeError, "probs must be True or False"),
+        ({"infill_tables": 5}, TypeError, "infill must be"),
+        ({"nothing": 5}, TypeError, "no argument 'nothing'"),
+        ({"prompt": ["a"]}, TypeError, "prompt must have integers"),
+        ({"dtype": "f16"}, TypeError, "logits has elements of float32"),
+    ]:
+        with pytest.raises(error, match=message):
+            host.sample(logits[0], **more)
+    for value, error, message in [
+        (logits, ValueError, r"logits has the shape \(4, 1000\)"),
+        (np.zeros(0, np.float32), ValueError, "logits has the shape"),
+        (logits[0].astype(float), TypeError, "logits has elements of float64"),
+    ]:
+        with pytest.raises(error, match=message):
+            host.sample(value)
+    with pytest.raises(ValueError, match=r"logits has the shape \(4, 1000\); it must be \(3, 1000"):
+        host.verify(logits, [1, 2])
+    with pytest.raises(ValueError, match="chain is 'x'"):
+        host.stages("x")
+
+
+def test_each_status_has_an_exception():
+    kinds = {kind.status for kind in clsample.Error.__subclasses__()}
+    assert set(clsample.Status) <= kinds | {clsample.Status.OK}

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: MIT
+"""Proves that what a device computes through the package equals clsample.host, bit for bit."""
+
+import numpy as np
+import pytest
+
+import clsample
+from clsample import host
+from conftest import ROWS, VOCAB, ended
+
+CHAINS = [
+    {},
+    {"temperature": 0},
+    {"temperature": 0.8, "top_k": 50, "top_p": 0.9},
+    {"temperature": 1.5, "top_p": 0.95, "chain": "vllm", "min_p": 0.02},
+    {
+        "chain": ["min_p", "temperature", "xtc", "typical_p"],
+        "min_p": 0.01,
+        "xtc_probability": 1,
+        "typical_p": 0.9,
+    },
+    {"top_n_sigma": 1.5, "dynatemp_range": 0.5},
+    {
+        "repetition_penalty": 1.3,
+        "frequency_penalty": 0.5,
+        "presence_penalty": 0.2,
+        "penalty_scope": "all",
+    },
+    {"logit_bias": {1: 5.0, 2: 4.0, 3: -100}, "stop_ids": [1], "min_tokens": 2, "max_tokens": 5},
+    {"allowed_ids": [10, 20, 30], "temperature": 2},
+    {"dry_multiplier": 0.8, "no_repeat_ngram": 2, "bad_words": [[5, 6], [7]]},
+    {"mirostat": 2, "mirostat_tau": 2.0},
+    {"adaptive_target": 0.3},
+]
+
+
+@pytest.mark.parametrize("params", CHAINS, ids=lambda p: "+".join(p) or "default")
+def test_tokens(sampler, logits, params):
+    """Five steps of four requests give the host's tokens and statuses."""
+    prompt = [1, 2, 3, 2, 5, 6, 7]
+    requests = [sampler.begin(prompt, seed=s, **params) for s in range(ROWS)]
+    outputs = [[] for _ in range(ROWS)]
+    states = [None] * ROWS
+    stopped = [False] * ROWS
+    for _ in range(5):
+        step = sampler.sample(logits, requests)
+        tokens, status = step.tokens.get(), step.status.get()
+        for r in range(ROWS):
+            if stopped[r]:
+                assert tokens[r] == -1 and status[r] & clsample.RowStatus.SKIPPED
+                continue
+            found = host.sample(
+                logits[r],
+                prompt=prompt,
+                output=outputs[r],
+                seed=r,
+                history=64,
+                adaptive=states[r],
+                **params,
+            )
+            assert tokens[r] == found.token
+            outputs[r].append(found.token)
+            states[r] = found.adaptive
+            stopped[r] = bool(status[r] & clsample.RowStatus.STOPPED)
+    ended(*requests)
+
+
+@pytest.mark.parametrize("kind", ["float16", "bfloat16"])
+def test_types_of_logits(context, logits, kind):
+    if kind == "float16":
+        given, row, options = logits.astype(np.float16), logits.astype(np.float16), {}
+    else:
+        given = row = (logits.view(np.uint32) >> 16).astype(np.uint16)
+        options = {"dtype": "bfloat16"}
+    with context.sampler(VOCAB, dtypes=[kind]) as sampler, sampler.begin(seed=5, top_k=40) as one:
+        for value in (given[1], context.to_device(given[1:2])):
+            token = sampler.sample(value, one, positions=[0], **options).tokens.get()[0]
+            assert token == host.sample(row[1], seed=5, top_k=40, position=0, **options).token
+        array = context.to_device(given[1:2], kind)
+        assert sampler.sample(array, one, positions=[0]).tokens.get()[0] == token
+        assert array.get().tobytes() == given[1:2].tobytes()
+        with pytest.raises(clsample.BadArgument, match="the sampler was not created for it"):
+            sampler.sample(logits[1], one)
+
+
+def test_rows_with_gaps_and_few_requests(sampler, logits):
+    wide = np.zeros((ROWS, VOCAB + 24), np.float32)
+    wide[:, 8 : 8 + VOCAB] = logits
+    part = wide[1:3, 8 : 8 + VOCAB]
+    with sampler.begin(seed=1) as a:
+        step = sampler.sample(part, [None, a])
+        assert step.tokens.get().tolist() == [-1, host.sample(logits[2], seed=1).token]
+        assert step.status.get().tolist() == [clsample.RowStatus.SKIPPED, 0]
+
+
+def test_maps(sampler, logits):
+    """Rows of logits, positions, numbers of draws and random bits in place of their own."""
+    with sampler.begin(seed=3) as a, sampler.begin(seed=4) as b:
+        step = sampler.sample(logits, [a, b], logits_map=[3, 0])
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[3], seed=3).token,
+            host.sample(logits[0], seed=4).token,
+        ]
+        step = sampler.sample(logits[:2], [a, a], positions=[5, 5], draws=[0, 9], defer_accept=True)
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[0], seed=3, position=5).token,
+            host.sample(logits[1], seed=3, position=5, draw=9).token,
+        ]
+        bits = np.array([2**63 + 5, 77], np.uint64)
+        step = sampler.sample(logits[:2], [a, b], random_bits=bits)
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[r], random_bits=int(bits[r])).token for r in range(2)
+        ]
+        slots = sampler.context.to_device(np.array([b.slot, a.slot], np.int32))
+        step = sampler.sample(logits[:2], slots, positions=[1, 1])
+        assert step.tokens.get().tolist() == [
+            host.sample(logits[0], seed=4, position=1).token,
+            host.sample(logits[1], seed=3, position=1).token,
+        ]
+
+
+@pytest.mark.parametrize("where", ["host", "device"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_masks(sampler, logits, where, packed):
+    allowed = np.random.default_rng(2).random((2, VOCAB)) < 0.05
+    mask = allowed
+    if packed:
+        bits = np.packbits(allowed, axis=1, bitorder="little")
+        mask = np.zeros((2, 4 * -(-VOCAB // 32)), np.uint8)
+        mask[:, : bits.shape[1]] = bits
+        mask = mask.view(np.int32)
+    given = mask if where == "host" else sampler.context.to_device(mask)
+    requests = [sampler.begin(seed=s) for s in range(3)]
+    step = sampler.sample(logits[:3], requests, mask=given, mask_map=[1, -1, 0])
+    expected = [
+        host.sample(logits[0], seed=0, mask=mask[1]).token,
+        host.sample(logits[1], seed=1).token,
+        host.sample(logits[2], seed=2, mask=mask[0]).token,
+    ]
+    assert step.tokens.get().tolist() == expected
+    ended(*requests)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_bias(sampler, logits, dtype):
+    bias = np.random.default_rng(3).normal(size=(2, VOCAB)).astype(dtype) * 3
+    requests = [sampler.begin(seed=s) for s in range(2)]
+    step = sampler.sample(logits[:2], requests, bias=sampler.context.to_device(bias))
+    expected = [host.sample(logits[r], seed=r, bias=bias[r]).token for r in range(2)]
+    assert step.tokens.get().tolist() == expected
+    ended(*requests)
+
+
+def test_outputs(sampler, logits):
+    requests = [sampler.begin(seed=s, top_k=30, temperature=0.7) for s in range(ROWS)]
+    given = np.arange(ROWS * 3, dtype=np.int32).reshape(ROWS, 3)
+    step = sampler.sample(
+        logits,
+        requests,
+        logprobs=True,
+        ranks=True,
+        top=4,
+        given=given,
+        probs=True,
+        final_logits=True,
+        entropy=True,
+        kept_mass=True,
+        kept=40,
+    )
+    results = [
+        host.sample(logits[r], seed=r, top_k=30, temperature=0.7, probs=True) for r in range(ROWS)
+    ]
+    tokens = step.tokens.get()
+    assert tokens.tolist() == [one.token for one in results]
+    raw = np.log(np.exp(logits - logits.max(1, keepdims=True)).astype(np.float64))
+    raw -= np.log(np.exp(raw).sum(1, keepdims=True))
+    order = np.argsort(-logits, axis=1, kind="stable")
+    assert np.array_equal(step.top.ids.get(), order[:, :4])
+    assert np.allclose(step.top.logprobs.get(), np.take_along_axis(raw, order[:, :4], 1), atol=1e-4)
+    assert np.allclose(step.given.logprobs.get(), np.take_along_axis(raw, given, 1), atol=1e-4)
+    assert np.array_equal(
+        step.ranks.get(), [(logits[r] >= logits[r, t]).sum() for r, t in enumerate(tokens)]
+    )
+    assert [float(x) for x in step.logprobs.get()] == [one.logprob_raw for one in results]
+    probs = step.probs.get()
+    assert np.allclose(probs, [one.probs for one in results], atol=1e-6)
+    assert step.kept.counts.get().tolist() == [30] * ROWS
+    assert np.array_equal(step.kept.ids.get()[:, :30], order[:, :30])
+    assert (step.kept.ids.get()[:, 30:] == -1).all()
+    assert (np.isfinite(step.final_logits.get()).sum(1) == 30).all()
+    assert step.entropy.shape == step.kept_mass.shape == (ROWS,)
+    together = step.get()
+    assert np.array_equal(together["tokens"], tokens) and "probs" in together
+    assert np.array_equal(together["top.ids"], order[:, :4])
+    ended(*requests)
+
+
+def test_kept_sets(sampler, logits):
+    """The whole kept set, also of a row whose set exceeds the capacity."""
+    with sampler.begin(top_k=30) as a, sampler.begin(top_p=0.9) as b:
+        step = sampler.sample(logits[:2], [a, b], kept_set=64)
+        counts, status = step.kept_set.counts.get(), step.status.get()
+        expected = [
+            host.sample(logits[0], top_k=30, kept_ids=True),
+            host.sample(logits[1], top_p=0.9, kept_ids=True),
+        ]
+        assert counts.tolist() == [one.kept_count for one in expected] and counts[1] > 64
+        for ids, one in zip(step.kept_set.ids.get(), expected):
+            assert ids.tolist() == one.kept_ids[:64].tolist()
+        assert [bool(s & clsample.RowStatus.OVERFLOW) for s in status] == [False, True]
+
+
+def test_outputs_of_the_callers(sampler, logits):
+    context = sampler.context
+    tokens = context.to_device(np.zeros(2, np.int32))
+    latest = context.to_device(np.full(sampler.slot_count, 7, np.int32))
+    with sampler.begin() as a, sampler.begin() as b:
+        step = sampler.sample(
+            logits[:2],
+            [a, b],
+            tokens=tokens,
+            status=False,
+            latest=latest,
+            logprob_kind="final",
+            logprobs=True,
+            top={"count": 2, "ids": True},
+        )
+        assert step.tokens is tokens and step.status is None
+        assert step.top.logprobs is None and step.top.ids.shape == (2, 2)
+        found = latest.get()
+        assert [found[a.slot], found[b.slot]] == tokens.get().tolist()
+        assert (np.delete(found, [a.slot, b.slot]) == 7).all()
+
+
+def test_defer_and_accept(sampler, logits):
+    with sampler.begin(seed=1, presence_penalty=5.0) as a:
+        first = sampler.sample(logits[0], a, defer_accept=True).tokens
+        accepted = sampler.accept(first, [a])
+        second = sampler.sample(logits[0], a).tokens.get()[0]
+        accepted.wait()
+        assert accepted.done
+        one = first.get()[0]
+        assert one == host.sample(logits[0], seed=1, presence_penalty=5.0).token
+        assert second == host.sample(logits[0], seed=1, presence_penalty=5.0, output=[one]).token
+        sampler.accept([12], a)
+        third = sampler.sample(logits[0], a).tokens.get()[0]
+        assert (
+            third
+            == host.sample(logits[0], seed=1, presence_penalty=5.0, output=[one, second, 12]).token
+        )
+
+
+def test_logprobs(sampler, logits):
+    found = sampler.logprobs(logits[:3], top=2, given=[[5], [6], [7]])
+    step_ids = np.argsort(-logits[:3], axis=1, kind="stable")[:, :2]
+    assert np.array_equal(found.top.ids.get(), step_ids)
+    exact = logits[:3].astype(np.float64)
+    exact -= np.log(np.exp(exact).sum(1, keepdims=True))
+    assert np.allclose(found.given.logprobs.get()[:, 0], exact[[0, 1, 2], [5, 6, 7]], atol=1e-4)
+
+
+def test_draw(sampler, logits):
+    ids = np.array([[5, 9, 100], [7, -1, 3]], np.int32)
+    weights = np.array([[0.5, 1.5, 1], [2, 9, 1]], np.float32)
+    with sampler.begin(seed=11) as a, sampler.begin(seed=12, stream=3) as b:
+        tokens = sampler.draw(ids, weights, [a, b], counts=np.array([2, 3], np.int32)).tokens.get()
+        assert tokens.tolist() == [
+            host.draw(ids[0, :2], weights[0, :2], seed=11, vocab=VOCAB),
+            host.draw(ids[1], weights[1], seed=12, stream=3, vocab=VOCAB),
+        ]
+        step = sampler.sample(logits[:2], [a, b], kept=50, defer_accept=True)
+        again = sampler.draw(step.kept.ids, step.kept.logits, [a, b], counts=step.kept.counts)
+        assert again.tokens.shape == (2,) and (again.tokens.get() >= 0).all()
+
+
+@pytest.mark.parametrize("method", ["match", "standard", "block", "typical", "greedy"])
+def test_verify(sampler, method):
+    random = np.random.default_rng(8)
+    drafts = [[3, 4, 5], [], [6]]
+    rows = random.normal(size=(7, VOCAB)).astype(np.float32)
+    rows[0, 3] += 9
+    rows[1, 4] += 9
+    probs = random.random((4, VOCAB)).astype(np.float32)
+    probs /= probs.sum(1, keepdims=True)
+    own = probs if method in ("standard", "block") else None
+    requests = [sampler.begin(seed=s, top_p=0.9) for s in range(3)]
+    found = sampler.verify(rows, drafts, requests, method=method, draft_probs=own)
+    at, drafted = 0, 0
+    for i, ids in enumerate(drafts):
+        part = own[drafted : drafted + len(ids)] if own is not None and ids else None
+        expected = host.verify(
+            rows[at : at + len(ids) + 1], ids, method=method, draft_probs=part, seed=i, top_p=0.9
+        )
+        assert found.emitted.get()[i] == len(expected.tokens)
+        assert found.tokens.get()[i, : len(expected.tokens)].tolist() == expected.tokens
+        assert (found.tokens.get()[i, len(expected.tokens) :] == -1).all()
+        assert found.accepted.get()[i] == len(expected.nodes)
+        at, drafted = at + len(ids) + 1, drafted + len(ids)
+    ended(*requests)
+
+
+def test_verify_a_tree(sampler):
+    rows = np.zeros((4, VOCAB), np.float32)
+    rows[0, 8], rows[2, 9], rows[3, 1] = 30, 30, 30
+    tree = {"method": "greedy", "parents": [-1, -1, 1]}
+    with sampler.begin() as a:
+        counters = sampler.context.to_device(np.zeros((sampler.slot_count, 3), np.int32))
+        found = sampler.verify(
+            rows, [[7, 8, 9]], [a], method="greedy", parents=[[-1, -1, 1]], counters=counters
+        )
+        expected = host.verify(rows, [7, 8, 9], **tree)
+        assert found.tokens.get()[0].tolist() == [8, 9, 1, -1] == expected.tokens + [-1]
+        assert found.nodes.get()[0].tolist() == [1, 2, -1] == expected.nodes + [-1]
+        assert counters.get()[a.slot].tolist() == [3, 2, 3]
+
+
+def test_bad_rows_fail_alone(sampler, logits):
+    rows = logits.copy()
+    rows[0] = np.nan
+    rows[1, 3] = np.inf
+    requests = [sampler.begin(seed=s) for s in range(3)]
+    step = sampler.sample(rows[:3], requests, invalid_token=-5)
+    assert step.tokens.get().tolist() == [-5, 3, host.sample(logits[2], seed=2).token]
+    assert [clsample.RowStatus(s) for s in step.status.get()] == [
+        clsample.RowStatus.NAN | clsample.RowStatus.EMPTY,
+        clsample.RowStatus.INF,
+        0,
+    ]
+    ended(*requests)
+
+
+def test_context(context):
+    assert context.info.tier >= clsample.Tier.BASE and "tier" in context.info._fields
+    assert context.device.name and context.device.platform
+    assert any(device.int_ptr == context.device.int_ptr for device in clsample.devices())
+    names = [program.name for program in context.programs()]
+    assert "survey" in " ".join(names)
+    found = clsample.Context(device=context.device.platform[:6], work_group=1)
+    assert found.device.int_ptr == context.device.int_ptr
+    found.close()
+
+
+def test_progress_and_binary(context):
+    calls = []
+    with clsample.Context(device=context.device, progress=lambda *call: calls.append(call)) as one:
+        try:
+            compiled = one.export()
+        except clsample.UnsupportedDevice:
+            compiled = None
+    assert calls and calls[0][1] == 0 and isinstance(calls[0][0], str)
+    if compiled is not None:
+        with clsample.Context(device=context.device, binary=compiled) as one:
+            assert one.info.origin == clsample.Origin.BINARY
+    with pytest.raises(ZeroDivisionError):
+        clsample.Context(device=context.device, progress=lambda *call: 1 // 0)

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""Runs the examples, and README's lines of Python."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+import clsample
+from conftest import SOURCE
+
+
+def run(*arguments):
+    path = pathlib.Path(clsample.__file__).parents[1]
+    done = subprocess.run(
+        [sys.executable, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+        env={**os.environ, "PYTHONPATH": str(path)},
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_readme(context):
+    text = (SOURCE / "README.md").read_text()
+    section = text[text.index("## Python") :]
+    lines = re.search(r"(\n    import clsample.*?)\n\n(?=\S)", section, re.S)[1].splitlines()
+    code = "\n".join(line[4:] for line in lines)
+    assert len([line for line in lines if line.strip()]) <= 10
+    out = run("-c", code)
+    assert re.fullmatch(r"\[ *\d+ +\d+\] \[-[\d.]+ -[\d.]+\]\n", out), out
+
+
+def test_loop(context):
+    out = run(SOURCE / "examples" / "python" / "loop.py")
+    assert [line.split(":")[0] for line in out.splitlines()] == [
+        "greedy",
+        "usual",
+        "varied",
+        "a line",
+    ]
+
+
+def test_buffer(context, cl):
+    out = run(SOURCE / "examples" / "python" / "buffer.py")
+    assert re.match(r"tokens of the last step: \d+ \d+ \d+ \d+\nmean token", out), out
+
+
+def test_chain(tmp_path):
+    pytest.importorskip("matplotlib")
+    run(SOURCE / "examples" / "python" / "chain.py", tmp_path / "chain.png")
+    assert (tmp_path / "chain.png").read_bytes()[:4] == b"\x89PNG"

@@ -1,0 +1,347 @@
+# SPDX-License-Identifier: MIT
+"""Proves what concerns the process: threads, fork(), the end, other loaders, other libraries."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+
+import clsample
+from clsample import _library, host
+from conftest import SOURCE, VOCAB
+
+PACKAGE = pathlib.Path(clsample.__file__).parent
+
+
+def run(code, path=None, **environment):
+    """The output of a Python program of its own, which must succeed."""
+    found = {**os.environ, "PYTHONPATH": str(path or PACKAGE.parent), **environment}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=found,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout.strip()
+
+
+OPEN = """
+import gc, os, sys, threading
+import numpy as np
+import clsample
+row = np.random.default_rng(1).normal(size=1000).astype(np.float32)
+context = clsample.Context()
+sampler = context.sampler(1000, 4)
+one = sampler.begin(seed=1)
+token = clsample.host.sample(row, seed=1).token
+"""
+
+
+def test_a_sampler_for_each_thread(context, logits):
+    """Threads with a sampler each draw what one thread draws."""
+    results = {}
+
+    def work(number):
+        with context.sampler(VOCAB) as sampler, sampler.begin(seed=number) as one:
+            results[number] = [
+                int(sampler.sample(logits[0], one).tokens.get()[0]) for _ in range(50)
+            ]
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n in range(4):
+        assert results[n] == [host.sample(logits[0], seed=n, position=p).token for p in range(50)]
+
+
+@pytest.fixture
+def impatient():
+    """Threads take turns as often as possible."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+def test_one_sampler_for_all_threads(sampler, logits, impatient):
+    """The lock orders the calls: each thread's request gets its own tokens."""
+    results, errors = {}, []
+
+    def work(number):
+        try:
+            with sampler.begin(seed=number) as one:
+                steps = [sampler.sample(logits[1], one) for _ in range(200)]
+                results[number] = [int(step.tokens.get()[0]) for step in steps]
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not [error for error in errors if not isinstance(error, clsample.Busy)], errors
+    for n, tokens in results.items():
+        assert tokens == [host.sample(logits[1], seed=n, position=p).token for p in range(200)]
+
+
+def test_any_order_of_freeing(logits):
+    import gc
+    import itertools
+
+    context = clsample.Context()
+    for order in itertools.islice(itertools.permutations(range(4)), 0, None, 7):
+        opened = clsample.Context(device=context.device)
+        sampler = opened.sampler(VOCAB)
+        one = sampler.begin(seed=3)
+        step = sampler.sample(logits[0], one)
+        things = [opened, sampler, one, step]
+        del opened, sampler, one, step
+        for i in order:
+            things[i] = None
+            gc.collect()
+    context.close()
+
+
+def test_end_of_the_process():
+    """Everything may be left open."""
+    assert run(OPEN + "print(sampler.sample(row, one).tokens.get()[0] == token)") == "True"
+    assert run(OPEN + "step = sampler.sample(row, one); sampler.cycle = step; print(5)") == "5"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
+def test_fork():
+    """The child cannot use, and does not free, what its parent opened; clsample.host works."""
+    out = run(OPEN + """
+pid = os.fork()
+if pid == 0:
+    for call in (lambda: sampler.sample(row, one), lambda: sampler.begin(), clsample.Context,
+                 lambda: context.sampler(5), lambda: sampler.check(), lambda: one.save()):
+        try:
+            call()
+            os._exit(1)
+        except RuntimeError as error:
+            assert "fork()" in str(error)
+    one.end(), sampler.close(), context.close()
+    del one, sampler, context
+    gc.collect()
+    os._exit(0 if clsample.host.sample(row, seed=1).token == token else 2)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]),
+      sampler.sample(row, one).tokens.get()[0] == token)
+""")
+    assert out == "0 True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
+def test_fork_before_opencl():
+    """A child that was forked before OpenCL was used is free."""
+    out = run("""
+import os, clsample, numpy as np
+pid = os.fork()
+if pid == 0:
+    with clsample.Context() as context:
+        os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+""")
+    assert out == "0"
+
+
+def test_without_a_loader():
+    """The import and the host's functions work, and a device is refused with a sentence."""
+    out = run("""
+import sys
+sys.modules["pyopencl"] = None
+import clsample, numpy as np
+clsample._opencl._paths = lambda: ["libno-such-loader.so.1", "pyopencl"]
+print(clsample.host.sample(np.arange(9, dtype=np.float32), temperature=0).token)
+for call in (clsample.Context, clsample.devices):
+    try:
+        call()
+    except clsample.OpenCLNotFound as error:
+        assert isinstance(error, ImportError)
+        print(error)
+""".replace("import clsample, numpy as np", "import clsample, clsample._opencl, numpy as np"))
+    lines = out.splitlines()
+    assert lines[0] == "8" and lines[1] == lines[2]
+    assert "OpenCL's loader was not found" in lines[1] and "libno-such-loader.so.1" in lines[1]
+
+
+def test_the_loader_of_pyopencl():
+    """With pyopencl imported first its loader is used, and both orders of importing work."""
+    pytest.importorskip("pyopencl")
+    test = OPEN.replace("import clsample\n", "{}") + (
+        "import clsample._opencl\n"
+        "print(sampler.sample(row, one).tokens.get()[0] == token, clsample._opencl._paths()[0])\n"
+    )
+    out = run(test.format("import pyopencl, pyopencl.array, clsample\n"))
+    assert out == "True pyopencl"
+    out = run(test.format("import clsample\n") + """
+import pyopencl as cl, pyopencl.array
+device = cl.Device.from_int_ptr(context.device.int_ptr, retain=False)
+theirs = cl.Context([device])
+queue = cl.CommandQueue(theirs)
+with clsample.Context(theirs) as second, second.sampler(1000) as other, other.begin(seed=1) as two:
+    print(other.sample(cl.array.to_device(queue, row), two).tokens.as_pyopencl().get()[0] == token)
+""")
+    assert out.split() == ["True", "libOpenCL.so.1", "True"]
+
+
+def other_package(tmp_path, edit, library=None):
+    """The package as generated from edited headers, with the same library or another."""
+    include = tmp_path / "include"
+    shutil.copytree(SOURCE / "include", include)
+    edit(include / "clsample")
+    folder = tmp_path / "clsample"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    subprocess.run(
+        [sys.executable, str(SOURCE / "python" / "generate.py"), str(include), str(folder)],
+        check=True,
+    )
+    return tmp_path
+
+
+TELL = """
+try:
+    import clsample
+    print("imported")
+except ImportError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_a_new_parameter_needs_no_line_of_python(tmp_path):
+    """A field that is added to the header is a keyword argument, and the library, which is older,
+    is refused by a sentence that says so."""
+
+    def edit(headers):
+        text = (headers / "params.h").read_text()
+        added = "    /* Of a later version. */\n    double later_p;\n} cls_params;"
+        (headers / "params.h").write_text(text.replace("} cls_params;", added))
+
+    path = other_package(tmp_path, edit)
+    assert "    later_p: float\n" in (path / "clsample" / "_types.py").read_text()
+    out = run(TELL, path)
+    assert re.match(
+        r"LibraryError the library .*libclsample.so is version [0-9.]+, but its "
+        r"cls_params has no field 'later_p': it is older than this package",
+        out,
+    ), out
+    (path / "clsample" / "_library.py").write_text(
+        (path / "clsample" / "_library.py").read_text().replace("check(lib, path)", "")
+    )
+    out = run(
+        "import clsample.host, numpy as np\n"
+        "clsample.host.sample(np.zeros(4, np.float32), later_p=0.0)\n"
+        "try:\n    clsample.host.check(9, later_p=1.0)\n"
+        "except clsample.BadArgument as error:\n    print(error)\n",
+        path,
+    )
+    assert "this version of the library" in out and "does not know" in out
+
+
+def test_an_older_version_and_another_layout(tmp_path):
+    def later(headers):
+        base = (headers / "base.h").read_text()
+        base = re.sub(r"(VERSION_NUMBER) \d+", r"\1 990000", base)
+        (headers / "base.h").write_text(re.sub(r'(VERSION_STRING) ".*"', r'\1 "99.0.0"', base))
+
+    out = run(TELL, other_package(tmp_path / "a", later))
+    assert re.search(r"is version [0-9.]+, older than this package, which is version 99.0.0", out)
+
+    def moved(headers):
+        text = (headers / "params.h").read_text()
+        (headers / "params.h").write_text(
+            text.replace("    float temperature;", "    uint64_t wide;\n    float temperature;")
+        )
+
+    out = run(TELL, other_package(tmp_path / "b", moved))
+    assert "does not fit this package: its cls_params" in out or "no field 'wide'" in out
+
+
+def test_a_library_without_the_table(tmp_path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        pytest.skip("there is no C compiler here")
+    folder = tmp_path / "clsample"
+    shutil.copytree(PACKAGE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    source = tmp_path / "old.c"
+    source.write_text("unsigned cls_version_number(void) { return 700; }\n")
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-o", str(folder / "libclsample.so"), str(source)],
+        check=True,
+    )
+    assert "is older than this package" in run(TELL, tmp_path)
+    os.remove(folder / "libclsample.so")
+    (folder / "_types.py").write_text(
+        re.sub('LIBRARY = ".*"', 'LIBRARY = "libno-such.so.9"', (folder / "_types.py").read_text())
+    )
+    assert "LibraryError clsample cannot open its library" in run(TELL, tmp_path)
+
+
+def test_the_table_is_complete():
+    """Every struct of the package is in the library's table with all its fields."""
+    from clsample import _types
+    from clsample._cffi import ffi
+
+    table = _library.table(_library.lib)
+    for structure in _types.STRUCTS:
+        assert set(dict(ffi.typeof(structure).fields)) <= set(table[structure]), structure
+
+
+def test_types():
+    """mypy accepts the package, strictly, and a use of it."""
+    pytest.importorskip("mypy")
+    use = PACKAGE.parent / "use.py"
+    use.write_text(
+        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n"
+        "    request = sampler.begin([1], top_k=5, chain='vllm')\n"
+        "    step = sampler.sample(0, [request], logprobs=True, top=5)\n"
+        "    return int(step.tokens.get()[0])\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(SOURCE / "pyproject.toml"),
+            "--strict",
+            "clsample",
+            "use.py",
+        ],
+        cwd=PACKAGE.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    use.unlink()
+    assert done.returncode == 0, done.stdout
+    use.write_text(
+        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> None:\n"
+        "    sampler.begin(top_k='five')\n    sampler.begin(topk=5)\n"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "mypy",
+            "--config-file",
+            str(SOURCE / "pyproject.toml"),
+            "--strict",
+            "use.py",
+        ],
+        cwd=PACKAGE.parent,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    use.unlink()
+    assert done.stdout.count("use.py:") >= 2, done.stdout

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Proves that pyopencl's objects go in and come out: contexts, queues, buffers, arrays with offsets
+and events; beside the loader that pyopencl itself uses."""
+
+import gc
+
+import numpy as np
+import pytest
+
+import clsample
+from clsample import host
+from conftest import VOCAB
+
+
+@pytest.fixture
+def sampler(theirs):
+    with theirs[2].sampler(VOCAB, 4, features=["lists", "logprobs"]) as found:
+        yield found
+
+
+def tokens_of(rows, seeds=(1, 2)):
+    return [host.sample(row, seed=seed).token for row, seed in zip(rows, seeds)]
+
+
+def test_an_array(cl, theirs, sampler, logits):
+    """Its queue is that of the step, and the result is on it."""
+    _, queue, _ = theirs
+    array = cl.array.to_device(queue, logits[:2])
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        step = sampler.sample(array, [a, b], logprobs=True)
+        assert step.tokens.queue.int_ptr == queue.int_ptr
+        out = step.tokens.as_pyopencl()
+        assert isinstance(out, cl.array.Array) and out.dtype == np.int32 and out.shape == (2,)
+        assert (out + 1).get().tolist() == [token + 1 for token in tokens_of(logits)]
+        assert np.array_equal(step.logprobs.as_pyopencl().get(), step.logprobs.get())
+
+
+def test_an_array_with_an_offset_and_gaps(cl, theirs, sampler, logits):
+    _, queue, _ = theirs
+    wide = np.zeros((6, VOCAB + 24), np.float32)
+    wide[2:4, 8 : 8 + VOCAB] = logits[:2]
+    part = cl.array.to_device(queue, wide)[2:4, 8 : 8 + VOCAB]
+    assert part.offset != 0 and not part.flags.c_contiguous
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        assert sampler.sample(part, [a, b]).tokens.get().tolist() == tokens_of(logits)
+
+
+def test_a_buffer(cl, theirs, sampler, logits):
+    cl_context, queue, context = theirs
+    flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
+    buffer = cl.Buffer(cl_context, flags, hostbuf=logits)
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        step = sampler.sample(buffer, [a, b], queue=queue)
+        assert step.tokens.get().tolist() == tokens_of(logits)
+        array = context.array(buffer, (2, VOCAB), offset=4 * VOCAB)
+        step = sampler.sample(array, [a, b], queue=queue, positions=[0, 0])
+        assert step.tokens.get().tolist() == tokens_of(logits[1:])
+        for value in (buffer, array):
+            with pytest.raises(TypeError, match="queue must be given"):
+                sampler.sample(value, [a, b])
+        with pytest.raises(ValueError, match="shape .* needs 16008 bytes; the buffer has 16000"):
+            context.array(buffer, (4, VOCAB), offset=8)
+        with pytest.raises(ValueError, match="row_stride is 3"):
+            context.array(buffer, (4, 4), row_stride=3)
+
+
+def test_events_in(cl, theirs, sampler, logits):
+    """A step waits for the events of its arrays and of wait_for, here of a queue without order."""
+    cl_context, _, _ = theirs
+    order = cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE
+    queue = cl.CommandQueue(cl_context, properties=order)
+    gate = cl.UserEvent(cl_context)
+    array = cl.array.empty(queue, (2, VOCAB), np.float32)
+    written = cl.enqueue_copy(
+        queue, array.base_data, logits[:2], is_blocking=False, wait_for=[gate]
+    )
+    array.add_event(written)
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        step = sampler.sample(array, [a, b])
+        later = sampler.sample(
+            array, [a, b], wait_for=[step, step.event.as_pyopencl()], positions=[0, 0]
+        )
+        assert not step.done
+        gate.set_status(cl.command_execution_status.COMPLETE)
+        assert step.tokens.as_pyopencl().get().tolist() == tokens_of(logits)
+        assert later.tokens.get().tolist() == tokens_of(logits)
+        assert step.done
+
+
+def test_arrays_to_write(cl, theirs, sampler, logits):
+    _, queue, _ = theirs
+    out = cl.array.zeros(queue, 4, np.int32)
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        step = sampler.sample(cl.array.to_device(queue, logits[:2]), [a, b], tokens=out[1:3])
+        step.wait()
+        assert out.get().tolist() == [0, *tokens_of(logits), 0]
+
+
+def test_numpy_and_a_queue_of_the_context(cl, theirs, sampler, logits):
+    cl_context, queue, _ = theirs
+    with sampler.begin(seed=1) as a:
+        assert sampler.sample(logits[0], a).tokens.get()[0] == tokens_of(logits)[0]
+    with clsample.Context(cl_context, queue=queue) as context:
+        assert context.queue.int_ptr == queue.int_ptr
+        assert context.queue.as_pyopencl() == queue
+        context.queue.flush()
+        context.queue.finish()
+
+
+def test_results_outlive_what_made_them(cl, theirs, logits):
+    cl_context, queue, context = theirs
+    sampler = context.sampler(VOCAB, 1)
+    step = sampler.sample(cl.array.to_device(queue, logits[0]), sampler.begin(seed=1))
+    out = step.tokens.as_pyopencl()
+    sampler.close()
+    del step, sampler
+    gc.collect()
+    assert out.get()[0] == tokens_of(logits)[0]
+
+
+def test_reference_counts(cl, theirs, sampler, logits):
+    """What goes in and comes out leaves no reference behind."""
+    _, queue, _ = theirs
+    array = cl.array.to_device(queue, logits[:1])
+
+    def count():
+        return array.base_data.get_info(cl.mem_info.REFERENCE_COUNT)
+
+    before, queues = count(), []
+    with sampler.begin(seed=1) as a:
+        for steps in (20, 40):
+            for _ in range(steps):
+                sampler.sample(array, a).tokens.as_pyopencl().get()
+            gc.collect()
+            queue.finish()
+            assert count() == before
+            queues.append(queue.get_info(cl.command_queue_info.REFERENCE_COUNT))
+    assert queues[0] == queues[1]
+
+
+def test_released_objects(cl, theirs, sampler, logits):
+    """They are refused: OpenCL itself cannot tell them, and would crash."""
+    cl_context, queue, context = theirs
+    buffer = cl.Buffer(cl_context, cl.mem_flags.READ_WRITE, 4 * VOCAB)
+    array = context.array(buffer, VOCAB)
+    buffer.release()
+    array.release()
+    with sampler.begin(seed=1) as a:
+        with pytest.raises(ValueError, match="logits was released"):
+            sampler.sample(buffer, a, queue=queue)
+        with pytest.raises(ValueError, match="logits was released"):
+            sampler.sample(array, a, queue=queue)
+        with pytest.raises(ValueError, match="the array was released"):
+            array.get()
+
+
+def test_objects_of_another_context(cl, theirs, sampler, logits):
+    _, queue, context = theirs
+    other = cl.Context(context_devices(cl, queue))
+    other_queue = cl.CommandQueue(other)
+    array = cl.array.to_device(other_queue, logits[0])
+    with sampler.begin(seed=1) as a:
+        with pytest.raises(clsample.BadArgument, match=r"logits.events belongs to another"):
+            sampler.sample(array, a, queue=queue)
+        with pytest.raises(clsample.BadArgument, match="logits belongs to another OpenCL context"):
+            sampler.sample(context.array(array.base_data, VOCAB), a, queue=queue)
+        array.finish()  # it has no events then
+        with pytest.raises(clsample.BadArgument, match="queue"):
+            sampler.sample(array, a)
+        with pytest.raises(clsample.BadArgument, match=r"wait_for\[0\] belongs to another"):
+            sampler.sample(logits[0], a, wait_for=cl.UserEvent(other))
+
+
+def context_devices(cl, queue):
+    return [queue.device]
+
+
+def test_contexts(cl, theirs):
+    cl_context, queue, _ = theirs
+    with clsample.Context(cl_context, device=queue.device) as context:
+        assert context.device.int_ptr == queue.device.int_ptr
+    with clsample.Context(device=queue.device) as context:
+        assert context.device.int_ptr == queue.device.int_ptr
+    with pytest.raises(TypeError, match="cl must be a pyopencl.Context, not CommandQueue"):
+        clsample.Context(queue)
+    with pytest.raises(TypeError, match="queue needs the pyopencl.Context"):
+        clsample.Context(queue=queue)
+    with pytest.raises(TypeError, match="queue must be a pyopencl.CommandQueue, not int"):
+        clsample.Context(cl_context, queue=5)

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""Proves the calls on requests: forks, rollbacks, saved states, turns, and slots that are freed."""
+
+import gc
+import pickle
+
+import pytest
+
+import clsample
+from clsample import host
+from conftest import ended
+
+
+def draw(sampler, row, *requests):
+    return (
+        sampler.sample([row] * len(requests) if len(requests) > 1 else row, requests)
+        .tokens.get()
+        .tolist()
+    )
+
+
+def test_a_fork_draws_the_same_until_it_has_another_seed(sampler, logits):
+    row = logits[0]
+    parent = sampler.begin([1, 2], seed=5)
+    draw(sampler, row, parent)
+    child, other = parent.fork(), parent.fork(seed=6)
+    assert child.params == parent.params == {"seed": 5} and other.params == {"seed": 6}
+    a, b, c = draw(sampler, row, parent, child, other)
+    assert a == b == host.sample(row, seed=5, position=1).token
+    assert c == host.sample(row, seed=6, position=1).token
+    ended(parent, child, other)
+
+
+def test_rollback(sampler, logits):
+    with sampler.begin(seed=5, frequency_penalty=1.0) as one:
+        tokens = [draw(sampler, logits[1], one)[0] for _ in range(4)]
+        one.rollback(3)
+        assert [draw(sampler, logits[1], one)[0] for _ in range(3)] == tokens[1:]
+        with pytest.raises(ValueError, match="rollback of 16"):
+            one.rollback(17)
+
+
+def test_save_and_load(sampler, logits):
+    one = sampler.begin([4, 5, 6], seed=9, repetition_penalty=1.5)
+    first = draw(sampler, logits[2], one)
+    saved = pickle.loads(pickle.dumps(one.save()))
+    assert saved.params == {"seed": 9, "repetition_penalty": 1.5}
+    two = sampler.load(saved)
+    assert draw(sampler, logits[2], one) == draw(sampler, logits[2], two)
+    two.update(seed=10)
+    assert two.params["seed"] == 10
+    plain = sampler.load(bytes(saved))
+    with pytest.raises(ValueError, match="not known"):
+        plain.update(seed=1)
+    expected = host.sample(
+        logits[2], prompt=[4, 5, 6], output=first, seed=9, repetition_penalty=1.5
+    ).token
+    assert draw(sampler, logits[2], plain) == [expected]
+    with pytest.raises(clsample.BadArgument):
+        sampler.load(bytes(saved)[:-1])
+    ended(one, two, plain)
+
+
+def test_prompts_turns_and_updates(sampler, logits):
+    row = logits[3]
+    params = {"seed": 2, "presence_penalty": 4.0, "penalty_scope": "all"}
+    with sampler.begin([1], max_tokens=2, **params) as one:
+        one.append_prompt([2, 3])
+        output = []
+        for _ in range(2):
+            output += draw(sampler, row, one)
+            assert (
+                output[-1] == host.sample(row, prompt=[1, 2, 3], output=output[:-1], **params).token
+            )
+        assert draw(sampler, row, one) == [-1]
+        one.next_turn([4])
+        prompt = [1, 2, 3, *output, 4]
+        assert draw(sampler, row, one) == [
+            host.sample(row, prompt=prompt, position=2, **params).token
+        ]
+        one.update(temperature=0)
+        assert one.params["temperature"] == 0 and one.params["seed"] == 2
+        sampler.check(temperature=0.5)
+
+
+def test_forced_ids(sampler, logits):
+    with sampler.begin(seed=3) as one:
+        one.force([7, 8, 9])
+        step = sampler.sample(logits[0], one)
+        assert step.tokens.get().tolist() == [7]
+        assert step.status.get()[0] & clsample.RowStatus.FORCED
+        assert draw(sampler, logits[0], one) == [8]
+        one.force([])
+        found = host.sample(logits[0], seed=3, output=[7, 8])
+        assert draw(sampler, logits[0], one) == [found.token]
+        assert host.sample(logits[0], seed=3, forced_ids=[5]).token == 5
+
+
+def test_accepting_several(sampler, logits):
+    params = {"presence_penalty": 3.0}
+    with sampler.begin(seed=1, **params) as a, sampler.begin(seed=2, **params) as b:
+        sampler.accept([[4, 5, 6], [7, -1, -1]], [a, b])
+        assert draw(sampler, logits[1], a, b) == [
+            host.sample(logits[1], seed=1, output=[4, 5, 6], **params).token,
+            host.sample(logits[1], seed=2, output=[7], **params).token,
+        ]
+
+
+def test_thinking_and_loops(sampler, logits):
+    with sampler.begin(
+        thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
+    ) as one:
+        assert [draw(sampler, logits[0], one)[0] for _ in range(4)][2:] == [5, 6]
+
+
+def test_output_of_before(sampler, logits):
+    with sampler.begin([1], [8, 9], seed=3) as one:
+        assert draw(sampler, logits[0], one) == [host.sample(logits[0], seed=3, position=2).token]
+
+
+def test_slots_are_freed(sampler, logits):
+    requests = [sampler.begin() for _ in range(sampler.slot_count)]
+    assert sorted(request.slot for request in requests) == list(range(sampler.slot_count))
+    with pytest.raises(RuntimeError, match="all 8 slots"):
+        sampler.begin()
+    requests.pop()  # the last reference
+    gc.collect()
+    requests.append(sampler.begin())
+    requests[0].end()
+    requests[0].end()
+    with pytest.raises(ValueError, match="has ended"):
+        requests[0].append_prompt([1])
+    with pytest.raises(ValueError, match=r"requests\[1\] has ended"):
+        sampler.sample(logits[:2], [requests[1], requests[0]])
+    ended(*requests)
+
+
+def test_a_refused_request_takes_no_slot(sampler):
+    before = len(sampler._free)
+    with pytest.raises(clsample.BadArgument, match="top_p"):
+        sampler.begin(top_p=2.0)
+    assert len(sampler._free) == before
+
+
+def test_infill(sampler, logits):
+    import numpy as np
+
+    tables = ([0, 1], np.full(1000, -1))
+    sampler.infill(*tables)
+    with sampler.begin(infill=1, top_k=20, seed=3) as one:
+        expected = host.sample(logits[0], infill=1, top_k=20, seed=3, infill_tables=tables)
+        assert draw(sampler, logits[0], one) == [expected.token]
