@@ -348,7 +348,7 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
-    const cli_ids *force; /* [requests]: the ids that each output is forced to begin with */
+    const cli_ids *force; /* [requests], the first ids of each output; NULL: nothing is forced */
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */
     uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
     const cls_infill *infill; /* NULL: no row has the infill stage */

@@ -145,8 +145,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * each other. These consecutive calls on a slot count as one: prompts that are
  * appended to a beginning or to each other, up to 8,192 tokens; a beginning, a reset or a load
  * after any other call; and new parameters after parameters that changed neither the window, the
- * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on. Of more than 65,535 calls
- * that need not wait, every further 65,535 add 1 launch. */
+ * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on, without a thinking budget
+ * before and after. Of more than 65,535 calls that need not wait, every further 65,535 add 1
+ * launch. */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 #ifdef __cplusplus

@@ -729,6 +729,8 @@ static uint32_t left_out(int variant)
         out |= CLS_FEATURE_SHARD;
     if (strstr(v->options, "-DCHANGES=0") != NULL)
         out |= CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
+    if (v->kernel == CLS_VERIFY && strstr(v->options, "-DFORCED=1") == NULL)
+        out |= CLS_FEATURE_FORCED;
     return out;
 }
 
@@ -840,7 +842,7 @@ END_TEST
 enum { LEVELS = 8, BATCH = 6, TOP = 4, CANDIDATES = 9 };
 
 /* Rows that need more and more: nothing, lists, a search, penalties, masks and
- * biases, all samplers, histories, all of it. */
+ * biases, all samplers, histories, all of it with forced ids. */
 static batch *some_batch(int level, int dtype, rng *r)
 {
     const uint32_t vocab = 1025 + rng_below(r, 2000);
@@ -863,6 +865,7 @@ static batch *some_batch(int level, int dtype, rng *r)
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
+    b->forces = level == 7;
     if (level >= 6)
         batch_requests(b, r);
     if (level == 4 || level == 7) {
@@ -1036,7 +1039,8 @@ START_TEST(forced)
     printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
         ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_DRAW ||
-                          cls_variants[v].kernel == CLS_ACCEPT,
+                          cls_variants[v].kernel == CLS_ACCEPT ||
+                          cls_variants[v].kernel == CLS_FORCE, /* no row is forced here */
                       "%s was never launched", cls_variants[v].name);
 }
 END_TEST

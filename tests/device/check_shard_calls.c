@@ -16,6 +16,7 @@ static batch *requests_batch(uint32_t vocab, rng *r)
 {
     batch *const b = batch_new(TWIN_KINDS, vocab, CLS_F32, 0, 0);
     b->history = 60;
+    b->forces = rng_below(r, 2) == 0;
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row % 3 ? ROW_LANGUAGE : ROW_NORMAL3, rng_bits(r));
         twin_params(&b->params[row], row, vocab);
@@ -62,7 +63,7 @@ static void random_call(calls *c, uint32_t row, rng *r)
     cls_params p = b->params[row];
     for (uint32_t i = 0; i < PROMPT; i++)
         ids[i] = (int32_t)rng_below(r, b->vocab + 1);
-    switch (rng_below(r, 9)) {
+    switch (rng_below(r, 10)) {
     case 0:
         twin_each(t, s, cls_slot_copy(s->sampler, other, slot));
         c->slots[row] = (int32_t)other;
@@ -94,10 +95,15 @@ static void random_call(calls *c, uint32_t row, rng *r)
     case 6:
         twin_each(t, s, cls_slot_append_prompt(s->sampler, slot, ids, PROMPT));
         break;
-    case 7: /* forced tokens */
+    case 7: /* several tokens at once */
         twin_each(t, s,
-                  cls_accept(s->sampler, s->queue, 1, 1, &(cls_ints){.host = ids},
+                  cls_accept(s->sampler, s->queue, 1, n, &(cls_ints){.host = ids},
                              &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
+        break;
+    case 8:
+        for (uint32_t i = 0; i < n; i++)
+            ids[i] %= (int32_t)b->vocab;
+        twin_each(t, s, cls_slot_force(s->sampler, slot, ids, n));
         break;
     default:
         break;

@@ -189,6 +189,7 @@ START_TEST(biases)
         batch *const b = usual_batch(&r, i < 2 ? 0 : 60);
         twin t;
         batch_bias(b, &r, i % 2 ? CLS_F32 : CLS_F16);
+        b->forces = i % 3 == 0;
         batch_requests(b, &r);
         twin_open(&t, fixture_device(_i), b,
                   &(twin_setup){.n = SHARDS, .borders = borders_of_inputs}, "biases");

@@ -28,6 +28,7 @@ static batch *mixed_batch(uint32_t vocab, int dtype, int adjusted, rng *r)
         twin_params(&b->params[row], row, vocab);
     }
     b->history = 50;
+    b->forces = adjusted && vocab > 100;
     if (adjusted) {
         batch_mask(b, r, 60, 0);
         batch_requests(b, r);
@@ -51,6 +52,7 @@ static void run_outputs(device *d, twin_outputs outputs, uint64_t seed)
         uint32_t vocab, n, even;
     } shapes[] = {{2500, 3, 0}, {31, 7, 0}, {1025, 2, 0}, {2500, 7, 0}, {4099, 2, 1}, {111, 3, 1}};
     rng r = {fixture_seed() + seed};
+    uint32_t forced = 0;
     for (uint32_t i = 0; i < fixture_by_size(2, 6, 24); i++) {
         const uint32_t vocab = shapes[i % 6].vocab, n = shapes[i % 6].n;
         batch *const b = mixed_batch(vocab, (int)(i % 3), i % 2 == 0, &r);
@@ -61,12 +63,16 @@ static void run_outputs(device *d, twin_outputs outputs, uint64_t seed)
                   outputs == TWIN_RAW ? "raw outputs" : "final outputs");
         for (uint32_t step = 0; step < STEPS; step++) {
             twin_step(&t);
+            for (uint32_t row = 0; row < b->rows; row++)
+                forced += (twin_status(&t, row) & CLS_ROW_FORCED) != 0;
             new_logits(b, &r);
             twin_logits(&t);
         }
         twin_close(&t);
         batch_free(b);
     }
+    printf("%s: outputs of %u forced rows\n", d->name, forced);
+    ck_assert(forced > 0 || fixture_size() == TEST_TINY);
 }
 
 START_TEST(final_outputs) { run_outputs(fixture_device(_i), TWIN_FINAL, 500); }

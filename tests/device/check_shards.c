@@ -13,9 +13,10 @@
 
 enum { STEPS = 3 };
 
-/* How many steps took how many exchanges, and how many of these gathered logits. */
+/* How many steps took how many exchanges, how many of these gathered logits, and how many rows were
+ * forced. */
 typedef struct census {
-    uint32_t steps, gathered, exchanges[SPLIT_EXCHANGES + 1];
+    uint32_t steps, gathered, forced, exchanges[SPLIT_EXCHANGES + 1];
 } census;
 
 static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype, rng *r)
@@ -28,6 +29,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
     }
     b->mask_kind = (int)rng_below(r, 2);
     b->history = i % 3 ? 100 : 0;
+    b->forces = i % 5 == 2;
     if (i % 4 == 1)
         batch_mask(b, r, i % 8 == 1 ? 50 : 5, 0);
     if (i % 3)
@@ -79,6 +81,7 @@ static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_
             batch_equal(b, where);
         }
         for (uint32_t row = 0; row < b->rows; row++) {
+            c->forced += (b->status[row] & CLS_ROW_FORCED) != 0;
             if (b->token[row] < 0)
                 b->host[row].token = -1;
             batch_accept(b, row);
@@ -119,8 +122,10 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
         run_batch(b, d, contexts, n, i % 6 == 5 ? NULL : borders, &c);
         batch_free(b);
     }
-    printf("%s: %u steps on shards; %u, %u and %u took 1, 2 and 3 exchanges; %u gathered logits\n",
-           d->name, c.steps, c.exchanges[1], c.exchanges[2], c.exchanges[3], c.gathered);
+    printf("%s: %u steps on shards; %u, %u and %u took 1, 2 and 3 exchanges; %u gathered logits; "
+           "%u rows forced\n",
+           d->name, c.steps, c.exchanges[1], c.exchanges[2], c.exchanges[3], c.gathered, c.forced);
+    ck_assert(c.forced > 0 || fixture_size() == TEST_TINY);
     ck_assert_uint_eq(c.exchanges[1] + c.exchanges[2] + c.exchanges[3], c.steps);
     ck_assert_uint_eq(c.gathered, 0);
 }

@@ -23,11 +23,13 @@ static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback
     return o;
 }
 
-/* Three requests: all tokens count, a window, and one with lists, which may stop. */
+/* Three requests: all tokens count, a window, and one with lists, which may stop. The first one and
+ * the last one have thinking budgets, whose ids are due soon; the last one is also forced. */
 static void begin_three(server *s)
 {
     static const int32_t prompt[] = {3, 4, 5, 5, 89, 90, -1, 0}, output[] = {5, 6, 6, 7},
                          stop[] = {80, 2};
+    static const int32_t start[] = {89, 0}, finish[] = {11, 12, 13};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
     cls_params p;
     cls_params_default(&p, sizeof p);
@@ -40,7 +42,12 @@ static void begin_three(server *s)
         p.penalty_window = slot == 1 ? s->o.history : 0;
         p.penalty_scope = slot == 1 ? CLS_SCOPE_ALL : CLS_SCOPE_OUTPUT;
         p.position = slot;
+        p.thinking_forced = slot != 1 ? finish : NULL;
+        p.thinking_forced_count = slot != 1 ? 3 : 0;
+        p.thinking_budget = slot != 1 ? 4 : 0;
         if (slot == 2) {
+            p.thinking_start = start;
+            p.thinking_start_count = 2;
             p.top_p = 0.9f;
             p.stop_ids = stop;
             p.stop_count = 2;
@@ -49,6 +56,7 @@ static void begin_three(server *s)
         }
         server_begin(s, slot, &p, prompt, 8, output, slot ? 4 : 0);
     }
+    server_force(s, 2, finish + 1, 2);
 }
 
 static void steps(server *s, uint32_t n, uint32_t first)
@@ -262,7 +270,7 @@ START_TEST(memory)
                       o.keep, share);
         cls_sampler_destroy(lean);
         ck_assert_uint_ge(m.history, (uint64_t)slots * 200 * 4);
-        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 16 + 64));
+        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 20 + 2 * 64));
         ck_assert_uint_le(m.parameters, (uint64_t)slots * 512);
         ck_assert_uint_gt(m.host, 0);
         if (o.keep == CLS_KEEP_COUNTS) /* it is there, to its end */
@@ -442,9 +450,11 @@ START_TEST(older_format)
         ck_assert_int_eq(memcmp(loaded, begun, begun_size), 0);
         ck_assert_int_eq(begun[8], 4);
         bytes[8] = 1;
-        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 4");
-        loaded[8] = 5;
-        refused_load(sampler, loaded, loaded_size, "format 5; this library reads 2 to 4");
+        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 5");
+        loaded[8] = 6;
+        refused_load(sampler, loaded, loaded_size, "format 6; this library reads 2 to 5");
+        loaded[8] = 5; /* which has more behind it */
+        refused_load(sampler, loaded, loaded_size, "thinking budget is impossible");
         begun[28] = 200; /* the number of parameters */
         refused_load(sampler, begun, begun_size, "which this library does not know");
     }

@@ -90,14 +90,16 @@ static void run(device *d, uint32_t streams, uint32_t steps)
     after = measure(&l);
     printf("%s: %u streams, %u steps: %u requests, %u of them forks; %llu rows, %llu tokens, %u "
            "stops; "
-           "%u changes of parameters, %u chunks of prompt, %u rollbacks of %u tokens (%u rows of "
+           "%u changes of parameters, %u times forced ids, %u chunks of prompt, %u rollbacks of %u "
+           "tokens (%u rows of "
            "requests that they "
            "ended), %u moves, %u rows paused, %u times busy; %u requests run alone in %llu steps: "
            "the same\n",
            d->name, streams, l.steps, l.requests, l.forks, (unsigned long long)l.rows,
            (unsigned long long)l.tokens, l.stops, l.world.made[CHANGE_PARAMS],
-           l.world.made[CHANGE_APPEND], l.world.made[CHANGE_ROLLBACK], l.world.taken_back, l.ends,
-           l.moves, l.paused, l.busy, l.replayed, (unsigned long long)l.alone_steps);
+           l.world.made[CHANGE_FORCE], l.world.made[CHANGE_APPEND], l.world.made[CHANGE_ROLLBACK],
+           l.world.taken_back, l.ends, l.moves, l.paused, l.busy, l.replayed,
+           (unsigned long long)l.alone_steps);
     no_sampler_growth(&l, "all slots", &before.served, &after.served);
     no_sampler_growth(&l, "one slot", &before.alone, &after.alone);
     no_process_growth(&l, "heap", before.heap, memory_heap,

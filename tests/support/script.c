@@ -24,6 +24,28 @@ static uint32_t random_ids(const script_world *w, rng *r, int32_t *ids, uint32_t
     return n;
 }
 
+/* Sometimes turns on a thinking budget and a loop stop. */
+static void make_ends(request *q, rng *r)
+{
+    cls_params *const p = &q->params;
+    if (rng_below(r, 4) == 0) {
+        p->thinking_start_count = rng_below(r, 3);
+        p->thinking_end_count = rng_below(r, 3);
+        p->thinking_forced_count = 1 + rng_below(r, 3);
+        p->thinking_budget = rng_below(r, 20);
+        for (uint32_t i = 0; i < 3; i++)
+            q->finish[i] = (int32_t)rng_below(r, 12);
+        for (uint32_t i = 0; i < 2; i++) {
+            q->start[i] = (int32_t)rng_below(r, 12);
+            q->end[i] = (int32_t)rng_below(r, 12);
+        }
+    }
+    if (rng_below(r, 8) == 0) {
+        p->loop_repeats = 2 + rng_below(r, 2);
+        p->loop_max = 1 + rng_below(r, 8);
+    }
+}
+
 static void make_params(request *q, const script_world *w, rng *r)
 {
     static const float repetitions[] = {1.0f, 1.2f, 0.6f},
@@ -45,6 +67,7 @@ static void make_params(request *q, const script_world *w, rng *r)
         q->stop[i] = (int32_t)rng_below(r, w->o.vocab);
     for (uint32_t i = 0; i < p->logit_bias_count; i++)
         q->bias[i] = (cls_logit_bias){(int32_t)rng_below(r, w->o.vocab), biases[rng_below(r, 4)]};
+    make_ends(q, r);
 }
 
 /* Points the parameters to the request's lists, as q may have been copied. */
@@ -53,6 +76,9 @@ static cls_params with_lists(const request *q)
     cls_params p = q->params;
     p.stop_ids = p.stop_count ? q->stop : NULL;
     p.logit_bias = p.logit_bias_count ? q->bias : NULL;
+    p.thinking_start = p.thinking_start_count ? q->start : NULL;
+    p.thinking_end = p.thinking_end_count ? q->end : NULL;
+    p.thinking_forced = p.thinking_forced_count ? q->finish : NULL;
     return p;
 }
 
@@ -130,6 +156,12 @@ int request_change(request *q, script_world *w, cls_sampler *sampler, uint32_t s
         must(cls_slot_params(sampler, slot, &p));
     } else if (c->what == CHANGE_ROLLBACK) {
         roll_back(q, w, &r, sampler, slot);
+    } else if (c->what == CHANGE_FORCE) {
+        int32_t ids[4];
+        const uint32_t n = rng_below(&r, 5);
+        for (uint32_t i = 0; i < 4; i++)
+            ids[i] = (int32_t)rng_below(&r, 12);
+        must(cls_slot_force(sampler, slot, n ? ids : NULL, n));
     } else {
         int32_t ids[SCRIPT_PROMPT];
         const uint32_t n = random_ids(w, &r, ids, SCRIPT_PROMPT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests that follow a script, which depends only on their number: parameters, prompt, and the
- * samples before which parameters change, tokens are rolled back or prompt is appended. The same
- * calls run a request among others and alone. */
+ * samples before which parameters change, tokens are rolled back, prompt is appended or ids are
+ * forced. The same calls run a request among others and alone. */
 #ifndef TESTS_SCRIPT_H
 #define TESTS_SCRIPT_H
 
@@ -17,6 +17,7 @@ typedef enum change_kind {
     CHANGE_PARAMS,
     CHANGE_ROLLBACK,
     CHANGE_APPEND,
+    CHANGE_FORCE,
     CHANGE_KINDS
 } change_kind;
 
@@ -31,6 +32,7 @@ typedef struct request {
     cls_params params; /* its lists point to the arrays below */
     cls_logit_bias bias[SCRIPT_LIST];
     int32_t stop[SCRIPT_LIST];
+    int32_t start[2], end[2], finish[3]; /* of a thinking budget */
     script_change change[SCRIPT_CHANGES];
     uint32_t n_changes, next; /* next: index of the next change */
     uint32_t samples;

@@ -54,13 +54,44 @@ static uint32_t outputs(const guest *g)
 static int32_t ends(const guest *g, int32_t token, uint32_t n)
 {
     const cls_params *const p = g->b->params;
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        if (p->stop_ids[i] == token)
-            return CLS_ROW_STOPPED;
-    return p->max_tokens != 0 && n >= p->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : 0;
+    int32_t status = 0;
+    if (p->max_tokens != 0 && n >= p->max_tokens)
+        status = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
+    for (uint32_t i = 0; i < p->stop_count && n >= p->min_tokens; i++)
+        status = p->stop_ids[i] == token ? CLS_ROW_STOPPED : status;
+    return status;
 }
 
-int32_t guest_ends(const guest *g, int32_t token) { return ends(g, token, outputs(g) + 1); }
+/* Returns the status bits of a loop at the end of the output, with `next` behind it unless that is
+ * -1. */
+static int32_t loops(const guest *g, int32_t next)
+{
+    const cls_params *const p = g->b->params;
+    const tokens *const t = g->b->tokens;
+    int32_t *const ids = malloc((t->output_count + 1) * sizeof *ids);
+    uint32_t n = 0;
+    int found = 0;
+    ck_assert_msg(ids != NULL, "out of memory");
+    for (uint32_t i = 0; i <= t->output_count; i++) {
+        const int32_t id = i < t->output_count ? t->output[i] : next;
+        if (id >= 0 && (uint32_t)id < g->b->vocab)
+            ids[n++] = id;
+    }
+    for (uint32_t length = p->loop_min; length <= p->loop_max && !found && p->loop_repeats != 0;
+         length++) {
+        uint32_t same = 0;
+        while (same + length < n && ids[n - 1 - same] == ids[n - 1 - same - length])
+            same++;
+        found = same >= length * (p->loop_repeats - 1);
+    }
+    free(ids);
+    return found ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0;
+}
+
+int32_t guest_ends(const guest *g, int32_t token)
+{
+    return ends(g, token, outputs(g) + 1) | loops(g, token);
+}
 
 int guest_stopped(const guest *g)
 {
@@ -68,7 +99,35 @@ int guest_stopped(const guest *g)
     int32_t last = -1;
     for (uint32_t i = 0; i < t->output_count; i++)
         last = t->output[i] >= 0 && (uint32_t)t->output[i] < g->b->vocab ? t->output[i] : last;
-    return last >= 0 && ends(g, last, outputs(g)) != 0;
+    return last >= 0 && (ends(g, last, outputs(g)) | loops(g, -1)) != 0;
+}
+
+int32_t guest_due(const guest *g)
+{
+    const cls_host_row h = batch_host_row(g->b, 0);
+    cls_host_result result = {.struct_size = sizeof result};
+    return cls_host_sample(&h, &result) == CLS_OK && (result.status & CLS_ROW_FORCED) ? result.token
+                                                                                      : -1;
+}
+
+void guest_force(guest *g, const int32_t *ids, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        g->forced[i] = ids[i];
+    g->n_forced = n;
+    g->forced_made = g->made;
+    guest_set_forced(g);
+}
+
+void guest_set_forced(guest *g)
+{
+    tokens *const t = g->b->tokens;
+    const uint32_t at = g->made - g->forced_made;
+    t->forced_count = at < g->n_forced ? g->n_forced - at : 0;
+    t->forced = realloc(t->forced, sizeof g->forced);
+    ck_assert_msg(t->forced != NULL, "out of memory");
+    if (t->forced_count != 0)
+        memcpy(t->forced, g->forced + at, t->forced_count * sizeof *t->forced);
 }
 
 void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after)
@@ -81,6 +140,7 @@ void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *afte
     g->was[g->made++] = *g->b->adaptive;
     g->longest = g->made > g->longest ? g->made : g->longest;
     *g->b->adaptive = *after;
+    guest_set_forced(g);
     s->n.tokens++;
 }
 
@@ -497,13 +557,15 @@ void soak_print(const soak_counts *n, const char *who)
 #define N(x) (unsigned long long)n->x
     printf("%s: %llu calls, %llu rows (%llu of steps compared), %llu tokens; %llu requests (%llu "
            "forks), %llu moves, "
-           "%llu rollbacks, %llu changes of parameters; %llu steps deferred, %llu acceptances, "
+           "%llu rollbacks, %llu changes of parameters, %llu times forced ids; %llu steps "
+           "deferred, %llu acceptances, "
            "%llu verifications (%llu of "
            "%llu drafts accepted), %llu draws, %llu scored; %llu with masks, %llu with biases, "
            "%llu with reports, %llu with "
            "a search; %llu samplers, %llu times busy\n",
            who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(moves),
-           N(rollbacks), N(changes), N(deferred), N(accepts), N(verified), N(accepted), N(drafts),
-           N(draws), N(scored), N(masks), N(biases), N(reports), N(searches), N(samplers), N(busy));
+           N(rollbacks), N(changes), N(forced), N(deferred), N(accepts), N(verified), N(accepted),
+           N(drafts), N(draws), N(scored), N(masks), N(biases), N(reports), N(searches),
+           N(samplers), N(busy));
 #undef N
 }

@@ -19,6 +19,8 @@ typedef struct guest {
     batch *b;               /* one row: parameters, tokens, adaptive state; NULL: no request */
     uint32_t made, longest; /* tokens since it began; the largest number so far */
     cls_adaptive_state was[SOAK_LIFE]; /* the state before each of these tokens */
+    int32_t forced[4]; /* the ids that cls_slot_force() set after `forced_made` of these tokens */
+    uint32_t n_forced, forced_made;
 } guest;
 
 /* The expected results of a row. */
@@ -41,9 +43,9 @@ typedef struct flight {
 } flight;
 
 typedef struct soak_counts {
-    uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, deferred,
-        accepts, verified, drafts, accepted, draws, scored, masks, biases, reports, searches,
-        samplers, busy;
+    uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, forced,
+        deferred, accepts, verified, drafts, accepted, draws, scored, masks, biases, reports,
+        searches, samplers, busy;
 } soak_counts;
 
 typedef struct soak {
@@ -105,6 +107,11 @@ int guest_has_adaptive_state(const guest *g);
 /* Returns the stop bits of a request after a token. */
 int32_t guest_ends(const guest *g, int32_t token);
 int guest_stopped(const guest *g);
+/* Returns the id that the request must emit next, or -1. */
+int32_t guest_due(const guest *g);
+/* Forces ids, and sets those of the request's next rows after its tokens have changed. */
+void guest_force(guest *g, const int32_t *ids, uint32_t n);
+void guest_set_forced(guest *g);
 /* Appends a token. `after` is the adaptive state after it. */
 void guest_push(soak *s, guest *g, int32_t token, const cls_adaptive_state *after);
 /* Adds a result to the count of rows and to the hash. */

@@ -179,8 +179,11 @@ void soak_draw(soak *s)
         c.stream = p->stream;
         c.position = batch_host_row(g->b, 0).position;
         if (!guest_stopped(g)) {
+            const int32_t due = guest_due(g);
             soak_require_ok(s, cls_host_draw(&c, &token));
+            token = due >= 0 ? due : token;
             status = token < 0 ? CLS_ROW_EMPTY : guest_ends(g, token);
+            status |= due >= 0 ? CLS_ROW_FORCED : 0;
         }
         soak_require(s, !s->computes || (result[0][row] == token && result[1][row] == status),
                      "a draw: token %d, status %d, not %d, %d", result[0][row], result[1][row],

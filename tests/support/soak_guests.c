@@ -13,8 +13,10 @@ static batch *new_request(soak *s)
     params_random(b->params, b->vocab, &s->r);
     if (rng_below(&s->r, 12) == 0)
         params_infill(b->params, b->vocab, &s->r);
+    b->forces = rng_below(&s->r, 4) == 0;
     batch_requests(b, &s->r);
-    if (rng_below(&s->r, 2)) { /* most do not stop soon */
+    b->tokens->forced_count = 0; /* force() forces ids */
+    if (rng_below(&s->r, 2)) {   /* most do not stop soon */
         b->params->stop_ids = NULL;
         b->params->stop_count = 0;
     }
@@ -85,7 +87,23 @@ static void roll_back(soak *s, uint32_t slot)
     g->b->tokens->output_count -= n;
     if (n > 0)
         *g->b->adaptive = g->was[g->made];
+    if (g->made < g->forced_made) { /* a row knows forced ids only if they are due next */
+        soak_require_ok(s, cls_slot_force(s->sampler, slot, NULL, 0));
+        guest_force(g, NULL, 0);
+    }
+    guest_set_forced(g);
     s->n.rollbacks += n > 0;
+}
+
+static void force(soak *s, uint32_t slot)
+{
+    int32_t ids[4];
+    const uint32_t n = rng_below(&s->r, 5);
+    for (uint32_t i = 0; i < n; i++)
+        ids[i] = (int32_t)rng_below(&s->r, s->o.vocab);
+    soak_require_ok(s, cls_slot_force(s->sampler, slot, n ? ids : NULL, n));
+    guest_force(&s->guest[slot], ids, n);
+    s->n.forced++;
 }
 
 /* Changes the chain. Penalties, lists and bans stay, and requests with an adaptive state are not
@@ -154,6 +172,8 @@ static void visit(soak *s, uint32_t slot)
         append(s, slot);
     } else if (what == 18 && other->b == NULL) {
         move(s, slot, (uint32_t)(other - s->guest));
+    } else if (what == 19) {
+        force(s, slot);
     }
 }
 

@@ -210,9 +210,10 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const k = &b->tokens[row];
-        must(cls_slot_begin(s->sampler, b->slots ? (uint32_t)b->slots[row] : row, &b->params[row],
-                            k->prompt_count ? k->prompt : NULL, k->prompt_count,
-                            k->output_count ? k->output : NULL, k->output_count));
+        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
+        must(cls_slot_begin(s->sampler, slot, &b->params[row], k->prompt_count ? k->prompt : NULL,
+                            k->prompt_count, k->output_count ? k->output : NULL, k->output_count));
+        request_force(b, row, s->sampler, slot);
     }
 }
 
