@@ -551,8 +551,9 @@ def main():
     if options.list:
         print("\n".join(step[0] for step in steps))
         return 0
-    # The wall clock's time of each call; what a step took is in its entry.
-    state.setdefault("calls", []).append(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
+    # The tree may have changed since the last call.
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    state.setdefault("calls", []).append({"time": now, "commit": options.commit})
     cut = False
     for name, function, arguments, least in steps:
         if only and not name.startswith(only):
