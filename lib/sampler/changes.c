@@ -142,8 +142,8 @@ static int changes_only_params(const cls_slot *was, const cls_slot *now)
 {
     return ((was->flags ^ now->flags) &
             (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) == 0 &&
-           ((was->flags | now->flags) & CLS_SLOT_THINKING) == 0 &&
-           was->window == now->window && was->top_p == now->top_p;
+           ((was->flags | now->flags) & CLS_SLOT_THINKING) == 0 && was->window == now->window &&
+           was->top_p == now->top_p;
 }
 
 cls_change *cls_change_add_params(cls_sampler *s, uint32_t slot, const cls_slot *now)
