@@ -25,21 +25,19 @@ except ImportError:  # before setuptools 70
 
 TOP = pathlib.Path(__file__).resolve().parent
 SYSTEM_LIBRARY = os.environ.get("CLSAMPLE_LIBRARY", "")
-# What configure and make need for the library.
-SOURCES = (
-    "configure.ac",
-    "Makefile.am",
-    "NEWS",
-    "build-aux",
-    "cl",
-    "doc",
-    "include",
-    "lib",
-    "m4",
-    "python",
-    "configure",
-    "aclocal.m4",
-    "Makefile.in",
+# What the copy that is built does not have: repositories, and the results of builds in the tree.
+NOT_COPIED = shutil.ignore_patterns(
+    ".*",
+    "build",
+    "autom4te.cache",
+    "config.status",
+    "Makefile",
+    "__pycache__",
+    "*.o",
+    "*.lo",
+    "*.la",
+    "*.pocl",
+    "*.tar.*",
 )
 PACKAGES = "gcc make autoconf automake libtool pkg-config ocl-icd-opencl-dev"
 
@@ -69,20 +67,14 @@ def run(folder, *command, **environment):
 def build_library(target):
     """Configures and makes the library in a folder of its own, whatever the source folder has."""
     with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        for source in SOURCES:
-            if (TOP / source).is_dir():
-                shutil.copytree(TOP / source, folder / source)
-            elif (TOP / source).exists():
-                shutil.copy2(TOP / source, folder / source)
-        for page in TOP.glob("*.in"):
-            shutil.copy2(page, folder)
+        folder = pathlib.Path(name) / "source"
+        shutil.copytree(TOP, folder, ignore=NOT_COPIED)
         if not (folder / "configure").exists():
             run(folder, "autoreconf", "-fi")
-        build = folder / "build"
+        build = folder.parent / "build"
         build.mkdir()
         flags = {"CFLAGS": os.environ.get("CFLAGS", "-O2"), "OPENCL_LIBS": "-lOpenCL"}
-        run(build, "../configure", "--disable-static", "--without-clblast", **flags)
+        run(build, "../source/configure", "--disable-static", "--without-clblast", **flags)
         run(build, "make", f"-j{os.cpu_count() or 1}", "python/libclsample.la")
         libraries = (build / "python" / ".libs").glob("libclsample.*")
         library = next(path for path in libraries if path.suffix in (".so", ".dylib", ".dll"))

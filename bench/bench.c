@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const bench_case cases[] = {
+const bench_case bench_cases[BENCH_CASES] = {
     {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0,
      BENCH_STEP, 0},
     {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
@@ -63,7 +63,11 @@ static const bench_case cases[] = {
     {"kept_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 0, 0, 0, BENCH_NO_MORE, 0,
      BENCH_STEP, UINT32_MAX},
 };
-#define CASES (sizeof cases / sizeof *cases)
+
+/* A set of cases: bit i for case i, and then one for serving. */
+typedef uint32_t bench_set;
+#define SERVING ((bench_set)1 << BENCH_CASES)
+#define ALL (2 * SERVING - 1)
 
 /* The values of --case: the cases in this order, then serving. */
 #define CASE_NAMES \
@@ -71,162 +75,29 @@ static const bench_case cases[] = {
     "topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
     "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|kept|kept_flat|" \
     "serving"
-#define SERVING ((int32_t)CASES)
 #define SERVED 64u /* slots of the serving case */
-
-/* Prints a line that the next one overwrites, on terminals only. The cursor stays at the beginning
- * of the line, so that an error message overwrites it, too. */
-static void progress(const char *name, const char *doing)
-{
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (name == NULL)
-        fputs("\033[K", stderr);
-    else
-        fprintf(stderr, "\033[K%s: %s\r", name, doing);
-    fflush(stderr);
-}
-
-static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
-{
-    return *error == CL_SUCCESS
-               ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error)
-               : NULL;
-}
-
-int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
-{
-    cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
-    options.vocab = setup->vocab;
-    options.max_rows = setup->batch;
-    options.history = window;
-    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK |
-                       (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
-    return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: creating the sampler");
-}
-
-/* Creates the sampler, unless the present one has the same history. */
-static int make_sampler(bench_setup *setup, uint32_t window)
-{
-    if (setup->sampler != NULL && setup->window == window)
-        return 0;
-    cls_sampler_destroy(setup->sampler);
-    setup->sampler = NULL;
-    setup->window = window;
-    return bench_new_sampler(setup, window, &setup->sampler);
-}
-
-/* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
- * is created again, for such cases. */
-static int make_kept(bench_setup *setup, const bench_case *c)
-{
-    cl_int error = CL_SUCCESS;
-    if (c->kept_set == 0 || setup->kept != NULL)
-        return 0;
-    setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
-    cls_sampler_destroy(setup->sampler);
-    setup->sampler = NULL;
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the buffer for kept sets", error);
-}
-
-static size_t mask_size(const bench_setup *setup)
-{
-    return (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
-}
-
-/* Allocates the buffers. Each case writes its logits and its mask. */
-static int open_setup(bench_setup *setup)
-{
-    cl_int error = CL_SUCCESS;
-
-    setup->longest = setup->history;
-    for (size_t i = 0; i < CASES; i++)
-        if (cases[i].history > setup->longest)
-            setup->longest = cases[i].history;
-    setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) *
-                  bench_dtype_size(setup->dtype);
-    setup->rows = malloc(setup->size);
-    setup->mask_words = malloc(mask_size(setup));
-    setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
-    setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
-    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
-        setup->likeliest == NULL)
-        return cli_no_memory();
-    setup->logits = new_buffer(setup, setup->size, &error);
-    setup->mask = new_buffer(setup, mask_size(setup), &error);
-    setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
-}
-
-static void close_setup(bench_setup *setup)
-{
-    cls_sampler_destroy(setup->sampler);
-    if (setup->kept != NULL)
-        clReleaseMemObject(setup->kept);
-    if (setup->tokens != NULL)
-        clReleaseMemObject(setup->tokens);
-    if (setup->mask != NULL)
-        clReleaseMemObject(setup->mask);
-    if (setup->logits != NULL)
-        clReleaseMemObject(setup->logits);
-    free(setup->likeliest);
-    free(setup->ids);
-    free(setup->mask_words);
-    free(setup->rows);
-}
-
-/* Fills the histories with random ids. Every 64th is the likeliest token of the row: models repeat
- * themselves, and penalties that change no draw would not be verified. DRY's histories end with the
- * tokens before one of these. */
-static void fill_histories(bench_setup *setup)
-{
-    for (uint32_t row = 0; row < setup->batch; row++) {
-        int32_t *const ids = setup->ids + (size_t)row * setup->longest;
-        bench_fill_ids(ids, setup->longest, setup->vocab, (bench_law)setup->law, row);
-        for (uint32_t i = 0; i < setup->longest; i += 64)
-            ids[i] = setup->likeliest[row];
-        for (size_t i = 0; i < CASES; i++)
-            if (cases[i].more == BENCH_DRY)
-                memcpy(ids + cases[i].history - 3, ids + 61, 3 * sizeof *ids);
-    }
-}
-
-static int write_rows(bench_setup *setup, bench_rows kind)
-{
-    cl_int error;
-    bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
-    for (uint32_t row = 0; row < setup->batch + setup->spare; row++)
-        setup->likeliest[row] = bench_likeliest(setup->rows, setup->dtype, row, setup->vocab);
-    fill_histories(setup);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
-                                 setup->rows, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
-}
-
-static int write_mask(bench_setup *setup, bench_mask kind)
-{
-    cl_int error;
-    if (kind == BENCH_ALL)
-        return 0;
-    bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup),
-                                 setup->mask_words, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
-}
 
 static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
-    progress("floor", "looking for its best shape");
+    bench_progress("floor", "looking for its best shape");
     return bench_floor_open(floor, setup);
 }
 
-/* Whether the command runs the case. */
-static bool is_selected(const bench_setup *setup, int32_t only, size_t i)
+/* The cases that can be measured with these options. */
+static bench_set possible(const bench_setup *setup)
 {
-    return (only < 0 || only == (int32_t)i) && (setup->shards == 0 || bench_can_split(&cases[i]));
+    bench_set set = setup->shards == 0 ? ALL : 0;
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        set |= (bench_set)bench_can_split(&bench_cases[i]) << i;
+    return set;
+}
+
+static unsigned count(bench_set set)
+{
+    unsigned n = 0;
+    for (; set != 0; set &= set - 1)
+        n++;
+    return n;
 }
 
 /* written: the bench_rows in the setup's buffers; -1: they are not written yet. */
@@ -236,64 +107,58 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
     if (cli_interrupted())
         return 1;
     if (*written != (int)c->rows) {
-        progress(c->name, "making the rows");
+        bench_progress(c->name, "making the rows");
         *written = -1;
-        if (write_rows(setup, c->rows))
+        if (bench_write_rows(setup, c->rows))
             return 1;
         *written = (int)c->rows;
     }
     if (setup->shards == 0 && floor->kernel == NULL && open_floor(floor, setup))
         return 1;
-    progress(c->name, "verifying");
+    bench_progress(c->name, "verifying");
     if (c->drafts != BENCH_STEP)
         return bench_verify_drafts(setup, c, result);
-    if (make_kept(setup, c) || make_sampler(setup, bench_window(c)) || write_mask(setup, c->mask) ||
-        bench_verify(setup, c))
+    if (bench_make_kept(setup, c) || bench_make_sampler(setup, bench_window(c)) ||
+        bench_write_mask(setup, c->mask) || bench_verify(setup, c))
         return 1;
-    progress(c->name, "timing");
+    bench_progress(c->name, "timing");
     return setup->shards != 0 ? bench_time_shards(setup, c, result)
                               : bench_time(setup, floor, c, result);
 }
 
-static int run_cases(bench_setup *setup, bench_floor *floor, int32_t only, bench_result *results)
+static int run_cases(bench_setup *setup, bench_floor *floor, bench_set set, bench_result *results)
 {
     int written = -1;
-    for (size_t i = 0; i < CASES; i++)
-        if (is_selected(setup, only, i) && run_case(setup, floor, &cases[i], &written, &results[i]))
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        if ((set >> i & 1u) && run_case(setup, floor, &bench_cases[i], &written, &results[i]))
             return 1;
     return 0;
 }
 
-/* Prints the finished cases, or appends them to the array, and counts them. */
 static int print_cases(const bench_setup *setup, const bench_floor *floor,
-                       const bench_result *results, json_t *array, uint32_t *finished)
+                       const bench_result *results)
 {
-    for (size_t i = 0; i < CASES; i++)
-        *finished += results[i].runs != 0;
-    if (setup->shards != 0 && array != NULL)
-        return bench_json_shards(array, setup, cases, CASES, results);
-    if (setup->shards != 0)
-        return *finished == 0 ? 0 : bench_print_shards(setup, cases, CASES, results);
-    if (array != NULL)
-        return bench_json_cases(array, setup, cases, CASES, results);
-    return *finished == 0 ? 0 : bench_print_cases(setup, floor, cases, CASES, results);
+    return setup->shards != 0 ? bench_print_shards(setup, bench_cases, BENCH_CASES, results)
+                              : bench_print_cases(setup, floor, bench_cases, BENCH_CASES, results);
 }
 
-/* Runs the cases of one step each. array: the results for --json, or NULL. */
-static int run_steps(bench_setup setup, int32_t only, json_t *array, uint32_t *finished)
+/* Runs the cases of one step each until one fails, counts the finished ones and prints them. */
+static int run_steps(bench_setup setup, bench_set set, uint32_t *finished)
 {
     bench_floor floor;
-    bench_result results[CASES];
+    bench_result results[BENCH_CASES];
     int failed;
 
     memset(&floor, 0, sizeof floor);
     memset(results, 0, sizeof results);
-    failed = open_setup(&setup) || run_cases(&setup, &floor, only, results);
-    progress(NULL, NULL);
-    if (!failed || cli_interrupted())
-        failed |= print_cases(&setup, &floor, results, array, finished);
+    failed = bench_open_setup(&setup) || run_cases(&setup, &floor, set, results);
+    bench_progress(NULL, NULL);
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        *finished += results[i].runs != 0;
+    if ((!failed || cli_interrupted()) && *finished != 0)
+        failed |= print_cases(&setup, &floor, results);
     bench_floor_close(&floor);
-    close_setup(&setup);
+    bench_close_setup(&setup);
     return failed;
 }
 
@@ -305,29 +170,37 @@ static int run_serving(bench_setup setup, json_t *array)
 
     memset(&floor, 0, sizeof floor);
     setup.spare = BENCH_SPARE;
-    progress("serving", "making the rows");
-    failed = open_setup(&setup) || make_sampler(&setup, BENCH_WINDOW) ||
-             write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
-    progress("serving", "timing and verifying");
+    bench_progress("serving", "making the rows");
+    failed = bench_open_setup(&setup) || bench_make_sampler(&setup, BENCH_WINDOW) ||
+             bench_write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
+    bench_progress("serving", "timing and verifying");
     failed = failed || cli_interrupted() || bench_serve(&setup, &floor, &served);
-    progress(NULL, NULL);
+    bench_progress(NULL, NULL);
     if (!failed)
         failed = array != NULL ? bench_json_served(array, &setup, &served)
                                : bench_print_served(&setup, &floor, &served);
     bench_floor_close(&floor);
-    close_setup(&setup);
+    bench_close_setup(&setup);
     return failed;
 }
 
-/* ------------------------------------------------------- for clsample report */
+/* ------------------------------------------------------ for clsample report and --json */
 
-static bool is_quick(const char *name)
+const bench_case *bench_find(const char *name)
+{
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        if (strcmp(bench_cases[i].name, name) == 0)
+            return &bench_cases[i];
+    return NULL;
+}
+
+static bench_set quick_cases(void)
 {
     static const char *const names[] = {"greedy", "topk", "plain", "topp_peaked"};
+    bench_set set = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
+        set |= (bench_set)1 << (bench_find(names[i]) - bench_cases);
+    return set;
 }
 
 /* Appends a failed case with its error message, which has been printed. */
@@ -337,91 +210,99 @@ static int add_failure(json_t *array, const char *name)
     return 1;
 }
 
-static int collect_steps(bench_setup setup, bool quick, json_t *object, json_t *array)
+/* Runs the cases of one step each and appends them to the array, also those that fail. Returns how
+ * many failed. shape: set to the floor's. */
+static int collect_steps(bench_setup setup, bench_set set, json_t *array, uint32_t *finished,
+                         char shape[64])
 {
     bench_floor floor;
     int written = -1, failed;
 
     memset(&floor, 0, sizeof floor);
-    failed = open_setup(&setup) ? add_failure(array, "steps") : 0;
-    /* If the first case finds no rows or no floor, the others cannot run either. */
-    for (size_t i = 0; i < CASES && (written < 0 ? failed == 0 : floor.kernel != NULL); i++) {
+    failed = bench_open_setup(&setup) ? add_failure(array, "steps") : 0;
+    for (size_t i = 0; i < BENCH_CASES; i++) {
         bench_result result;
         memset(&result, 0, sizeof result);
-        if (quick && !is_quick(cases[i].name))
+        /* If the first case finds no rows or no floor, the others cannot run either. */
+        if (failed && (written < 0 || (setup.shards == 0 && floor.kernel == NULL)))
+            break;
+        if (!(set >> i & 1u))
             continue;
-        const int undone = run_case(&setup, &floor, &cases[i], &written, &result);
+        const int undone = run_case(&setup, &floor, &bench_cases[i], &written, &result);
         if (cli_interrupted())
             break;
         if (undone)
-            failed += add_failure(array, cases[i].name);
+            failed += add_failure(array, bench_cases[i].name);
         else
-            failed += bench_json_cases(array, &setup, &cases[i], 1, &result);
+            failed += setup.shards != 0
+                          ? bench_json_shards(array, &setup, &bench_cases[i], 1, &result)
+                          : bench_json_cases(array, &setup, &bench_cases[i], 1, &result);
+        *finished += !undone;
     }
-    progress(NULL, NULL);
-    json_object_set_new(object, "floor_shape", json_string(floor.shape));
+    bench_progress(NULL, NULL);
+    snprintf(shape, sizeof floor.shape, "%s", floor.shape);
     bench_floor_close(&floor);
-    close_setup(&setup);
+    bench_close_setup(&setup);
     return failed;
+}
+
+static int collect_serving(bench_setup setup, json_t *array, uint32_t *finished)
+{
+    const int failed = run_serving(setup, array);
+    *finished += !failed;
+    return failed && !cli_interrupted() ? add_failure(array, "serving") : 0;
 }
 
 int bench_collect(const bench_setup *setup, bool quick, json_t *object)
 {
     bench_setup some = *setup;
     json_t *array = json_array();
+    uint32_t finished = 0;
+    char shape[64];
     int failed;
 
     if (json_object_set_new(object, "cases", array) != 0)
         return cli_no_memory();
-    failed = collect_steps(some, quick, object, array);
-    if (quick || cli_interrupted())
-        return failed;
+    failed = collect_steps(some, quick ? quick_cases() : ALL, array, &finished, shape);
+    json_object_set_new(object, "floor_shape", json_string(shape));
     some.batch = SERVED;
-    if (run_serving(some, array) && !cli_interrupted())
-        failed += add_failure(array, "serving");
-    return failed;
+    return quick || cli_interrupted() ? failed : failed + collect_serving(some, array, &finished);
 }
 
 /* --------------------------------------------------------------- the command */
 
-/* Runs the selected cases. It returns 1 after an error or an interrupt. */
-static int run_all(bench_setup *setup, int32_t only, json_t *array, uint32_t *finished)
+/* Runs the cases of a set and prints them, or appends them to the array unless that is NULL. It
+ * returns nonzero after an error or an interrupt. */
+static int run_all(const bench_setup *setup, bench_set set, json_t *array, uint32_t *finished)
 {
-    const uint32_t batch = setup->batch;
-    if (only != SERVING) {
-        setup->batch = batch != 0 ? batch : BENCH_ROWS;
-        if (run_steps(*setup, only, array, finished))
-            return 1;
-    }
-    if ((only >= 0 && only != SERVING) || setup->shards != 0)
-        return 0;
-    if (only < 0 && array == NULL)
+    bench_setup some = *setup;
+    char shape[64];
+    int failed = 0;
+    some.batch = setup->batch != 0 ? setup->batch : BENCH_ROWS;
+    if (set != SERVING)
+        failed = array != NULL ? collect_steps(some, set, array, finished, shape)
+                               : run_steps(some, set, finished);
+    if (!(set & SERVING) || cli_interrupted() || (failed && array == NULL))
+        return failed || cli_interrupted();
+    some.batch = setup->batch != 0 ? setup->batch : SERVED;
+    if (array != NULL)
+        return failed | collect_serving(some, array, finished) | cli_interrupted();
+    if (set != SERVING)
         putchar('\n');
-    setup->batch = batch != 0 ? batch : SERVED;
-    if (run_serving(*setup, array))
-        return 1;
-    ++*finished;
-    return 0;
-}
-
-/* The number of cases that the command runs. */
-static unsigned count_cases(const bench_setup *setup, int32_t only)
-{
-    unsigned n = setup->shards == 0 && (only < 0 || only == SERVING);
-    for (size_t i = 0; i < CASES; i++)
-        n += is_selected(setup, only, i);
-    return n;
+    failed = run_serving(some, NULL);
+    *finished += !failed;
+    return failed;
 }
 
 static int run(bench_setup *setup, const char *device, const cls_context_options *options,
-               int32_t only, int json)
+               bench_set set, int json)
 {
     json_t *array = json ? json_array() : NULL;
     uint32_t finished = 0;
     cli_target target;
     int failed;
 
-    progress("device", "compiling");
+    bench_progress("device", "compiling");
     if (json && array == NULL)
         return cli_no_memory();
     if (cli_open(device, options, 0, &target)) {
@@ -430,16 +311,52 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     }
     setup->on = &target;
     cli_catch_interrupt();
-    failed = run_all(setup, only, array, &finished);
+    failed = run_all(setup, set, array, &finished);
     cli_close(&target);
-    if (json && (!failed || cli_interrupted()))
+    if (json)
         failed |= cli_print_json(array);
-    else
-        json_decref(array);
     if (cli_interrupted())
-        cli_fail("bench: interrupted; of %u cases %u %s finished", count_cases(setup, only),
-                 (unsigned)finished, finished == 1 ? "is" : "are");
+        cli_fail("bench: interrupted; of %u cases %u %s finished", count(set), (unsigned)finished,
+                 finished == 1 ? "is" : "are");
     return failed;
+}
+
+int bench_check(uint32_t batch, uint32_t vocab)
+{
+    if (batch < 1 || batch > 4096)
+        return cli_fail("--batch: %u is out of range; it must be 1 to 4096", (unsigned)batch);
+    if (vocab < 1 || vocab > 1048576)
+        return cli_fail("--vocab: %u is out of range; it must be 1 to 1048576", (unsigned)vocab);
+    return 0;
+}
+
+static int check_setup(const bench_setup *setup, const cli_option *options)
+{
+    if (bench_check(cli_given(options, "batch") ? setup->batch : 1, setup->vocab))
+        return 1;
+    if (setup->runs > BENCH_MOST_RUNS)
+        return cli_fail("--runs: %u is too large; the most is %u", (unsigned)setup->runs,
+                        BENCH_MOST_RUNS);
+    if (setup->history > BENCH_MOST_HISTORY)
+        return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup->history,
+                        BENCH_MOST_HISTORY);
+    return cli_shards_check(options, setup->shards, setup->vocab);
+}
+
+/* Sets the cases that --case names. No name: all that are possible. */
+static int select_cases(const bench_setup *setup, const cli_list *names, bench_set *set)
+{
+    int32_t i;
+    const cli_option one = {"case", CLI_CHOICE, &i, NULL, NULL, CASE_NAMES, true};
+    *set = names->count == 0 ? possible(setup) : 0;
+    for (uint32_t k = 0; k < names->count; k++) {
+        if (cli_set(&one, "--case", names->text[k]))
+            return 1;
+        if (!(possible(setup) >> i & 1u))
+            return cli_fail("--case: %s is not measured with --shards", names->text[k]);
+        *set |= (bench_set)1 << i;
+    }
+    return 0;
 }
 
 int cls_cmd_bench(int argc, char **argv)
@@ -450,13 +367,15 @@ int cls_cmd_bench(int argc, char **argv)
     bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
     const char *device = NULL;
-    int32_t dtype = CLS_F32, only = -1;
+    int32_t dtype = CLS_F32;
+    cli_list names = {NULL, 0};
+    bench_set set;
     bool json = false;
     cli_option options[] = {
         {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)", NULL, 0},
         {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"case", CLI_CHOICE, &only, "NAME", "run only this case", CASE_NAMES, 0},
+        {"case", CLI_LIST, &names, "NAME", "run only this case", NULL, 0},
         {"history", CLI_UINT, &setup.history, "N",
          "tokens in a row's history in case penalties (default 2000)", NULL, 0},
         {"history-ids", CLI_CHOICE, &setup.law, "LAW",
@@ -467,40 +386,21 @@ int cls_cmd_bench(int argc, char **argv)
          "time steps of N shards in one process, beside whole steps", NULL, 0},
         {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
          0},
-        {"work-group", CLI_UINT, &context.work_group, "N",
-         "work-items in a group (default: chosen for the device)", NULL, 0},
-        {"vector", CLI_UINT, &context.vector, "N",
-         "logits per load of a work-item (default: chosen for the device)", NULL, 0},
+        CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
     };
 
     cls_context_options_default(&context, sizeof context);
-    switch (cli_parse(argc, argv, "bench [OPTION]...", about, options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return 1;
-    case CLI_GO:
-        break;
+    const cli_parsed parsed = cli_parse(argc, argv, "bench [OPTION]...", about, options);
+    int failed = parsed == CLI_FAILED;
+    if (parsed == CLI_GO) {
+        setup.dtype = (cls_dtype)dtype;
+        context.dtypes = 1u << dtype;
+        failed = check_setup(&setup, options) || select_cases(&setup, &names, &set) ||
+                 run(&setup, device, &context, set, json);
     }
-    if (options[0].given && (setup.batch < 1 || setup.batch > 4096))
-        return cli_fail("--batch: %u is out of range; it must be 1 to 4096", (unsigned)setup.batch);
-    if (setup.vocab < 1 || setup.vocab > 1048576)
-        return cli_fail("--vocab: %u is out of range; it must be 1 to 1048576",
-                        (unsigned)setup.vocab);
-    if (setup.runs > BENCH_MOST_RUNS)
-        return cli_fail("--runs: %u is too large; the most is %u", (unsigned)setup.runs,
-                        BENCH_MOST_RUNS);
-    if (setup.history > BENCH_MOST_HISTORY)
-        return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup.history,
-                        BENCH_MOST_HISTORY);
-    if (cli_shards_check(options, setup.shards, setup.vocab))
-        return 1;
-    if (setup.shards != 0 && only >= 0 && count_cases(&setup, only) == 0)
-        return cli_fail("--case: this case is not measured with --shards");
-    setup.dtype = (cls_dtype)dtype;
-    context.dtypes = 1u << dtype;
-    return run(&setup, device, &context, only, json);
+    free(names.text);
+    return failed;
 }

@@ -2,15 +2,19 @@
 /* clsample bench: times sampling steps and compares them with the floor, the time of a plain read
  * of the same logits.
  *
+ *     parallel.c  runs the host's work on all its processors
  *     rows.c      makes the logits, masks and histories
+ *     setup.c     holds them on host and device
  *     floor.c     finds the fastest plain read of the logits
  *     measure.c   verifies a step against the reference, then times it
+ *     events.c    times a step and the floor by the device's clock
  *     drafts.c    verifies and times the verification of drafts
  *     shards.c    times the steps of a vocabulary that is split over shards
  *     requests.c  makes the requests of the serving case
  *     serving.c   times steps while requests join and leave
  *     table.c     prints the results as tables and as JSON
  *     bench.c     the list of cases, and the command
+ *     tune.c      clsample tune: measures shapes of the kernels by some of the cases
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -52,6 +56,12 @@ typedef struct bench_setup {
 #define BENCH_MOST_RUNS 20000u
 #define BENCH_MOST_HISTORY 65536u
 
+/* -------------------------------------------------------------- parallel.c */
+
+/* Calls run(of, i) for each i below n, in several threads. `run` returns 1 if it fails, and must
+ * not print. Returns the lowest i that failed, or n. */
+uint32_t bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of);
+
 /* ------------------------------------------------------------------ rows.c */
 
 typedef enum bench_rows {
@@ -92,20 +102,21 @@ typedef enum bench_law {
 /* Fills n random ids, which depend on the seed. */
 void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uint64_t seed);
 
-/* A random number from 0 to n - 1. */
+/* A random number from 0 to n - 1, and one between 0 and 1. */
 uint32_t bench_random(uint64_t *state, uint32_t n);
+double bench_uniform(uint64_t *state);
 
-/* Computes the probabilities of a draft model for a row, at a temperature, and returns a token
- * drawn from them. */
+/* Computes the probabilities of a draft model for a row, at a temperature, and returns the token
+ * that the number `uniform` draws from them. */
 int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row,
-                         uint32_t vocab, double temperature, uint64_t *state);
+                         uint32_t vocab, double temperature, double uniform);
 
 /* ----------------------------------------------------------------- floor.c */
 
 /* The floor's kernel, which reads logits and keeps maxima only, in one shape. */
 typedef struct bench_floor {
     cl_program program;
-    cl_kernel kernel, nothing;
+    cl_kernel kernel, nothing, busy;
     cl_mem out;
     size_t local, global;
     size_t maxima;  /* numbers that it writes to `out` */
@@ -116,7 +127,12 @@ typedef struct bench_floor {
  * computes the right maximum. */
 int bench_floor_open(bench_floor *floor, const bench_setup *setup);
 void bench_floor_close(bench_floor *floor);
-cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue);
+
+/* done: the event, or NULL. */
+cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue, cl_event *done);
+
+/* Enqueues a kernel that keeps the device busy until the host has enqueued what follows it. */
+cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_event *done);
 
 /* --------------------------------------------------------------- measure.c */
 
@@ -169,6 +185,8 @@ uint32_t bench_window(const bench_case *c);
 
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, from enqueue to finish */
+    /* Medians by the device's clock; 0 if its events have no times. */
+    double floor_device_us, step_device_us;
     uint32_t launches, runs;
     uint64_t host_bytes; /* that the host reads in a step */
     double accepted;     /* accepted drafts divided by all drafts */
@@ -198,6 +216,10 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c);
 /* Describes the step of a case, which writes setup->tokens. */
 void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step);
 
+/* Enqueues it. done: its event, or NULL. */
+int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command_queue queue,
+                       cl_event *done);
+
 /* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens);
 
@@ -209,10 +231,12 @@ int bench_verify(const bench_setup *setup, const bench_case *c);
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
                bench_result *result);
 
-/* Any kind of step. `begin` begins the requests; `run` enqueues one step and waits for it. */
+/* Any kind of step. `begin` begins the requests, `enqueue` enqueues one step, whose last event is
+ * *done, and `run` also reads its results and waits for them. */
 typedef struct bench_steps {
-    int (*run)(void *of);
     int (*begin)(void *of);
+    int (*enqueue)(void *of, cl_command_queue queue, cl_event *done);
+    int (*run)(void *of);
     void *of;
 } bench_steps;
 
@@ -221,6 +245,35 @@ int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const b
 
 /* The parameters of a row that has no history. */
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
+
+/* ----------------------------------------------------------------- setup.c */
+
+/* Prints a line that the next one overwrites, on terminals only. name NULL: clears it. */
+void bench_progress(const char *name, const char *doing);
+
+/* Allocates what a setup has beside its sampler. After a failure bench_close_setup() frees what was
+ * allocated. */
+int bench_open_setup(bench_setup *setup);
+void bench_close_setup(bench_setup *setup);
+
+/* Fill the rows and their histories, and the mask, on host and device. */
+int bench_write_rows(bench_setup *setup, bench_rows kind);
+int bench_write_mask(bench_setup *setup, bench_mask kind);
+
+/* Creates a sampler for cases with this `history`, or setup->sampler, unless that has it already.
+ */
+int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
+int bench_make_sampler(bench_setup *setup, uint32_t window);
+
+/* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
+ * is created again, for such cases. */
+int bench_make_kept(bench_setup *setup, const bench_case *c);
+
+/* ---------------------------------------------------------------- events.c */
+
+/* Sets result->floor_device_us and step_device_us. */
+int bench_time_events(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
+                      bench_result *result);
 
 /* ---------------------------------------------------------------- drafts.c */
 
@@ -282,8 +335,12 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-/* Creates a sampler for cases with this `history`. */
-int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
+#define BENCH_CASES 27
+extern const bench_case bench_cases[BENCH_CASES];
+const bench_case *bench_find(const char *name);
+
+/* Fails if a value of --batch or --vocab is out of range. */
+int bench_check(uint32_t batch, uint32_t vocab);
 
 /* Runs all cases and then serving, or with `quick` some cases. It adds "floor_shape" and "cases" to
  * the object; "cases" is an array of bench_json_cases() and bench_json_served(). A case that fails

@@ -28,28 +28,52 @@ static size_t outputs_of(const verification *v)
     return tokens_of(v) + (3 + 3) * (size_t)v->requests;
 }
 
+/* What a draft is made of: the row whose distribution its model has, and the number that draws it.
+ */
+typedef struct origin {
+    uint32_t row;
+    double uniform;
+} origin;
+
+typedef struct making {
+    const verification *v;
+    origin *origins; /* of each draft */
+} making;
+
+static int make_draft(void *of, uint32_t draft)
+{
+    const making *const m = of;
+    const bench_setup *const setup = &m->v->setup;
+    const origin *const o = &m->origins[draft];
+    float *const probs = (float *)((char *)setup->rows + m->v->probs);
+    m->v->ids[draft] =
+        with_probs(m->v)
+            ? bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype,
+                               o->row, setup->vocab, (double)m->v->c->temperature, o->uniform)
+            : bench_likeliest(setup->rows, setup->dtype, o->row, setup->vocab);
+    return 0;
+}
+
 /* Makes the drafts of a model that mostly has the distribution of the target's row, and otherwise
  * that of another row. The shares are such that 7 drafts in 10 are accepted if the earlier ones
  * were. */
-static void make_drafts(verification *v)
+static int make_drafts(verification *v)
 {
-    bench_setup *const setup = &v->setup;
-    const uint32_t targets = v->requests * ROWS;
-    float *const probs = (float *)((char *)setup->rows + v->probs);
+    const uint32_t targets = v->requests * ROWS, n = v->requests * BENCH_DRAFTS;
     const uint32_t alike = with_probs(v) ? 86 : 66; /* in 100 */
+    making m = {v, malloc(n * sizeof *m.origins)};
     uint64_t state = 1;
-    for (uint32_t i = 0; i < v->requests; i++)
-        for (uint32_t k = 0; k < BENCH_DRAFTS; k++) {
-            const uint32_t draft = i * BENCH_DRAFTS + k, target = i * ROWS + k;
-            const uint32_t like =
-                bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
-            if (with_probs(v))
-                v->ids[draft] = bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows,
-                                                 setup->dtype, like, setup->vocab,
-                                                 (double)v->c->temperature, &state);
-            else
-                v->ids[draft] = bench_likeliest(setup->rows, setup->dtype, like, setup->vocab);
-        }
+    if (m.origins == NULL)
+        return cli_no_memory();
+    for (uint32_t draft = 0; draft < n; draft++) {
+        const uint32_t target = draft / BENCH_DRAFTS * ROWS + draft % BENCH_DRAFTS;
+        origin *const o = &m.origins[draft];
+        o->row = bench_random(&state, 100) < alike ? target : (target + ROWS) % targets;
+        o->uniform = with_probs(v) ? bench_uniform(&state) : 0.0;
+    }
+    bench_each(n, make_draft, &m);
+    free(m.origins);
+    return 0;
 }
 
 static int open_buffers(verification *v)
@@ -91,7 +115,8 @@ static int open_verification(verification *v)
     for (uint32_t i = 0; i <= v->requests; i++)
         v->cu[i] = (int32_t)(i * ROWS);
     bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows);
-    make_drafts(v);
+    if (make_drafts(v))
+        return 1;
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = (uint32_t)targets;
@@ -142,13 +167,12 @@ static int begin(void *of)
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
 }
 
-static int run(void *of)
+static int enqueue(void *of, cl_command_queue queue, cl_event *done)
 {
     verification *const v = of;
     const bench_setup *const setup = &v->setup;
     const size_t one = v->requests * sizeof(int32_t), tokens = tokens_of(v) * sizeof(int32_t);
     cls_verify_call call;
-    cl_int error;
     cls_verify_call_default(&call, sizeof call);
     call.requests = v->requests;
     call.method = method(v->c);
@@ -166,28 +190,44 @@ static int run(void *of)
     call.emitted = (cls_buffer){v->out_buffer, tokens + one};
     call.status = (cls_buffer){v->out_buffer, tokens + 2 * one};
     call.counters = (cls_buffer){v->out_buffer, tokens + 3 * one};
-    if (cls_verify(setup->sampler, setup->on->queue, &call, 0, NULL, NULL) != CLS_OK)
-        return cli_fail_library("bench: the verification");
-    error = clEnqueueReadBuffer(setup->on->queue, v->out_buffer, CL_FALSE, 0,
-                                outputs_of(v) * sizeof(int32_t), v->out, 0, NULL, NULL);
+    return cls_verify(setup->sampler, queue, &call, 0, NULL, done) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: the verification");
+}
+
+static int run(void *of)
+{
+    verification *const v = of;
+    const cl_command_queue queue = v->setup.on->queue;
+    cl_int error;
+    if (enqueue(of, queue, NULL))
+        return 1;
+    error = clEnqueueReadBuffer(queue, v->out_buffer, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t),
+                                v->out, 0, NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clFinish(setup->on->queue);
+        error = clFinish(queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
 }
 
-/* Compares the results that run() has read with the reference. */
-static int check(const verification *v, uint32_t i)
+/* The reference's results of all requests. */
+typedef struct reference {
+    const verification *v;
+    cls_host_verified *results; /* [requests] */
+} reference;
+
+static int verify_request(void *of, uint32_t i)
 {
+    const verification *const v = ((const reference *)of)->v;
+    cls_host_verified *const result = &((const reference *)of)->results[i];
     const bench_setup *const setup = &v->setup;
     const size_t row = setup->vocab * bench_dtype_size(setup->dtype);
-    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest =
-                                                                 v->out + tokens_of(v) + i;
     const float *const probs = (const float *)((const char *)setup->rows + v->probs);
-    cls_host_verified result = {.struct_size = sizeof result};
     cls_host_drafts drafts;
     cls_host_row host;
     cls_params params;
 
+    if (cli_interrupted())
+        return 1;
     bench_make_params(v->c, i, &params);
     cls_host_row_default(&host, sizeof host);
     host.params = &params;
@@ -203,31 +243,53 @@ static int check(const verification *v, uint32_t i)
         drafts.draft_kind = CLS_DRAFT_PROBS;
         drafts.draft = probs + (size_t)i * BENCH_DRAFTS * setup->vocab;
     }
-    if (cls_host_verify(&drafts, &result) != CLS_OK)
-        return cli_fail_library("bench: the reference");
-    if (memcmp(result.tokens, tokens, ROWS * sizeof *tokens) != 0 || result.accepted != rest[0] ||
-        result.emitted != rest[v->requests] || result.status != rest[(size_t)2 * v->requests])
+    memset(result, 0, sizeof *result);
+    result->struct_size = sizeof *result;
+    return cls_host_verify(&drafts, result) != CLS_OK;
+}
+
+/* Compares the results that run() has read with the reference's. */
+static int compare(const verification *v, const cls_host_verified *result, uint32_t i)
+{
+    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest =
+                                                                 v->out + tokens_of(v) + i;
+    if (memcmp(result->tokens, tokens, ROWS * sizeof *tokens) != 0 || result->accepted != rest[0] ||
+        result->emitted != rest[v->requests] || result->status != rest[(size_t)2 * v->requests])
         return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d "
                         "tokens (first token %d, status %d), but the reference accepted %d and "
                         "emitted %d (first token %d, status %d)",
                         v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests],
-                        (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result.accepted,
-                        (int)result.emitted, (int)result.tokens[0], (int)result.status);
+                        (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result->accepted,
+                        (int)result->emitted, (int)result->tokens[0], (int)result->status);
     return 0;
+}
+
+static int check(const verification *v)
+{
+    reference r = {v, malloc(v->requests * sizeof *r.results)};
+    int failed = 0;
+    if (r.results == NULL)
+        return cli_no_memory();
+    const uint32_t first = bench_each(v->requests, verify_request, &r);
+    if (cli_interrupted())
+        failed = 1;
+    else if (first < v->requests && verify_request(&r, first)) /* here for the thread's message */
+        failed = cli_fail_library("bench: the reference");
+    for (uint32_t i = 0; i < v->requests && !failed; i++)
+        failed = compare(v, &r.results[i], i);
+    free(r.results);
+    return failed;
 }
 
 static int measure(verification *v, bench_result *result)
 {
-    const bench_steps steps = {run, begin, v};
+    const bench_steps steps = {begin, enqueue, run, v};
     const int32_t *counters;
     uint64_t drafted = 0, accepted = 0;
     bench_floor floor;
     int failed;
-    if (begin(v) || run(v))
+    if (begin(v) || run(v) || check(v))
         return 1;
-    for (uint32_t i = 0; i < v->requests; i++)
-        if (cli_interrupted() || check(v, i))
-            return 1;
     memset(&floor, 0, sizeof floor);
     failed =
         bench_floor_open(&floor, &v->setup) || bench_time_steps(&v->setup, &floor, &steps, result);

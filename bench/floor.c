@@ -56,7 +56,17 @@ static const char floor_source[] =
     "    a = select(a, c, c > a);\n"
     "    CAT(vstore, VEC)(a, get_global_id(0), out);\n"
     "}\n"
-    "__kernel void nothing(void) {}\n";
+    "__kernel void nothing(void) {}\n"
+    "__kernel void busy(uint trips, __global uint *out)\n"
+    "{\n"
+    "    uint x = 1;\n"
+    "    for (uint i = 0; i < trips; i++) {\n"
+    "        x ^= x << 13;\n"
+    "        x ^= x >> 17;\n"
+    "        x ^= x << 5;\n"
+    "    }\n"
+    "    *out = x;\n"
+    "}\n";
 
 typedef struct shape {
     unsigned work_group, vector, groups_per_unit;
@@ -66,8 +76,10 @@ typedef struct shape {
 static const shape shapes[] = {{1, 16, 4},  {1, 16, 16}, {1, 8, 8},    {64, 4, 8},
                                {256, 4, 4}, {256, 4, 8}, {256, 4, 16}, {128, 8, 8}};
 
-/* llvmpipe silently stops a work-item after 65,535 trips. */
+/* llvmpipe silently stops a work-item after 65,535 trips. BUSY_TRIPS take some tenths of a
+ * millisecond on a CPU, and about one on a GPU. */
 #define MOST_TRIPS 8192u
+#define BUSY_TRIPS 60000u
 
 static int open_shape(bench_floor *floor, const bench_setup *setup, const shape *s, cl_uint units)
 {
@@ -100,6 +112,8 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     if (error == CL_SUCCESS)
         floor->nothing = clCreateKernel(floor->program, "nothing", &error);
     if (error == CL_SUCCESS)
+        floor->busy = clCreateKernel(floor->program, "busy", &error);
+    if (error == CL_SUCCESS)
         floor->out = clCreateBuffer(setup->on->cl, CL_MEM_WRITE_ONLY, floor->maxima * sizeof(float),
                                     NULL, &error);
     if (error == CL_SUCCESS)
@@ -111,13 +125,21 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
     error |= clSetKernelArg(floor->kernel, 1, sizeof vectors, &vectors);
     error |= clSetKernelArg(floor->kernel, 2, sizeof trips, &trips);
     error |= clSetKernelArg(floor->kernel, 3, sizeof floor->out, &floor->out);
+    error |= clSetKernelArg(floor->busy, 0, sizeof(cl_uint), &(cl_uint){BUSY_TRIPS});
+    error |= clSetKernelArg(floor->busy, 1, sizeof floor->out, &floor->out);
     return error != CL_SUCCESS;
 }
 
-cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue)
+cl_int bench_floor_enqueue(const bench_floor *floor, cl_command_queue queue, cl_event *done)
 {
     return clEnqueueNDRangeKernel(queue, floor->kernel, 1, NULL, &floor->global, &floor->local, 0,
-                                  NULL, NULL);
+                                  NULL, done);
+}
+
+cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_event *done)
+{
+    return clEnqueueNDRangeKernel(queue, floor->busy, 1, NULL, &(size_t){1}, &(size_t){1}, 0, NULL,
+                                  done);
 }
 
 /* The maximum of elements `first` to `end` - 1. */
@@ -131,6 +153,33 @@ static float host_max(const bench_setup *setup, size_t first, size_t end)
     return most;
 }
 
+typedef struct row_maxima {
+    const bench_setup *setup;
+    float *of_row; /* [batch] */
+} row_maxima;
+
+static int find_maximum(void *of, uint32_t row)
+{
+    const row_maxima *const m = of;
+    const size_t first = (size_t)row * m->setup->vocab;
+    m->of_row[row] = host_max(m->setup, first, first + m->setup->vocab);
+    return 0;
+}
+
+/* The maximum of the whole batch. */
+static int batch_max(const bench_setup *setup, float *most)
+{
+    row_maxima m = {setup, malloc(setup->batch * sizeof(float))};
+    if (m.of_row == NULL)
+        return cli_no_memory();
+    bench_each(setup->batch, find_maximum, &m);
+    *most = -INFINITY;
+    for (uint32_t row = 0; row < setup->batch; row++)
+        *most = m.of_row[row] > *most ? m.of_row[row] : *most;
+    free(m.of_row);
+    return 0;
+}
+
 /* The shortest time of the runs that fit into `spend` microseconds, but of at least three. */
 static double fastest(const bench_floor *floor, const bench_setup *setup, double spend)
 {
@@ -139,7 +188,7 @@ static double fastest(const bench_floor *floor, const bench_setup *setup, double
     for (int n = 0; n < 3 || bench_clock() - begin < spend; n++) {
         const double start = bench_clock();
         double time;
-        if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS ||
+        if (bench_floor_enqueue(floor, setup->on->queue, NULL) != CL_SUCCESS ||
             clFinish(setup->on->queue) != CL_SUCCESS)
             return HUGE_VAL;
         time = bench_clock() - start;
@@ -154,7 +203,7 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
     float *maxima, found = -INFINITY;
     int bad;
 
-    if (bench_floor_enqueue(floor, setup->on->queue) != CL_SUCCESS)
+    if (bench_floor_enqueue(floor, setup->on->queue, NULL) != CL_SUCCESS)
         return HUGE_VAL;
     maxima = malloc(floor->maxima * sizeof *maxima);
     if (maxima == NULL)
@@ -173,11 +222,13 @@ static double try_shape(const bench_floor *floor, const bench_setup *setup, floa
 int bench_floor_open(bench_floor *floor, const bench_setup *setup)
 {
     const size_t n = (size_t)setup->batch * setup->vocab;
-    const float all = host_max(setup, 0, n);
     double best = HUGE_VAL;
     cl_uint units = 1;
+    float all = -INFINITY;
 
     memset(floor, 0, sizeof *floor);
+    if (batch_max(setup, &all))
+        return 1;
     (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
                           NULL);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
@@ -185,8 +236,8 @@ int bench_floor_open(bench_floor *floor, const bench_setup *setup)
         double time = HUGE_VAL;
         float expected;
         if (open_shape(&one, setup, &shapes[i], units) == 0) {
-            /* A system may need this long to distribute new threads to cores. */
-            if (best == HUGE_VAL)
+            /* A system may need this long to distribute a CPU driver's new threads to cores. */
+            if (best == HUGE_VAL && (setup->on->device.type & CL_DEVICE_TYPE_CPU))
                 (void)fastest(&one, setup, 5e5);
             /* The last vector may include elements after the batch. */
             expected = host_max(setup, n,
@@ -210,6 +261,8 @@ void bench_floor_close(bench_floor *floor)
 {
     if (floor->out != NULL)
         clReleaseMemObject(floor->out);
+    if (floor->busy != NULL)
+        clReleaseKernel(floor->busy);
     if (floor->nothing != NULL)
         clReleaseKernel(floor->nothing);
     if (floor->kernel != NULL)

@@ -29,8 +29,8 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # program needs.
 limits() {
     cat <<EOF
-slots 80 432 0 37 72
-slots-state 128 648 0 25 72
+slots 80 544 0 37 88
+slots-state 128 744 0 25 88
 prepare 64 32 0 50 80
 survey 64 0 0 50 64
 survey-row 80 0 0 37 96
@@ -47,12 +47,14 @@ distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64
 report-row 128 32 0 25 104
+force 64 0 0 50 64
 kept 64 0 0 50 64
 kept-row 64 0 0 50 64
 accept 64 0 0 50 64
 draw 64 128 0 50 64
 residual 128 48 0 25 96
 verify 128 48 0 25 128
+verify-forced 128 80 100 25 128
 shard-survey 64 0 0 50 64
 shard-survey-row 80 0 0 37 96
 partial 128 56 88 25 128

@@ -163,12 +163,11 @@ static uint32_t kept_capacity(const bench_setup *setup, const bench_case *c)
     return c->kept_set < setup->vocab ? c->kept_set : setup->vocab;
 }
 
-int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
+int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command_queue queue,
+                       cl_event *done)
 {
     cls_step step;
     cls_outputs outputs;
-    cl_int error;
-
     bench_make_step(setup, c, &step);
     if (c->kept_set != 0) {
         cls_outputs_init(&outputs);
@@ -176,8 +175,16 @@ int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *token
         outputs.kept_set.ids.buffer = setup->kept;
         step.outputs = &outputs;
     }
-    if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK)
-        return cli_fail_library("bench: the step");
+    return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: the step");
+}
+
+int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
+{
+    cl_int error;
+    if (bench_enqueue_step(setup, c, setup->on->queue, NULL))
+        return 1;
     error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
                                 setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
     if (error == CL_SUCCESS)
@@ -204,80 +211,102 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
 
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
 {
-    cl_int error = bench_floor_enqueue(floor, setup->on->queue);
+    cl_int error = bench_floor_enqueue(floor, setup->on->queue, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the floor's kernel", error);
 }
 
-/* ids: the kept sets of the device; expected: room for one; both NULL where there are none. */
-static int verify_rows(const bench_setup *setup, const bench_case *c, const int32_t *tokens,
-                       const int32_t *ids, int32_t *expected)
-{
-    const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, c);
-    for (uint32_t row = 0; row < setup->batch; row++) {
-        cls_params params;
-        cls_host_row host;
-        cls_host_result result = {.struct_size = sizeof result};
+/* The reference's results of a case. */
+typedef struct reference {
+    const bench_setup *setup;
+    const bench_case *c;
+    int32_t *tokens; /* [batch] */
+    int32_t *sets;   /* [batch, kept_capacity()], or NULL: the case has no kept sets */
+} reference;
 
-        if (cli_interrupted())
-            return 1;
-        make_row(setup, c, row, &params, &host);
-        host.logits =
-            (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
-        host.dtype = (int32_t)setup->dtype;
-        host.vocab = setup->vocab;
-        if (c->mask != BENCH_ALL) {
-            host.mask = setup->mask_words + (size_t)row * width;
-            host.mask_width = width;
-        }
-        result.kept_ids = expected;
+static int sample_row(void *of, uint32_t row)
+{
+    const reference *const r = of;
+    const bench_setup *const setup = r->setup;
+    const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, r->c);
+    cls_params params;
+    cls_host_row host;
+    cls_host_result result = {.struct_size = sizeof result};
+
+    if (cli_interrupted())
+        return 1;
+    make_row(setup, r->c, row, &params, &host);
+    host.logits =
+        (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
+    host.dtype = (int32_t)setup->dtype;
+    host.vocab = setup->vocab;
+    if (r->c->mask != BENCH_ALL) {
+        host.mask = setup->mask_words + (size_t)row * width;
+        host.mask_width = width;
+    }
+    if (r->sets != NULL) {
+        result.kept_ids = r->sets + (size_t)row * capacity;
         result.kept_capacity = capacity;
-        if (cls_host_sample(&host, &result) != CLS_OK)
-            return cli_fail_library("bench: the reference");
-        if (result.token != tokens[row])
+    }
+    if (cls_host_sample(&host, &result) != CLS_OK)
+        return 1;
+    r->tokens[row] = result.token;
+    return 0;
+}
+
+/* ids: the kept sets of the device; NULL where there are none. */
+static int verify_rows(reference *r, const int32_t *tokens, const int32_t *ids)
+{
+    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c),
+                   failed = bench_each(batch, sample_row, r);
+    if (cli_interrupted())
+        return 1;
+    if (failed < batch && sample_row(r, failed)) /* here for the message, which is the thread's */
+        return cli_fail_library("bench: the reference");
+    for (uint32_t row = 0; row < batch; row++) {
+        const size_t first = (size_t)row * capacity;
+        if (r->tokens[row] != tokens[row])
             return cli_fail(
-                "bench: %s, row %u: the device drew token %d, but the reference drew %d", c->name,
-                (unsigned)row, (int)tokens[row], (int)result.token);
-        if (ids != NULL &&
-            memcmp(ids + (size_t)row * capacity, expected, capacity * sizeof *ids) != 0)
-            return cli_fail("bench: %s, row %u: the kept set is not the reference's", c->name,
+                "bench: %s, row %u: the device drew token %d, but the reference drew %d",
+                r->c->name, (unsigned)row, (int)tokens[row], (int)r->tokens[row]);
+        if (ids != NULL && memcmp(ids + first, r->sets + first, capacity * sizeof *ids) != 0)
+            return cli_fail("bench: %s, row %u: the kept set is not the reference's", r->c->name,
                             (unsigned)row);
     }
     return 0;
 }
 
 /* Reads the kept sets, if the case has any, and compares all results. */
-static int verify_results(const bench_setup *setup, const bench_case *c, const int32_t *tokens)
+static int verify_results(reference *r, const int32_t *tokens)
 {
-    const size_t one = kept_capacity(setup, c) * sizeof(int32_t), size = setup->batch * one;
-    int32_t *ids, *expected;
+    const size_t size = (size_t)r->setup->batch * kept_capacity(r->setup, r->c) * sizeof(int32_t);
     cl_int error = CL_SUCCESS;
-    int failed;
-    if (c->kept_set == 0)
-        return verify_rows(setup, c, tokens, NULL, NULL);
-    ids = malloc(size);
-    expected = malloc(one);
-    failed = ids == NULL || expected == NULL ? cli_no_memory() : 0;
+    if (r->c->kept_set == 0)
+        return verify_rows(r, tokens, NULL);
+    int32_t *const ids = malloc(size);
+    r->sets = malloc(size);
+    int failed = ids == NULL || r->sets == NULL ? cli_no_memory() : 0;
     if (!failed)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->kept, CL_TRUE, 0, size, ids, 0, NULL,
-                                    NULL);
+        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept, CL_TRUE, 0, size, ids, 0,
+                                    NULL, NULL);
     if (error != CL_SUCCESS)
         failed = cli_fail_opencl("bench: reading the kept sets", error);
-    failed = failed || verify_rows(setup, c, tokens, ids, expected);
+    failed = failed || verify_rows(r, tokens, ids);
     free(ids);
-    free(expected);
+    free(r->sets);
     return failed;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    int32_t *tokens = malloc(setup->batch * sizeof *tokens);
+    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
+    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL, NULL};
     int failed;
     if (tokens == NULL)
         return cli_no_memory();
     failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
-             verify_results(setup, c, tokens);
+             verify_results(&r, tokens);
     free(tokens);
     return failed;
 }
@@ -347,7 +376,7 @@ int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const b
         times[i] = memory + i * BENCH_MOST_RUNS;
     failed = time_into(setup, floor, steps, result, times);
     free(memory);
-    return failed;
+    return failed || bench_time_events(setup, floor, steps, result);
 }
 
 typedef struct plain {
@@ -355,6 +384,12 @@ typedef struct plain {
     const bench_case *c;
     int32_t *tokens;
 } plain;
+
+static int enqueue_plain(void *of, cl_command_queue queue, cl_event *done)
+{
+    const plain *const p = of;
+    return bench_enqueue_step(p->setup, p->c, queue, done);
+}
 
 static int run_plain(void *of)
 {
@@ -379,7 +414,7 @@ int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_c
                bench_result *result)
 {
     plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
-    const bench_steps steps = {run_plain, begin_plain, &p};
+    const bench_steps steps = {begin_plain, enqueue_plain, run_plain, &p};
     int failed;
     if (p.tokens == NULL)
         return cli_no_memory();

@@ -4,12 +4,76 @@
  *     programs [GROUP [VECTOR [SUBGROUPS]]]    a line for each program: its name, its kernel file,
  *                                              whether it runs over tiles, its build options
  *     programs --text NAME                     the source of a program
+ *     programs --log                           the log of the driver's compiler for each program,
+ *                                              on the first device, in the shape that it gets;
+ *                                              NVIDIA's says what registers a kernel takes
  *
  * bench/gpu-resources.sh compiles them for GPUs that the machine does not have. */
 #include "programs/programs.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+/* Prints the name of a program and the compiler's log. */
+static int print_log(cl_context cl, cl_device_id device, const cls_shape *shape,
+                     const cls_variant *variant)
+{
+    const cls_build_config as = {cls_kernel_covers_tiles(variant->kernel) ? shape->work_group
+                                                                          : shape->row_group,
+                                 shape->tier, shape->subgroups, shape->standard, shape->shortlist};
+    char options[CLS_BUILD_OPTIONS + 32], *log;
+    size_t size = 0;
+    cl_int code;
+    cls_program_options(shape, &as, CLS_F32, variant, options);
+    if (shape->nvidia)
+        strcat(options, " -cl-nv-verbose");
+    printf("program %s %s\n", variant->name, options);
+    const cl_program program = cls_program_create(cl, variant->source, *variant->count, &code);
+    if (code == CL_SUCCESS)
+        code = clBuildProgram(program, 1, &device, options, NULL, NULL);
+    if (program != NULL) {
+        clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+        log = calloc(size + 1, 1);
+        if (log != NULL)
+            clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL);
+        puts(log != NULL ? log : "");
+        free(log);
+        clReleaseProgram(program);
+    }
+    if (code != CL_SUCCESS)
+        fprintf(stderr, "programs: %s does not compile (OpenCL error %d)\n", variant->name,
+                (int)code);
+    return code != CL_SUCCESS;
+}
+
+static int print_logs(void)
+{
+    cl_platform_id platform;
+    cl_device_id device;
+    cls_shape shape;
+    cl_int code;
+    int failed = 0;
+    if (clGetPlatformIDs(1, &platform, NULL) != CL_SUCCESS ||
+        clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL) != CL_SUCCESS) {
+        fputs("programs: no OpenCL device\n", stderr);
+        return 77;
+    }
+    if (cls_shape_query(device, NULL, &shape) != CLS_OK) {
+        fprintf(stderr, "programs: %s\n", cls_error_message());
+        return 1;
+    }
+    const cl_context cl = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    if (code != CL_SUCCESS) {
+        fprintf(stderr, "programs: no context (OpenCL error %d)\n", (int)code);
+        return 1;
+    }
+    if (shape.tier == CLS_TIER_SUBGROUPS && cls_subgroups_find(cl, device, &shape) != NULL)
+        shape.tier = CLS_TIER_INT64;
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        failed |= print_log(cl, device, &shape, &cls_variants[v]);
+    clReleaseContext(cl);
+    return failed;
+}
 
 static int print_text(const char *name)
 {
@@ -30,6 +94,8 @@ int main(int argc, char **argv)
     cls_build_config as = {256, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 1024};
     if (argc == 3 && strcmp(argv[1], "--text") == 0)
         return print_text(argv[2]);
+    if (argc == 2 && strcmp(argv[1], "--log") == 0)
+        return print_logs();
     memset(&shape, 0, sizeof shape);
     shape.vector = 4;
     shape.extra_options = "";

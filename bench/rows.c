@@ -95,22 +95,35 @@ static void fill_language(void *rows, cls_dtype dtype, size_t at, uint32_t vocab
     put(rows, dtype, at + top, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
 }
 
+typedef struct filling {
+    void *rows;
+    cls_dtype dtype;
+    uint32_t vocab;
+    bench_rows kind;
+} filling;
+
+static int fill_row(void *of, uint32_t row)
+{
+    const filling *const f = of;
+    const size_t at = (size_t)row * f->vocab;
+    uint64_t state = ((uint64_t)f->kind << 32) + row;
+    state = next_bits(&state); /* else rows would be shifts of each other */
+    if (f->kind == BENCH_LANGUAGE) {
+        fill_language(f->rows, f->dtype, at, f->vocab, &state);
+        return 0;
+    }
+    for (uint32_t i = 0; i < f->vocab; i++) {
+        const double x = next_normal(&state);
+        put(f->rows, f->dtype, at + i, (float)(f->kind == BENCH_TIES ? rint(4.0 * x) / 4.0 : x));
+    }
+    return 0;
+}
+
 void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind)
 {
     const size_t end = (size_t)n * vocab;
-    for (uint32_t row = 0; row < n; row++) {
-        const size_t at = (size_t)row * vocab;
-        uint64_t state = ((uint64_t)kind << 32) + row;
-        state = next_bits(&state); /* else rows would be shifts of each other */
-        if (kind == BENCH_LANGUAGE) {
-            fill_language(rows, dtype, at, vocab, &state);
-            continue;
-        }
-        for (uint32_t i = 0; i < vocab; i++) {
-            const double x = next_normal(&state);
-            put(rows, dtype, at + i, (float)(kind == BENCH_TIES ? rint(4.0 * x) / 4.0 : x));
-        }
-    }
+    filling f = {rows, dtype, vocab, kind};
+    bench_each(n, fill_row, &f);
     for (size_t i = end; i < end + BENCH_PAD; i++)
         put(rows, dtype, i, -INFINITY);
 }
@@ -164,19 +177,20 @@ void bench_fill_ids(int32_t *ids, uint32_t n, uint32_t vocab, bench_law law, uin
     }
 }
 
+double bench_uniform(uint64_t *state) { return next_uniform(state); }
+
 int32_t bench_fill_draft(float *probs, const void *rows, cls_dtype dtype, uint32_t row,
-                         uint32_t vocab, double temperature, uint64_t *state)
+                         uint32_t vocab, double temperature, double uniform)
 {
     const size_t at = (size_t)row * vocab;
     const float most =
         bench_get(rows, dtype, at + (size_t)bench_likeliest(rows, dtype, row, vocab));
-    double sum = 0, left;
+    double sum = 0, left = uniform;
     uint32_t i;
     for (i = 0; i < vocab; i++)
         sum += exp((bench_get(rows, dtype, at + i) - most) / temperature);
     for (i = 0; i < vocab; i++)
         probs[i] = (float)(exp((bench_get(rows, dtype, at + i) - most) / temperature) / sum);
-    left = next_uniform(state);
     for (i = 0; i + 1 < vocab && left >= probs[i]; i++)
         left -= probs[i];
     return (int32_t)i;

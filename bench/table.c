@@ -11,6 +11,9 @@ static int add_json(json_t *array, json_t *object)
     return json_array_append_new(array, object) == 0 ? 0 : cli_no_memory();
 }
 
+/* null if the driver reports no times. */
+static json_t *device_time(double us) { return us > 0.0 ? json_real(us) : json_null(); }
+
 int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
                      const bench_result *results)
 {
@@ -18,11 +21,13 @@ int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *
         const bench_result *r = &results[i];
         if (r->runs != 0 &&
             add_json(array,
-                     json_pack("{s:s, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:s, s:f}", "case",
-                               cases[i].name, "floor_us", r->floor_us, "step_us", r->step_us,
-                               "ratio", r->step_us / r->floor_us, "empty_us", r->empty_us,
-                               "launches", (json_int_t)r->launches, "host_bytes",
-                               (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs, "history",
+                     json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:s, s:f}",
+                               "case", cases[i].name, "floor_us", r->floor_us, "step_us",
+                               r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
+                               r->empty_us, "floor_device_us", device_time(r->floor_device_us),
+                               "step_device_us", device_time(r->step_device_us), "launches",
+                               (json_int_t)r->launches, "host_bytes", (json_int_t)r->host_bytes,
+                               "runs", (json_int_t)r->runs, "history",
                                (json_int_t)bench_history(setup, &cases[i]), "history_ids",
                                laws[setup->law], "accepted", r->accepted)))
             return 1;
@@ -126,25 +131,28 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
     if (print_with_floor(setup, floor))
         return 1;
     printf(
-        "medians, from enqueue to finish; ratio and goal in floors; history: %s; all tokens equal "
-        "the reference's\n\n",
+        "medians, from enqueue to finish; device: by the device's clock; ratio and goal in floors; "
+        "history:\n%s; all tokens equal the reference's\n\n",
         laws[setup->law]);
-    printf("%-12s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us", "ratio",
-           "goal", "empty us", "launches", "host bytes", "history", "accepted");
+    printf("%-13s %9s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us",
+           "device us", "ratio", "goal", "empty us", "launches", "host bytes", "history",
+           "accepted");
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         const double goal = goal_of(setup, cases, results, i);
-        char goal_text[16] = "-", accepted[16] = "-";
+        char goal_text[16] = "-", accepted[16] = "-", on_device[16] = "-";
         if (r->runs == 0)
             continue;
         if (goal > 0)
             snprintf(goal_text, sizeof goal_text, "%.2f", goal);
+        if (r->step_device_us > 0)
+            snprintf(on_device, sizeof on_device, "%.1f", r->step_device_us);
         if (cases[i].drafts != BENCH_STEP)
             snprintf(accepted, sizeof accepted, "%.2f", r->accepted);
-        printf("%-12s %9.1f %9.1f %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name, r->floor_us,
-               r->step_us, r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches,
-               (unsigned long long)r->host_bytes, (unsigned)bench_history(setup, &cases[i]),
-               accepted);
+        printf("%-13s %9.1f %9.1f %9s %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name,
+               r->floor_us, r->step_us, on_device, r->step_us / r->floor_us, goal_text, r->empty_us,
+               (unsigned)r->launches, (unsigned long long)r->host_bytes,
+               (unsigned)bench_history(setup, &cases[i]), accepted);
     }
     return cli_flush_output();
 }

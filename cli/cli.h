@@ -22,6 +22,7 @@ int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_replay(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
+int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
 int cls_cmd_report(int argc, char **argv);
 
@@ -48,13 +49,17 @@ int cli_fail_opencl(const char *what, cl_int error);
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
 
-/* ------------------------------------------------------ interrupts, cli/main.c */
+/* ------------------------------------------------- interrupts, cli/interrupt.c */
 
 /* For commands that measure. After this call the first SIGINT (Ctrl-C) only makes
  * cli_interrupted() true: the command prints the results that it has and returns, and main() ends
  * the process by the signal. A second SIGINT ends the process at once. */
 void cli_catch_interrupt(void);
 bool cli_interrupted(void);
+
+/* Returns the status, or ends the process by the signal after an interrupt: the shell that runs a
+ * script would continue if the command only returned 130. */
+int cli_end(int status);
 
 /* ------------------------------------------------------ options, cli/options.c */
 
@@ -175,6 +180,19 @@ typedef struct cli_target {
      "use no more local memory than this (default: the device's limit)", NULL, 0}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
      "store compiled kernels in this directory and load them from it", NULL, 0}
+
+/* The options of the commands that can force a shape. */
+#define CLI_SHAPE_OPTIONS(o) \
+    {"work-group", CLI_UINT, &(o)->work_group, "N", \
+     "work-items in a group (default: chosen for the device)", NULL, 0}, \
+    {"row-group", CLI_UINT, &(o)->row_group, "N", \
+     "work-items in a group that samples a whole row", NULL, 0}, \
+    {"vector", CLI_UINT, &(o)->vector, "N", \
+     "logits per load of a work-item (default: chosen for the device)", NULL, 0}, \
+    {"shortlist", CLI_UINT, &(o)->shortlist, "N", \
+     "candidates in the list of a row (default: chosen for the device)", NULL, 0}, \
+    {"groups-per-unit", CLI_UINT, &(o)->groups_per_unit, "N", \
+     "groups per compute unit that read the vocabulary, at least (default 32)", NULL, 0}
 /* clang-format on */
 
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
@@ -330,7 +348,7 @@ typedef struct cli_job {
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
     cls_dtype bias_dtype;
     cli_tokens prompt, output;
-    const cli_ids *force; /* [requests]: the ids that each output is forced to begin with */
+    const cli_ids *force; /* [requests], the first ids of each output; NULL: nothing is forced */
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */
     uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
     const cls_infill *infill; /* NULL: no row has the infill stage */

@@ -205,9 +205,10 @@ json_t *cli_shape_json(const cls_context *context)
     cls_device_info info = {.struct_size = sizeof info};
     if (cls_context_info(context, &info) != CLS_OK)
         return NULL;
-    return json_pack("{s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",
                      (json_int_t)info.work_group, "row_group", (json_int_t)info.row_group, "vector",
-                     (json_int_t)info.vector, "shortlist", (json_int_t)info.shortlist, "tier",
+                     (json_int_t)info.vector, "shortlist", (json_int_t)info.shortlist,
+                     "groups_per_unit", (json_int_t)info.groups_per_unit, "tier",
                      cli_tier_name(info.tier), "subgroups", cli_subgroups_name(info.subgroups),
                      "origin", cli_origin_name(info.origin));
 }

@@ -36,6 +36,8 @@ cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t co
 
 static cli_ids forced_next(const cli_job *job, uint32_t request)
 {
+    if (job->force == NULL)
+        return (cli_ids){NULL, 0};
     return cli_forced_next(&job->force[request], row_of(&job->output, request), job->output.width,
                            job->logits->vocab);
 }

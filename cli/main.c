@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The command clsample: its list of subcommands, and interrupts. */
-#include <signal.h>
+/* The command clsample: its list of subcommands. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,43 +17,12 @@ static const struct command {
     {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one"},
     {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits"},
     {"bench", cls_cmd_bench, "measure the speed of a device"},
+    {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device"},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers"},
     {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send"},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
-
-/* ------------------------------------------------------------------- interrupts */
-
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    interrupted = 1;
-    signal(number, SIG_DFL);
-}
-
-void cli_catch_interrupt(void)
-{
-    if (signal(SIGINT, on_interrupt) == SIG_IGN) /* as in a script's background job */
-        signal(SIGINT, SIG_IGN);
-}
-
-bool cli_interrupted(void) { return interrupted != 0; }
-
-/* Ends by the signal itself after an interrupt: the shell that runs a script would continue if the
- * command only returned 130. */
-static int end(int status)
-{
-    if (!interrupted)
-        return status;
-    fflush(stdout);
-#if !defined(_WIN32)
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
-#endif
-    return 130;
-}
 
 /* -------------------------------------------------------------------- commands */
 
@@ -82,6 +50,6 @@ int main(int argc, char **argv)
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (strcmp(argv[1], commands[i].name) == 0)
-            return end(commands[i].run(argc - 1, argv + 1));
+            return cli_end(commands[i].run(argc - 1, argv + 1));
     return cli_fail("unknown command '%s'; clsample --help lists the commands", argv[1]);
 }

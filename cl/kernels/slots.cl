@@ -390,7 +390,8 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
         return; /* the same for the whole group */
     BARRIER();
     const text t = text_in(s.ring, s.n_ring, slot.length - 1);
-    if (ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch) && LOCAL_ID == 0)
+    const int loops = ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch);
+    if (LOCAL_ID == 0 && loops)
         slots[c.slot].stopped = 1;
 #endif
 }

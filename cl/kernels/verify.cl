@@ -198,6 +198,7 @@ static inline int verify_row(const verifier *v, const row_logits *r, __global co
     return stop == 0;
 }
 
+#if FORCED
 /* Returns the first row after `row` whose draft is this token, or `last`. *children becomes 1 if
  * any draft follows the row. */
 static inline u32 child_with(const verifier *v, u32 row, u32 last, i32 token, int *children)
@@ -278,6 +279,8 @@ static inline void emit_tokens(const verifier *v, __global const cls_args *args,
             return;
     }
 }
+
+#endif
 
 #define VERIFY_OUTS \
     __global i32 *out_tokens, __global i32 *accepted, __global i32 *emitted, \
@@ -387,6 +390,7 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
                 residual_draw(&rest, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }
     }
+#if FORCED
     if (slot_index >= 0 && !stopped) {
         const history_effects p = effects_of(effects, args->layout, vocab, w.row, lists);
         const slot_state s = state_of(state, args->layout, vocab, (u32)slot_index);
@@ -394,10 +398,24 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
         emit_tokens(&v, args, mask, mask_map, slots + slot_index, &s, p.path, first, last,
                     one_token, &next, &w);
     }
+#else
+    if (w.token >= 0)
+        w.status |= ends_request(slot, lists, (u32)w.token, slot->outputs + w.depth + 1);
+#endif
     const history_effects p = effects_of(effects, args->layout, vocab, w.row, lists);
     if (lid == 0)
         verify_write(args, &w, p.path, nodes, parents, request, first, last, slot_index,
                      VERIFY_OUT_NAMES);
+#if !FORCED
+    const u32 in_all = w.depth + (u32)(w.token >= 0);
+    const slot_state s =
+        state_of(state, args->layout, vocab, slot_index < 0 ? 0u : (u32)slot_index);
+    for (u32 i = 0; i < in_all; i++) {
+        state_accept(slots + slot_index, &s, lists, i < w.depth ? p.path[i] : (u32)w.token, 1,
+                     &next, scratch);
+        BARRIER();
+    }
+#endif
 }
 
 KERNEL void cls_verify(VERIFY_ARGS)

@@ -57,9 +57,11 @@ typedef struct cls_device_info {
     /* A cls_origin: where the program that checked the device comes from. For other programs see
      * cls_context_program(). */
     uint32_t origin;
+    uint32_t groups_per_unit; /* as in the options */
 } cls_device_info;
 
-/* How a device is opened. */
+/* How a device is opened. Tokens are the same in every shape; `clsample tune` finds the fastest one
+ * of a device. */
 typedef struct cls_context_options {
     size_t struct_size;
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
@@ -86,7 +88,10 @@ typedef struct cls_context_options {
      * work-groups (max_work_group) and no more local memory (max_local_mem_size, in bytes, at least
      * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
-    uint32_t reserved;           /* 0 */
+    /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, at
+     * least, if there are enough tokens; 0: 32. With fewer, each group reads more. Compiled
+     * programs do not depend on it. */
+    uint32_t groups_per_unit;
     uint64_t max_local_mem_size; /* bytes; see max_work_group */
 
     /* Compiled programs from cls_context_export(), or NULL. They are copied and need not outlive

@@ -147,7 +147,11 @@ static cls_status check_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->binary is NULL, but options->binary_size is %zu; it must be 0",
                         o->binary_size);
-    return cls_reserved_check("options->reserved", o->reserved);
+    if (o->groups_per_unit > 1024)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->groups_per_unit is %u; it must be at most 1024",
+                        (unsigned)o->groups_per_unit);
+    return CLS_OK;
 }
 
 /* ------------------------------------------------------------------- the shape */
@@ -266,6 +270,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     shape->extra_options = cls_test_limited_options != NULL ? cls_test_limited_options : "";
     shape->limited = cls_test_limited_options != NULL || !(p.float_config & CL_FP_INF_NAN);
     shape->compute_units = p.compute_units;
+    shape->groups_per_unit = o.groups_per_unit != 0 ? o.groups_per_unit : 32;
     shape->local_mem_size = o.max_local_mem_size != 0 && o.max_local_mem_size < p.local_mem_size
                                 ? o.max_local_mem_size
                                 : p.local_mem_size;
@@ -285,6 +290,15 @@ cls_status cls_fail_no_compiler(void)
                     "that were compiled for this kind of device");
 }
 
+/* There are enough groups to fill the device and to balance rows that need less work, but at least
+ * one mass tile for each group. A group has at most 32 tiles, so that the loops of a work-item stay
+ * below the 65,535 trips that llvmpipe allows. */
+uint32_t cls_shape_tiles_per_group(const cls_shape *shape, uint64_t tiles)
+{
+    const uint64_t n = tiles / ((uint64_t)shape->groups_per_unit * shape->compute_units);
+    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+}
+
 /* -------------------------------------------------------------------- queries */
 
 void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers)
@@ -298,6 +312,7 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
     info.row_group = shape->row_group;
     info.shortlist = shape->shortlist;
     info.compute_units = shape->compute_units;
+    info.groups_per_unit = shape->groups_per_unit;
     info.local_mem_size = shape->local_mem_size;
     info.max_work_group = shape->max_work_group;
     info.tier = shape->tier;

@@ -24,6 +24,7 @@ typedef struct cls_shape {
     uint32_t vector;     /* logits that a work-item loads at once */
     uint32_t shortlist;  /* entries of a row's ordered list in local memory */
     uint32_t compute_units;
+    uint32_t groups_per_unit;                /* groups of a kernel over tiles, as in the options */
     uint64_t local_mem_size, max_work_group; /* the device's limits, or lower ones from options */
     uint32_t tier;                           /* a cls_tier other than CLS_TIER_AUTO */
     uint32_t subgroups;                      /* a cls_subgroups */
@@ -49,6 +50,10 @@ extern const char *cls_test_limited_options;
 
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);
+
+/* Returns how many mass tiles a work-group covers in the kernels that go over tiles. tiles: those
+ * of all rows of the step. */
+uint32_t cls_shape_tiles_per_group(const cls_shape *shape, uint64_t tiles);
 
 /* Writes the shape and an origin (a cls_origin) into a caller's struct of any size. */
 void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *callers);

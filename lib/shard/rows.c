@@ -138,12 +138,10 @@ static uint32_t own_tiles(const cls_shard *h)
     return (h->first + h->width + CLS_TILE - 1) / CLS_TILE - h->first / CLS_TILE;
 }
 
-/* Returns how many tiles a group of the shard's survey covers: as cls_tiles_per_group(). */
 static uint32_t tiles_per_group(const cls_shard *h)
 {
-    const uint64_t all = (uint64_t)own_tiles(h) * h->plan.step.rows,
-                   n = all / (32ull * h->sampler->context->shape.compute_units);
-    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+    return cls_shape_tiles_per_group(&h->sampler->context->shape,
+                                     (uint64_t)own_tiles(h) * h->plan.step.rows);
 }
 
 static cl_int write_args(const cls_shard *h, cls_commands *c)

@@ -57,6 +57,11 @@ static int is_raw(enum cls_arg_set arg_set)
     return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
 }
 
+static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
+{
+    return cls_shape_tiles_per_group(&s->context->shape, (uint64_t)s->tiles * rows);
+}
+
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
                    enum cls_arg_set arg_set)
 {
@@ -64,7 +69,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     memset(a, 0, sizeof *a);
     cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(arg_set) ? CLS_RAW : 0));
     a->sample_stride = s->sample_stride;
-    a->tiles_per_group = cls_tiles_per_group(s, step->rows);
+    a->tiles_per_group = tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
     a->row_stride = cls_wide_of(step->logits.row_stride);
     a->mask_offset = cls_element_offset(&step->mask.words,
@@ -170,23 +175,12 @@ cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which,
 
 /* --------------------------------------------------------------------- launches */
 
-/* There are enough groups to fill the device and to balance rows that need less work, but at least
- * one mass tile for each group. A group has at most 32 tiles, so that the loops of a work-item stay
- * below the 65,535 trips that llvmpipe allows. */
-uint32_t cls_tiles_per_group(const cls_sampler *s, uint32_t rows)
-{
-    const uint64_t all = (uint64_t)s->tiles * rows,
-                   groups = 32ull * s->context->shape.compute_units;
-    const uint64_t n = all / groups;
-    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
-}
-
 cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
                        const cls_arguments *a, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_covers_tiles(which);
-    const uint32_t per_group = cls_tiles_per_group(s, plan->step.rows);
+    const uint32_t per_group = tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
                               plan->step.rows};

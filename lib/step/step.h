@@ -116,9 +116,6 @@ cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel wh
                                   enum cls_arg_set arg_set, uint32_t features,
                                   const cls_ints *slots);
 
-/* Returns how many mass tiles a work-group covers in the kernels that go over tiles. */
-uint32_t cls_tiles_per_group(const cls_sampler *sampler, uint32_t rows);
-
 /* The functions from here to cls_step_survey() return OpenCL's error code. */
 
 /* Launches a kernel of the step. `done` is as for cls_commands_launch(). */

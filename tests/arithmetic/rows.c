@@ -187,7 +187,7 @@ int write_row(FILE *f, const vector_row *vector, sequence *s)
     uint64_t after = 0;
     int ok = cls_work_open(&w, &copy, &read, &row, 0) == CLS_OK;
     if (ok) {
-        cls_work_run(&w, &trace, &result);
+        cls_work_run(&w, 1, &trace, &result);
         write_work(f, &w, &trace);
         after = trace.no_token ? 0 : bits_after_first(&w, trace.mass);
     }

@@ -35,7 +35,7 @@ refused "--shards: it must be at least 1" bench --shards 0
 refused "--shards: 4097 is too large; the most is 4096" bench --shards 4097
 refused "--shards: 8 shards are more than the vocabulary's 7 tokens" bench --vocab 7 --shards 8
 for name in serving verify mirostat_late; do
-    refused "--case: this case is not measured with --shards" bench --shards 2 --case $name
+    refused "--case: $name is not measured with --shards" bench --shards 2 --case $name
 done
 
 # ------------------------------------------------------------------ equal bytes

@@ -259,7 +259,7 @@ START_TEST(rows_without_tokens)
         b->params[row].temperature = row == 5 ? 0.0f : 1.0f;
     }
     b->params[2].max_tokens = 1;
-    b->tokens[2] = (tokens){NULL, stop_with, 0, 1};
+    b->tokens[2] = (tokens){.output = stop_with, .output_count = 1};
     b->mask_width = (VOCAB + 31) / 32;
     b->mask = malloc(ROWS * b->mask_width * 4);
     ck_assert_ptr_nonnull(b->mask);

@@ -16,10 +16,12 @@ typedef struct configuration {
     uint64_t max_local_mem;
     uint32_t subgroups; /* sub-groups that this device has not */
     int limited;        /* as if it had no infinities */
+    uint32_t groups_per_unit;
 } configuration;
 
 static const configuration few[] = {
     {.tier = CLS_TIER_BASE},
+    {.tier = CLS_TIER_BASE, .groups_per_unit = 1},
     {.tier = CLS_TIER_BASE, .limited = 1},
     {.tier = CLS_TIER_BASE, .work_group = 12, .vector = 4, .shortlist = 64},
     {.tier = CLS_TIER_SUBGROUPS,
@@ -51,11 +53,11 @@ static configuration configuration_of(uint32_t i)
     return c;
 }
 
-/* The smallest size: one of a single item on PoCL, which takes a minute to compile
- * groups of several, and five under AddressSanitizer; four on Oclgrind. */
+/* The smallest size: those of a single item on PoCL, which takes a minute to compile
+ * groups of several, and five under AddressSanitizer; five configurations on Oclgrind. */
 static uint32_t configurations(const device *d)
 {
-    return all ? 3 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 4 : 1, 5, 5);
+    return all ? 3 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 5 : 2, 6, 6);
 }
 
 static cls_context_options options_of(const configuration *c)
@@ -69,6 +71,7 @@ static cls_context_options options_of(const configuration *c)
     o.shortlist = c->shortlist;
     o.max_work_group = c->max_work_group;
     o.max_local_mem_size = c->max_local_mem;
+    o.groups_per_unit = c->groups_per_unit;
     return o;
 }
 
@@ -103,6 +106,7 @@ START_TEST(same_tokens)
         }
         must(cls_context_info(context, &info));
         ck_assert_uint_eq(info.tier, c.tier);
+        ck_assert_uint_eq(info.groups_per_unit, c.groups_per_unit != 0 ? c.groups_per_unit : 32);
         ck_assert(c.max_work_group == 0 ||
                   (info.work_group <= c.max_work_group && info.row_group <= c.max_work_group));
         ck_assert((c.tier == CLS_TIER_SUBGROUPS) == (info.subgroups != CLS_SUBGROUPS_NONE));
@@ -113,9 +117,11 @@ START_TEST(same_tokens)
             batch_free(b);
         }
         ran++;
-        printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu: equal\n",
+        printf("%s: tier %u%s, work-group %u, row group %u, vector %u, local memory %llu, "
+               "%u groups per unit: equal\n",
                d->name, info.tier, cls_test_limited_options ? " without infinities" : "",
-               info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem);
+               info.work_group, info.row_group, info.vector, (unsigned long long)c.max_local_mem,
+               info.groups_per_unit);
         cls_test_limited_options = limited;
     }
     printf("%s: %u configurations, %u rows each\n", d->name, ran, ran != 0 ? rows / ran : 0);
@@ -258,6 +264,35 @@ START_TEST(wrong_subgroups)
 }
 END_TEST
 
+/* Groups share the tiles evenly: never fewer groups than asked for, as long as there are tiles, and
+ * never more than 32 tiles in one. */
+START_TEST(spread)
+{
+    static const struct {
+        uint32_t units, groups_per_unit;
+        uint64_t tiles;
+        uint32_t per_group;
+    } cases[] = {{132, 32, 126, 1},
+                 {132, 32, 4224, 1},
+                 {132, 32, 8447, 1},
+                 {132, 32, 8448, 2},
+                 {132, 8, 8448, 8},
+                 {132, 1, 8448, 32},
+                 {1, 1, 33, 32},
+                 {1, 1, 31, 31},
+                 {2, 1024, 2048, 1},
+                 {2, 1024, 4096, 2},
+                 {1, 1, 1, 1},
+                 {4, 4, 16, 1},
+                 {1024, 1024, 65535ull * 1024, 32}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const cls_shape shape = {.compute_units = cases[i].units,
+                                 .groups_per_unit = cases[i].groups_per_unit};
+        ck_assert_uint_eq(cls_shape_tiles_per_group(&shape, cases[i].tiles), cases[i].per_group);
+    }
+}
+END_TEST
+
 /* What cannot be had is refused with its reason. */
 START_TEST(refused)
 {
@@ -273,6 +308,12 @@ START_TEST(refused)
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "at least 1024") != NULL, "%s", cls_error_message());
     o.max_local_mem_size = 0;
+    o.groups_per_unit = 1025;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "groups_per_unit is 1025; it must be at most 1024") !=
+                      NULL,
+                  "%s", cls_error_message());
+    o.groups_per_unit = 0;
     o.max_work_group = 3;
     o.work_group = 4;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
@@ -295,6 +336,7 @@ static Suite *make(void)
     Suite *const s = suite_create("tiers");
     TCase *const t = tcase_create("tiers");
     tcase_set_timeout(t, 0);
+    tcase_add_test(t, spread);
     add_device_test(t, refused);
     add_device_test(t, wrong_subgroups);
     add_device_test(t, same_tokens);

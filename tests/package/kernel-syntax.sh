@@ -25,7 +25,7 @@ for shape \
             sh $order --text cl "$kernel" |
                 "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
                     -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype $4 ${5-} - &&
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 $4 ${5-} - &&
                 passed=$((passed + 1)) || failed=$((failed + 1))
         done
     done

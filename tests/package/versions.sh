@@ -60,9 +60,9 @@ refused doc/clsample-replay.1 's/"version":"[^"]*"/"version":"7.7.7"/' "replay.1
 refused configure.ac 's/^AC_INIT.*/AC_INIT([clsample], [7.7.7])/' "configure.ac's AC_INIT"
 refused $debian/changelog '1s/(.*-/(7.7.7-/' "$debian/changelog has .* 7.7.7, but .* $version"
 refused $debian/control "s/^Package: $package\$/Package: libclsample777/" \
-    "control has the package $package libclsample777, but .*$interface gives $package"
+    "control has the package .*libclsample777.*, but .*$interface gives $package"
 refused $debian/control "s/$package (=/libclsample777 (=/" \
-    "control has the package $package libclsample777, but .*$interface gives $package"
+    "control has the package .*libclsample777.*, but .*$interface gives $package"
 refused "$debian/$package.symbols" '1s/\.so\.[0-9]*/.so.777/' \
     "has the soname libclsample.so.777, but"
 refused "$debian/$package.symbols" '/ cls_sample@/d' 'does not list: cls_sample@'

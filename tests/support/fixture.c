@@ -11,6 +11,7 @@
 static device devices[MAX_DEVICES];
 static int n_devices;
 static uint64_t seed = 20250;
+static uint32_t usual_group, usual_tier; /* CLS_TEST_GROUP and CLS_TEST_TIER; 0: not set */
 
 void fixture_features(uint32_t features) { cls_test_features = features; }
 
@@ -127,6 +128,11 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
             o.max_work_group != 0 && o.max_work_group < 7 ? o.max_work_group : 7;
         o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
     }
+    if (o.max_work_group == 0 && o.max_local_mem_size == 0) {
+        o.work_group = o.work_group != 0 ? o.work_group : usual_group;
+        o.row_group = o.row_group != 0 ? o.row_group : usual_group;
+        o.tier = o.tier != 0 ? o.tier : usual_tier;
+    }
     for (unsigned i = 0; i < d->n_cached; i++)
         if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->subgroups[i] == like)
             return d->cached[i];
@@ -190,6 +196,20 @@ void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
     must_cl(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL));
 }
 
+static void read_shape(void)
+{
+    static const char *const tiers[] = {"auto", "base", "int64", "subgroups"};
+    const char *const group = getenv("CLS_TEST_GROUP"), *const tier = getenv("CLS_TEST_TIER");
+    usual_group = group != NULL ? (uint32_t)strtoul(group, NULL, 10) : 0;
+    while (tier != NULL && usual_tier < 4 && strcmp(tier, tiers[usual_tier]) != 0)
+        usual_tier++;
+    if (usual_tier == 4) {
+        fprintf(stderr, "CLS_TEST_TIER is \"%s\"; it can be auto, base, int64 or subgroups\n",
+                tier);
+        exit(99);
+    }
+}
+
 int fixture_run(Suite *(*make)(void), int needs_device)
 {
     const char *const wish = getenv("CLS_TEST_SEED");
@@ -197,6 +217,7 @@ int fixture_run(Suite *(*make)(void), int needs_device)
         seed = strtoull(wish, NULL, 0);
     const char *const limited = getenv("CLS_TEST_LIMITED");
     cls_test_limited_options = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
+    read_shape();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
     if (needs_device) {

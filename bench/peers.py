@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Times other samplers on the bench's rows: FlashInfer and PyTorch, where they are installed.
+
+    peers.py --rows LANGUAGE.npy --flat FLAT.npy --batches 1,16,256 [--dtype f32] [--runs N]
+    peers.py --build        only compiles what FlashInfer compiles at its first calls
+
+Prints an array of objects: library, version, function, case (the case of clsample bench that does
+the same; null: none does), batch, vocab, dtype, runs, and medians in microseconds:
+
+device_us  by CUDA events, while the device is kept busy until the host has launched all kernels
+wall_us    from the call until the tokens are on the host
+graph_us   the same where the kernels are replayed by a CUDA graph; null: they cannot be
+
+or error in place of the times. bench/write-rows writes the rows. Without a GPU, PyTorch runs on the
+CPU and has only wall_us. Temperature .8, top-k 50 and top-p .9 are those of the bench.
+"""
+import argparse
+import ast
+import importlib.util
+import json
+import random
+import statistics
+import struct
+import sys
+import time
+import types
+
+TEMPERATURE, TOP_K, TOP_P, MIN_P, DRAFTS = 0.8, 50, 0.9, 0.05, 4
+DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
+LEAD_CYCLES = 2_000_000  # about a millisecond
+
+
+def read_npy(path, torch):
+    """A float32 array of two dimensions, as bench/write-rows writes it; needs no NumPy."""
+    with open(path, "rb") as file:
+        if file.read(8) != b"\x93NUMPY\x01\x00":
+            raise ValueError(f"{path} is not a NumPy file of version 1")
+        header = file.read(struct.unpack("<H", file.read(2))[0]).decode("ascii")
+        about = ast.literal_eval(header)
+        if about["descr"] != "<f4" or about["fortran_order"]:
+            raise ValueError(f"{path} is not a float32 array in C order")
+        return torch.frombuffer(bytearray(file.read()), dtype=torch.float32).reshape(about["shape"])
+
+
+def import_flashinfer():
+    """FlashInfer's package imports all its parts, and with them packages that sampling does not
+    need. If one of these is missing, only the sampling part is imported."""
+    try:
+        import flashinfer
+    except ImportError as error:
+        found = importlib.util.find_spec("flashinfer") if "flashinfer" not in sys.modules else None
+        if found is None or not found.submodule_search_locations:
+            raise
+        for name in [n for n in sys.modules if n.split(".")[0] == "flashinfer"]:
+            del sys.modules[name]
+        print(f"peers.py: only FlashInfer's sampling is imported: {error}", file=sys.stderr)
+        flashinfer = types.ModuleType("flashinfer")
+        flashinfer.__path__ = list(found.submodule_search_locations)
+        sys.modules["flashinfer"] = flashinfer
+        import flashinfer.sampling
+        import flashinfer.version
+
+        flashinfer.__version__ = flashinfer.version.__version__
+    return flashinfer
+
+
+# ------------------------------------------------------------------------- the samplers
+
+
+class Inputs:
+    """The rows of a batch on the device."""
+
+    def __init__(self, torch, device, dtype, language, flat, batch):
+        def rows(source, n):
+            return source[torch.arange(n) % source.shape[0]].to(device, dtype)
+
+        self.torch = torch
+        self.batch = batch
+        self.language = rows(language, batch)
+        self.flat = rows(flat, batch)
+        self.rows = rows
+        self.source = language
+
+    def drafts(self):
+        """Targets [batch, drafts + 1, vocab], and drafts of a model that mostly has their
+        distributions, as in the bench's cases of verification."""
+        torch, n = self.torch, self.batch
+        targets = self.rows(self.source, n * (DRAFTS + 1)).reshape(n, DRAFTS + 1, -1)
+        chance = random.Random(1)
+        probs = torch.softmax(targets.float() / TEMPERATURE, -1)
+        like = [
+            [r if chance.random() < 0.86 else (r + 1) % n for _ in range(DRAFTS)] for r in range(n)
+        ]
+        draft_probs = torch.stack(
+            [torch.stack([probs[like[r][k], k] for k in range(DRAFTS)]) for r in range(n)]
+        )
+        ids = torch.multinomial(draft_probs.flatten(0, 1), 1).reshape(n, DRAFTS).int()
+        return targets.flatten(0, 1), draft_probs, ids
+
+
+def of_pytorch(torch, i):
+    x = i.language
+
+    def chain():
+        top, ids = torch.topk(x / TEMPERATURE, min(TOP_K, x.shape[1]))
+        probs = torch.softmax(top.float(), -1)
+        before = torch.cumsum(probs, -1) - probs
+        drawn = torch.multinomial(probs.masked_fill(before > TOP_P, 0.0), 1)
+        return ids.gather(1, drawn)
+
+    def plain():
+        return torch.multinomial(torch.softmax(x.float() / TEMPERATURE, -1), 1)
+
+    yield "argmax", "greedy", lambda: torch.argmax(x, -1)
+    yield "topk", None, lambda: torch.topk(x, min(TOP_K, x.shape[1]))[1]
+    yield "topk, softmax, cumsum, multinomial", "topk", chain
+    yield "softmax, multinomial", "plain", plain
+
+
+def of_flashinfer(flashinfer, i):
+    s = flashinfer.sampling
+    x, flat = i.language, i.flat
+
+    def probs(logits, temperature):
+        return s.softmax(logits, temperature=temperature)
+
+    def top_p(logits):
+        return s.top_p_sampling_from_probs(probs(logits, 1.0), TOP_P)
+
+    yield (
+        "top_k_top_p_sampling_from_logits",
+        "topk",
+        lambda: s.top_k_top_p_sampling_from_logits(x / TEMPERATURE, TOP_K, TOP_P),
+    )
+    yield (
+        "softmax, top_k_top_p_sampling_from_probs",
+        "topk",
+        lambda: s.top_k_top_p_sampling_from_probs(probs(x, TEMPERATURE), TOP_K, TOP_P),
+    )
+    # A package of the newer versions, for compute capability 9.0 and later.
+    if hasattr(flashinfer, "__path__") and importlib.util.find_spec("flashinfer.cake_sampling"):
+        import flashinfer.cake_sampling as cake
+
+        yield (
+            "softmax, cake_sampling.top_k_top_p_sampling_from_probs",
+            "topk",
+            lambda: cake.top_k_top_p_sampling_from_probs(probs(x, TEMPERATURE), TOP_K, TOP_P),
+        )
+    yield "sampling_from_logits", "plain", lambda: s.sampling_from_logits(x / TEMPERATURE)
+    yield (
+        "softmax, min_p_sampling_from_probs",
+        None,
+        lambda: s.min_p_sampling_from_probs(probs(x, TEMPERATURE), MIN_P),
+    )
+    yield "softmax, top_p_sampling_from_probs", "topp_peaked", lambda: top_p(x)
+    yield "softmax, top_p_sampling_from_probs", "topp_flat", lambda: top_p(flat)
+    targets, draft_probs, ids = i.drafts()
+
+    def verify():
+        target = probs(targets, TEMPERATURE).reshape(i.batch, DRAFTS + 1, -1)
+        return s.chain_speculative_sampling(draft_probs, ids, target)[0]
+
+    yield "softmax, chain_speculative_sampling", "verify", verify
+
+
+# ------------------------------------------------------------------------- the times
+
+
+def wall(call, host, torch, runs, cuda):
+    times = []
+    for _ in range(runs):
+        begin = time.perf_counter()
+        out = call()
+        host.copy_(out.reshape(-1)[: host.numel()], non_blocking=True)
+        if cuda:
+            torch.cuda.synchronize()
+        times.append((time.perf_counter() - begin) * 1e6)
+    return statistics.median(times)
+
+
+def on_device(call, torch, runs):
+    times = []
+    for _ in range(min(runs, 101)):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(LEAD_CYCLES)
+        begin.record()
+        call()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(begin.elapsed_time(end) * 1e3)
+    return statistics.median(times)
+
+
+def of_graph(call, host, torch, runs):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        out = call()
+
+    def replay():
+        graph.replay()
+        return out
+
+    return wall(replay, host, torch, runs, True)
+
+
+def measure(call, torch, runs, cuda):
+    out = call()
+    n = out.numel()
+    host = torch.empty(n, dtype=out.dtype, pin_memory=cuda)
+    for _ in range(3):
+        call()
+    times = {"device_us": None, "wall_us": wall(call, host, torch, runs, cuda), "graph_us": None}
+    if cuda:
+        times["device_us"] = on_device(call, torch, runs)
+        try:
+            times["graph_us"] = of_graph(call, host, torch, runs)
+        except RuntimeError as error:
+            print(f"peers.py: no graph: {str(error).splitlines()[0]}", file=sys.stderr)
+            torch.cuda.synchronize()
+    return times
+
+
+def fail(error):
+    text = str(error).strip().splitlines()
+    return {"error": f"{type(error).__name__}: {text[0] if text else ''}"[:300]}
+
+
+def libraries(torch, cuda):
+    """Name, version, and a function that yields what to time; or an error."""
+    yield "PyTorch", torch.__version__, lambda i: of_pytorch(torch, i), None
+    try:
+        if not cuda:
+            raise ImportError("PyTorch sees no CUDA device")
+        flashinfer = import_flashinfer()
+    except Exception as error:  # whatever a package does while it is imported
+        yield "FlashInfer", None, None, fail(error)
+        return
+    yield "FlashInfer", flashinfer.__version__, lambda i: of_flashinfer(flashinfer, i), None
+
+
+def run_batch(options, torch, cuda, rows, batch):
+    device = "cuda" if cuda else "cpu"
+    dtype = getattr(torch, DTYPES[options.dtype])
+    inputs = Inputs(torch, device, dtype, *rows, batch)
+    about = {"batch": batch, "vocab": rows[0].shape[1], "dtype": options.dtype}
+    for library, version, functions, error in libraries(torch, cuda):
+        name = {"library": library, "version": version}
+        if library == "FlashInfer" and error is None and options.dtype != "f32":
+            continue  # its sampling functions compute in float32
+        if error is not None:
+            yield {**name, "function": None, "case": None, **about, **error}
+            continue
+        try:
+            for function, case, call in functions(inputs):
+                entry = {**name, "function": function, "case": case, **about, "runs": options.runs}
+                try:
+                    entry.update(measure(call, torch, options.runs, cuda))
+                except Exception as failure:  # one function's; the others are measured
+                    entry.update(fail(failure))
+                yield entry
+        except Exception as failure:
+            yield {**name, "function": None, "case": None, **about, **fail(failure)}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--rows")
+    parser.add_argument("--flat")
+    parser.add_argument("--batches", default="1")
+    parser.add_argument("--dtype", choices=DTYPES, default="f32")
+    parser.add_argument("--runs", type=int, default=201)
+    parser.add_argument("--build", action="store_true")
+    options = parser.parse_args()
+    try:
+        import torch
+    except ImportError as error:
+        about = {"function": None, "case": None, "batch": None, "vocab": None, "dtype": None}
+        print(json.dumps([{"library": "PyTorch", "version": None, **about, **fail(error)}]))
+        return 0
+    cuda = torch.cuda.is_available()
+    if options.build and not cuda:
+        return 0
+    if options.build:
+        options.runs = 1
+        rows = [torch.randn(2, 131072) for _ in range(2)]
+    else:
+        rows = [read_npy(path, torch) for path in (options.rows, options.flat)]
+    found = []
+    for batch in map(int, options.batches.split(",")):
+        found += run_batch(options, torch, cuda, rows, batch)
+        if cuda:
+            torch.cuda.empty_cache()
+    print(json.dumps(found, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* Opens and closes the setup of a measurement: rows, masks and histories on host and device, and
+ * the sampler. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* The cursor stays at the beginning of the line, so that an error message overwrites it, too. */
+void bench_progress(const char *name, const char *doing)
+{
+    if (!isatty(STDERR_FILENO))
+        return;
+    if (name == NULL)
+        fputs("\033[K", stderr);
+    else
+        fprintf(stderr, "\033[K%s: %s\r", name, doing);
+    fflush(stderr);
+}
+
+static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
+{
+    return *error == CL_SUCCESS
+               ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error)
+               : NULL;
+}
+
+int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
+{
+    cls_sampler_options options;
+    cls_sampler_options_default(&options, sizeof options);
+    options.vocab = setup->vocab;
+    options.max_rows = setup->batch;
+    options.history = window;
+    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK |
+                       (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
+    return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: creating the sampler");
+}
+
+int bench_make_sampler(bench_setup *setup, uint32_t window)
+{
+    if (setup->sampler != NULL && setup->window == window)
+        return 0;
+    cls_sampler_destroy(setup->sampler);
+    setup->sampler = NULL;
+    setup->window = window;
+    return bench_new_sampler(setup, window, &setup->sampler);
+}
+
+int bench_make_kept(bench_setup *setup, const bench_case *c)
+{
+    cl_int error = CL_SUCCESS;
+    if (c->kept_set == 0 || setup->kept != NULL)
+        return 0;
+    setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
+    cls_sampler_destroy(setup->sampler);
+    setup->sampler = NULL;
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the buffer for kept sets", error);
+}
+
+static size_t mask_size(const bench_setup *setup)
+{
+    return (size_t)setup->batch * ((setup->vocab + 31) / 32) * sizeof(int32_t);
+}
+
+int bench_open_setup(bench_setup *setup)
+{
+    cl_int error = CL_SUCCESS;
+
+    setup->longest = setup->history;
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        if (bench_cases[i].history > setup->longest)
+            setup->longest = bench_cases[i].history;
+    setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) *
+                  bench_dtype_size(setup->dtype);
+    setup->rows = malloc(setup->size);
+    setup->mask_words = malloc(mask_size(setup));
+    setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
+    setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
+    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
+        setup->likeliest == NULL)
+        return cli_no_memory();
+    setup->logits = new_buffer(setup, setup->size, &error);
+    setup->mask = new_buffer(setup, mask_size(setup), &error);
+    setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the logits' buffers", error);
+}
+
+void bench_close_setup(bench_setup *setup)
+{
+    cls_sampler_destroy(setup->sampler);
+    if (setup->kept != NULL)
+        clReleaseMemObject(setup->kept);
+    if (setup->tokens != NULL)
+        clReleaseMemObject(setup->tokens);
+    if (setup->mask != NULL)
+        clReleaseMemObject(setup->mask);
+    if (setup->logits != NULL)
+        clReleaseMemObject(setup->logits);
+    free(setup->likeliest);
+    free(setup->ids);
+    free(setup->mask_words);
+    free(setup->rows);
+}
+
+/* Finds the row's likeliest token and fills its history with random ids. Every 64th is that token:
+ * models repeat themselves, and penalties that change no draw would not be verified. DRY's
+ * histories end with the tokens before one of these. */
+static int fill_history(void *of, uint32_t row)
+{
+    const bench_setup *const setup = of;
+    int32_t *const ids = setup->ids + (size_t)row * setup->longest;
+    setup->likeliest[row] = bench_likeliest(setup->rows, setup->dtype, row, setup->vocab);
+    if (row >= setup->batch) /* a spare row */
+        return 0;
+    bench_fill_ids(ids, setup->longest, setup->vocab, (bench_law)setup->law, row);
+    for (uint32_t i = 0; i < setup->longest; i += 64)
+        ids[i] = setup->likeliest[row];
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        if (bench_cases[i].more == BENCH_DRY)
+            memcpy(ids + bench_cases[i].history - 3, ids + 61, 3 * sizeof *ids);
+    return 0;
+}
+
+int bench_write_rows(bench_setup *setup, bench_rows kind)
+{
+    cl_int error;
+    bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
+    bench_each(setup->batch + setup->spare, fill_history, setup);
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
+                                 setup->rows, 0, NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
+}
+
+int bench_write_mask(bench_setup *setup, bench_mask kind)
+{
+    cl_int error;
+    if (kind == BENCH_ALL)
+        return 0;
+    bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup),
+                                 setup->mask_words, 0, NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
+}

@@ -1,0 +1,119 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Proves the output, the sentences and the exit statuses of `clsample tune`: that it tries shapes,
+# obeys --seconds, and finds wrong tokens, which a library in front of the real one makes. CLSAMPLE
+# is the command's path. Exits 77 if there is no device.
+# shellcheck source=tests/command/command.sh
+. "$(dirname "$0")/command.sh"
+
+check "--help" "$clsample" tune --help
+says "--help" '^usage: clsample tune' out
+check "clsample --help" "$clsample" --help
+says "clsample --help" '^  tune ' out
+refused "unknown option '--wrong'" tune --wrong
+refused "unexpected argument 'x'" tune x
+refused "--batch: 0 is out of range; it must be 1 to 4096" tune --batch 0
+refused "--vocab: 1048577 is out of range; it must be 1 to 1048576" tune --vocab 1048577
+refused "--dtype: 'f64' is not one of f32|f16|bf16" tune --dtype f64
+refused "--seconds: '-1' is not an integer" tune --seconds -1
+needs_device
+refused "there is no device 99" tune --device 99
+
+tune() { "$clsample" tune --batch 3 --vocab 1500 --cache-dir "$programs" "$@"; }
+
+# ------------------------------------------------------------- the first shape alone
+exits 0 "no time" tune --seconds 0
+is "no time: messages" "$(grep -c '^clsample' err)" 0
+says "no time" \
+    '^work-group row-group vector groups per unit compile s  *topk  *plain  *topp_peaked' out
+is "no time: shapes" "$(grep -c ' us  *1.00 \*$' out) $(grep -c ' us ' out)" "1 1"
+says "no time" '^[1-9][0-9]* shapes were left out, since --seconds is 0\.$' out
+says "no time" '^No shape is faster than the default by more than two hundredths\.$' out
+
+# --------------------------------------------------------------------- all shapes
+exits 0 "all shapes" tune --seconds 1000 --dtype bf16 --json
+values() { sed -n "s/^ *\"$1\": \"*\([^\",]*\)\"*,*\$/\1/p" out; }
+is "all shapes: left out" "$(values left_out)" 0
+is "all shapes: type" "$(values dtype) $(values batch) $(values vocab)" "bfloat16 3 1500"
+for key in clsample device seconds best trials work_group row_group vector groups_per_unit \
+    compile_seconds score case step_us default_us; do
+    says "JSON" "^ *\"$key\": " out
+done
+shapes=$(values compile_seconds | wc -l)
+is "all shapes: several" "$([ "$shapes" -ge 6 ] && echo yes)" yes
+is "all shapes: errors" "$(grep -c '"error"' out)" 0
+is "all shapes: cases" "$(grep -c '"case"' out)" $((3 * shapes))
+is "the first shape's score" "$(values score | head -1)" 1.0
+is "groups per unit" "$(values groups_per_unit | sort -n | uniq | tr '\n' ' ')" "4 8 16 32 64 "
+sed -n 's/^      "\(work_group\|row_group\|vector\|groups_per_unit\)": \([0-9]*\),$/\2/p' out |
+    paste -d ' ' - - - - >shapes
+is "different shapes" "$(sort -u shapes | wc -l)" "$shapes"
+says "an option" '^      "options": {$' out
+
+# ------------------------------------------------------------------- wrong tokens
+# WRONG=reference: cls_host_sample() is wrong. WRONG=shapes: the command's samplers after the first
+# one draw with other seeds; those of the library's own proofs do not.
+cat >wrong.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include "clsample.h"
+static int is(const char *what) { return strcmp(getenv("WRONG"), what) == 0; }
+cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
+{
+    cls_status (*const sample)(const cls_host_row *, cls_host_result *) =
+        (cls_status (*)(const cls_host_row *, cls_host_result *))dlsym(RTLD_NEXT,
+                                                                      "cls_host_sample");
+    const cls_status status = sample(row, result);
+    result->token = is("reference") ? -7 : result->token;
+    return status;
+}
+static cls_sampler *samplers[99];
+static int count;
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
+{
+    typedef cls_status function(cls_context *, const cls_sampler_options *, cls_sampler **);
+    const cls_status status =
+        ((function *)dlsym(RTLD_NEXT, "cls_sampler_create"))(context, options, out);
+    samplers[count++] = *out;
+    return status;
+}
+cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
+                          const int32_t *prompt, uint32_t prompts, const int32_t *output,
+                          uint32_t outputs)
+{
+    typedef cls_status function(cls_sampler *, uint32_t, const cls_params *, const int32_t *,
+                                uint32_t, const int32_t *, uint32_t);
+    cls_params other = *params;
+    for (int i = 1; i < count; i++)
+        if (is("shapes") && samplers[i] == sampler && sampler != samplers[0])
+            other.seed = params->seed + 12345;
+    return ((function *)dlsym(RTLD_NEXT, "cls_slot_begin"))(sampler, slot, &other, prompt, prompts,
+                                                            output, outputs);
+}
+END
+if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o wrong.so \
+    wrong.c -ldl 2>cc.err; then
+    ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$PWD/wrong.so
+    WRONG=reference
+    export ASAN_OPTIONS LD_PRELOAD WRONG
+    exits 1 "a wrong reference" tune --seconds 0
+    says "a wrong reference" \
+        'tune: the default shape: bench: topk, row 0: the device drew token [0-9]*, but the '\
+'reference drew -7$' err
+    is "a wrong reference: no table" "$(wc -c <out | tr -d ' ')" 0
+    WRONG=shapes
+    exits 1 "wrong shapes" tune --seconds 1000 --dtype bf16
+    unset LD_PRELOAD
+    says "wrong shapes" \
+        '^clsample: tune: tokens of [1-9][0-9]* shapes differ from those of the default shape$' err
+    is "wrong shapes: listed" "$(grep -c '[a-z], row [0-9]: token [0-9]*, not [0-9]*$' out)" \
+        $((shapes - 1))
+    says "wrong shapes" '^No shape is faster than the default' out
+else
+    no_library
+fi
+
+finish
