@@ -30,8 +30,8 @@ for shape \
         done
     done
 done
-# What the host compiles for rows and chains that ask for less. A bare row's functions leave
-# arguments alone.
+# What the host compiles for rows, chains and requests that ask for less. A bare row's functions
+# leave arguments alone.
 for shape in '1 16 2048' '256 4 1024'; do
     # shellcheck disable=SC2086 # three numbers
     set -- $shape
@@ -39,7 +39,8 @@ for shape in '1 16 2048' '256 4 1024'; do
         in 'survey -DROW=0' 'pass -DROW=0' 'search -DROW=0' 'search -DCHAIN=1' \
         'search -DROW=0 -DCHAIN=1' \
         'token -DROW=0' 'token -DCHAIN=1' 'token -DROW=0 -DCHAIN=1' 'token -DCHAIN=0' \
-        'token -DROW=0 -DCHAIN=0' \
+        'token -DROW=0 -DCHAIN=0' 'token -DFORCED=0' 'search -DFORCED=0' 'draw -DFORCED=0' \
+        'slots -DCHANGES=0' \
         'distribution -DROW=0' 'report -DROW=0' 'kept -DROW=0' 'survey -DROW=0 -DSHARD=1' \
         'survey -DSHARD=1' \
         'partial -DCHAIN=1 -DSHARD=1' 'merge -DROW=0 -DCHAIN=0'; do

@@ -29,7 +29,7 @@ static cls_params plain(uint32_t seed)
 static cls_status begin_rich(life *l)
 {
     static const int32_t stops[] = {38, 37}, single[] = {1}, pair[] = {2, 3}, bad[] = {5, 6},
-                         worse[] = {7};
+                         worse[] = {7}, thinks[] = {2, 3}, answers[] = {20, 21};
     static const cls_sequence breakers[] = {{single, 1}, {pair, 2}},
                               words[] = {{bad, 2}, {worse, 1}};
     static const cls_logit_bias biases[] = {{4, 1.5f}, {11, -INFINITY}, {4, 0.25f}};
@@ -48,6 +48,13 @@ static cls_status begin_rich(life *l)
     p.stop_ids = stops;
     p.stop_count = 2;
     p.min_tokens = 2;
+    p.thinking_start = thinks;
+    p.thinking_start_count = 2;
+    p.thinking_end = answers + 1;
+    p.thinking_end_count = 1;
+    p.thinking_forced = answers;
+    p.thinking_forced_count = 2;
+    p.thinking_budget = 4; /* one token after the output's three */
     return cls_slot_begin(l->sampler, 0, &p, prompt, 24, output, 3);
 }
 
@@ -72,6 +79,8 @@ static cls_status begin_infill(life *l)
     cls_params p = plain(4);
     p.infill = 1;
     p.top_k = 20;
+    p.loop_repeats = 4;
+    p.loop_max = 5;
     return cls_slot_begin(l->sampler, 3, &p, prompt, 5, NULL, 0);
 }
 
@@ -98,6 +107,10 @@ static cls_status change_params(life *l)
 static cls_status append(life *l) { return cls_slot_append_prompt(l->sampler, 1, prompt, 7); }
 static cls_status next_turn(life *l) { return cls_slot_next_turn(l->sampler, 1, prompt, 7); }
 static cls_status copy(life *l) { return cls_slot_copy(l->sampler, 3, 0); }
+static cls_status force(life *l)
+{
+    return cls_slot_force(l->sampler, 2, (const int32_t[]){30, 31, 32}, 3);
+}
 static cls_status rollback(life *l) { return cls_slot_rollback(l->sampler, 1, 1); }
 static cls_status reset(life *l) { return cls_slot_reset(l->sampler, 3); }
 static cls_status check(life *l)
@@ -365,6 +378,14 @@ static cls_status accept(life *l)
     return cls_accept(l->sampler, l->queue, 4, 1, &tokens, &slots, 2, l->waits, &l->done);
 }
 
+/* Accepts several tokens of each row, which are uploaded as masks are. */
+static cls_status accept_several(life *l)
+{
+    const cls_ints tokens = {.host = (const int32_t[]){5, 6, -1, 33, 2, 3}},
+                   slots = {.host = (const int32_t[]){1, 2}};
+    return cls_accept(l->sampler, l->queue, 2, 3, &tokens, &slots, 2, l->waits, &l->done);
+}
+
 static cls_status of_head(life *l)
 {
     cls_step s;
@@ -436,6 +457,8 @@ const life_call life_calls[] = {
     {"cls_readback_get()", ring_get, LIFE_OTHER},
     {"cls_sample(), deferred", deferred, LIFE_STEP},
     {"cls_accept()", accept, LIFE_STEP},
+    {"cls_slot_force()", force, LIFE_SLOT},
+    {"cls_accept(), several tokens", accept_several, LIFE_STEP},
     {"cls_slot_rollback()", rollback, LIFE_SLOT},
     {"cls_slot_save(), its size", save_size, LIFE_STEP},
     {"cls_verify()", verify, LIFE_STEP},
