@@ -19,7 +19,7 @@
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
 begun=$(date +%s)
-out=gpu-results limit=540 driver='' deps=$top/deps build=$top/build-gpu steps=''
+out=gpu-results limit=540 driver='' deps=$top/deps build=$top/build-gpu steps='' only=''
 
 die() { printf 'gpu.sh: %s\n' "$*" >&2; exit 2; }
 
@@ -35,7 +35,7 @@ while [ $# != 0 ]; do
         --driver) driver=$2 ;;
         --deps) deps=$2 ;;
         --build) build=$2 ;;
-        --only) steps="$steps --only $2" ;;
+        --only) only="$only$2/" ;;
         esac
         shift
         ;;
@@ -163,4 +163,5 @@ commit=$(git -C "$top" describe --always --dirty --abbrev=40 --exclude='*' 2>/de
 spent=$(($(date +%s) - begun))
 # shellcheck disable=SC2086 # a list of words
 exec python3 "$top/bench/gpu_steps.py" --build "$build" --source "$source" --out "$out" \
-    --driver "$driver" --commit "$commit" --limit $((limit > spent ? limit - spent : 0)) $steps
+    --driver "$driver" --commit "$commit" --only "$only" \
+    --limit $((limit > spent ? limit - spent : 0)) $steps

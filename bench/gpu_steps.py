@@ -361,8 +361,8 @@ def peers(r, vocab, dtype):
     for kind in ("language", "flat"):
         files[kind] = r.path(f"{kind}-{vocab}.npy")
         if not os.path.exists(files[kind]):
-            # Rows of larger batches repeat these.
-            rows = min(max(batches), 64) + 1
+            # Larger batches repeat these, but not after a multiple of the rows of a verification.
+            rows = min(max(batches), 64) + 2
             r.run([r.path("bench/write-rows"), kind, str(rows), str(vocab), files[kind]], 120)
     _, output = r.run(
         peers_command(
@@ -533,8 +533,9 @@ def main():
     parser.add_argument("--limit", type=float, default=540)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
-    parser.add_argument("--only", action="append")
+    parser.add_argument("--only", default="", help="beginnings of names, separated by /")
     options = parser.parse_args()
+    options.build, options.out = map(os.path.abspath, (options.build, options.out))
     path = os.path.join(options.out, "gpu.json")
     state = {"format": 1, "quick": options.quick, "complete": False, "steps": []}
     if os.path.exists(path):
@@ -546,6 +547,7 @@ def main():
     atexit.register(r.end_children)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     steps = list(all_steps(r.plan))
+    only = tuple(filter(None, options.only.split("/")))
     if options.list:
         print("\n".join(step[0] for step in steps))
         return 0
@@ -553,7 +555,7 @@ def main():
     state.setdefault("calls", []).append(time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()))
     cut = False
     for name, function, arguments, least in steps:
-        if options.only and not any(name.startswith(o) for o in options.only):
+        if only and not name.startswith(only):
             continue
         if any(s["step"] == name for s in state["steps"]):
             continue

@@ -193,7 +193,7 @@ def plot(state):
     lines = curves(state)
     if not lines:
         return None
-    width, height, left, top, right, bottom = 860, 480, 60, 20, 330, 50
+    width, height, left, top, right, bottom = 1020, 480, 60, 20, 490, 50
     batches = sorted({b for points in lines.values() for b, _ in points})
     times = [t for points in lines.values() for _, t in points]
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))

@@ -48,7 +48,6 @@ def import_flashinfer():
     need. If one of these is missing, only the sampling part is imported."""
     try:
         import flashinfer
-        import flashinfer.cake_sampling
     except ImportError as error:
         found = importlib.util.find_spec("flashinfer") if "flashinfer" not in sys.modules else None
         if found is None or not found.submodule_search_locations:
@@ -139,7 +138,8 @@ def of_flashinfer(flashinfer, i):
         "topk",
         lambda: s.top_k_top_p_sampling_from_probs(probs(x, TEMPERATURE), TOP_K, TOP_P),
     )
-    if importlib.util.find_spec("flashinfer.cake_sampling"):
+    # A package of the newer versions, for compute capability 9.0 and later.
+    if hasattr(flashinfer, "__path__") and importlib.util.find_spec("flashinfer.cake_sampling"):
         import flashinfer.cake_sampling as cake
 
         yield (

@@ -48,7 +48,8 @@ static const dimension dimensions[] = {
 
 /* A shape and how it did. */
 typedef struct trial {
-    uint32_t value[DIMENSIONS];
+    uint32_t option[DIMENSIONS]; /* what is passed; 0: the library chooses */
+    uint32_t value[DIMENSIONS];  /* what that gives */
     double compile_seconds;
     double step_us[TIMED_CASES], first_us[TIMED_CASES]; /* medians; first: of the first trial */
     double score;         /* the geometric mean of step_us / first_us */
@@ -87,12 +88,13 @@ static int refuse(trial *t, const char *why)
     return 1;
 }
 
-/* The options of a trial. The first one's are 0: it has the shape that the library chooses. */
+/* The options of a trial. An option that is not set lets the library choose smaller groups for the
+ * programs that need them. */
 static cls_context_options options_of(const tuning *u, const trial *t)
 {
     cls_context_options options = u->options;
     for (size_t i = 0; i < DIMENSIONS; i++)
-        *option_of(&options, i) = t->value[i];
+        *option_of(&options, i) = t->option[i];
     return options;
 }
 
@@ -285,10 +287,12 @@ static int search(tuning *u, size_t i)
     for (size_t v = 0; v < VALUES && dimensions[i].values[v] != 0; v++) {
         trial *const t = &u->trials[u->count];
         memset(t, 0, sizeof *t);
-        memcpy(t->value, u->trials[u->best].value, sizeof t->value);
-        t->value[i] = dimensions[i].values[v];
+        memcpy(t->option, u->trials[u->best].option, sizeof t->option);
+        t->option[i] = dimensions[i].values[v];
+        memcpy(t->value, t->option, sizeof t->value);
         if (is_known(u, t))
             continue;
+        t->option[i] = t->value[i];
         if (seconds() - u->begin + expected_seconds(u) > u->limit || u->count + 1 == MOST_TRIALS)
             u->left_out++;
         else if (run_trial(u))
@@ -313,9 +317,13 @@ static int search_all(tuning *u)
 
 static json_t *trial_json(const tuning *u, const trial *t)
 {
-    json_t *const object = json_object(), *const cases = json_array();
-    for (size_t i = 0; i < DIMENSIONS; i++)
+    json_t *const object = json_object(), *const cases = json_array(), *const set = json_object();
+    for (size_t i = 0; i < DIMENSIONS; i++) {
         json_object_set_new(object, dimensions[i].name, json_integer(t->value[i]));
+        if (t->option[i] != 0)
+            json_object_set_new(set, dimensions[i].name, json_integer(t->option[i]));
+    }
+    json_object_set_new(object, "options", set);
     json_object_set_new(object, "compile_seconds", json_real(t->compile_seconds));
     if (t->error[0] != '\0') {
         json_object_set_new(object, "error", cli_text(t->error));
@@ -356,12 +364,12 @@ static void print_advice(const tuning *u)
     }
     printf("The fastest shape takes %.2f of the default's time. Pass\n\n   ", best->score);
     for (size_t i = 0; i < DIMENSIONS; i++)
-        if (best->value[i] != u->trials[0].value[i])
-            printf(" options.%s = %u;", dimensions[i].name, (unsigned)best->value[i]);
+        if (best->option[i] != 0)
+            printf(" options.%s = %u;", dimensions[i].name, (unsigned)best->option[i]);
     printf("\n\nto cls_context_create(), or to commands:");
     for (size_t i = 0; i < DIMENSIONS; i++)
-        if (best->value[i] != u->trials[0].value[i])
-            printf(" %s %u", dimensions[i].option, (unsigned)best->value[i]);
+        if (best->option[i] != 0)
+            printf(" %s %u", dimensions[i].option, (unsigned)best->option[i]);
     putchar('\n');
 }
 

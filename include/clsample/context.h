@@ -60,13 +60,13 @@ typedef struct cls_device_info {
     uint32_t groups_per_unit; /* as in the options */
 } cls_device_info;
 
-/* How a device is opened. */
+/* How a device is opened. Tokens are the same in every shape; `clsample tune` finds the fastest one
+ * of a device. */
 typedef struct cls_context_options {
     size_t struct_size;
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.
      * 0: float32. */
     uint32_t dtypes;
-    /* The shape. `clsample tune` finds the fastest one for a device; tokens are the same in all. */
     uint32_t work_group; /* 1 to 1024, any number; 0: by device type */
     /* 2, 4, 8 or 16; 0: by device type. 2 becomes 4 where work-groups have one work-item. */
     uint32_t vector;

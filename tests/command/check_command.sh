@@ -21,7 +21,7 @@ done
 # Each command has its page, which names all of its options; clsample.1 names the page.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 9
+is "commands" "$(wc -l <commands | tr -d ' ')" 10
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
@@ -480,7 +480,7 @@ if make_interrupting; then
     is "an interrupted bench: status" $code 130
     is "an interrupted bench: cases" "$(finished)" "greedy topk "
     is "an interrupted bench: its sentence" "$(cat err)" \
-        "clsample: bench: interrupted; of 26 cases 2 are finished"
+        "clsample: bench: interrupted; of 28 cases 2 are finished"
     interrupted INTERRUPT_AT=3 "$clsample" $bench --json
     is "an interrupted bench, JSON: status" $code 130
     is "an interrupted bench, JSON: cases" \

@@ -23,7 +23,7 @@ tune() { "$clsample" tune --batch 3 --vocab 1500 --cache-dir "$programs" "$@"; }
 
 # ------------------------------------------------------------- the first shape alone
 exits 0 "no time" tune --seconds 0
-is "no time: messages" "$(wc -c <err | tr -d ' ')" 0
+is "no time: messages" "$(grep -c '^clsample' err)" 0
 says "no time" \
     '^work-group row-group vector groups per unit compile s  *topk  *plain  *topp_peaked' out
 is "no time: shapes" "$(grep -c ' us  *1.00 \*$' out) $(grep -c ' us ' out)" "1 1"
@@ -45,11 +45,10 @@ is "all shapes: errors" "$(grep -c '"error"' out)" 0
 is "all shapes: cases" "$(grep -c '"case"' out)" $((3 * shapes))
 is "the first shape's score" "$(values score | head -1)" 1.0
 is "groups per unit" "$(values groups_per_unit | sort -n | uniq | tr '\n' ' ')" "4 8 16 32 64 "
-is "different shapes" "$(paste -d ' ' - - - - <<END | sort | uniq -d
-$(sed -n 's/^ *"\(work_group\|row_group\|vector\|groups_per_unit\)": \([0-9]*\),$/\2/p' out |
-    tail -n +3) # the first two are of "device"
-END
-)" ""
+sed -n 's/^      "\(work_group\|row_group\|vector\|groups_per_unit\)": \([0-9]*\),$/\2/p' out |
+    paste -d ' ' - - - - >shapes
+is "different shapes" "$(sort -u shapes | wc -l)" "$shapes"
+says "an option" '^      "options": {$' out
 
 # ------------------------------------------------------------------- wrong tokens
 # WRONG=reference: cls_host_sample() is wrong. WRONG=shapes: the command's samplers after the first

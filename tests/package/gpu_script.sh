@@ -1,0 +1,94 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# bench/gpu.sh says what it lacks; its steps resume, are cut off in time, and record failures; and
+# its table computes goals. Stubs stand in for the command, so that neither a device nor a build is
+# needed.
+# shellcheck disable=SC2154 # checks.sh sets passed and failed
+bench=$(cd "${srcdir-.}/bench" && pwd)
+# shellcheck source=tests/support/checks.sh
+. "${srcdir-.}/tests/support/checks.sh"
+command -v python3 >/dev/null || { echo "no python3"; exit 77; }
+
+ends() { # STATUS PATTERN COMMAND...: the status, and the pattern in what it prints
+    wanted=$1 pattern=$2
+    shift 2
+    code=0
+    "$@" >out 2>&1 || code=$?
+    if [ $code = "$wanted" ] && grep -q "$pattern" out; then
+        yes_
+    else
+        no_ "$*: status $code, not $wanted, or no '$pattern' in: $(cat out)"
+    fi
+}
+gpu() { sh "$bench/gpu.sh" --build "$dir/build" --out "$dir/results" "$@"; }
+
+# ------------------------------------------------------------------- the front
+ends 0 '^    --limit SECONDS' gpu --help
+ends 2 "^gpu.sh: unknown option '--wrong'" gpu --wrong
+ends 2 '^gpu.sh: --out: a value is missing' gpu --out
+ends 2 "^gpu.sh: --limit: '1m' is not a number of seconds" gpu --limit 1m
+ends 2 "^gpu.sh: --driver: 'nowhere' does not exist" gpu --driver nowhere
+touch driver.so
+ends 0 '^sameness$' gpu --driver driver.so --list --quick
+if [ "$(head -1 out) $(sort out | uniq -d)" = "machine " ]; then yes_; else no_ "$(cat out)"; fi
+ends 0 '^bench 151936 f16 512$' gpu --driver driver.so --list
+
+# ------------------------------------------------------------------- the steps
+mkdir -p build results
+cat >build/clsample <<'END'
+#!/bin/sh
+case $1 in
+--version) echo "clsample 9.8" ;;
+devices) cat devices.json; sleep "$(cat wait)" ;;
+selftest) echo '{"cases": 7, "failed": 2, "stages": []}'; exit 1 ;;
+esac
+END
+chmod +x build/clsample
+echo '[{"default": true, "usable": true, "name": "a stub", "driver": "1"}]' >build/devices.json
+steps() {
+    python3 "$bench/gpu_steps.py" --build build --source "$bench/.." --out results \
+        --driver "$dir/driver.so" --commit abc --quick "$@"
+}
+field() { # EXPRESSION VALUE: of gpu.json, which is x
+    found=$(python3 -c "import json; x = json.load(open('results/gpu.json')); print(($1))")
+    if [ "$found" = "$2" ]; then yes_; else no_ "$1 is $found, not $2"; fi
+}
+echo 60 >build/wait
+ends 0 '^machine .* s$' steps --only machine
+field 'x["clsample"], x["commit"], x["driver"]' "('9.8', 'abc', 'driver.so')"
+ends 3 '^devices .* cut off$' steps --only devices --limit 7
+field '[s["step"] for s in x["steps"]]' "['machine']"
+echo 0 >build/wait
+ends 0 '^devices .* s$' steps --only devices/machine/
+field '[s["step"] for s in x["steps"]], x["device"]["name"]' "(['machine', 'devices'], 'a stub')"
+ends 1 'FAILED: 2 of 7 cases differ$' steps --only selftest
+field 'x["steps"][2]["ok"], x["selftest"]["failed"], x["complete"], len(x["calls"])' \
+    '(False, 2, False, 4)'
+ends 1 '^3 of [0-9]* steps are done' steps --only selftest
+field 'len(x["steps"]), len(x["calls"])' '(3, 5)'
+sed 's/"quick": true/"quick": false/' results/gpu.json >other.json && mv other.json results/gpu.json
+ends 2 'results/gpu.json is of another kind of run; move it away$' steps
+
+# -------------------------------------------------------------------- the table
+python3 - <<'END'
+import json
+cases = {"topk": (24, 12), "greedy": (25, 12), "penalties": (30, 12), "topp_flat": (61, 12)}
+bench = [{"vocab": 128256, "dtype": "f32", "batch": batch, "cases": [
+    {"case": name, "step_device_us": step * batch**.5, "floor_device_us": floor * batch**.5,
+     "step_us": 40.0, "floor_us": 20.0} for name, (step, floor) in cases.items()]}
+    for batch in (1, 16, 256)]
+peer = {"library": "Other", "version": "1", "case": "topk", "vocab": 128256, "dtype": "f32"}
+peers = [dict(peer, function="sampler", batch=1, device_us=48.0, wall_us=80.0, graph_us=None),
+         dict(peer, function="broken", batch=1, error="it broke")]
+json.dump({"quick": False, "steps": [], "bench": bench, "peers": peers}, open("table.json", "w"))
+END
+ends 0 '^topk *1 *us *25 *24.0 *40.0 *yes$' python3 "$bench/gpu_table.py" table.json --plot x.svg
+for line in '^topk *16 *us *30 *96.0 *40.0 *NO$' '^topk *256 *floor *2 *2.0 *2.0 *yes$' \
+    '^greedy *1 *topk *1 *1.042 *1.0 *NO$' '^penalties *16 *topk *1.25 *1.25 *1.0 *yes$' \
+    '^topp_flat *256 *floor *5 *5.083 *2.0 *NO$' '^plain *1 *topk *1 *- *- *-$' \
+    '^topk *1 *Other sampler *1 *0.5 *0.5 *yes$' '^not measured: Other broken: it broke$'; do
+    if grep -q "$line" out; then yes_; else no_ "no $line in: $(cat out)"; fi
+done
+if [ "$(grep -c '<polyline' x.svg)" = 4 ]; then yes_; else no_ "the plot"; fi
+
+finish
