@@ -47,7 +47,7 @@ distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64
 report-row 128 32 0 25 104
-force 64 0 0 50 64
+force 64 32 24 50 64
 kept 64 0 0 50 64
 kept-row 64 0 0 50 64
 accept 64 0 0 50 64
