@@ -45,10 +45,8 @@ while [ $# != 0 ]; do
 done
 case $limit in '' | *[!0-9]*) die "--limit: '$limit' is not a number of seconds" ;; esac
 command -v python3 >/dev/null || die "python3 is missing; the steps are run by it"
-case $steps in
 # shellcheck disable=SC2086 # a list of words
-*--list*) exec python3 "$top/bench/gpu_steps.py" $steps ;;
-esac
+case $steps in *--list*) exec python3 "$top/bench/gpu_steps.py" $steps ;; esac
 
 # ------------------------------------------------------------------ the driver
 # Vendors' drivers, and where containers and distributions put them.
