@@ -45,6 +45,8 @@ while [ $# != 0 ]; do
 done
 case $limit in '' | *[!0-9]*) die "--limit: '$limit' is not a number of seconds" ;; esac
 command -v python3 >/dev/null || die "python3 is missing; the steps are run by it"
+# shellcheck disable=SC2086 # a list of words
+case $steps in *--list*) exec python3 "$top/bench/gpu_steps.py" $steps ;; esac
 
 # ------------------------------------------------------------------ the driver
 # Vendors' drivers, and where containers and distributions put them.
@@ -150,13 +152,8 @@ build_all() {
     # shellcheck disable=SC2086 # a list of words
     make -s -j"$jobs" && make -s -j"$jobs" $programs
 }
-case $steps in
-*--list*) ;;
-*)
-    printf 'building in %s\n' "$build"
-    (build_all "$@") >>"$log" 2>&1 || { tail -n 30 "$log" >&2; die "the build failed; log: $log"; }
-    ;;
-esac
+printf 'building in %s\n' "$build"
+(build_all "$@") >>"$log" 2>&1 || { tail -n 30 "$log" >&2; die "the build failed; log: $log"; }
 
 commit=$(git -C "$top" describe --always --dirty --abbrev=40 --exclude='*' 2>/dev/null ||
     cat "$deps/commit" 2>/dev/null || echo unknown)

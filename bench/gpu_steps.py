@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,6 +74,7 @@ class Runner:
         self.log = open(os.path.join(options.out, "gpu.log"), "a", encoding="utf-8")
         self.background = None
         self.children = set()
+        self.saving = threading.Lock()
 
     def left(self):
         return self.end - time.monotonic()
@@ -321,6 +323,7 @@ def sameness(r):
             "seconds": round(time.monotonic() - begun, 1),
             "note": note,
         }
+        save(r)
 
     with ThreadPoolExecutor(r.plan["pool"]) as pool:
         list(pool.map(work, [j for j in jobs if j[0] not in known]))
@@ -498,16 +501,17 @@ def add(state, results):
 
 def save(r):
     """Writes gpu.json and the page of tables; each is whole at any time."""
-    r.state["goals"] = gpu_table.goals(r.state)
-    texts = {
-        "gpu.json": json.dumps(r.state, indent=1) + "\n",
-        "gpu.txt": gpu_table.page(r.state),
-    }
-    for name, text in texts.items():
-        path = os.path.join(r.options.out, name)
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(path + ".new", path)
+    with r.saving:
+        r.state["goals"] = gpu_table.goals(r.state)
+        texts = {
+            "gpu.json": json.dumps(r.state, indent=1) + "\n",
+            "gpu.txt": gpu_table.page(r.state),
+        }
+        for name, text in texts.items():
+            path = os.path.join(r.options.out, name)
+            with open(path + ".new", "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(path + ".new", path)
 
 
 def run_step(r, name, function, arguments):
@@ -526,15 +530,37 @@ def run_step(r, name, function, arguments):
     return entry
 
 
+def run_steps(r, steps, only):
+    """Runs the steps that are not done; returns whether one is left for want of time."""
+    done = {s["step"] for s in r.state["steps"]}
+    for name, function, arguments, least in steps:
+        if name in done or (only and not name.startswith(only)):
+            continue
+        if r.left() < min(least, r.options.limit / 2):
+            return True
+        print(f"{name} ...", end=" ", flush=True)
+        entry = run_step(r, name, function, arguments)
+        if entry is None:
+            print("cut off")
+            return True
+        failed = "" if entry["ok"] else f", FAILED: {entry['error']}"
+        print(f"{entry['seconds']} s{failed}", flush=True)
+        save(r)
+    return False
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("build", "source", "out", "driver", "commit"):
-        parser.add_argument("--" + name, required=True)
+        parser.add_argument("--" + name, default="")
     parser.add_argument("--limit", type=float, default=540)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--only", default="", help="beginnings of names, separated by /")
     options = parser.parse_args()
+    if options.list:
+        print("\n".join(step[0] for step in all_steps(QUICK if options.quick else FULL)))
+        return 0
     options.build, options.out = map(os.path.abspath, (options.build, options.out))
     path = os.path.join(options.out, "gpu.json")
     state = {"format": 1, "quick": options.quick, "complete": False, "steps": []}
@@ -548,29 +574,12 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     steps = list(all_steps(r.plan))
     only = tuple(filter(None, options.only.split("/")))
-    if options.list:
-        print("\n".join(step[0] for step in steps))
-        return 0
     # The tree may have changed since the last call.
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     state.setdefault("calls", []).append({"time": now, "commit": options.commit})
-    cut = False
-    for name, function, arguments, least in steps:
-        if only and not name.startswith(only):
-            continue
-        if any(s["step"] == name for s in state["steps"]):
-            continue
-        entry = None
-        if r.left() >= min(least, options.limit / 2):
-            print(f"{name} ...", end=" ", flush=True)
-            entry = run_step(r, name, function, arguments)
-            text = "cut off" if entry is None else f"{entry['seconds']} s"
-            if entry is not None and not entry["ok"]:
-                text += f", FAILED: {entry['error']}"
-            print(text)
-        if entry is None:
-            cut = True
-            break
+    try:
+        cut = run_steps(r, steps, only)
+    finally:
         save(r)
     done = {s["step"] for s in state["steps"]}
     state["complete"] = all(s[0] in done for s in steps)
