@@ -433,11 +433,13 @@ static bool copy_arrays(cls_params *p)
     p->logit_bias = copy_of(p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
     p->dry_breakers = copy_sequences(p->dry_breakers, p->dry_breaker_count);
     p->bad_words = copy_sequences(p->bad_words, p->bad_word_count);
-    const bool copied = copy_ids(&p->allowed_ids, p->allowed_count) &
-                        copy_ids(&p->thinking_start, p->thinking_start_count) &
-                        copy_ids(&p->thinking_end, p->thinking_end_count) &
-                        copy_ids(&p->thinking_forced, p->thinking_forced_count);
-    return copied && (p->logit_bias != NULL || p->logit_bias_count == 0) &&
+    /* All of them, also after one that failed: no array may remain the caller's. */
+    const bool allowed = copy_ids(&p->allowed_ids, p->allowed_count);
+    const bool start = copy_ids(&p->thinking_start, p->thinking_start_count);
+    const bool end = copy_ids(&p->thinking_end, p->thinking_end_count);
+    const bool forced = copy_ids(&p->thinking_forced, p->thinking_forced_count);
+    return allowed && start && end && forced &&
+           (p->logit_bias != NULL || p->logit_bias_count == 0) &&
            (p->dry_breakers != NULL || p->dry_breaker_count == 0) &&
            (p->bad_words != NULL || p->bad_word_count == 0);
 }
