@@ -51,7 +51,7 @@ force 64 32 24 50 64
 kept 64 0 0 50 64
 kept-row 64 0 0 50 64
 accept 64 0 0 50 64
-draw 64 128 0 50 64
+draw 64 136 0 50 64
 residual 128 48 0 25 96
 verify 128 48 0 25 128
 verify-forced 128 80 100 25 128
