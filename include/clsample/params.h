@@ -261,7 +261,7 @@ typedef struct cls_params {
     uint32_t loop_max;
 } cls_params;
 
-#define CLS_MAX_LOOP 1024
+#define CLS_MAX_LOOP 1024 /* tokens of a loop */
 
 /* Sets neutral parameters: temperature 1, no truncation, no penalties, seed 0. struct_size is
  * sizeof(cls_params) as the caller's header defines it. */

@@ -184,7 +184,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_q
                                               const cls_ints *tokens, const cls_ints *slots,
                                               cl_uint n_wait, const cl_event *wait, cl_event *done);
 
-#define CLS_MAX_ACCEPTED 4096
+#define CLS_MAX_ACCEPTED 4096 /* tokens of a row of cls_accept() */
 
 #ifdef __cplusplus
 }

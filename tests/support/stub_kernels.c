@@ -17,7 +17,7 @@ static void self_test(const stub_value *a, const size_t *global)
     }
 }
 
-/* cls_slots(changes, first, words, slots, ...), where no request has a token. */
+/* cls_slots(changes, first, words, slots, ...), where no request has a token and none is forced. */
 static void slots(const stub_value *a, const size_t *global)
 {
     const unsigned char *const changes = stub_memory(a[0].mem);
@@ -32,7 +32,7 @@ static void slots(const stub_value *a, const size_t *global)
         if (c.kind == CLS_CHANGE_RESET)
             c.params.flags = 0;
         if (c.kind != CLS_CHANGE_APPEND && c.kind != CLS_CHANGE_ROLLBACK &&
-            c.kind != CLS_CHANGE_TURN)
+            c.kind != CLS_CHANGE_TURN && c.kind != CLS_CHANGE_FORCE)
             memcpy(all + c.slot * sizeof c.params, &c.params, sizeof c.params);
     }
 }
