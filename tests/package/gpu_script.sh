@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/gpu.sh says what it lacks; its steps resume, are cut off in time, and record failures; and
-# its table computes goals. Stubs stand in for the command, so that neither a device nor a build is
-# needed.
+# bench/gpu.sh says what it lacks; its steps resume, are cut off in time, keep their results when
+# they are ended, and record failures; and its table computes goals. Stubs stand in for the command,
+# so that neither a device nor a build is needed.
 # shellcheck disable=SC2154 # checks.sh sets passed and failed
 bench=$(cd "${srcdir-.}/bench" && pwd)
 # shellcheck source=tests/support/checks.sh
@@ -46,7 +46,7 @@ END
 chmod +x build/clsample
 echo '[{"default": true, "usable": true, "name": "a stub", "driver": "1"}]' >build/devices.json
 steps() {
-    python3 "$bench/gpu_steps.py" --build build --source "$bench/.." --out results \
+    ${outer-} python3 "$bench/gpu_steps.py" --build build --source "$bench/.." --out results \
         --driver "$dir/driver.so" --commit abc --quick "$@"
 }
 field() { # EXPRESSION VALUE: of gpu.json, which is x
@@ -58,14 +58,18 @@ ends 0 '^machine .* s$' steps --only machine
 field 'x["clsample"], x["commit"], x["driver"]' "('9.8', 'abc', 'driver.so')"
 ends 3 '^devices .* cut off$' steps --only devices --limit 7
 field '[s["step"] for s in x["steps"]]' "['machine']"
+outer='timeout 3'
+ends 124 '^devices' steps --only devices
+outer=''
+field '[s["step"] for s in x["steps"]], len(x["calls"])' "(['machine'], 3)"
 echo 0 >build/wait
 ends 0 '^devices .* s$' steps --only devices/machine/
 field '[s["step"] for s in x["steps"]], x["device"]["name"]' "(['machine', 'devices'], 'a stub')"
 ends 1 'FAILED: 2 of 7 cases differ$' steps --only selftest
 field 'x["steps"][2]["ok"], x["selftest"]["failed"], x["complete"], len(x["calls"])' \
-    '(False, 2, False, 4)'
+    '(False, 2, False, 5)'
 ends 1 '^3 of [0-9]* steps are done' steps --only selftest
-field 'len(x["steps"]), len(x["calls"])' '(3, 5)'
+field 'len(x["steps"]), len(x["calls"])' '(3, 6)'
 sed 's/"quick": true/"quick": false/' results/gpu.json >other.json && mv other.json results/gpu.json
 ends 2 'results/gpu.json is of another kind of run; move it away$' steps
 
