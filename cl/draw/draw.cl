@@ -86,7 +86,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 }
 
 /* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
- * then subtracted. By the whole group. */
+ * then subtracted. By the whole group. Where a forged partial's masses do not add up, it is any
+ * tile of the row. */
 static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
@@ -121,7 +122,7 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     found = u64_lo(scratch[1]);
 #endif
     *drawn = rest;
-    return found;
+    return min(found, tiles - 1);
 }
 
 /* Draws by the masses of tiles, in row units. */

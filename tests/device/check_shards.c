@@ -240,6 +240,17 @@ static void reseal(unsigned char *partial)
     memcpy(partial, &header, sizeof header);
 }
 
+/* Fails unless every row has a token of the vocabulary, or none and a status that says why. */
+static void tokens_exist(splits *p, uint32_t shard)
+{
+    const batch *const b = p->client->b;
+    split_tokens(p, shard);
+    for (uint32_t row = 0; row < b->rows; row++)
+        ck_assert_msg((uint32_t)b->token[row] < b->vocab || (b->token[row] == -1 && b->status[row]),
+                      "row %u of shard %u has token %d and status %d", row, shard, b->token[row],
+                      b->status[row]);
+}
+
 /* Partials that somebody has forged: every word of the body may have any value. They are refused,
  * or give some token; nothing is read or written that is not the step's. */
 START_TEST(forged_partials)
@@ -266,8 +277,11 @@ START_TEST(forged_partials)
                 bad |= cls_shard_merge(p->shard[k], p->partials, p->size, &more, NULL) != CLS_OK;
         }
         refused += (uint32_t)bad;
-        for (uint32_t k = 0; k < p->n; k++)
+        for (uint32_t k = 0; k < p->n; k++) {
+            if (!bad)
+                tokens_exist(p, k);
             must(cls_shard_abandon(p->shard[k]));
+        }
         if (i + 1 < steps)
             split_begin(p);
     }

@@ -87,6 +87,8 @@ void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t 
 void request_forced(tokens *t, uint32_t n)
 {
     n = n < t->forced_count ? n : t->forced_count;
+    if (n == 0)
+        return;
     t->forced_count -= n;
     memmove(t->forced, t->forced + n, t->forced_count * sizeof *t->forced);
 }
