@@ -81,23 +81,45 @@ static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *l
     return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
 }
 
+#define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)
+#define DIFFERS(at) (text_entry(t, (at) + n) ^ text_entry(t, at))
+/* Returns how many entries before the end of a text, which an entry follows, equal those n entries
+ * earlier; at most `most`. Eight a trip: some texts have 200,000 to compare (rule 5). */
+static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most)
+{
+    u32 back = 1;
+    if (((text_entry(t, n) ^ entry) & ENTRY_KIND) != 0)
+        return 0;
+    while (back + 8 <= most &&
+           ((DIFFERS(back) | DIFFERS(back + 1) | DIFFERS(back + 2) | DIFFERS(back + 3) |
+             DIFFERS(back + 4) | DIFFERS(back + 5) | DIFFERS(back + 6) | DIFFERS(back + 7)) &
+            ENTRY_KIND) == 0)
+        back += 8;
+    while (back < most && (DIFFERS(back) & ENTRY_KIND) == 0)
+        back++;
+    return back;
+}
+
 /* Returns whether a text, followed by an entry, ends in a loop of output tokens, by the whole
- * group; `active` is the same for all of it. Each item tries some of the loop's lengths. */
+ * group; `active` is the same for all of it. Each item tries some lengths n. If the last `all`
+ * entries repeat every n entries, they do so every m entries for all multiples m of n, and m is a
+ * loop if its copies fit into them. No other length up to all - n needs a try. The end of a text
+ * that repeats with such a length, and does not with a smaller one that is tried, repeats with n,
+ * too, because two periods that fit into a text together have their greatest common divisor as a
+ * period (Fine and Wilf). */
 static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32 entry, int active,
                                __local u64 *scratch)
 {
-    const u32 mask = CLS_ENTRY_ID | CLS_ENTRY_OUTPUT;
     u32 found = 0;
     if (active && (slot->flags & CLS_SLOT_LOOPS) && (entry & CLS_ENTRY_OUTPUT)) {
-        const u32 repeats = slot->loop_repeats,
-                  longest = min(slot->loop_max, (t->length + 1) / repeats);
-        for (u32 n = slot->loop_min + LOCAL_ID; n <= longest; n += WGS) {
-            u32 back = 0, later = entry & mask;
-            while (back < n * (repeats - 1) && (text_entry(t, back + n) & mask) == later) {
-                back++;
-                later = text_entry(t, back) & mask;
-            }
-            found |= (u32)(back == n * (repeats - 1));
+        const u32 repeats = slot->loop_repeats, shortest = slot->loop_min,
+                  reach = min(slot->loop_max * repeats, t->length + 1);
+        u32 n = 1 + LOCAL_ID;
+        while (n * repeats <= reach) {
+            const u32 same = entries_alike(t, entry, n, reach - n), all = same + n,
+                      loop = max((shortest + n - 1) / n, 1u) * n;
+            found |= (u32)(loop * repeats <= all);
+            n += same < n ? WGS : ((same - n) / WGS + 1) * WGS;
         }
     }
     return wg_uor(found, scratch);
