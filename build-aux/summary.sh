@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Adds up the results of `make check`: the five programs that took longest, and
+# Adds up the results of `make check`: the five programs that took most processor time, and
 # "N passed, N failed, N skipped". Counts the tests inside each program (Check prints
 # "Checks: 12, Failures: 0, ...", scripts "12 passed, 0 failed"); a program that
 # prints no count is one test.
@@ -16,7 +16,7 @@ for file; do
     echo %end
 done | awk '
     $1 == "%test" { name = $2; next }
-    $1 == "%seconds" { seconds[name] = $2; next }
+    $1 == "%seconds" { wall[name] = $2; seconds[name] = $3; next }
     $1 == "%result" { result = $2; good = bad = 0; next }
     $2 == "Checks" && $4 == "Failures" { good += $3 - $5 - $7; bad += $5 + $7 }
     NF == 4 && $2 == "passed" && $4 == "failed" { good += $1; bad += $3 }
@@ -34,7 +34,8 @@ done | awk '
                     slowest = name
             if (slowest == "" || seconds[slowest] + 0 == 0)
                 break
-            list = list (i == 0 ? "slowest: " : ", ") slowest " " seconds[slowest] " s"
+            list = list (i == 0 ? "slowest: " : ", ") slowest " " wall[slowest] " s (CPU " \
+                seconds[slowest] " s)"
             delete seconds[slowest]
         }
         if (list != "")
