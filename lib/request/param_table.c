@@ -91,8 +91,11 @@ cls_status cls_params_read(const cls_params *callers, cls_params *params)
 
 cls_status cls_param_refuse(const char *field, double value, const char *range)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %g; it must be %s", field, value,
-                    range);
+    /* %g would round an integer to six digits. */
+    const int whole = value > -1e15 && value < 1e15 && (double)(int64_t)value == value;
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    whole ? "params->%s is %.0f; it must be %s" : "params->%s is %g; it must be %s",
+                    field, value, range);
 }
 
 cls_status cls_params_check_ranges(const cls_params *params)

@@ -409,9 +409,10 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (status != CLS_OK)
         return status;
     if (n > s->rollback)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "n is %u, but the sampler was created with options->rollback of %u",
-                        (unsigned)n, (unsigned)s->rollback);
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "token_count is %u, but the sampler was created with options->rollback of %u",
+            (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
     if (status == CLS_OK)

@@ -117,7 +117,7 @@ START_TEST(random_patterns)
 {
     static const uint32_t sizes[] = {1025, 100, 3000, 31, 5000, 1, 2048, 33, 64, 20000};
     device *const d = fixture_device(_i);
-    const uint32_t batches = fixture_by_size(8, 60, 250);
+    const uint32_t batches = fixture_by_size(5, 60, 250);
     uint32_t rows = 0, tokens_ = 0, empty = 0;
     rng r = {fixture_seed() + 70};
     for (uint32_t i = 0; i < batches; i++) {
@@ -238,7 +238,7 @@ START_TEST(changing_masks)
         uint32_t busy = 0, oldest = 0;
         ring g;
         ring_open(&g, d, kind);
-        while (g.n < fixture_by_size(20, RING, RING)) {
+        while (g.n < fixture_by_size(10, RING, RING)) {
             const uint32_t n = g.n;
             const cls_status status = ring_step(&g, 0, NULL, &done[n]);
             ck_assert(status == CLS_OK || status == CLS_BUSY);

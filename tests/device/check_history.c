@@ -212,7 +212,7 @@ START_TEST(random_texts)
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
     char where[300];
-    for (uint32_t i = 0; i < fixture_by_size(6, 60, 300); i++) {
+    for (uint32_t i = 0; i < fixture_by_size(4, 60, 300); i++) {
         world w;
         cls_context *const small = fixture_context(d, 1u << CLS_F32, 0, 4, 16);
         const int other = i % 4 == 3 && small != NULL;

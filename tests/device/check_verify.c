@@ -70,7 +70,7 @@ START_TEST(random_drafts)
     static const uint32_t sizes[] = {16, 100, 1000, 5000, 1, 1025, 31, 2, 100, 1000};
     static const char *const names[METHODS] = {"match", "standard", "block", "typical", "greedy"};
     device *const d = fixture_device(_i);
-    const uint32_t calls = fixture_by_size(20, 150, 500);
+    const uint32_t calls = fixture_by_size(10, 150, 500);
     census all[METHODS] = {{0}};
     rng r = {fixture_seed() + 60};
     for (uint32_t i = 0; i < calls; i++) {

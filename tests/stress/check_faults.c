@@ -662,7 +662,7 @@ static Suite *make(void)
 int main(int argc, char **argv)
 {
     fixture_features(CLS_FEATURES_ALL);
-    stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 31);
+    stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 61);
     stride = stride != 0 ? stride : 1;
     const int status = fixture_run(make, 1);
     printf("%-32s %9s %9s %9s %9s\n", "faults in", "survived", "repeated", "left out", "lost");
