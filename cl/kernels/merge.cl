@@ -64,28 +64,30 @@ static inline i32 list_bound(__global const cls_args *args, __global const u32 *
     return bound;
 }
 
-/* Adds the tokens of the lists of all shards that reach a key. The max tiles that get one are
- * cleared first, unless the whole row was. An item adds the tokens of every WGS-th max tile, so
- * that no two items write to one. */
+/* Adds the tokens of the lists of all shards that reach a key: the lists are in descending order.
+ * The max tiles that get one are cleared first, unless the whole row was. An item adds the tokens
+ * of every WGS-th max tile, so that no two items write to one. */
 ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
                           __global const u32 *partials, u32 section, i32 bound, int is_cleared)
 {
-    for (u32 round = is_cleared ? 1u : 0u; round < 3; round++) {
+    for (u32 round = is_cleared ? 1u : 0u; round < 2; round++) {
         for (u32 s = 0; s < args->shards; s++) {
             __global const u32 *const from = SECTION(s);
             const u32 listed = from[CLS_SECTION_LISTED];
             for (u32 i = 0; i < listed; i++) {
                 const i32 key = (i32)from[CLS_SECTION_WORDS + 2 * i];
                 const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1], at = id / CLS_MAX_TILE;
-                if (key < bound || at % WGS != LOCAL_ID)
+                if (key < bound)
+                    break;
+                if (at % WGS != LOCAL_ID)
                     continue;
-                if (round == 0)
+                if (round == 0) {
                     for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
                         VSTORE((FV)(CLS_MASKED), m->z + at * CLS_MAX_TILE + v);
-                else if (round == 1)
+                } else {
                     m->z[id] = float_of_key(key);
-                else
-                    set_max_tile(m, at);
+                    m->key[at] = max(m->key[at], key);
+                }
             }
         }
     }

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that verifications emit forced ids, and end at loops: against the reference, and that the
+ * text with drafts is the text without. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+#include "verifier.h"
+
+#define FEATURES \
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
+     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
+
+/* Random drafts, each with thinking budgets, forced ids and loops, against cls_host_verify(). */
+START_TEST(verified)
+{
+    static const uint32_t sizes[] = {5, 16, 100};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 3};
+    uint32_t forced = 0, loops = 0, accepted = 0;
+    for (uint32_t i = 0; i < fixture_by_size(10, 60, 400); i++) {
+        char where[200];
+        drafts *of = NULL;
+        verifier v;
+        do {
+            if (of != NULL)
+                drafts_free(of);
+            of = drafts_random(1 + rng_below(&r, 6), sizes[i % 3], (int)(i % 5), &r);
+        } while (!of->requests->forces);
+        drafts_choose(of, &r);
+        verifier_open(&v, d, fixture_context(d, 0, 0, 0, 0), of, (int)rng_below(&r, 2), 0);
+        for (uint32_t round = 0; round < 3; round++) {
+            snprintf(where, sizeof where, "%s, call %u, round %u", d->name, i, round);
+            if (round)
+                drafts_choose(of, &r);
+            drafts_reference(of);
+            verifier_run(&v);
+            verifier_equal(&v, where);
+            for (uint32_t k = 0; k < of->n; k++) {
+                forced += (of->host[k].status & CLS_ROW_FORCED) != 0;
+                loops += (of->host[k].status & CLS_ROW_LOOP) != 0;
+                accepted += (uint32_t)of->host[k].accepted;
+            }
+            drafts_accept(of);
+        }
+        snprintf(where, sizeof where, "%s, call %u, the step after it", d->name, i);
+        verifier_step(&v, where);
+        verifier_close(&v);
+        drafts_free(of);
+    }
+    printf("%s: verified: %u drafts accepted, %u requests forced, %u loops\n", d->name, accepted,
+           forced, loops);
+    ck_assert(forced > 5 && accepted > 5);
+}
+END_TEST
+
+enum { WORDS = 12, DRAFTS = 4, REQUESTS = 4, LENGTH = 40 };
+
+/* Random parameters for texts over a few words, so that thinking and loops occur. */
+static void text_params(cls_params *p, rng *r, int32_t *ids)
+{
+    cls_params_default(p, sizeof *p);
+    for (uint32_t i = 0; i < 6; i++)
+        ids[i] = (int32_t)rng_below(r, WORDS);
+    p->seed = rng_bits(r);
+    p->temperature = 0.8f;
+    p->presence_penalty = 0.2f;
+    p->thinking_start = ids;
+    p->thinking_start_count = rng_below(r, 2);
+    p->thinking_end = ids + 1;
+    p->thinking_end_count = 1;
+    p->thinking_forced = ids + 2;
+    p->thinking_forced_count = 1 + rng_below(r, 4);
+    p->thinking_budget = rng_below(r, 9);
+    p->loop_repeats = 2 + rng_below(r, 2);
+    p->loop_min = 2;
+    p->loop_max = 5;
+    if (p->thinking_start_count == 0)
+        p->thinking_start = NULL;
+}
+
+/* The text of a toy model, in which a row of a table follows each token, is the same with drafts as
+ * without, and so are the statuses. */
+START_TEST(texts_with_drafts)
+{
+    device *const d = fixture_device(_i);
+    static float table[WORDS][WORDS], of_drafts[DRAFTS + 1][WORDS];
+    rng r = {fixture_seed() + 4};
+    uint32_t emitted = 0, forced = 0, loops = 0, calls = 0;
+    cls_sampler *sampler;
+    cls_sampler_options o;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = WORDS;
+    o.max_rows = DRAFTS + 1;
+    o.slot_count = 2;
+    o.history = 64;
+    o.features = CLS_FEATURE_VERIFY;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    const cl_mem in = buffer_of(d, sizeof of_drafts, NULL),
+                 out = buffer_of(d, 2 * sizeof(int32_t) * (DRAFTS + 3), NULL);
+    for (uint32_t n = 0; n < fixture_by_size(4, 20, 100); n++) {
+        static const int32_t one = 1;
+        int32_t ids[6], callers[3], text[LENGTH + 1], status[LENGTH + 1], last = 0;
+        uint32_t length = 0;
+        cls_params p;
+        cls_step step;
+        for (uint32_t i = 0; i < WORDS * WORDS; i++)
+            table[i / WORDS][i % WORDS] = (float)rng_below(&r, 64) / 16.0f;
+        text_params(&p, &r, ids);
+        const uint32_t n_callers = rng_below(&r, 4);
+        for (uint32_t i = 0; i < 3; i++)
+            callers[i] = (int32_t)rng_below(&r, WORDS);
+        for (uint32_t slot = 0; slot < 2; slot++) {
+            must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
+            must(cls_slot_force(sampler, slot, n_callers ? callers : NULL, n_callers));
+        }
+        cls_step_default(&step, sizeof step);
+        step.rows = 1;
+        step.logits.buffer = in;
+        step.tokens.buffer = step.status.buffer = out;
+        step.status.offset = 4;
+        for (int stopped = 0; length < LENGTH && !stopped; length++) {
+            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof table[0], table[last], 0,
+                                         NULL, NULL));
+            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
+            buffer_read(d, out, 4, &text[length]);
+            must_cl(
+                clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &status[length], 0, NULL, NULL));
+            last = text[length];
+            stopped = (status[length] & CLS_ROW_STOPPED) != 0;
+        }
+        last = 0;
+        for (uint32_t at = 0; at < length;) {
+            const uint32_t tree = rng_below(&r, 2), n_drafts = rng_below(&r, DRAFTS + 1);
+            int32_t guess[DRAFTS], parents[DRAFTS], result[DRAFTS + 3], expected = 0;
+            uint32_t depth[DRAFTS + 1] = {0};
+            const int32_t cu[2] = {0, (int32_t)n_drafts + 1};
+            cls_verify_call call;
+            memcpy(of_drafts[0], table[last], sizeof of_drafts[0]);
+            for (uint32_t k = 0; k < n_drafts; k++) {
+                parents[k] = (int32_t)(tree ? rng_below(&r, k + 1) : k) - 1;
+                depth[k + 1] = depth[parents[k] + 1] + 1;
+                const uint32_t place = at + depth[k + 1] - 1;
+                guess[k] = place < length && rng_below(&r, 8) ? text[place]
+                                                              : (int32_t)rng_below(&r, WORDS);
+                memcpy(of_drafts[k + 1], table[guess[k]], sizeof of_drafts[0]);
+            }
+            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof of_drafts, of_drafts, 0,
+                                         NULL, NULL));
+            cls_verify_call_default(&call, sizeof call);
+            call.requests = 1;
+            call.row_offsets = cu;
+            call.logits.buffer = in;
+            call.slots.host = &one;
+            call.draft_ids.host = n_drafts ? guess : NULL;
+            call.parents.host = n_drafts && tree ? parents : NULL;
+            call.max_drafts = DRAFTS;
+            call.disable_bonus = (int32_t)rng_below(&r, 2);
+            call.tokens.buffer = call.emitted.buffer = call.status.buffer = out;
+            call.emitted.offset = 4 * (DRAFTS + 1);
+            call.status.offset = 4 * (DRAFTS + 2);
+            must(cls_verify(sampler, d->queue, &call, 0, NULL, NULL));
+            buffer_read(d, out, sizeof result, result);
+            for (int32_t i = 0; i < result[DRAFTS + 1]; i++, at++) {
+                if (at == LENGTH) /* the text goes on */
+                    break;
+                ck_assert_msg(at < length && result[i] == text[at],
+                              "%s: text %u: token %u is %d with drafts, %d without", d->name, n, at,
+                              result[i], at < length ? text[at] : -1);
+                expected |= status[at];
+                last = result[i];
+                emitted++;
+            }
+            ck_assert_msg(at == LENGTH || result[DRAFTS + 2] == expected,
+                          "%s: text %u: status %d before token %u with drafts, %d without", d->name,
+                          n, result[DRAFTS + 2], at, expected);
+            forced += (expected & CLS_ROW_FORCED) != 0;
+            loops += (expected & CLS_ROW_LOOP) != 0;
+            calls++;
+        }
+    }
+    printf("%s: texts: %u tokens in %u calls, %u with forced ids, %u loops\n", d->name, emitted,
+           calls, forced, loops);
+    ck_assert(emitted > calls && forced > 0 && loops > 0);
+    clReleaseMemObject(in);
+    clReleaseMemObject(out);
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("forced_drafts");
+    TCase *const t = tcase_create("forced_drafts");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, verified);
+    add_device_test(t, texts_with_drafts);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_random(FEATURES);
+    return fixture_run(make, 1);
+}

@@ -1,0 +1,742 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves what forced ids do to the slots of requests: a forced row does what a deferred step and
+ * cls_accept() of its id do; masks, ends, cls_draw(), tokens that cls_accept() takes, saved slots,
+ * and what is refused. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client.h"
+
+#define FEATURES \
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
+     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
+
+enum { VOCAB = 40, SLOTS = 3 };
+
+/* A sampler with a few slots, and one row of logits for all of them. */
+typedef struct desk {
+    device *d;
+    cls_sampler *sampler;
+    cls_step step;
+    float x[VOCAB];
+    cl_mem in, out;
+    int32_t token[SLOTS], status[SLOTS];
+} desk;
+
+static void desk_open(desk *k, device *d)
+{
+    cls_sampler_options o;
+    memset(k, 0, sizeof *k);
+    k->d = d;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = o.slot_count = SLOTS;
+    o.history = 64;
+    o.rollback = 8;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &k->sampler));
+    for (uint32_t i = 0; i < VOCAB; i++)
+        k->x[i] = (float)(i * 7 % 11) / 4.0f;
+    k->in = buffer_of(d, sizeof k->x, k->x);
+    k->out = buffer_of(d, 2 * sizeof k->token, NULL);
+    cls_step_default(&k->step, sizeof k->step);
+    k->step.rows = SLOTS;
+    k->step.logits_rows = 1;
+    k->step.logits.buffer = k->in;
+    static const int32_t same[SLOTS] = {0};
+    k->step.logits_map.host = same;
+    k->step.tokens.buffer = k->step.status.buffer = k->out;
+    k->step.status.offset = sizeof k->token;
+}
+
+static void desk_close(desk *k)
+{
+    cls_sampler_destroy(k->sampler);
+    clReleaseMemObject(k->in);
+    clReleaseMemObject(k->out);
+}
+
+static void desk_begin(desk *k, const cls_params *p)
+{
+    static const int32_t prompt[] = {1, 2, 3, 2, 3};
+    for (uint32_t slot = 0; slot < SLOTS; slot++)
+        must(cls_slot_begin(k->sampler, slot, p, prompt, 5, NULL, 0));
+}
+
+static void desk_step(desk *k)
+{
+    must(cls_sample(k->sampler, k->d->queue, &k->step, 0, NULL, NULL));
+    must_cl(clEnqueueReadBuffer(k->d->queue, k->out, CL_TRUE, 0, sizeof k->token, k->token, 0, NULL,
+                                NULL));
+    must_cl(clEnqueueReadBuffer(k->d->queue, k->out, CL_TRUE, sizeof k->token, sizeof k->status,
+                                k->status, 0, NULL, NULL));
+}
+
+static unsigned char *saved(const desk *k, uint32_t slot, size_t *size)
+{
+    must(cls_slot_save(k->sampler, k->d->queue, slot, NULL, size));
+    unsigned char *const bytes = malloc(*size);
+    ck_assert(bytes != NULL);
+    must(cls_slot_save(k->sampler, k->d->queue, slot, bytes, size));
+    return bytes;
+}
+
+static void expect_same_slots(const desk *k, uint32_t a, uint32_t b, const char *where)
+{
+    size_t size[2];
+    unsigned char *const one = saved(k, a, &size[0]), *const other = saved(k, b, &size[1]);
+    ck_assert_msg(size[0] == size[1] && memcmp(one, other, size[0]) == 0,
+                  "%s: %s: slots %u and %u differ", k->d->name, where, a, b);
+    free(one);
+    free(other);
+}
+
+/* The requests of each kind of adaptive state, and one without. */
+static void adaptive_params(cls_params *p, int kind)
+{
+    cls_params_default(p, sizeof *p);
+    p->seed = 5;
+    p->presence_penalty = 0.5f;
+    p->mirostat = kind == 1 || kind == 2 ? kind : 0;
+    p->adaptive_target = kind == 3 ? 0.3f : -1.0f;
+    if (kind == 4) {
+        p->top_p = 0.9f;
+        p->top_p_decay = 0.8f;
+        p->top_p_reset_id = 6;
+    }
+}
+
+/* A mask that forbids a forced id: the row is empty and nothing changes, in memory that its step
+ * could have written either. The next row tries again. */
+START_TEST(masked)
+{
+    static const int32_t forced[] = {6, 9}, map[] = {1, 1, 1};
+    device *const d = fixture_device(_i);
+    uint8_t bytes[2][VOCAB];
+    uint32_t words[2][2];
+    desk k;
+    memset(bytes, 1, sizeof bytes);
+    memset(words, 0xff, sizeof words);
+    bytes[1][6] = 0;
+    words[1][0] &= ~(1u << 6);
+    desk_open(&k, d);
+    const cl_mem byte_buffer = buffer_of(d, sizeof bytes, bytes),
+                 word_buffer = buffer_of(d, sizeof words, words);
+    for (int kind = 0; kind < 5; kind++)
+        for (int how = 0; how < 8; how++) {
+            cls_mask *const m = &k.step.mask;
+            const cls_mask none = {.kind = 0};
+            cls_params p;
+            size_t size[2];
+            adaptive_params(&p, kind);
+            p.thinking_forced = forced;
+            p.thinking_forced_count = how & 4 ? 2 : 0;
+            p.thinking_budget = how & 4 ? 2 : 0;
+            desk_begin(&k, &p);
+            for (uint32_t slot = 0; slot < SLOTS && !(how & 4); slot++)
+                must(cls_slot_force(k.sampler, slot, forced, 2));
+            *m = none;
+            for (int i = 0; i < 2 && (how & 4); i++)
+                desk_step(&k);       /* the budget's tokens */
+            k.step.defer_accept = 1; /* leaves a token that cls_accept() may take */
+            desk_step(&k);
+            k.step.defer_accept = 0;
+            *m = (cls_mask){.kind = how & 1, .rows = 2, .row_map = {.host = map}};
+            if (how & 2)
+                m->host = how & 1 ? (const void *)bytes : (const void *)words;
+            else
+                m->words.buffer = how & 1 ? byte_buffer : word_buffer;
+            unsigned char *const before = saved(&k, 1, &size[0]);
+            for (int i = 0; i < 2; i++) {
+                desk_step(&k);
+                for (uint32_t slot = 0; slot < SLOTS; slot++)
+                    ck_assert_msg(k.token[slot] == -1 && k.status[slot] == CLS_ROW_EMPTY,
+                                  "%s: kind %d, mask %d: token %d, status %d", d->name, kind, how,
+                                  k.token[slot], k.status[slot]);
+            }
+            unsigned char *const after = saved(&k, 1, &size[1]);
+            ck_assert_msg(size[0] == size[1] && memcmp(before, after, size[0]) == 0,
+                          "%s: kind %d, mask %d: an empty row changed its slot", d->name, kind,
+                          how);
+            free(before);
+            free(after);
+            *m = none;
+            for (int i = 0; i < 3; i++) {
+                desk_step(&k);
+                ck_assert_int_eq(k.status[1], i < 2 ? CLS_ROW_FORCED : 0);
+                ck_assert(i == 2 || k.token[1] == forced[i]);
+            }
+        }
+    clReleaseMemObject(byte_buffer);
+    clReleaseMemObject(word_buffer);
+    desk_close(&k);
+}
+END_TEST
+
+/* A forced row leaves the state that a deferred step and cls_accept() of its id leave, with each
+ * kind of adaptive state: where the id is the row's own draw, where it is another one, and where
+ * nothing can be drawn. */
+START_TEST(as_accepted)
+{
+    static const int32_t first = 0, second = 1;
+    device *const d = fixture_device(_i);
+    float nan_row[VOCAB];
+    desk k;
+    desk_open(&k, d);
+    for (uint32_t i = 0; i < VOCAB; i++)
+        nan_row[i] = NAN;
+    const cl_mem empty = buffer_of(d, sizeof nan_row, nan_row);
+    for (int kind = 0; kind < 5; kind++)
+        for (int how = 0; how < 3; how++) {
+            char where[60];
+            cls_params p;
+            snprintf(where, sizeof where, "kind %d, case %d", kind, how);
+            adaptive_params(&p, kind);
+            p.temperature = 0.5f;
+            desk_begin(&k, &p);
+            for (int i = 0; i < 4; i++) {
+                k.step.defer_accept = i == 3; /* what the next step will draw */
+                desk_step(&k);
+            }
+            const int32_t id = (k.token[0] + how) % VOCAB;
+            const cls_ints ids = {.host = &id}, slots = {.host = &second};
+            must(cls_slot_force(k.sampler, 0, &id, 1));
+            k.step.rows = 1;
+            k.step.logits.buffer = how == 2 ? empty : k.in;
+            k.step.slots.host = &first;
+            k.step.defer_accept = 0;
+            desk_step(&k);
+            ck_assert_msg(k.token[0] == id && (k.status[0] & ~CLS_ROW_NAN) == CLS_ROW_FORCED,
+                          "%s: %s: token %d, status %d", d->name, where, k.token[0], k.status[0]);
+            must(cls_slot_force(k.sampler, 0, NULL, 0)); /* saved without a place for ids */
+            k.step.slots.host = &second;
+            k.step.defer_accept = 1;
+            desk_step(&k);
+            must(cls_accept(k.sampler, d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
+            k.step.defer_accept = 0;
+            k.step.slots.host = NULL;
+            k.step.logits.buffer = k.in;
+            k.step.rows = SLOTS;
+            if (kind == 0 || kind == 4)
+                expect_same_slots(&k, 0, 1, where);
+            for (int i = 0; i < 4; i++) {
+                desk_step(&k);
+                ck_assert_msg(k.token[0] == k.token[1] && k.status[0] == k.status[1],
+                              "%s: %s, %d tokens later: %d; accepted: %d", d->name, where, i,
+                              k.token[0], k.token[1]);
+            }
+        }
+    clReleaseMemObject(empty);
+    desk_close(&k);
+}
+END_TEST
+
+/* Forced ids that end a request, by stop ids, max_tokens and loops; forced ids of several rows that
+ * share a slot; forced ids under the caller's positions, draws and random bits. */
+START_TEST(ends)
+{
+    static const int32_t forced[] = {4, 5, 4, 5, 4, 5}, stop = 5, shared[SLOTS] = {1, 1, 1},
+                         positions[SLOTS] = {7, 8, 9}, draws[SLOTS] = {0, 1, 2};
+    static const struct {
+        uint32_t max_tokens, min_tokens, stops, repeats, last;
+        int32_t status;
+    } cases[] = {{0, 0, 1, 0, 2, CLS_ROW_STOPPED},
+                 {0, 3, 1, 0, 4, CLS_ROW_STOPPED},
+                 {3, 0, 0, 0, 3, CLS_ROW_STOPPED | CLS_ROW_LENGTH},
+                 {2, 0, 1, 0, 2, CLS_ROW_STOPPED},
+                 {0, 0, 0, 2, 4, CLS_ROW_STOPPED | CLS_ROW_LOOP},
+                 {0, 0, 0, 3, 6, CLS_ROW_STOPPED | CLS_ROW_LOOP},
+                 {4, 0, 0, 2, 4, CLS_ROW_STOPPED | CLS_ROW_LENGTH | CLS_ROW_LOOP}};
+    device *const d = fixture_device(_i);
+    const uint64_t bits[SLOTS] = {1, 2, 3};
+    desk k;
+    desk_open(&k, d);
+    for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        cls_params p;
+        cls_params_default(&p, sizeof p);
+        p.max_tokens = cases[c].max_tokens;
+        p.min_tokens = cases[c].min_tokens;
+        p.stop_ids = cases[c].stops ? &stop : NULL;
+        p.stop_count = cases[c].stops;
+        p.loop_repeats = cases[c].repeats;
+        p.loop_max = 8;
+        desk_begin(&k, &p);
+        for (uint32_t slot = 0; slot < SLOTS; slot++)
+            must(cls_slot_force(k.sampler, slot, forced, 6));
+        for (uint32_t i = 0; i <= cases[c].last; i++) {
+            desk_step(&k);
+            const int32_t token = i < cases[c].last ? forced[i] : -1,
+                          status = i == cases[c].last       ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED
+                                   : i + 1 == cases[c].last ? CLS_ROW_FORCED | cases[c].status
+                                                            : CLS_ROW_FORCED;
+            for (uint32_t slot = 0; slot < SLOTS; slot++)
+                ck_assert_msg(k.token[slot] == token && k.status[slot] == status,
+                              "%s: case %u, token %u: %d, status %d", d->name, c, i, k.token[slot],
+                              k.status[slot]);
+        }
+    }
+    const cl_mem random = buffer_of(d, sizeof bits, bits);
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    desk_begin(&k, &p);
+    must(cls_slot_force(k.sampler, 1, forced, 1));
+    k.step.defer_accept = 1;
+    k.step.slots.host = shared;
+    k.step.positions.host = positions;
+    k.step.draws.host = draws;
+    for (int with = 0; with < 2; with++) {
+        k.step.random_bits.buffer = with ? random : NULL;
+        desk_step(&k);
+        for (uint32_t row = 0; row < SLOTS; row++)
+            ck_assert(k.token[row] == 4 && k.status[row] == CLS_ROW_FORCED);
+    }
+    clReleaseMemObject(random);
+    desk_close(&k);
+}
+END_TEST
+
+/* cls_draw() emits what is due, whatever its candidates are. */
+START_TEST(draw_calls)
+{
+    static const int32_t forced[] = {8, 9, 8, 9}, ids[SLOTS][2] = {{3, 4}, {5, 5}, {-1, -1}};
+    static const float logits[SLOTS][2] = {{0.0f, 1.0f}, {0.0f, 0.0f}, {1.0f, 1.0f}};
+    device *const d = fixture_device(_i);
+    int32_t latest[SLOTS];
+    desk k;
+    cls_draw_call call;
+    cls_params p;
+    desk_open(&k, d);
+    const cl_mem id_buffer = buffer_of(d, sizeof ids, ids),
+                 logit_buffer = buffer_of(d, sizeof logits, logits),
+                 latest_buffer = buffer_of(d, sizeof latest, NULL);
+    cls_draw_call_default(&call, sizeof call);
+    call.rows = SLOTS;
+    call.candidates.count = 2;
+    call.candidates.ids.buffer = id_buffer;
+    call.candidates.logits.buffer = logit_buffer;
+    call.tokens.buffer = call.status.buffer = k.out;
+    call.status.offset = sizeof k.token;
+    call.latest.buffer = latest_buffer;
+    cls_params_default(&p, sizeof p);
+    p.loop_repeats = 2;
+    desk_begin(&k, &p);
+    for (uint32_t slot = 1; slot < SLOTS; slot++)
+        must(cls_slot_force(k.sampler, slot, forced, 4));
+    for (int i = 0; i < 6; i++) {
+        call.defer_accept = i == 0;
+        must(cls_draw(k.sampler, d->queue, &call, 0, NULL, NULL));
+        ck_assert_uint_eq(cls_sampler_launches(k.sampler), i == 0 ? 4 : 2);
+        buffer_read(d, k.out, sizeof k.token, k.token);
+        must_cl(clEnqueueReadBuffer(d->queue, k.out, CL_TRUE, sizeof k.token, sizeof k.status,
+                                    k.status, 0, NULL, NULL));
+        buffer_read(d, latest_buffer, sizeof latest, latest);
+        const int n = i == 0 ? 0 : i - 1; /* tokens so far */
+        for (uint32_t slot = 1; slot < SLOTS; slot++) {
+            ck_assert_msg(k.token[slot] == (n < 4 ? forced[n] : -1) &&
+                              k.status[slot] ==
+                                  (n < 3    ? CLS_ROW_FORCED
+                                   : n == 3 ? CLS_ROW_FORCED | CLS_ROW_STOPPED | CLS_ROW_LOOP
+                                            : CLS_ROW_STOPPED | CLS_ROW_SKIPPED),
+                          "%s: draw %d, slot %u: token %d, status %d", d->name, i, slot,
+                          k.token[slot], k.status[slot]);
+            ck_assert_int_eq(latest[slot], forced[n < 4 ? n : 3]);
+        }
+        ck_assert(k.token[0] == 3 || k.token[0] == 4 || k.token[0] == -1);
+    }
+    clReleaseMemObject(id_buffer);
+    clReleaseMemObject(logit_buffer);
+    clReleaseMemObject(latest_buffer);
+    desk_close(&k);
+}
+END_TEST
+
+/* Steps and draws take one launch more as long as a request may be forced. */
+START_TEST(launches)
+{
+    static const int32_t forced[] = {4, 5};
+    device *const d = fixture_device(_i);
+    cls_params plain, thinks, loops;
+    desk k;
+    desk_open(&k, d);
+    cls_params_default(&plain, sizeof plain);
+    thinks = loops = plain;
+    thinks.thinking_forced = forced;
+    thinks.thinking_forced_count = 2;
+    thinks.thinking_budget = 100;
+    loops.loop_repeats = 2;
+#define EXPECT_LAUNCHES(n) \
+    desk_step(&k); \
+    ck_assert_uint_eq(cls_sampler_launches(k.sampler), (n))
+    desk_begin(&k, &plain);
+    EXPECT_LAUNCHES(3);
+    EXPECT_LAUNCHES(2);
+    must(cls_slot_force(k.sampler, 1, forced, 2));
+    EXPECT_LAUNCHES(4);
+    for (int i = 0; i < 4; i++) {
+        EXPECT_LAUNCHES(3); /* also after the last id */
+    }
+    must(cls_slot_force(k.sampler, 1, NULL, 0));
+    EXPECT_LAUNCHES(3);
+    EXPECT_LAUNCHES(2);
+    must(cls_slot_force(k.sampler, 1, forced, 2));
+    must(cls_slot_copy(k.sampler, 2, 1));
+    must(cls_slot_reset(k.sampler, 1));
+    must(cls_slot_begin(k.sampler, 1, &plain, NULL, 0, NULL, 0));
+    desk_step(&k);
+    EXPECT_LAUNCHES(3); /* the fork */
+    must(cls_slot_params(k.sampler, 2, &plain));
+    desk_step(&k);
+    EXPECT_LAUNCHES(3); /* new parameters keep the ids */
+    must(cls_slot_begin(k.sampler, 2, &plain, NULL, 0, NULL, 0));
+    desk_step(&k);
+    EXPECT_LAUNCHES(2);
+    for (int i = 0; i < 2; i++) {
+        must(cls_slot_params(k.sampler, 0, i ? &thinks : &loops));
+        desk_step(&k);
+        EXPECT_LAUNCHES(3);
+        must(cls_slot_params(k.sampler, 0, &plain));
+        desk_step(&k);
+        EXPECT_LAUNCHES(2);
+    }
+    desk_close(&k);
+}
+END_TEST
+
+/* --------------------------------------------------------------------------- accepted */
+
+/* Accepts tokens of a slot one by one, which cls_accept() with several of them must equal. */
+static void accept_each(desk *k, const int32_t *ids, uint32_t n, int32_t slot)
+{
+    const cls_ints map = {.host = &slot};
+    for (uint32_t i = 0; i < n; i++) {
+        const cls_ints one = {.host = &ids[i]};
+        must(cls_accept(k->sampler, k->d->queue, 1, 1, &one, &map, 0, NULL, NULL));
+    }
+}
+
+/* Rows of several tokens, from the host and the device, with short rows and ids that are no
+ * tokens. A stop id in the middle ends them. */
+START_TEST(accepted)
+{
+    enum { EACH = 9 };
+    static const int32_t stop[] = {17}, forced[] = {3, 4};
+    device *const d = fixture_device(_i);
+    const uint32_t many = fixture_by_size(64, 600, CLS_MAX_ACCEPTED);
+    rng r = {fixture_seed() + 5};
+    int32_t ids[2 * EACH], *const all = malloc(CLS_MAX_ACCEPTED * sizeof *all);
+    desk k;
+    ck_assert(all != NULL);
+    desk_open(&k, d);
+    const cl_mem buffer = buffer_of(d, CLS_MAX_ACCEPTED * sizeof *all + 8, NULL);
+    for (uint32_t i = 0; i < fixture_by_size(6, 30, 150); i++) {
+        static const int32_t pair[2] = {2, 0}, row_of_1 = 1;
+        const uint32_t per_row = i % 4 ? 2 + rng_below(&r, EACH - 1) : EACH;
+        cls_params p;
+        adaptive_params(&p, (int)(i % 5));
+        p.stop_ids = i % 3 == 0 ? stop : NULL;
+        p.stop_count = i % 3 == 0;
+        p.max_tokens = i % 3 == 1 ? 5 : 0;
+        p.loop_repeats = i % 3 == 2 ? 3 : 0;
+        p.loop_max = 2;
+        p.thinking_forced = forced;
+        p.thinking_forced_count = 2;
+        p.thinking_budget = 4;
+        p.thinking_end = forced + 1;
+        p.thinking_end_count = 1;
+        desk_begin(&k, &p);
+        for (uint32_t at = 0; at < 2 * per_row; at++) {
+            const uint32_t what = rng_below(&r, 8);
+            ids[at] = what == 0   ? -1
+                      : what == 1 ? VOCAB
+                      : what == 2 ? 17
+                      : what < 5  ? 3
+                                  : (int32_t)rng_below(&r, VOCAB);
+        }
+        if (i % 2) { /* both rows; the second one belongs to slot 0 */
+            const cls_ints map = {.host = pair}, host = {.host = ids},
+                           device_ids = {NULL, {buffer, 8}};
+            must_cl(
+                clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof ids, ids, 0, NULL, NULL));
+            must(cls_accept(k.sampler, d->queue, 2, per_row, i % 4 == 1 ? &host : &device_ids, &map,
+                            0, NULL, NULL));
+            accept_each(&k, ids + per_row, per_row, 1);
+            expect_same_slots(&k, 0, 1, "several rows");
+        } else {
+            const cls_ints map = {.host = &row_of_1}, host = {.host = ids};
+            must(cls_accept(k.sampler, d->queue, 1, per_row, &host, &map, 0, NULL, NULL));
+            accept_each(&k, ids, per_row, 0);
+            expect_same_slots(&k, 0, 1, "one row");
+        }
+        desk_step(&k);
+        ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
+    }
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    p.frequency_penalty = 0.01f;
+    p.penalty_window = 30;
+    for (uint32_t i = 0; i < many; i++)
+        all[i] = (int32_t)rng_below(&r, VOCAB);
+    for (int on_device = 0; on_device < 2; on_device++) { /* as many as there may be */
+        const cls_ints host = {.host = all}, device_ids = {NULL, {buffer, 0}};
+        must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, many * sizeof *all, all, 0, NULL,
+                                     NULL));
+        desk_begin(&k, &p);
+        must(cls_accept(k.sampler, d->queue, 1, many, on_device ? &device_ids : &host, NULL, 0,
+                        NULL, NULL));
+        must(cls_slot_begin(k.sampler, 1, &p, (const int32_t[]){1, 2, 3, 2, 3}, 5, all, many));
+        desk_step(&k);
+        ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
+    }
+    clReleaseMemObject(buffer);
+    free(all);
+    desk_close(&k);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------- saved */
+
+/* FNV-1a, which saved slots end with. */
+static void put_checksum(unsigned char *bytes, size_t size)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < size - 8; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (int i = 0; i < 8; i++)
+        bytes[size - 8 + (size_t)i] = (unsigned char)(h >> 8 * i);
+}
+
+static uint32_t word_at(const unsigned char *bytes, size_t at)
+{
+    return bytes[at] | (uint32_t)bytes[at + 1] << 8 | (uint32_t)bytes[at + 2] << 16 |
+           (uint32_t)bytes[at + 3] << 24;
+}
+
+static void put_word(unsigned char *bytes, size_t at, uint32_t word)
+{
+    for (int i = 0; i < 4; i++)
+        bytes[at + (size_t)i] = (unsigned char)(word >> 8 * i);
+}
+
+/* Loads bytes with one word changed. Returns the message of the refusal, or "". */
+static const char *load_with(desk *k, const unsigned char *bytes, size_t size, size_t at,
+                             uint32_t word)
+{
+    unsigned char *const changed = malloc(size);
+    ck_assert(changed != NULL);
+    memcpy(changed, bytes, size);
+    put_word(changed, at, word);
+    put_checksum(changed, size);
+    const cls_status status = cls_slot_load(k->sampler, 2, changed, size);
+    free(changed);
+    ck_assert(status == CLS_OK || status == CLS_BAD_ARGUMENT);
+    return status == CLS_OK ? "" : cls_error_message();
+}
+
+/* Slots with a thinking budget or forced ids are saved in format 5, others in format 4. A slot that
+ * was loaded goes on as the one that was saved; also after the thinking's budget has grown while
+ * ids are due, and where an earlier request of the slot had a budget. */
+START_TEST(saves)
+{
+    static const int32_t forced[] = {3, 4, 5}, ids[] = {7, 8};
+    static const uint32_t wrong[] = {0, 1, 2, 0xff, 0x7fffffff, 0x80000000, 0xffffffff};
+    device *const d = fixture_device(_i);
+    cls_params plain, thinks;
+    size_t size;
+    desk k;
+    desk_open(&k, d);
+    cls_params_default(&plain, sizeof plain);
+    plain.loop_max = 8;
+    plain.loop_repeats = 5; /* needs no newer format */
+    thinks = plain;
+    thinks.thinking_forced = forced;
+    thinks.thinking_forced_count = 3;
+    thinks.thinking_budget = 2;
+    for (int kind = 0; kind < 5; kind++) { /* 1: a budget, 2: ids, 3: both, 4: ids where it was */
+        desk_begin(&k, kind == 1 || kind >= 3 ? &thinks : &plain);
+        for (int i = 0; i < 3; i++)
+            desk_step(&k);
+        if (kind == 4)
+            must(cls_slot_begin(k.sampler, 0, &plain, NULL, 0, ids, 2));
+        if (kind == 1 || kind == 3) { /* one id was emitted: it stays the next one's turn */
+            thinks.thinking_budget = 1000;
+            must(cls_slot_params(k.sampler, 0, &thinks));
+            thinks.thinking_budget = 2;
+        }
+        if (kind >= 2)
+            must(cls_slot_force(k.sampler, 0, ids, 2));
+        unsigned char *const bytes = saved(&k, 0, &size);
+        ck_assert_uint_eq(word_at(bytes, 8), kind == 0 ? 4 : 5);
+        must(cls_slot_load(k.sampler, 1, bytes, size));
+        expect_same_slots(&k, 0, 1, "loaded");
+        must(cls_slot_copy(k.sampler, 2, 1));
+        expect_same_slots(&k, 0, 2, "a fork of it");
+        for (int i = 0; i < 6; i++) {
+            if (i == 4)
+                for (uint32_t slot = 0; slot < SLOTS; slot++)
+                    must(cls_slot_rollback(k.sampler, slot, 4));
+            desk_step(&k);
+            const int at = i % 4;
+            const int32_t expected = kind >= 2 && at < 2   ? ids[at]
+                                     : kind == 3           ? forced[at - 1]
+                                     : kind == 1 && at < 2 ? forced[at + 1]
+                                                           : -1;
+            for (uint32_t slot = 0; slot < SLOTS; slot++)
+                ck_assert_msg(k.token[slot] == k.token[0] &&
+                                  ((k.status[slot] & CLS_ROW_FORCED) != 0) == (expected >= 0) &&
+                                  (expected < 0 || k.token[slot] == expected),
+                              "%s: kind %d, token %d of slot %u: %d, status %d", d->name, kind, i,
+                              slot, k.token[slot], k.status[slot]);
+        }
+        free(bytes);
+    }
+
+    desk_begin(&k, &thinks);
+    for (int i = 0; i < 3; i++)
+        desk_step(&k);
+    must(cls_slot_force(k.sampler, 0, ids, 2));
+    unsigned char *const bytes = saved(&k, 0, &size);
+    const size_t n_at = size - 8 - 4 * 4, now_at = n_at - 4 * (8 + 1); /* the rollback's 8 */
+    ck_assert(word_at(bytes, n_at) == 2 && word_at(bytes, n_at + 4) == 3 &&
+              word_at(bytes, n_at + 8) == 7 && word_at(bytes, now_at) == 1 + 2 + 1);
+    ck_assert(strstr(load_with(&k, bytes, size, now_at, 6), "thinking budget is impossible"));
+    ck_assert_str_eq(load_with(&k, bytes, size, now_at, 5), "");
+    ck_assert(strstr(load_with(&k, bytes, size, n_at - 4, 6), "thinking budget is impossible"));
+    ck_assert(strstr(load_with(&k, bytes, size, n_at, 3), "cut short"));
+    ck_assert(strstr(load_with(&k, bytes, size, n_at, 1), "after the end"));
+    ck_assert(strstr(load_with(&k, bytes, size, n_at, 0xffffffff), "cut short"));
+    ck_assert(strstr(load_with(&k, bytes, size, n_at + 12, VOCAB), "forced id is not a token"));
+    ck_assert(strstr(load_with(&k, bytes, size, 8, 4), "after the end"));
+    ck_assert(strstr(load_with(&k, bytes, size, 8, 6), "format 6; this library reads 2 to 5"));
+    for (size_t at = 12; at + 8 < size; at += 4) /* whatever is loaded is sampled */
+        for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+            const char *const message = load_with(&k, bytes, size, at, wrong[i]);
+            if (*message != '\0')
+                ck_assert_msg(strstr(message, "bytes") || strstr(message, "params->"), "%s",
+                              message);
+            else if (at % 3 == 0)
+                desk_step(&k);
+        }
+    free(bytes);
+    desk_close(&k);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------- refused */
+
+static void expect_refused(cls_status status, const char *message)
+{
+    ck_assert_msg(status == CLS_BAD_ARGUMENT && strstr(cls_error_message(), message) != NULL,
+                  "%s: \"%s\" for \"%s\"", cls_status_name(status), cls_error_message(), message);
+}
+
+START_TEST(refusals)
+{
+    static const int32_t ids[] = {1, VOCAB, -1}, zeroes[80] = {0};
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const cls_ints one = {.host = ids}, none = {.host = NULL};
+    cls_params p;
+    desk k;
+    desk_open(&k, d);
+    cls_params_default(&p, sizeof p);
+    expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
+    expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1), "slot is 3, but there are 3");
+    expect_refused(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
+    desk_begin(&k, &p);
+    expect_refused(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
+    expect_refused(cls_slot_force(k.sampler, 0, ids, 2),
+                   "ids[1] is 40, which is not a token of a vocabulary of 40");
+    expect_refused(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
+    must(cls_slot_force(k.sampler, 0, ids, 0));
+    expect_refused(cls_accept(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
+                   "per_row is 0; it must be 1 to 4096");
+    expect_refused(
+        cls_accept(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
+        "per_row is 4097; it must be 1 to 4096");
+    expect_refused(cls_accept(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
+                   "rows is 4; the sampler was created for 1 to 3");
+    expect_refused(cls_accept(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
+                   "tokens is NULL");
+    const cl_mem small = buffer_of(d, 5 * 4, NULL);
+    const cls_ints too_small = {NULL, {small, 0}};
+    expect_refused(cls_accept(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL),
+                   "tokens");
+    must(cls_accept(k.sampler, d->queue, 1, 5, &too_small, NULL, 0, NULL, NULL));
+    clReleaseMemObject(small);
+    p.loop_repeats = 3;
+    p.loop_max = 22;
+    expect_refused(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
+                   "params->loop_repeats is 3 and params->loop_max 22, but the sampler was created "
+                   "with options->history of 64; they need 66");
+    p.loop_max = 21;
+    must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
+    for (int end = 0; end < 2; end++) {
+        cls_params_default(&p, sizeof p);
+        p.thinking_forced = ids;
+        p.thinking_forced_count = 1;
+        *(end ? &p.thinking_end : &p.thinking_start) = zeroes;
+        uint32_t *const n = end ? &p.thinking_end_count : &p.thinking_start_count;
+        *n = 66;
+        expect_refused(cls_slot_params(k.sampler, 0, &p),
+                       end ? "params->thinking_end_count is 66, but the sampler was created with "
+                             "options->history of 64; it needs 65"
+                           : "params->thinking_start_count is 66, but the sampler was created with "
+                             "options->history of 64; it needs 65");
+        *n = 65;
+        must(cls_slot_params(k.sampler, 0, &p));
+    }
+    p.thinking_budget = 1u << 31;
+    expect_refused(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
+    desk_close(&k);
+
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.slot_count = 2;
+    o.max_rows = 1;
+    o.history = 8;
+    o.no_late_compile = 1;
+    o.features = CLS_FEATURE_STATE;
+    fixture_features(0);
+    must(cls_sampler_create(context, &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    const char *const lacks = "this needs CLS_FEATURE_FORCED (thinking budgets, loop stops and "
+                              "forced ids), which the sampler's options->features lack";
+    expect_refused(cls_slot_force(sampler, 0, ids, 1), lacks);
+    p.loop_repeats = 2;
+    p.loop_max = 2;
+    expect_refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
+    cls_params_default(&p, sizeof p);
+    p.thinking_forced = ids;
+    p.thinking_forced_count = 1;
+    expect_refused(cls_slot_params(sampler, 0, &p), lacks);
+    must(cls_slot_force(sampler, 0, NULL, 0));
+    cls_sampler_destroy(sampler);
+    fixture_random(FEATURES);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("forced_slots");
+    TCase *const t = tcase_create("forced_slots");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, masked);
+    add_device_test(t, as_accepted);
+    add_device_test(t, ends);
+    add_device_test(t, draw_calls);
+    add_device_test(t, launches);
+    add_device_test(t, accepted);
+    add_device_test(t, saves);
+    add_device_test(t, refusals);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_random(FEATURES);
+    return fixture_run(make, 1);
+}
