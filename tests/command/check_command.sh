@@ -469,37 +469,4 @@ kernels are loaded from it" err
     says "demo" '^tokens left' out
 }
 
-# ------------------------------------------------------------ an interrupted bench
-
-bench="bench --batch 2 --vocab 1000 --runs 3"
-# the table's cases
-finished() { sed -n 's/^\([a-z_]*\)  *[0-9.]* .*[0-9-]$/\1/p' out | tr '\n' ' '; }
-# shellcheck disable=SC2086
-if make_interrupting; then
-    interrupted INTERRUPT_AT=3 "$clsample" $bench
-    is "an interrupted bench: status" $code 130
-    is "an interrupted bench: cases" "$(finished)" "greedy topk "
-    is "an interrupted bench: its sentence" "$(cat err)" \
-        "clsample: bench: interrupted; of 28 cases 2 are finished"
-    interrupted INTERRUPT_AT=3 "$clsample" $bench --json
-    is "an interrupted bench, JSON: status" $code 130
-    is "an interrupted bench, JSON: cases" \
-        "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "greedy topk "
-    is "an interrupted bench, JSON: ends" "$(head -1 out)$(tail -1 out)" "[]"
-    interrupted INTERRUPT_AT=1 "$clsample" $bench --json
-    is "nothing is finished" "$code $(tr -d '\n' <out)" "130 []"
-    interrupted INTERRUPT_AT=1 "$clsample" $bench --case minp
-    is "nothing is finished" "$code $(cat out err)" \
-        "130 clsample: bench: interrupted; of 1 cases 0 are finished"
-    interrupted INTERRUPT_AT=2 INTERRUPT_TWICE=1 "$clsample" $bench
-    is "interrupted twice" "$code $(cat out err)" "130 "
-    interrupted INTERRUPT_AT_STEP=9 "$clsample" $bench --case serving
-    is "interrupted serving" "$code $(cat out err)" \
-        "130 clsample: bench: interrupted; of 1 cases 0 are finished"
-    interrupted "$clsample" $bench --case topk
-    is "not interrupted" "$code $(finished)" "0 topk "
-else
-    no_library
-fi
-
 finish
