@@ -8,6 +8,7 @@
 #
 # usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]     PROGRAMS: the built bench/programs
 # WITHOUT_GFX90A=1 leaves out the target that has no limits, a third of the time.
+# ONLY='accept force' compiles these programs alone.
 # needs: clang-15 and libclc-15 (Debian); ptxas (CUDA) for NVIDIA's lines
 set -eu
 programs=${1:?usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]}
@@ -130,6 +131,7 @@ over() {
 "$programs" "$group" "$vector" 4 >"$folder/amd"
 while read -r name file _tiles options; do
     [ "$file" != self_test ] || continue
+    case " ${ONLY-$name} " in *" $name "*) ;; *) continue ;; esac
     "$programs" --text "$name" >"$folder/source.cl"
     printf '%-18s|' "$name"
     registers=0 stack=0 spills=0 occupancy=100

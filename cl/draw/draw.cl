@@ -122,7 +122,10 @@ static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     found = u64_lo(scratch[1]);
 #endif
     *drawn = rest;
-    return min(found, tiles - 1);
+#if ROW
+    found = min(found, tiles - 1);
+#endif
+    return found;
 }
 
 /* Draws by the masses of tiles, in row units. */

@@ -33,17 +33,6 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* Refuses a token that is not in the vocabulary. The arithmetic draws none, but llvmpipe may cut
- * loops short, and a shard's partial may be forged: a tile's key that no token has. */
-static inline void record_check(u32 vocab, i32 invalid_token, cls_row *out)
-{
-    if (out->no_token || (u32)out->token < vocab)
-        return;
-    out->token = invalid_token;
-    out->status |= CLS_STATUS_UNFIT;
-    out->no_token = 1;
-}
-
 /* The arguments of the two kernels that can draw a row's token, cls_token and cls_search, and of
  * their functions that do the work. */
 #define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
@@ -88,8 +77,6 @@ static inline void record_check(u32 vocab, i32 invalid_token, cls_row *out)
     const int first = 0;
 #endif
 #define ROW_END(done) \
-    if (done) \
-        record_check(args->vocab, args->invalid_token, &out); \
     ROW_DRAFT(done) \
     ROW_ADAPTIVE \
     FINISH_ROW(&out, row, slot_index, done, first, &next, list.scratch);
@@ -192,8 +179,8 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
  * in row_work[] with the sum in out->mass. */
 ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
                          __global const i32 *row_key, u32 tiles, int listed, u64 bits,
-                         __global u64 *row_work, __global f32 *row_sample, shortlist *list,
-                         chain_state *c, cls_row *out)
+                         i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
+                         shortlist *list, chain_state *c, cls_row *out)
 {
     record_set(row_key, listed, list, c, out);
     u64 drawable = out->mass;
@@ -212,6 +199,11 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
 #endif
         out->token = draw_row(r, row_key, row_work, tiles, float_of_key(c->set.top_key), c->scale,
                               &c->set, out->drawn, list->scratch);
+    if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
+        out->token = invalid_token;
+        out->status |= CLS_STATUS_UNFIT;
+        out->no_token = 1;
+    }
 #if CHAIN == 2
     if (LOCAL_ID == 0 && c->listed) {
         u32 at = 0;

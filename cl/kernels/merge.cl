@@ -21,6 +21,17 @@ typedef struct merged_row {
 #define SECTION(s) \
     (partials + (size_t)args->partial_words * (s) + CLS_PARTIAL_HEADER_WORDS + section)
 
+/* Returns a key that was sent. A forged one becomes the key of some logit: kernels look for the
+ * token that has the largest key. */
+static inline i32 sent_key(u32 word) { return key_of(clean(float_of_key((i32)word))); }
+
+/* Returns a tile's mass that was sent, at most twice what a tile can have: a forged one must not
+ * make the sum of all overflow. */
+static inline u64 sent_mass(u32 high, u32 low)
+{
+    return high < 512 ? u64_make(high, low) : u64_make(512, 0);
+}
+
 /* Clears the row: its survey, and with `logits` all of its logits. */
 static inline void clear_row(const merged_row *m, int logits)
 {
@@ -57,7 +68,7 @@ static inline i32 list_bound(__global const cls_args *args, __global const u32 *
     for (u32 s = 0; s < args->shards; s++) {
         __global const u32 *const from = SECTION(s);
         const i32 key = from[CLS_SECTION_LISTED] >= share
-                            ? (i32)from[CLS_SECTION_WORDS + 2 * (share - 1)]
+                            ? sent_key(from[CLS_SECTION_WORDS + 2 * (share - 1)])
                             : CLS_KEY_NONE;
         bound = min(bound, key);
     }
@@ -75,7 +86,7 @@ ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
             __global const u32 *const from = SECTION(s);
             const u32 listed = from[CLS_SECTION_LISTED];
             for (u32 i = 0; i < listed; i++) {
-                const i32 key = (i32)from[CLS_SECTION_WORDS + 2 * i];
+                const i32 key = sent_key(from[CLS_SECTION_WORDS + 2 * i]);
                 const u32 id = from[CLS_SECTION_WORDS + 2 * i + 1], at = id / CLS_MAX_TILE;
                 if (key < bound)
                     break;
@@ -98,7 +109,7 @@ ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
 static inline void merge_keys(const merged_row *m, __global const u32 *from, u32 first, u32 last)
 {
     for (u32 i = first + LOCAL_ID; i < last; i += WGS)
-        m->z[i] = float_of_key((i32)from[i - first]);
+        m->z[i] = float_of_key(sent_key(from[i - first]));
 }
 
 /* Sums up the mass of a tile whose tokens are all there. */
@@ -134,8 +145,8 @@ ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
         for (u32 t = begin + LOCAL_ID; t < end; t += WGS) {
             __global const u32 *const tile = from + (t - begin) * CLS_TILE_WORDS;
             __global i32 *const key = m->key + t * CLS_MAX_TILES_PER_TILE;
-            *key = max(*key, (i32)tile[0]);
-            m->mass[t] = u64_make(tile[2], tile[1]);
+            *key = max(*key, sent_key(tile[0]));
+            m->mass[t] = sent_mass(tile[2], tile[1]);
         }
         const u32 head = shard_head_end(first, last);
         merge_keys(m, cut, first, head);

@@ -200,7 +200,7 @@ ONE_COPY void search_the_row(ROW_ARGS)
             set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
         pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
-                   row_work, row_sample, &list, &c, &out);
+                   args->invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.no_token = 1;

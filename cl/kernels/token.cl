@@ -155,7 +155,7 @@ ONE_COPY void token_row(ROW_ARGS)
         if ((c.set.untruncated || listed) &&
             !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
             pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
-                       row_work, row_sample, &list, &c, &out);
+                       args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
              * enqueued no search. The row gets a status instead of a wrong token. */

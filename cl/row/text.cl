@@ -84,17 +84,20 @@ static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *l
 #define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)
 #define DIFFERS(at) (text_entry(t, (at) + n) ^ text_entry(t, at))
 /* Returns how many entries before the end of a text, which an entry follows, equal those n entries
- * earlier; at most `most`. Eight a trip: some texts have 200,000 to compare (rule 5). */
+ * earlier; at most `most`. An item that is alone in its group takes eight a trip: some texts have
+ * 200,000 to compare (rule 5). Others would need more registers for it. */
 static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most)
 {
     u32 back = 1;
     if (((text_entry(t, n) ^ entry) & ENTRY_KIND) != 0)
         return 0;
+#if WGS == 1
     while (back + 8 <= most &&
            ((DIFFERS(back) | DIFFERS(back + 1) | DIFFERS(back + 2) | DIFFERS(back + 3) |
              DIFFERS(back + 4) | DIFFERS(back + 5) | DIFFERS(back + 6) | DIFFERS(back + 7)) &
             ENTRY_KIND) == 0)
         back += 8;
+#endif
     while (back < most && (DIFFERS(back) & ENTRY_KIND) == 0)
         back++;
     return back;

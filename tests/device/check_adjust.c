@@ -49,7 +49,7 @@ START_TEST(random_requests)
     cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0),
                                      fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
     rng r = {fixture_seed()};
-    for (uint32_t i = 0; i < fixture_by_size(8, 54, 240); i++) {
+    for (uint32_t i = 0; i < fixture_by_size(5, 54, 240); i++) {
         batch *const b = random_batch(i, &r);
         if (i % 3 == 1)
             random_mask(b, &r);

@@ -135,7 +135,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
 START_TEST(random_texts) { check_texts(fixture_device(_i), fixture_by_size(4, 40, 400), 0); }
 END_TEST
 
-START_TEST(long_texts) { check_texts(fixture_device(_i), fixture_by_size(1, 10, 100), 1); }
+START_TEST(long_texts) { check_texts(fixture_device(_i), fixture_by_size(4, 10, 100), 1); }
 END_TEST
 
 static Suite *make(void)

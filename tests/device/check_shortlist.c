@@ -12,7 +12,7 @@ START_TEST(random_chains)
     cls_context *const contexts[] = {fixture_context(d, 0, 0, 0, 0),
                                      fixture_context(d, 1u << CLS_F32, 0, 0, 16)};
     rng r = {fixture_seed()};
-    for (uint32_t i = 0; i < fixture_by_size(8, 27, 120); i++) {
+    for (uint32_t i = 0; i < fixture_by_size(5, 27, 120); i++) {
         const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
         batch *const b = batch_new(fixture_by_size(3, 16, 24), vocab, (int)rng_below(&r, 3),
                                    vocab + rng_below(&r, 2), 0);

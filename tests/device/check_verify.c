@@ -74,7 +74,7 @@ START_TEST(random_drafts)
     census all[METHODS] = {{0}};
     rng r = {fixture_seed() + 60};
     for (uint32_t i = 0; i < calls; i++) {
-        const uint32_t n = rng_below(&r, 8) ? 1 + rng_below(&r, 6) : 16;
+        const uint32_t n = rng_below(&r, 8) ? 1 + rng_below(&r, 6) : fixture_by_size(8, 16, 16);
         const int method = (int)(i % METHODS);
         drafts *const of =
             drafts_random(n, sizes[rng_below(&r, fixture_by_size(2, 10, 10))], method, &r);

@@ -186,7 +186,7 @@ START_TEST(as_without_drafts)
 {
     static const uint32_t sizes[] = {100, 16, 1000, 5000, 1025, 32000};
     device *const d = fixture_device(_i);
-    const uint32_t most = fixture_by_size(20, 200, 1000);
+    const uint32_t most = fixture_by_size(10, 200, 1000);
     uint32_t requests = 0, right = 0, emitted = 0, trees = 0, all = 0, stopped = 0;
     rng r = {fixture_seed() + 61};
     for (uint32_t i = 0; requests < most; i++) {
