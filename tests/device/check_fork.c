@@ -26,7 +26,7 @@ START_TEST(parent_goes_on)
     client s;
     for (uint32_t row = 0; row < b->rows; row++)
         batch_row(b, row, ROW_NORMAL1, row);
-    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), STEPS);
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), STEPS);
     for (uint32_t i = 0; i < STEPS; i++) {
         client_step(&s, d->queue, i, 0, NULL, NULL);
         must_cl(clFlush(d->queue));

@@ -214,7 +214,8 @@ START_TEST(random_texts)
     char where[300];
     for (uint32_t i = 0; i < fixture_by_size(4, 60, 300); i++) {
         world w;
-        cls_context *const small = fixture_context(d, 1u << CLS_F32, 0, 4, 16);
+        cls_context *const small =
+            fixture_context(d, 1u << CLS_F32, 0, fixture_by_size(0, 0, 4), 16);
         const int other = i % 4 == 3 && small != NULL;
         const uint32_t vocab = vocabs[fixture_size() == TEST_TINY ? 1 + i % 4 : i % 5];
         world_open(&w, d, other ? small : fixture_context(d, 0, 0, 0, 0), vocab,

@@ -790,16 +790,21 @@ END_TEST
  * of every kernel that such a step launches. */
 START_TEST(what_samplers_have)
 {
-    uint32_t out[CLS_VARIANTS];
-    for (int v = 0; v < CLS_VARIANTS; v++)
-        out[v] = left_out(v);
+    static uint32_t launched[CLS_FEATURES_ALL + 1]; /* kernels, by the features of a step */
+    for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+        for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
+            launched[needs] |= (uint32_t)launches((enum cls_kernel)k, needs) << k;
     for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++) {
-        if ((features & ~CLS_FEATURES_ALL) != 0)
-            continue;
         const uint32_t set = cls_variants_of(features);
-        int there[CLS_KERNELS] = {0};
-        for (int v = 0; v < CLS_VARIANTS; v++)
-            there[cls_variants[v].kernel] |= (int)(set >> v & 1u);
+        int there[CLS_KERNELS] = {0}, n = 0;
+        uint32_t kernel[CLS_VARIANTS], out[CLS_VARIANTS];
+        for (int v = 0; v < CLS_VARIANTS; v++) {
+            if (!(set >> v & 1u))
+                continue;
+            there[cls_variants[v].kernel] = 1;
+            kernel[n] = UINT32_C(1) << cls_variants[v].kernel;
+            out[n++] = left_out(v);
+        }
         ck_assert(!there[CLS_SELF_TEST]);
         for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
             ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features,
@@ -807,11 +812,10 @@ START_TEST(what_samplers_have)
         /* The features of a step are all sets of the sampler's. */
         for (uint32_t needs = features;; needs = (needs - 1) & features) {
             uint32_t served = 0;
-            for (int v = CLS_SELF_TEST_0 + 1; v < CLS_VARIANTS; v++)
-                served |= (uint32_t)((set >> v & 1u) && (needs & out[v]) == 0)
-                          << cls_variants[v].kernel;
-            for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
-                if (!(served >> k & 1u) && launches((enum cls_kernel)k, needs))
+            for (int v = 0; v < n; v++)
+                served |= (needs & out[v]) == 0 ? kernel[v] : 0u;
+            for (int k = CLS_SLOTS; (launched[needs] & ~served) != 0; k++)
+                if ((launched[needs] & ~served) >> k & 1u)
                     ck_abort_msg("features 0x%x, needs 0x%x: no %s", features, needs,
                                  cls_kernel_name((enum cls_kernel)k));
             if (needs == 0)

@@ -85,7 +85,7 @@ START_TEST(soaks)
     device *const d = fixture_device(_i);
     const uint32_t threads = threads_wanted ? threads_wanted : fixture_by_size(4, 8, 8),
                    steps = steps_wanted ? steps_wanted : fixture_by_size(100, 300, 1000);
-    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 128);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     static worker alone[MOST], together[MOST];
     soak_counts sum = {0};
     pthread_barrier_t start;
@@ -169,7 +169,6 @@ START_TEST(keepers)
         pthread_barrier_t made;
         cls_context_options_default(&o, sizeof o);
         o.dtypes = 1u << CLS_F32;
-        o.shortlist = 128;
         must(cls_context_create(d->context, d->id, &o, &context));
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
         for (uint32_t i = 0; i < threads; i++)
@@ -220,7 +219,7 @@ START_TEST(bystanders)
     device *const d = fixture_device(_i);
     static bystander b;
     static soak s;
-    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 128), computes(), 64, fixture_seed());
+    soak_open(&s, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), computes(), 64, fixture_seed());
     b = (bystander){.sampler = s.sampler, .context = s.context};
     ck_assert_int_eq(pthread_create(&b.thread, NULL, look_on, &b), 0);
     for (uint32_t i = 0; i < fixture_by_size(50, 200, 500); i++) {

@@ -50,7 +50,9 @@ int fixture_devices(void);
 device *fixture_device(int i);
 
 /* Returns the context of a shape (0: chosen for the device), which is created once in each test
- * program; NULL if the device does not support it. */
+ * program; NULL if the device does not support it. A dozen programs are compiled for each shape
+ * and type, in a second each on PoCL, so tests that are not run in full use few of them: mostly the
+ * default one, and a shortlist of 16 for float32. */
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist);
 
