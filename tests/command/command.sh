@@ -105,7 +105,7 @@ bytes mask.npy 00000001 00000000 00000002 00000000 00000004 00000000 00000008 00
 # Runs on a device take their programs from this folder: without it, each of some hundred
 # runs has the driver preprocess all kernels, which is two thirds of its time. What it
 # holds outlives the test, as the driver's own cache does (tests/support/kernels.sh).
-programs=${POCL_CACHE_DIR:-$dir}/clsample
+programs=${CLS_TEST_PROGRAMS:-$dir/clsample}
 mkdir -p "$programs" || exit 99
 
 "$clsample" devices --json >devices.json

@@ -538,6 +538,7 @@ static Suite *make(void)
 
 int main(void)
 {
+    unsetenv("CLS_TEST_PROGRAMS"); /* a compiled program would not fail to compile */
     fixture_features(CLS_FEATURES_ALL);
     return fixture_run(make, 1);
 }

@@ -7,6 +7,7 @@
 # llvm.experimental.noalias.scope.decl, and of 64-bit numbers in two halves
 # llvm.fshl, both of which Oclgrind 21.10 lacks.
 # usage: make check LOG_COMPILER=.../tests/support/oclgrind.sh   (OCLGRIND_FLAGS: options)
+unset CLS_TEST_PROGRAMS # so that kernels are compiled with these options
 log=$1.oclgrind
 rm -f "$log"
 # shellcheck disable=SC2086 # a list of words
