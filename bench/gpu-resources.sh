@@ -41,9 +41,9 @@ token-row 128 0 0 25 128
 token-all 128 160 1110 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
-search 128 216 720 25 128
-search-row 128 440 2200 25 128
-search-all 128 600 5100 25 128
+search 128 128 60 25 128
+search-row 128 296 1300 25 128
+search-all 128 416 3400 25 128
 distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 96 32 0 37 64
@@ -58,7 +58,7 @@ verify 128 48 0 25 128
 verify-forced 128 80 100 25 128
 shard-survey 64 0 0 50 64
 shard-survey-row 80 0 0 37 96
-partial 128 56 88 25 128
+partial 128 56 96 25 128
 merge 64 0 0 50 96
 EOF
 }

@@ -19,9 +19,9 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
         if (float_of_key(top) > bound[0]) {
             const cls_unit unit = unit_of(float_of_key(top), m->row_max, m->exponent, m->scale);
             if (known)
-                part[0] = measure_over(r, t, 0, 1, m, &unit, bound[0]);
+                part[0] = measure_over(r, t, m, &unit, bound[0]);
             else
-                measure_vectors(r, t, 0, 1, m, &unit, bound, part);
+                measure_vectors(r, t, m, &unit, bound, part);
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 part[p] = measure_finish(known ? part[0] : part[p], m, &unit);
         }

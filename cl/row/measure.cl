@@ -108,6 +108,8 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
     return m;
 }
 
+#if WGS == 1
+
 /* Compilers make one masked addition of acc = x > b ? acc + w : acc. */
 #define STEP_ABOVE(g) \
     { \
@@ -124,21 +126,20 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
 
 #define STEP_ONE(g) w[g] = (UV)(1u);
 
-/* Sums up what vectors first, first + step, ... of a tile have above each pivot, in units that
- * measure_finish() converts to the row's. */
-static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32 step,
-                                   const measure *m, const cls_unit *unit, const f32 *bound,
-                                   u64 *sum)
+/* Sums up what a tile has above each pivot, in units that measure_finish() converts to the row's.
+ */
+static inline void measure_vectors(const row_logits *r, u32 tile, const measure *m,
+                                   const cls_unit *unit, const f32 *bound, u64 *sum)
 {
     const int kind = tile_kind(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
     const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
     const UV zero = (UV)(0u);
     UV h0 = zero, h1 = zero, h2 = zero, h3 = zero, l0 = zero, l1 = zero, l2 = zero, l3 = zero;
-    for (u32 v = first; v < TILE_VECTORS; v += step * UNROLL) {
+    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
         FV x[UNROLL];
         UV w[UNROLL];
-        load_vectors(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
         if (m->counts) {
             EACH_UNROLLED(STEP_ONE)
         } else {
@@ -152,19 +153,20 @@ static inline void measure_vectors(const row_logits *r, u32 tile, u32 first, u32
     sum[2] = sum_total(&s2);
     sum[3] = sum_total(&s3);
 }
+
 /* Does the same for masses above one key, with a quarter of the additions. */
 #define STEP_OVER(g) w[g] = x[g] > bound ? w[g] >> lost : zero;
-static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 step, const measure *m,
+static inline u64 measure_over(const row_logits *r, u32 tile, const measure *m,
                                const cls_unit *unit, f32 bound)
 {
     const int kind = tile_kind(r, tile);
     const u32 lost = lost_bits(unit->shift);
     const UV zero = (UV)(0u);
     weight_sum sum = {zero, zero};
-    for (u32 v = first; v < TILE_VECTORS; v += step * UNROLL) {
+    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
         FV x[UNROLL];
         UV w[UNROLL];
-        load_vectors(r, tile * CLS_TILE + v * VEC, step * VEC, kind, x);
+        load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
         weigh_vectors(x, w, unit->max, m->scale, unit->fraction);
         EACH_UNROLLED(STEP_OVER)
         sum_vectors(&sum, w);
@@ -172,7 +174,8 @@ static inline u64 measure_over(const row_logits *r, u32 tile, u32 first, u32 ste
     return sum_total(&sum);
 }
 
-#if WGS > 1
+#else
+
 /* Sums up what a share has above each of the first n pivots. The result is stored in sum[p *
  * TEAM_SUMS], or added to that. */
 #define SHARE_ABOVE(g) (x[g] > b ? w[g] : zero)
@@ -210,7 +213,6 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
                           const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
 {
     f32 bound[CLS_PIVOTS];
-    u64 part[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         bound[p] = above(key[p]);
         sum[p] = u64_from(0);
@@ -220,9 +222,25 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
         if (top <= key[0])
             continue;
         const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
-        measure_vectors(r, t, LOCAL_ID, WGS, m, &unit, bound, part);
+#if WGS == 1
+        u64 part[CLS_PIVOTS];
+        measure_vectors(r, t, m, &unit, bound, part);
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             sum[p] = u64_add(sum[p], measure_finish(part[p], m, &unit));
+#else
+        /* An item of a large group has one vector of a tile. Its lanes are added up at once:
+         * vectors of sums, as above, would occupy 32 registers. */
+        const int kind = tile_kind(r, t);
+        const u32 lost = m->counts ? 0u : lost_bits(unit.shift);
+        for (u32 v = LOCAL_ID; v < TILE_VECTORS; v += WGS) {
+            const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
+            const UV w =
+                m->counts ? (UV)(1u) : weight_v(x, unit.max, m->scale, unit.fraction) >> lost;
+            for (u32 p = 0; p < CLS_PIVOTS; p++)
+                sum[p] =
+                    u64_add(sum[p], measure_finish(SUM_64(x > bound[p] ? w : (UV)(0u)), m, &unit));
+        }
+#endif
     }
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = wg_mass(sum[p], scratch);
