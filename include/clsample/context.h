@@ -109,7 +109,8 @@ typedef struct cls_context_options {
     const char *cache_dir;
     /* 1: also store programs that PoCL compiled. 0 (default): on PoCL the folder is only read,
      * because PoCL compiles a program a second time when its bytes are requested, and has a cache
-     * itself (POCL_CACHE_DIR). */
+     * itself (POCL_CACHE_DIR). Later starts from the folder take less than half of the time that
+     * they take from PoCL's cache. */
     int32_t cache_always;
 
     /* 1: build_log outlives the context and all its samplers. Programs that are compiled after
