@@ -115,6 +115,18 @@ typedef struct cls_ints {
     cls_buffer device;   /* int32; without a buffer: not on the device */
 } cls_ints;
 
+/* A value for the logit of one token. */
+typedef struct cls_logit_bias {
+    int32_t id; /* the token, in the vocabulary */
+    float bias; /* added to the logit; -inf bans the token */
+} cls_logit_bias;
+
+/* Consecutive token ids, all in the vocabulary. */
+typedef struct cls_sequence {
+    const int32_t *ids; /* [count] */
+    uint32_t count;     /* at least 1 */
+} cls_sequence;
+
 /* Where logits are. */
 typedef enum cls_logits_kind {
     CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */

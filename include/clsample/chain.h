@@ -1,5 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample: the stages of a request's chain, and their order. */
+/* clsample: the order in which parameters apply, and the stages of a request's chain.
+ *
+ * Before the chain a row's logits are adjusted in this order:
+ *
+ *     1. the step's mask and allowed_ids,
+ *     2. the step's dense bias,
+ *     3. logit_bias,
+ *     4. the bans: bad_words, no_repeat_ngram, min_tokens,
+ *     5. the repetition, the frequency and the presence penalty,
+ *     6. DRY.
+ *
+ * After each of 3, 5 and 6 a logit is limited to the finite floats. A token that is masked or
+ * banned is never drawn, whatever follows. */
 #ifndef CLSAMPLE_CHAIN_H
 #define CLSAMPLE_CHAIN_H
 

@@ -16,32 +16,9 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
-/* A value for the logit of one token. */
-typedef struct cls_logit_bias {
-    int32_t id; /* the token, in the vocabulary */
-    float bias; /* added to the logit; -inf bans the token */
-} cls_logit_bias;
-
-/* Consecutive token ids, all in the vocabulary. */
-typedef struct cls_sequence {
-    const int32_t *ids; /* [count] */
-    uint32_t count;     /* at least 1 */
-} cls_sequence;
-
 /* One request's sampling parameters. Where a value is "refused", calls with it return
- * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect.
- *
- * Before the chain a row's logits are adjusted in this order:
- *
- *     1. the step's mask and allowed_ids,
- *     2. the step's dense bias,
- *     3. logit_bias,
- *     4. the bans: bad_words, no_repeat_ngram, min_tokens,
- *     5. the repetition, the frequency and the presence penalty,
- *     6. DRY.
- *
- * After each of 3, 5 and 6 a logit is limited to the finite floats. A token that is masked or
- * banned is never drawn, whatever follows. */
+ * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect. chain.h has the order in which
+ * they apply. */
 typedef struct cls_params {
     size_t struct_size;
     int32_t chain; /* a cls_chain; default CLS_CHAIN_DEFAULT */
@@ -229,15 +206,9 @@ typedef struct cls_params {
      * its tokens count from 0. While it continues, thinking_start does not begin it again, and a
      * token that ends it does not begin it: with equal sequences it begins and ends in turn.
      *
-     * Forced tokens are output tokens: they advance the position, count for penalties, and may stop
-     * the request. Bans, penalties and the chain do not concern them; their rows report the
-     * log-probabilities that the model gave them, and CLS_ROW_FORCED. If a step's mask forbids a
-     * forced id, the row is CLS_ROW_EMPTY, and the next row tries again. Where another token is
-     * accepted (cls_accept()), the forced id stays due. Ids that cls_slot_force() sets come first.
-     * The next turn counts from 0, also if the thinking of the last one has not ended. New
-     * parameters (cls_slot_params()) keep the tokens that counted, but not more of them than the
-     * new budget, and the forced ids that were emitted; a thinking that was off before begins with
-     * them if thinking_start is empty.
+     * cls_slot_force() says what a forced token is; ids that it sets come first. Where another
+     * token is accepted (cls_accept()), the forced id stays due. The next turn counts from 0, also
+     * if the thinking of the last one has not ended.
      *
      * int32 arrays; NULL with 0. An empty thinking_forced is off (default); a budget, a start or an
      * end is refused then. Refused are also a budget above 2^31 - 1, and a thinking_start or

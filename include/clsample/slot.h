@@ -64,22 +64,28 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * Whether the request has stopped is determined again: with a larger max_tokens it continues. With
  * another penalty_scope or penalty_window the counts are computed again from the sampler's
  * `history` latest tokens, and older tokens no longer count. With a `history` of 0 another scope is
- * refused.
+ * refused. Of a thinking budget it keeps the tokens that counted, but not more of them than the new
+ * budget, and the forced ids that were emitted; a thinking that was off before begins with the call
+ * if thinking_start is empty.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
                                                    const cls_params *params);
 
 /* Forces the next id_count output tokens of a request: its next rows emit these ids, one each, in
- * place of the tokens that they would draw. They are output tokens like others; see
- * params->thinking_forced for what that means, and for masks that forbid one. The ids are tied to
- * their places in the output: a token that cls_accept() adds takes the place of the id that was
- * due, and after a rollback the ids are due again at the same places. The call replaces ids that
- * are still due, and so does a beginning; the next turn drops them. With id_count 0 none is due.
- * Steps whose rows may be forced take one more launch until the request ends or gets such a call.
- * ids: int32 [id_count], all in the vocabulary; NULL with 0.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * place of the tokens that they would draw. Forced tokens are output tokens: they advance the
+ * position, count for penalties, and may stop the request. Bans, penalties and the chain do not
+ * concern them; their rows report the log-probabilities that the model gave them, and
+ * CLS_ROW_FORCED. If a step's mask forbids a forced id, the row is CLS_ROW_EMPTY, and the next row
+ * tries again.
+ *
+ * The ids are tied to their places in the output: a token that cls_accept() adds takes the place of
+ * the id that was due, and after a rollback the ids are due again at the same places. The call
+ * replaces ids that are still due, and so does a beginning; the next turn drops them. With id_count
+ * 0 none is due. Steps whose rows may be forced take one more launch until the request ends or gets
+ * such a call. ids: int32 [id_count], all in the vocabulary; NULL with 0. CLS_OK; CLS_BAD_ARGUMENT;
+ * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
+ * CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_force(cls_sampler *sampler, uint32_t slot,
                                                   const int32_t *ids, uint32_t id_count);
 
