@@ -126,8 +126,8 @@ static inline measure measure_of(int counts, f32 row_max, f32 scale)
 
 #define STEP_ONE(g) w[g] = (UV)(1u);
 
-/* Sums up what a tile has above each pivot, in units that measure_finish() converts to the row's.
- */
+/* Sums up what a tile has above each pivot, in units that measure_finish() converts to the row's
+ * unit. */
 static inline void measure_vectors(const row_logits *r, u32 tile, const measure *m,
                                    const cls_unit *unit, const f32 *bound, u64 *sum)
 {

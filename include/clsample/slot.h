@@ -65,8 +65,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * another penalty_scope or penalty_window the counts are computed again from the sampler's
  * `history` latest tokens, and older tokens no longer count. With a `history` of 0 another scope is
  * refused. Of a thinking budget it keeps the tokens that counted, but not more of them than the new
- * budget, and the forced ids that were emitted; a thinking that was off before begins with the call
- * if thinking_start is empty.
+ * budget, and the forced ids that were emitted. Where it was off before, the thinking begins
+ * with the call if thinking_start is empty.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
@@ -83,9 +83,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_
  * the id that was due, and after a rollback the ids are due again at the same places. The call
  * replaces ids that are still due, and so does a beginning; the next turn drops them. With id_count
  * 0 none is due. Steps whose rows may be forced take one more launch until the request ends or gets
- * such a call. ids: int32 [id_count], all in the vocabulary; NULL with 0. CLS_OK; CLS_BAD_ARGUMENT;
- * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
- * CLS_OPENCL_ERROR. */
+ * such a call.
+ * ids: int32 [id_count], all in the vocabulary; NULL with 0.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_force(cls_sampler *sampler, uint32_t slot,
                                                   const int32_t *ids, uint32_t id_count);
 
