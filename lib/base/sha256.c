@@ -21,7 +21,8 @@ static uint32_t rotate_right(uint32_t x, unsigned n) { return x >> n | x << (32 
 /* Hashes one block of 64 bytes (section 6.2.2). */
 static void compress(uint32_t h[8], const uint8_t *block)
 {
-    uint32_t w[64], v[8];
+    uint32_t a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5], g = h[6], hh = h[7];
+    uint32_t w[64];
     for (int t = 0; t < 16; t++, block += 4)
         w[t] = (uint32_t)block[0] << 24 | (uint32_t)block[1] << 16 | (uint32_t)block[2] << 8 |
                block[3];
@@ -29,20 +30,16 @@ static void compress(uint32_t h[8], const uint8_t *block)
         w[t] =
             (rotate_right(w[t - 2], 17) ^ rotate_right(w[t - 2], 19) ^ w[t - 2] >> 10) + w[t - 7] +
             (rotate_right(w[t - 15], 7) ^ rotate_right(w[t - 15], 18) ^ w[t - 15] >> 3) + w[t - 16];
-    memcpy(v, h, sizeof v);
     for (int t = 0; t < 64; t++) {
-        const uint32_t a = v[0], b = v[1], c = v[2], e = v[4];
-        const uint32_t t1 = v[7] +
-                            (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) +
-                            ((e & v[5]) ^ (~e & v[6])) + k[t] + w[t];
+        const uint32_t t1 = hh + (rotate_right(e, 6) ^ rotate_right(e, 11) ^ rotate_right(e, 25)) +
+                            ((e & f) ^ (~e & g)) + k[t] + w[t];
         const uint32_t t2 = (rotate_right(a, 2) ^ rotate_right(a, 13) ^ rotate_right(a, 22)) +
                             ((a & b) ^ (a & c) ^ (b & c));
-        memmove(v + 1, v, 7 * sizeof v[0]);
-        v[4] += t1;
-        v[0] = t1 + t2;
+        hh = g, g = f, f = e, e = d + t1;
+        d = c, c = b, b = a, a = t1 + t2;
     }
-    for (int i = 0; i < 8; i++)
-        h[i] += v[i];
+    h[0] += a, h[1] += b, h[2] += c, h[3] += d;
+    h[4] += e, h[5] += f, h[6] += g, h[7] += hh;
 }
 
 void cls_sha256_init(cls_sha256 *hash)
