@@ -90,6 +90,8 @@ static void mark_allowed(cls_work *w)
 static void add_biases(cls_work *w)
 {
     const cls_params *const p = w->params;
+    if (p->logit_bias_count == 0)
+        return;
     for (uint32_t i = 0; i < w->vocab; i++)
         w->bias[i] = NAN;
     for (uint32_t i = 0; i < p->logit_bias_count; i++) {

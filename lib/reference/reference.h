@@ -7,9 +7,9 @@
 
 #include "request/request.h"
 
-/* A token in an order of preference. Smaller distances come first. At one distance, tokens above
- * the mean (tail 0) come first, lower keys before higher ones; then tokens below it, higher keys
- * before lower ones. Of one key, lower ids come first. */
+/* A token in the order in which typical sampling keeps tokens. Smaller distances come first. At one
+ * distance, tokens above the mean (tail 0) come first, lower keys before higher ones; then tokens
+ * below it, higher keys before lower ones. Of one key, lower ids come first. */
 typedef struct cls_preference {
     uint32_t distance, tail;
     int32_t key;
@@ -43,7 +43,8 @@ typedef struct cls_work {
     uint32_t *count;       /* [vocab] how often a token counts for the penalties */
     double *bias;          /* [vocab] sums of biases; NaN if a token has none */
     uint8_t *mark;         /* [vocab] marks sets of tokens */
-    cls_preference *order; /* [vocab] for sorting */
+    cls_preference *order; /* [vocab] for typical sampling */
+    uint32_t *sorting;     /* [vocab] ids while the row is sorted */
 } cls_work;
 
 /* -------------------------------------------------------------- sample.c */
@@ -127,9 +128,6 @@ uint32_t cls_count_to_depth(const cls_work *w, uint32_t most);
 void cls_chain_run(cls_work *w, cls_row *trace);
 
 /* ------------------------------------------------ sort.c and stages */
-
-/* Compares two cls_preference for qsort(). */
-int cls_preference_compare(const void *a, const void *b);
 
 /* Sets the set to the whole row, sorted. */
 void cls_sort_row(cls_work *w);

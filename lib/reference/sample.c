@@ -351,9 +351,10 @@ static int allocate(cls_work *w, uint32_t more)
     w->bias = malloc(n * sizeof *w->bias);
     w->mark = malloc(n);
     w->order = malloc(n * sizeof *w->order);
+    w->sorting = malloc(n * sizeof *w->sorting);
     return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL &&
            w->unit != NULL && w->mass != NULL && w->count != NULL && w->bias != NULL &&
-           w->mark != NULL && w->order != NULL;
+           w->mark != NULL && w->order != NULL && w->sorting != NULL;
 }
 
 void cls_work_close(cls_work *w)
@@ -368,6 +369,7 @@ void cls_work_close(cls_work *w)
     free(w->bias);
     free(w->mark);
     free(w->order);
+    free(w->sorting);
 }
 
 cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,

@@ -4,6 +4,18 @@
 
 #include <stdlib.h>
 
+static int compare(const void *a, const void *b)
+{
+    const cls_preference *const x = a, *const y = b;
+    if (x->distance != y->distance)
+        return x->distance < y->distance ? -1 : 1;
+    if (x->tail != y->tail)
+        return x->tail < y->tail ? -1 : 1;
+    if (x->key != y->key)
+        return (x->key > y->key) == (x->tail != 0) ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
 static uint32_t count_of(const cls_work *w, float z)
 {
     uint32_t n = 0;
@@ -22,7 +34,7 @@ void cls_keep_typical(cls_work *w, cls_row *trace)
         w->order[i] = (cls_preference){tail ? d - mean : mean - d, tail, key_of(w->z[id]), id};
         w->mark[id] = 0;
     }
-    qsort(w->order, w->n, sizeof *w->order, cls_preference_compare);
+    qsort(w->order, w->n, sizeof *w->order, compare);
     for (uint32_t i = 0; i < w->n && (i < w->slot.min_keep || sum < target); i++) {
         sum += cls_token_mass(w, w->order[i].id);
         w->mark[w->order[i].id] = 1;
