@@ -55,9 +55,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
 static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *unit, f32 scale,
                                const kept_set *set, u64 drawn, __local u64 *scratch)
 {
-    const u32 per_item = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * per_item, (u32)TILE_VECTORS);
-    const u32 last = min(first + per_item, (u32)TILE_VECTORS);
+    const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const int kind = tile_kind(r, tile);
     u64 sum = u64_from(0), total;
     i32 token = -1;

@@ -69,9 +69,8 @@ static inline int residual_units(const residual *w, __global const i32 *row_key,
 static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
                                 __local u64 *scratch)
 {
-    const u32 per_item = (TILE_VECTORS + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * per_item, (u32)TILE_VECTORS);
-    const u32 last = min(first + per_item, (u32)TILE_VECTORS);
+    const u32 n = tile_vectors(&w->t.r, tile), per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const int kind = tile_kind(&w->t.r, tile);
     cls_unit unit, draft_tile;
     u64 mine = u64_from(0), sum = u64_from(0), total, lane[VEC];

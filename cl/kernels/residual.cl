@@ -52,7 +52,8 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
         u64 sum = u64_from(0), lane[VEC];
         const int there = residual_units(&w, row_key, tile, &unit, &draft_tile),
                   kind = tile_kind(&w.t.r, tile);
-        for (u32 v = LOCAL_ID; there && v < TILE_VECTORS; v += WGS) {
+        const u32 n = there ? tile_vectors(&w.t.r, tile) : 0u;
+        for (u32 v = LOCAL_ID; v < n; v += WGS) {
             const u32 i = tile * CLS_TILE + v * VEC;
             if (method == CLS_VERIFY_TYPICAL) {
                 f32 x[VEC];

@@ -47,13 +47,13 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
 #ifdef CLS_LIMITED
     u32 flags = 0;
-    for (u32 v = 0; v < TILE_VECTORS; v++)
+    for (u32 v = 0; v < tile_vectors(r, tile); v++)
         flags |= vector_status(r, tile * CLS_TILE + v * VEC, sum);
 #else
     u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
     if (ANY(sum != sum)) {
         IV nan = (IV)(0);
-        for (u32 v = 0; v < TILE_VECTORS; v++) {
+        for (u32 v = 0; v < tile_vectors(r, tile); v++) {
             const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
             nan |= x != x;
         }
@@ -100,9 +100,10 @@ static inline f32 unchecked_maxima(const row_logits *r, u32 tile, int masked, __
  * four at a time would compile load_checked() four times. */
 static inline f32 partial_maxima(const row_logits *r, u32 tile, __global i32 *key, u32 *flags)
 {
+    const u32 n = tile_vectors(r, tile);
     FV most = (FV)(CLS_MASKED), sum = (FV)(0.0f), top = most;
     for (u32 v = 0; v < TILE_VECTORS; v++) {
-        const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
+        const FV x = v < n ? load_checked(r, tile * CLS_TILE + v * VEC) : (FV)(CLS_MASKED);
         most = x > most ? x : most;
         sum += x;
         if (v % MAX_TILE_VECTORS == MAX_TILE_VECTORS - 1) {
@@ -130,17 +131,21 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
 static inline f32 general_maxima(const row_logits *r, u32 tile, int unchecked, __global i32 *key,
                                  u32 *flags, FV *kept)
 {
+    const u32 vectors = tile_vectors(r, tile);
     FV m[CLS_MAX_TILES_PER_TILE], sum = (FV)(0.0f), top = (FV)(CLS_MASKED);
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++) {
         FV most = (FV)(CLS_MASKED), part = (FV)(0.0f);
         for (u32 v = 0; v < MAX_TILE_VECTORS; v++) {
             const u32 i = tile * CLS_TILE + n * CLS_MAX_TILE + v * VEC;
-            FV x = unchecked ? LOAD_V(r->x, i) : load_checked(r, i);
-            top = x > top ? x : top;
-            part += x;
-            x = clean_v(x);
-            if (r->adjustments)
-                x = adjust_vector(r, i, x, CLS_MASKED);
+            FV x = (FV)(CLS_MASKED);
+            if (n * MAX_TILE_VECTORS + v < vectors) {
+                x = unchecked ? LOAD_V(r->x, i) : load_checked(r, i);
+                top = x > top ? x : top;
+                part += x;
+                x = clean_v(x);
+                if (r->adjustments)
+                    x = adjust_vector(r, i, x, CLS_MASKED);
+            }
             kept[n * MAX_TILE_VECTORS + v] = x;
             most = x > most ? x : most;
         }
@@ -271,8 +276,9 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
                               f32 scale)
 {
     const f32 fraction = split(tile_max, scale).fraction;
+    const u32 n = tile_vectors(r, tile);
     weight_sum sum = {(UV)(0), (UV)(0)};
-    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
+    for (u32 v = 0; v < n; v += UNROLL) {
         FV x[UNROLL];
         UV w[UNROLL];
         if (kept) {

@@ -65,10 +65,11 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
         u64 mass = u64_from(0);
         if (top >= key) {
             const int kind = tile_kind(r, t);
+            const u32 n = tile_vectors(r, t);
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
             const u64 one = tie_measure(m, key, &unit);
             IV c = (IV)(0);
-            for (u32 v = 0; v < TILE_VECTORS; v++) {
+            for (u32 v = 0; v < n; v++) {
                 const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
                 c += (x > under) & (x <= over);
             }
@@ -148,9 +149,9 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int kind = tile_kind(r, t);
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
-            const u32 lost = lost_bits(unit.shift);
+            const u32 n = tile_vectors(r, t), lost = lost_bits(unit.shift);
             weight_sum sum = {(UV)(0), (UV)(0)};
-            for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
+            for (u32 v = 0; v < n; v += UNROLL) {
                 const u32 i = t * CLS_TILE + v * VEC;
                 FV x[UNROLL];
                 UV w[UNROLL];

@@ -132,11 +132,12 @@ static inline void measure_vectors(const row_logits *r, u32 tile, const measure 
                                    const cls_unit *unit, const f32 *bound, u64 *sum)
 {
     const int kind = tile_kind(r, tile);
+    const u32 n = tile_vectors(r, tile);
     const f32 b0 = bound[0], b1 = bound[1], b2 = bound[2], b3 = bound[3];
     const u32 lost = m->counts ? 0u : lost_bits(unit->shift);
     const UV zero = (UV)(0u);
     UV h0 = zero, h1 = zero, h2 = zero, h3 = zero, l0 = zero, l1 = zero, l2 = zero, l3 = zero;
-    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
+    for (u32 v = 0; v < n; v += UNROLL) {
         FV x[UNROLL];
         UV w[UNROLL];
         load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);
@@ -160,10 +161,10 @@ static inline u64 measure_over(const row_logits *r, u32 tile, const measure *m,
                                const cls_unit *unit, f32 bound)
 {
     const int kind = tile_kind(r, tile);
-    const u32 lost = lost_bits(unit->shift);
+    const u32 n = tile_vectors(r, tile), lost = lost_bits(unit->shift);
     const UV zero = (UV)(0u);
     weight_sum sum = {zero, zero};
-    for (u32 v = 0; v < TILE_VECTORS; v += UNROLL) {
+    for (u32 v = 0; v < n; v += UNROLL) {
         FV x[UNROLL];
         UV w[UNROLL];
         load_vectors(r, tile * CLS_TILE + v * VEC, VEC, kind, x);

@@ -12,8 +12,9 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
         if (tile_max_key(row_key, t) == CLS_KEY_NONE)
             continue;
         const int kind = tile_kind(r, t);
+        const u32 n = tile_vectors(r, t);
         const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
-        for (u32 v = 0; v < TILE_VECTORS; v++) {
+        for (u32 v = 0; v < n; v++) {
             f32 lane[VEC];
             VSTORE(load_v(r, t * CLS_TILE + v * VEC, kind), lane);
             for (u32 j = 0; j < VEC; j++) {

@@ -51,6 +51,16 @@ static inline int tile_is_whole(const row_logits *r, u32 tile)
 {
     return tile * CLS_TILE >= ROW_FIRST(r) && (tile + 1) * CLS_TILE <= ROW_LAST(r);
 }
+/* Returns how many vectors of a tile have a token of the row: fewer than all in the last tile.
+ * Items of large groups have few vectors each, and keep a constant. */
+#if WGS == 1
+static inline u32 tile_vectors(const row_logits *r, u32 tile)
+{
+    return min((u32)TILE_VECTORS, (ROW_LAST(r) - tile * CLS_TILE + VEC - 1) / VEC);
+}
+#else
+#define tile_vectors(r, tile) ((u32)TILE_VECTORS)
+#endif
 /* Returns whether a tile needs none of the checks of load_checked(): the row has the whole tile,
  * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
  * tokens. */
