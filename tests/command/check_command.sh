@@ -383,10 +383,13 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     both --logits bf16.npy --dtype bf16 --top-k 9 --seed 2
     both --logits bad.npy
     says "status words" '"inf"' out
+    stored=$programs
+    programs='' # few runs have these shapes: PoCL takes longer to store them than they save
     for shape in "1 2" "1 16" "5 4" "8 8"; do
         both $f --top-k 9 --seed 2 --work-group "${shape% *}" --vector "${shape#* }"
     done
     cp b.npy shaped.npy
+    programs=$stored
     check "f32" "$clsample" sample $f --top-k 9 --seed 2 --tokens t32.npy
     check "f16" "$clsample" sample --logits f16.npy --top-k 9 --seed 2 --tokens t16.npy
     check "bf16" "$clsample" sample --logits bf16.npy --dtype bf16 --top-k 9 --seed 2 \
@@ -431,7 +434,9 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         refused "--device: .*$name.*; the devices are 0 ([^ ].*, [a-zA-Z]*)" sample $f --device \
             "$name"
     done
+    programs=''
     both $f --top-k 9 --seed 2 --tier int64 --max-work-group 64 --max-local-mem 1048576
+    programs=$stored
     same "tokens within limits" b.npy shaped.npy
     mkdir cache
     for times in 1 2; do

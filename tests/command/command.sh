@@ -102,8 +102,8 @@ bytes mask.npy 00000001 00000000 00000002 00000000 00000004 00000000 00000008 00
 
 # ------------------------------------------------------------- host and device
 
-# Runs on a device take their programs from this folder: without it, each of some hundred
-# runs has the driver preprocess all kernels, which is two thirds of its time. What it
+# Runs on a device take their programs from this folder, unless this is empty: without it, each of
+# some hundred runs has the driver preprocess all kernels, which is two thirds of its time. What it
 # holds outlives the test, as the driver's own cache does (tests/support/kernels.sh).
 programs=${CLS_TEST_PROGRAMS:-$dir/clsample}
 mkdir -p "$programs" || exit 99
@@ -127,7 +127,7 @@ run_on() { # host|device ARGUMENTS
     if [ "$where" = host ]; then
         "$clsample" sample --device host "$@"
     else
-        "$clsample" sample --cache-dir "$programs" "$@"
+        "$clsample" sample ${programs:+--cache-dir "$programs"} "$@"
     fi
 }
 
@@ -135,7 +135,8 @@ both() { # OPTIONS: the same positions, tokens and status on host and device
     name=$*
     check "host $name" "$clsample" sample --device host --tokens a.npy --json "$@"
     sed '/"logprob/,/]/d' out >a.out
-    check "device $name" "$clsample" sample --cache-dir "$programs" --tokens b.npy --json "$@"
+    check "device $name" "$clsample" sample ${programs:+--cache-dir "$programs"} --tokens b.npy \
+        --json "$@"
     sed '/"logprob/,/]/d' out >b.out
     same "tokens of $name" a.npy b.npy
     same "status of $name" a.out b.out
