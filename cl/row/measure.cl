@@ -233,7 +233,8 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
          * vectors of sums, as above, would occupy 32 registers. */
         const int kind = tile_kind(r, t);
         const u32 lost = m->counts ? 0u : lost_bits(unit.shift);
-        for (u32 v = LOCAL_ID; v < TILE_VECTORS; v += WGS) {
+        const u32 n = tile_vectors(r, t);
+        for (u32 v = LOCAL_ID; v < n; v += WGS) {
             const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
             const UV w =
                 m->counts ? (UV)(1u) : weight_v(x, unit.max, m->scale, unit.fraction) >> lost;

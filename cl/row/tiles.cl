@@ -51,9 +51,9 @@ static inline int tile_is_whole(const row_logits *r, u32 tile)
 {
     return tile * CLS_TILE >= ROW_FIRST(r) && (tile + 1) * CLS_TILE <= ROW_LAST(r);
 }
-/* Returns how many vectors of a tile have a token of the row: fewer than all in the last tile.
- * Items of large groups have few vectors each, and keep a constant. */
-#if WGS == 1
+/* Returns how many vectors of a tile have a token of the row: fewer than all in the last tile. In
+ * larger groups an item has few vectors anyway. */
+#if WGS < 32
 static inline u32 tile_vectors(const row_logits *r, u32 tile)
 {
     return min((u32)TILE_VECTORS, (ROW_LAST(r) - tile * CLS_TILE + VEC - 1) / VEC);
