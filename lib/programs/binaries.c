@@ -60,6 +60,19 @@ static cls_status hash_info(cls_sha256 *hash, cl_platform_id platform, cl_device
                           "cannot query the device for the key of compiled programs");
 }
 
+/* Adds a program's source by the fast hash: SHA-256 of all sources took a tenth of a start from a
+ * filled cache_dir. */
+static void hash_source(cls_sha256 *hash, const cls_variant *variant)
+{
+    uint64_t words[2] = {1, 0}; /* the hash, and the number of bytes */
+    for (unsigned i = 0; i < *variant->count; i++) {
+        const size_t size = strlen(variant->source[i]);
+        words[0] = cls_hash_bytes(words[0], variant->source[i], size);
+        words[1] += size;
+    }
+    hash_part(hash, words, sizeof words);
+}
+
 /* Adds every program's name, options and source, and the device's limits. The source is needed
  * since a name does not show which files a program includes. The limits are needed since they
  * decide which shape programs get if the device refuses the requested one. */
@@ -74,10 +87,8 @@ static void hash_programs(cls_sha256 *hash, const cls_shape *shape)
         cls_program_options(shape, &config, 0, &cls_variants[v], text);
         hash_text(hash, cls_variants[v].name);
         hash_text(hash, text);
-        for (unsigned i = 0; i < *cls_variants[v].count &&
-                             (v == 0 || cls_variants[v].source != cls_variants[v - 1].source);
-             i++)
-            hash_text(hash, cls_variants[v].source[i]);
+        if (v == 0 || cls_variants[v].source != cls_variants[v - 1].source)
+            hash_source(hash, &cls_variants[v]);
     }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
              (unsigned long long)shape->max_work_group);
