@@ -38,9 +38,9 @@ static cls_status copy_options(cls_context *context, const cls_context_options *
         memcpy(dir, o->cache_dir, size);
         context->options.cache_dir = dir;
     }
-    context->has_cache_key =
-        (o->binary != NULL || o->cache_dir != NULL) &&
-        cls_cache_key(context->device, &context->requested_shape, context->cache_key) == CLS_OK;
+    context->has_cache_key = (o->binary != NULL || o->cache_dir != NULL) &&
+                             cls_cache_key(context->device, &context->requested_shape, cls_variants,
+                                           context->cache_key) == CLS_OK;
     if (o->binary == NULL || !context->has_cache_key || o->binary_size < CLS_CONTAINER_HEADER)
         return CLS_OK;
     if ((context->binary = malloc(o->binary_size)) == NULL)

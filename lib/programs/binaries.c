@@ -76,19 +76,20 @@ static void hash_source(cls_sha256 *hash, const cls_variant *variant)
 /* Adds every program's name, options and source, and the device's limits. The source is needed
  * since a name does not show which files a program includes. The limits are needed since they
  * decide which shape programs get if the device refuses the requested one. */
-static void hash_programs(cls_sha256 *hash, const cls_shape *shape)
+static void hash_programs(cls_sha256 *hash, const cls_shape *shape,
+                          const cls_variant variants[CLS_VARIANTS])
 {
     char text[CLS_BUILD_OPTIONS];
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const uint32_t group =
-            cls_kernel_covers_tiles(cls_variants[v].kernel) ? shape->work_group : shape->row_group;
+            cls_kernel_covers_tiles(variants[v].kernel) ? shape->work_group : shape->row_group;
         const cls_build_config config = {group, shape->tier, shape->subgroups, shape->standard,
                                          shape->shortlist};
-        cls_program_options(shape, &config, 0, &cls_variants[v], text);
-        hash_text(hash, cls_variants[v].name);
+        cls_program_options(shape, &config, 0, &variants[v], text);
+        hash_text(hash, variants[v].name);
         hash_text(hash, text);
-        if (v == 0 || cls_variants[v].source != cls_variants[v - 1].source)
-            hash_source(hash, &cls_variants[v]);
+        if (v == 0 || variants[v].source != variants[v - 1].source)
+            hash_source(hash, &variants[v]);
     }
     snprintf(text, sizeof text, "%llu %llu", (unsigned long long)shape->local_mem_size,
              (unsigned long long)shape->max_work_group);
@@ -96,7 +97,7 @@ static void hash_programs(cls_sha256 *hash, const cls_shape *shape)
 }
 
 cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
-                         uint8_t key[CLS_DIGEST_SIZE])
+                         const cls_variant variants[CLS_VARIANTS], uint8_t key[CLS_DIGEST_SIZE])
 {
     static const cl_uint platform_info[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
     static const cl_uint device_info[] = {
@@ -106,7 +107,7 @@ cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
     cls_sha256 hash;
     cls_sha256_init(&hash);
     hash_text(&hash, CLS_VERSION_STRING);
-    hash_programs(&hash, requested_shape);
+    hash_programs(&hash, requested_shape, variants);
     const cl_int code =
         clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL);
     cls_status status = CLS_OK;
@@ -230,7 +231,8 @@ cls_status cls_context_export(const cls_context *context, void *out, size_t *siz
     if (context == NULL || size == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
                         context == NULL ? "context" : "size");
-    cls_status status = cls_cache_key(context->device, &context->requested_shape, key);
+    cls_status status =
+        cls_cache_key(context->device, &context->requested_shape, cls_variants, key);
     if (status != CLS_OK)
         return status;
     if ((c = malloc(sizeof *c)) == NULL)

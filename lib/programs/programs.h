@@ -235,10 +235,11 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
 
 /* ----------------------------------------------------------- binaries.c */
 
-/* Computes the cache key of compiled programs: a hash of the library's version and kernels, the
- * device and its driver, and the requested shape. Fails if the device cannot be queried. */
+/* Computes the cache key of compiled programs: a hash of the library's version, the variants
+ * (cls_variants, but for tests), the device and its driver, and the requested shape. Fails if the
+ * device cannot be queried. */
 cls_status cls_cache_key(cl_device_id device, const cls_shape *requested_shape,
-                         uint8_t key[CLS_DIGEST_SIZE]);
+                         const cls_variant variants[CLS_VARIANTS], uint8_t key[CLS_DIGEST_SIZE]);
 
 /* Gets a program's compiled bytes from the driver; the caller frees them. Fails if the driver has
  * none. */

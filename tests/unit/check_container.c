@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that compiled programs, stored as bytes, are accepted only if they are complete, have
- * this version's format and match the expected key and hash. Needs no device. */
+ * this version's format and match the expected key and hash, and that the key covers every byte of
+ * the kernels. Needs no device. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fixture.h"
 #include "programs/programs.h"
+#include "stub_cl.h"
 
 /* --------------------------------------------------------------------- SHA-256 */
 
@@ -67,6 +69,57 @@ START_TEST(pieces)
             ck_assert_str_eq(hex, whole);
         }
     }
+}
+END_TEST
+
+/* ------------------------------------------------------------------- cache key */
+
+/* Writes the key for the stub's device if it had these variants, as one text. */
+static void cache_key_of(const cls_variant *variants, char hex[65])
+{
+    cls_shape shape;
+    uint8_t key[CLS_DIGEST_SIZE];
+    must(cls_shape_query(stub_device(), NULL, &shape));
+    must(cls_cache_key(stub_device(), &shape, variants, key));
+    for (int i = 0; i < CLS_DIGEST_SIZE; i++)
+        snprintf(hex + 2 * i, 3, "%02x", key[i]);
+}
+
+/* One byte changed in any part of any program's source, or a part less, gives another key. */
+START_TEST(key_covers_sources)
+{
+    cls_variant variants[CLS_VARIANTS];
+    char usual[65], hex[65];
+    memcpy(variants, cls_variants, sizeof variants);
+    cache_key_of(cls_variants, usual);
+    cache_key_of(variants, hex);
+    ck_assert_str_eq(hex, usual);
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        const unsigned n = *cls_variants[v].count, fewer = n - 1;
+        const char **const parts = malloc(n * sizeof *parts);
+        ck_assert_ptr_nonnull(parts);
+        memcpy(parts, cls_variants[v].source, n * sizeof *parts);
+        variants[v].source = parts;
+        for (unsigned i = 0; i < n; i++) {
+            char *const text = strdup(parts[i]);
+            ck_assert_ptr_nonnull(text);
+            text[(i * 7919) % strlen(text)] ^= 1;
+            parts[i] = text;
+            cache_key_of(variants, hex);
+            ck_assert_msg(strcmp(hex, usual) != 0, "part %u of %s is not in the key", i,
+                          cls_variants[v].name);
+            parts[i] = cls_variants[v].source[i];
+            free(text);
+        }
+        variants[v].count = &fewer;
+        cache_key_of(variants, hex);
+        ck_assert_str_ne(hex, usual);
+        variants[v] = cls_variants[v];
+        free(parts);
+    }
+    variants[CLS_SURVEY_0].options = "";
+    cache_key_of(variants, hex);
+    ck_assert_str_ne(hex, usual);
 }
 END_TEST
 
@@ -249,6 +302,7 @@ static Suite *suite(void)
     TCase *const t = tcase_create("container");
     tcase_add_test(t, known_hashes);
     tcase_add_test(t, pieces);
+    tcase_add_test(t, key_covers_sources);
     tcase_add_test(t, round_trip);
     tcase_add_test(t, layout);
     tcase_add_test(t, damage);
