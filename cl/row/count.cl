@@ -94,7 +94,8 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
 ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n,
                                 const i32 *key, u32 *count, __local u64 *scratch)
 {
-    const f32 least = least_above(r, above(key[0]));
+    const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
+    const f32 least = least_above(r, bound[0]);
     u64 low = u64_from(0), high = low;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(VLOAD(row_key + first) > key[0]))
@@ -107,10 +108,10 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
             IV c = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
-                c += (x > above(key[0])) & 1;
-                c += (x > above(key[1])) & 0x100;
-                c += (x > above(key[2])) & 0x10000;
-                c += (x > above(key[3])) & 0x1000000;
+                c += (x > bound[0]) & 1;
+                c += (x > bound[1]) & 0x100;
+                c += (x > bound[2]) & 0x10000;
+                c += (x > bound[3]) & 0x1000000;
             }
             const u32 packed = (u32)ISUM(c);
             low = u64_add(low, u64_make(packed >> 8 & 255u, packed & 255u));

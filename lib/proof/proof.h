@@ -15,4 +15,7 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t 
  * compare their results. */
 extern int cls_test_proofs_compare_nothing;
 
+/* For tests. If it is not 0, rows of proofs have this many tokens, 200 to 3,100. */
+extern uint32_t cls_test_proof_vocab;
+
 #endif

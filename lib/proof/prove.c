@@ -48,12 +48,17 @@ static cls_status prove_self_test(cls_context *context, const cls_program *p,
 
 enum { VOCAB = 3100, PROMPT = 5 }; /* a row of three mass tiles and a part of one */
 
+uint32_t cls_test_proof_vocab;
+
 /* A row of logits, and a sampler with only the program to be proved and those that run with it. */
 typedef struct trial {
     cls_context *context;
     cls_sampler *sampler;
     cl_command_queue queue;
     int32_t dtype;
+    uint32_t vocab;
+    int32_t likeliest;
+    int32_t prompt[PROMPT];
     cl_mem logits, out; /* out: [2][VOCAB] words for outputs */
     float row[VOCAB];
     uint16_t halves[VOCAB];
@@ -64,15 +69,17 @@ typedef struct trial {
     cls_shard *shard;   /* the only one of the vocabulary, for the programs of shards; or NULL */
 } trial;
 
-static const int32_t prompt[PROMPT] = {1, 7, 40, 1500, 3000};
-
 /* Makes a row of logits that all types represent exactly: multiples of 1/8 from -8 to 8 in no
  * order, and a single 9. */
 static void make_row(trial *t)
 {
-    for (uint32_t i = 0; i < VOCAB; i++) {
+    t->vocab = cls_test_proof_vocab != 0 ? cls_test_proof_vocab : VOCAB;
+    t->likeliest = (int32_t)(t->vocab * 2 / 5);
+    const int32_t ids[PROMPT] = {1, 7, 40, (int32_t)t->vocab / 2, (int32_t)t->vocab - 100};
+    memcpy(t->prompt, ids, sizeof ids);
+    for (uint32_t i = 0; i < t->vocab; i++) {
         const uint32_t noise = (i * 2654435761u) >> 25; /* 0 to 127 */
-        const float x = i == 1234 ? 9.0f : (float)noise * 0.125f - 8.0f;
+        const float x = i == (uint32_t)t->likeliest ? 9.0f : (float)noise * 0.125f - 8.0f;
         uint32_t bits;
         memcpy(&bits, &x, sizeof bits);
         t->row[i] = x;
@@ -101,13 +108,14 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
         t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL,
                                 &code);
     for (size_t i = 0; i < 2 && code == CL_SUCCESS; i++)
-        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * VOCAB * cls_dtype_size(dtype),
-                                    VOCAB * cls_dtype_size(dtype), data, 0, NULL, NULL);
+        code =
+            clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * t->vocab * cls_dtype_size(dtype),
+                                 t->vocab * cls_dtype_size(dtype), data, 0, NULL, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot write the buffers for the proof of a program");
     cls_sampler_options_default(&o, sizeof o);
-    o.vocab = VOCAB;
+    o.vocab = t->vocab;
     o.max_rows = 2;
     o.history = 64;
     o.rollback = 8;
@@ -176,7 +184,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
 {
     cls_step step = *outputs;
     int32_t output = 0;
-    cls_status status = cls_slot_begin(t->sampler, 0, &t->params, prompt, PROMPT, NULL, 0);
+    cls_status status = cls_slot_begin(t->sampler, 0, &t->params, t->prompt, PROMPT, NULL, 0);
     step.rows = 1;
     step.logits.dtype = t->dtype;
     step.logits.buffer = t->logits;
@@ -187,11 +195,11 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         cls_row expected, row;
         int32_t token = -2;
         cls_host_row_default(&t->host, sizeof t->host);
-        t->host.vocab = VOCAB;
+        t->host.vocab = t->vocab;
         t->host.logits = t->row;
         t->host.dtype = CLS_F32;
         t->host.params = &t->params;
-        t->host.prompt = prompt;
+        t->host.prompt = t->prompt;
         t->host.prompt_count = PROMPT;
         t->host.output = &output;
         t->host.output_count = i;
@@ -200,7 +208,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
         result.kept_ids = t->set;
-        result.kept_capacity = VOCAB;
+        result.kept_capacity = t->vocab;
         status = cls_reference(&t->host, &expected, &result);
         if (status == CLS_OK)
             status = sample(t, &step);
@@ -249,7 +257,7 @@ static void set_params(trial *t, int variant)
     if (v->kernel == CLS_PREPARE)
         p->no_repeat_ngram = 1;
     if (v->kernel == CLS_FORCE) { /* the first token is drawn, the second one is forced */
-        p->thinking_forced = prompt;
+        p->thinking_forced = t->prompt;
         p->thinking_forced_count = 1;
         p->thinking_budget = 1;
     }
@@ -284,11 +292,11 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     }
     cls_status status = prove_steps(t, variant, &step, launched);
     if (status == CLS_OK)
-        status = read_words(t, words, 1 + VOCAB);
+        status = read_words(t, words, 1 + t->vocab);
     if (status != CLS_OK)
         return status;
     int32_t kept = words[1], above_0 = 0;
-    for (uint32_t i = 0; i < VOCAB; i++)
+    for (uint32_t i = 0; i < t->vocab; i++)
         above_0 += words[1 + i] != 0;
     kept = cls_variants[variant].kernel == CLS_REPORT ? kept : above_0;
     return kept == (int32_t)t->kept
@@ -305,15 +313,15 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
     cls_outputs_default(&outputs, sizeof outputs);
     cls_step_default(&step, sizeof step);
     step.outputs = &outputs;
-    outputs.kept_set.capacity = VOCAB;
+    outputs.kept_set.capacity = t->vocab;
     outputs.kept_set.counts = (cls_buffer){t->out, 4};
     outputs.kept_set.ids = (cls_buffer){t->out, 8};
     cls_status status = prove_steps(t, variant, &step, launched);
     if (status == CLS_OK)
-        status = read_words(t, words, 2 + VOCAB);
+        status = read_words(t, words, 2 + t->vocab);
     if (status == CLS_OK && words[1] != (int32_t)t->kept)
         status = fail_differs(variant, "number of kept tokens", words[1], (int32_t)t->kept);
-    for (uint32_t i = 0; i < VOCAB && status == CLS_OK; i++)
+    for (uint32_t i = 0; i < t->vocab && status == CLS_OK; i++)
         if (words[2 + i] != t->set[i])
             status = fail_differs(variant, "kept token", words[2 + i], t->set[i]);
     return status;
@@ -321,7 +329,7 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
 
 static cls_status prove_accept(trial *t, int variant, int *launched)
 {
-    const cls_ints tokens = {.host = prompt};
+    const cls_ints tokens = {.host = t->prompt};
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
     cls_slot slot;
     cl_int code = CL_SUCCESS;
@@ -360,7 +368,7 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     host.ids = ids;
     host.logits = t->row;
     host.count = N;
-    host.vocab = VOCAB;
+    host.vocab = t->vocab;
     host.seed = t->params.seed;
     cls_status status = cls_host_draw(&host, &expected);
     if (status == CLS_OK)
@@ -382,7 +390,8 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
 
 static cls_status prove_verify(trial *t, int variant, int *launched)
 {
-    static const int32_t cu[2] = {0, 2}, id = 1234;
+    static const int32_t cu[2] = {0, 2};
+    const int32_t id = t->likeliest;
     cls_verify_call call;
     int32_t words[3] = {-2, -2, -2};
     /* A draft without a distribution counts as drawn with probability 1. It is accepted with its
@@ -405,9 +414,10 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
         status = read_words(t, words, 3);
     if (status != CLS_OK)
         return status;
-    const int right = words[2] == 1 ? words[0] == id && words[1] >= 0 && words[1] < VOCAB
-                                    : words[2] == 0 && words[0] >= 0 && words[0] < VOCAB &&
-                                          words[0] != id && words[1] == -1;
+    const int right = words[2] == 1
+                          ? words[0] == id && words[1] >= 0 && words[1] < (int32_t)t->vocab
+                          : words[2] == 0 && words[0] >= 0 && words[0] < (int32_t)t->vocab &&
+                                words[0] != id && words[1] == -1;
     return right ? CLS_OK : fail_differs(variant, "number of accepted drafts", words[2], 1);
 }
 

@@ -133,7 +133,7 @@ for part in ids values json set counts out; do
 done
 
 # Devices 0 and 1, which PoCL can make of one CPU.
-export POCL_DEVICES="pthread basic"
+export POCL_DEVICES="pthread pthread"
 if "$clsample" devices --json | awk '/"device": 1,/ { seen = 1 } seen && /"usable": true/ { ok = 1 }
     END { exit !ok }'; then
     splits "--shards 3 --device 0,1" "--shards 4 --device 1,0,1" -- --logits wide.npy --top-k 20
