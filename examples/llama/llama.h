@@ -111,6 +111,7 @@ enum { MOST_DRAFTS = 15 };
 
 typedef struct options {
     const char *checkpoint, *tokenizer, *prompts, *check_logits, *check_tokens, *draft, *method;
+    const char *cache_dir;
     uint32_t device; /* UINT32_MAX: the first usable one */
     uint32_t n_requests, streams, batch, chunk, ahead;
     bool stream, json, make_random, half;

@@ -38,6 +38,8 @@ static const option general[] = {
      "match|standard|block|typical|greedy  how drafts are verified (match)"},
     {"device", COUNT, OF(device), 0, 63,
      "N  the number from 'clsample devices' (the first usable device)"},
+    {"cache-dir", STRING, OF(cache_dir), 0, 0,
+     "DIR  load compiled kernels of clsample from this directory and store them there"},
     {"stream", FLAG, OF(stream), 0, 0, " print texts while they grow"},
     {"half", FLAG, OF(half), 0, 0, " keep the weight of the last layer in float16"},
     {"json", FLAG, OF(json), 0, 0, " print texts and times as JSON"},

@@ -38,6 +38,7 @@ void sampling_open(sampling *s, model *m, const options *o)
     s->latest = device_buffer(m->d, m->slots * sizeof(int32_t), NULL);
     cls_context_options_init(&context);
     context.dtypes = 1u << CLS_F32;
+    context.cache_dir = o->cache_dir;
     must(cls_context_create(m->d->context, m->d->id, &context, &s->context),
          "the kernels of clsample");
     cls_sampler_options_init(&sampler);

@@ -59,7 +59,9 @@ llama=$dir/with/llama
 runs --checkpoint r.bin --tokenizer r.tok --make-random
 runs --checkpoint again.bin --tokenizer again.tok --make-random
 same "random checkpoints" r.bin again.bin
-model="--checkpoint r.bin --tokenizer r.tok"
+# The tests' own folder of compiled programs, if they have one: kernels.sh.
+programs=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
+model="--checkpoint r.bin --tokenizer r.tok $programs"
 
 # shellcheck disable=SC2086
 "$llama" $model --max-tokens 3 >out 2>err
@@ -206,7 +208,7 @@ if [ ! -r "$data/stories260K.bin" ] || [ ! -r "$data/tok512.bin" ]; then
     echo "the real model is not there: it was not tried"
     finish
 fi
-model="--checkpoint $data/stories260K.bin --tokenizer $data/tok512.bin"
+model="--checkpoint $data/stories260K.bin --tokenizer $data/tok512.bin $programs"
 recorded="--check-logits $data/stories260K-logits.npy --check-tokens $data/stories260K-tokens.npy"
 usual="--temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 80"
 # shellcheck disable=SC2086

@@ -47,7 +47,9 @@ compare() { # RANKS WHAT ARGUMENTS...: both programs' texts
 }
 
 "$llama" --checkpoint r.bin --tokenizer r.tok --make-random || no_ "a random checkpoint"
-model='--checkpoint r.bin --tokenizer r.tok --half'
+# The tests' own folder of compiled programs, if they have one: kernels.sh.
+programs=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
+model="--checkpoint r.bin --tokenizer r.tok --half $programs"
 # shellcheck disable=SC2086
 "$llama" $model --max-tokens 3 >out 2>err
 [ $? -ne 77 ] || { cat err; exit 77; }
@@ -74,7 +76,7 @@ if [ ! -r "$data/stories260K.bin" ] || [ ! -r "$data/tok512.bin" ]; then
     echo "the real model is not there: it was not tried"
     finish
 fi
-model="--checkpoint $data/stories260K.bin --tokenizer $data/tok512.bin --half"
+model="--checkpoint $data/stories260K.bin --tokenizer $data/tok512.bin --half $programs"
 # shellcheck disable=SC2086
 for n in 1 2 3 4; do
     compare $n "a story" $model --temperature 0.8 --top-p 0.9 --seed 5 --max-tokens 120 --streams 2
