@@ -124,8 +124,8 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
      * PoCL takes minutes to compile them. Oclgrind interprets kernels, so it runs larger groups, in
      * which races are possible: of five items, which trees reduce in three rounds as they do seven,
      * in nine tenths of the time. Vectors of 16 take a fifth less than its own width of 8, with
-     * which check_tiers runs. At the smallest size proofs have two mass tiles in place of four: they
-     * were up to a third of a test. */
+     * which check_tiers runs. At the smallest size proofs have two mass tiles in place of four:
+     * they were up to a third of a test. */
     if (strstr(d->name, "Oclgrind") != NULL) {
         const uint32_t several =
             o.max_work_group != 0 && o.max_work_group < 5 ? o.max_work_group : 5;
