@@ -261,14 +261,15 @@ ONE_COPY f32 adjust_one(const row_logits *r, u32 i, f32 x) { return x; }
 static inline FV adjust_vector(const row_logits *r, u32 i, FV x, f32 least) { return x; }
 #endif
 
-/* Sets tokens of a clean vector outside the cuts of the chain to -inf. */
+/* Sets tokens outside the cuts of the chain to -inf. */
 static inline FV truncate_v(const row_logits *r, u32 i, FV x)
 {
-    const IV bits = AS_IV(x), key = bits ^ ((bits >> 31) & 0x7fffffff); /* key_of() */
     const IV id = LANES + (IV)((i32)i);
-    const IV out =
-        (key > r->upper_key) | (key < r->cut_key) | ((key == r->cut_key) & (id > (IV)(r->cut_id))) |
-        ((key == r->upper_key) & ((id < (IV)(r->upper_first)) | (id > (IV)(r->upper_last))));
+    /* Keys where they must be equal, floats where not: keys alone spill in cls_verify. */
+    const IV bits = AS_IV(x), key = bits ^ ((bits >> 31) & 0x7fffffff); /* key_of() */
+    IV out = (x > above(r->upper_key)) | (x <= above(r->cut_key - 1)) |
+             ((key == r->cut_key) & (id > (IV)(r->cut_id)));
+    out |= (key == r->upper_key) & ((id < (IV)(r->upper_first)) | (id > (IV)(r->upper_last)));
     return out ? (FV)(CLS_MASKED) : x;
 }
 static inline f32 truncate_one(const row_logits *r, u32 i, f32 x)
