@@ -41,9 +41,9 @@ token-row 128 0 0 25 128
 token-all 128 160 1110 25 128
 pass 64 0 0 50 64
 pass-row 80 0 0 37 96
-search 128 112 48 25 128
-search-row 128 280 1200 25 128
-search-all 128 400 3050 25 128
+search 128 96 24 25 128
+search-row 128 264 1240 25 128
+search-all 128 400 3140 25 128
 distribution 64 0 0 50 64
 distribution-row 80 0 0 37 64
 report 80 24 0 37 64

@@ -7,13 +7,26 @@
 #include "stages/truncate.cl"
 #include "row/sums.cl"
 
-/* What the pass measured above out->pivot, and the last cut whose masses follow from it, if that is
- * the cut of the chain's first truncation. */
+/* What the pass measured above out->pivot, by tiles, and the last cut whose masses follow from it,
+ * if that is the cut of the chain's first truncation. */
 typedef struct pass_sums {
-    u64 known[CLS_PIVOTS];
+    __global const u64 *by_tile;
     int valid, counts;
     cut last;
 } pass_sums;
+
+/* Adds up the tiles, where the sums are needed: if the chain carried them, they would occupy eight
+ * registers of a GPU until then. */
+static inline void pass_total(const pass_sums *pass, u32 tiles, u64 *known, __local u64 *scratch)
+{
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        u64 sum = u64_from(0);
+        SHORT_LOOP
+        for (u32 t = LOCAL_ID; t < tiles; t += WGS)
+            sum = u64_add(sum, pass->by_tile[t * CLS_PIVOTS + p]);
+        known[p] = wg_mass(sum, scratch);
+    }
+}
 
 /* Measures what is left of the row. Returns 1 if that fits the list; the list then holds it,
  * sorted, and can take over. */
@@ -67,10 +80,13 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
             w->list->n = 0;
         }
         if (search) {
+            const int is_known = by_pass && pass->counts == w->counts && pass->valid;
+            u64 known[CLS_PIVOTS];
+            if (is_known)
+                pass_total(pass, w->tiles, known, w->list->scratch);
             pass->last.pivot = -1; /* the list is about to change */
-            find_cut(w->r, w->row_key, w->tiles, &m, w->target, w->out->pivot, pass->known,
-                     by_pass && pass->counts == w->counts && pass->valid, w->out->max_key, w->work,
-                     w->list, &cutting);
+            find_cut(w->r, w->row_key, w->tiles, &m, w->target, w->out->pivot, known, is_known,
+                     w->out->max_key, w->work, w->list, &cutting);
         }
         if (w->cut != CUT_UPPER &&
             (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
@@ -140,9 +156,9 @@ static inline int search_row(row_stage *w, pass_sums *pass)
     return 0;
 }
 
-/* Takes what the token kernel has written into the row's record. The other fields have their first
- * values: if they were read here, they would occupy some twenty registers of a GPU until they are
- * written again. */
+/* Takes what the search needs of the record that the token kernel has written. The other fields
+ * have their first values: if they were read here, they would occupy some twenty registers of a GPU
+ * until they are written again. */
 static inline void record_from_token(__global const cls_row *from, cls_row *out)
 {
     out->total = from->total;
@@ -150,11 +166,20 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
     out->state = from->state;
     out->no_token = from->no_token;
     out->max_key = from->max_key;
-    out->top_key = from->top_key;
-    out->scale = from->scale;
-    out->kept = from->kept;
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         out->pivot[p] = from->pivot[p];
+}
+
+/* A row without a token keeps the rest of that record. Only the first item writes the record. */
+static inline void record_without_token(__global const cls_row *from, cls_row *out)
+{
+    out->state = CLS_ROW_DONE;
+    out->no_token = 1;
+    if (LOCAL_ID == 0) {
+        out->top_key = from->top_key;
+        out->scale = from->scale;
+        out->kept = from->kept;
+    }
 }
 
 /* Searches the rows that the token kernel has left; the group of any other row returns at once.
@@ -169,7 +194,6 @@ ONE_COPY void search_the_row(ROW_ARGS)
     record_begin(slot_index, args->invalid_token, &out);
     record_from_token(rows + row, &out);
     BARRIER(); /* every item has read the record, which the first item writes */
-    const f32 pass_scale = out.scale;
     const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
     const int xtc_cuts = ROW_XTC_CUTS(slot, row);
     pass_sums sums;
@@ -177,14 +201,8 @@ ONE_COPY void search_the_row(ROW_ARGS)
     chain_begin(out.max_key, &c);
     sums.valid = out.state != CLS_ROW_SEARCH_ALL;
     sums.counts = out.state == CLS_ROW_SEARCH_COUNT;
+    sums.by_tile = row_pass;
     sums.last = no_cut;
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        u64 sum = u64_from(0);
-        SHORT_LOOP
-        for (u32 t = LOCAL_ID; t < tiles && sums.valid; t += WGS)
-            sum = u64_add(sum, row_pass[t * CLS_PIVOTS + p]);
-        sums.known[p] = wg_mass(sum, list.scratch);
-    }
     row_stage w = {slot,        &r,   row_key, tiles,       n,  row_work,    &list,
                    &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), xtc_cuts,
                    CUT_NOTHING, 0,    0,       u64_from(0), 0u};
@@ -196,14 +214,13 @@ ONE_COPY void search_the_row(ROW_ARGS)
                 ? 0u
                 : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
-        out.mass =
-            set_masses(&r, row_key, tiles, &c, &sums.last, pass_scale, row_pass, row_work, &list);
+        out.mass = set_masses(&r, row_key, tiles, &c, &sums.last, rows[row].scale, row_pass,
+                              row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
         pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                    args->invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
-        out.state = CLS_ROW_DONE;
-        out.no_token = 1;
+        record_without_token(rows + row, &out);
     }
     ROW_END(1)
 }

@@ -19,14 +19,14 @@ static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_know
     b->hi = max_key;
     b->at_lo = b->at_hi = u64_from(0);
     b->lo_pivot = b->hi_pivot = -1;
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+    for (u32 p = 0; p < CLS_PIVOTS && is_known; p++) {
         const int less = u64_less(known[p], target);
-        if (is_known && !less && pivot[p] > b->lo) {
+        if (!less && pivot[p] > b->lo) {
             b->lo = pivot[p];
             b->at_lo = known[p];
             b->lo_pivot = (i32)p;
         }
-        if (is_known && less && pivot[p] < b->hi) {
+        if (less && pivot[p] < b->hi) {
             b->hi = pivot[p];
             b->at_hi = known[p];
             b->hi_pivot = (i32)p;
