@@ -57,7 +57,7 @@ build() {
     mkdir -p "$dir/$1/include" "$dir/$1/build" && cd "$dir/$1" &&
         ln -s "$headers/CL" include/CL && opencl "$1" || return
     cd build
-    "$top/configure" -q --host="$1" --enable-werror --disable-dependency-tracking CFLAGS=-O0 \
+    "$top/configure" -q --host="$1" --enable-werror --disable-dependency-tracking CFLAGS=-O1 \
         OPENCL_CFLAGS="-I$dir/$1/include" OPENCL_LIBS="-L$dir/$1 -lOpenCL" ||
         { cat config.log; return 1; }
     make -s && make -s install DESTDIR="$dir/$1/root" >install.log || return
