@@ -35,13 +35,28 @@
 #define BARRIER()
 #define LOCAL_BARRIER()
 #else
+#ifdef cl_intel_vec_len_hint /* see ITEMS_APART */
+#define ONE_COPY static inline __attribute__((always_inline))
+#else
 #define ONE_COPY static inline
+#endif
 #define LOCAL_ID ((u32)get_local_id(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 /* For places where no item reads what another one wrote to a buffer. With it AMD's compiler keeps
  * loads in flight across the barrier. */
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
+
+/* Intel's compiler for CPUs merges the items of a group into vectors, 16 at a time. A function that
+ * it then calls, and does not inline, runs from its beginning to its end for one item after
+ * another, as if it had no barriers (2026.2). So it must leave items apart; and where sub-groups
+ * make it merge them all the same, it must inline. */
+#ifdef cl_intel_vec_len_hint
+#define ITEMS_APART __attribute__((intel_vec_len_hint(1)))
+#else
+#define ITEMS_APART
+#endif
+#define KERNEL __kernel ITEMS_APART __attribute__((reqd_work_group_size(WGS, 1, 1)))
 
 /* ------------------------------------------------------------- sub-groups */
 

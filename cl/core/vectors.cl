@@ -170,5 +170,3 @@ static inline u64 sum_total(const weight_sum *s)
         u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
     return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
 }
-
-#define KERNEL __kernel __attribute__((reqd_work_group_size(WGS, 1, 1)))

@@ -5,8 +5,7 @@
  * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
 #include "core/groups.cl"
 
-__kernel __attribute__((reqd_work_group_size(WGS, 1, 1))) void
-cls_groups_test(__global u32 *out, __global const half *halves)
+KERNEL void cls_groups_test(__global u32 *out, __global const half *halves)
 {
     __local u64 scratch[WGS];
     const u32 lid = LOCAL_ID, x = group_test_input(lid);
