@@ -62,6 +62,24 @@ static int make_smaller(const cls_context *context, cls_build_config *config)
     return 1;
 }
 
+/* Fails because the device does not run a built program in groups of this size. If the options ask
+ * for it, the message names the one that does. */
+static cls_status refuse_group(const cls_context *context, const job *j, uint32_t group)
+{
+    const cls_context_options *const o = &context->options;
+    const int by_rows = o->row_group != 0 && !cls_kernel_covers_tiles(variant_of(j)->kernel);
+    const char *const name = variant_of(j)->name;
+    const unsigned long long most = j->program->max_group;
+    if ((by_rows ? o->row_group : o->work_group) != group)
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "the program %s runs in groups of at most %llu on this device, not %u",
+                        name, most, (unsigned)group);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "options->%s is %u, but the program %s runs in groups of at most %llu on this "
+                    "device",
+                    by_rows ? "row_group" : "work_group", (unsigned)group, name, most);
+}
+
 /* Compares a built kernel's limits with its configuration. If they do not allow it, makes the
  * configuration smaller and sets *again to 1, for another build. Fails if there is no smaller
  * configuration. */
@@ -71,20 +89,12 @@ static cls_status check_limits(cls_context *context, const job *j, int *again)
     cls_program *const p = j->program;
     *again = 0;
     if (p->max_group != 0 && p->max_group < p->config.group) {
-        if (caller_chose_groups(context))
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "options->%s is %u, but the program %s runs in groups of at most %llu on this "
-                "device",
-                p->config.group == context->options.work_group ? "work_group" : "row_group",
-                (unsigned)p->config.group, variant_of(j)->name, (unsigned long long)p->max_group);
-        while (p->config.group > p->max_group)
-            if (!make_smaller(context, &p->config))
-                return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
-                                "the program %s runs in groups of at most %llu on this device",
-                                variant_of(j)->name, (unsigned long long)p->max_group);
-        *again = 1;
-        return CLS_OK;
+        const cls_build_config refused = p->config;
+        do { /* without sub-groups the limit may be another */
+            *again = make_smaller(context, &p->config);
+        } while (*again && p->config.subgroups == refused.subgroups &&
+                 p->config.group > p->max_group);
+        return *again ? CLS_OK : refuse_group(context, j, refused.group);
     }
     if (p->local_mem <= shape->local_mem_size)
         return CLS_OK;

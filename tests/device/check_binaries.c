@@ -520,10 +520,14 @@ START_TEST(kernels_limits)
     ck_assert_str_eq(build_of(3), "no such build");
     o.work_group = o.row_group = 8;
     must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(
-        strstr(cls_error_message(),
-               "work_group is 8, but the program self-test runs in groups of at most 2") != NULL,
-        "%s", cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(),
+                         "row_group is 8, but the program self-test runs in groups of at most 2") !=
+                      NULL,
+                  "%s", cls_error_message());
+    o.row_group = 0; /* then work_group decides */
+    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    ck_assert_msg(strstr(cls_error_message(), "options->work_group is 8, but the program") != NULL,
+                  "%s", cls_error_message());
     driver_reset();
 }
 END_TEST
