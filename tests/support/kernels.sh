@@ -5,7 +5,8 @@
 # crashed (pocl#1480), so each holds a lock. What the test before left in the folder
 # goes to all the others through `all`. Without flock(1): a folder of its own.
 # Loading a program from the library's own folder, CLS_TEST_PROGRAMS, takes a third of the time,
-# since PoCL preprocesses a source before it looks into its cache; all tests share that folder.
+# since PoCL preprocesses a source before it looks into its cache; all tests share that folder. It
+# does not know of POCL_EXTRA_BUILD_FLAGS, so tests for which these are set share another one.
 # usage: kernels=FOLDER own=FOLDER; . kernels.sh
 mkdir -p "$kernels/all"
 for n in 1 2 3 4 5 6 7 8; do
@@ -14,7 +15,7 @@ for n in 1 2 3 4 5 6 7 8; do
     flock -n 9 2>/dev/null && break
     POCL_CACHE_DIR=$own
 done
-CLS_TEST_PROGRAMS=$kernels/programs
+CLS_TEST_PROGRAMS=$kernels/programs${POCL_EXTRA_BUILD_FLAGS:+-with-flags}
 export POCL_CACHE_DIR CLS_TEST_PROGRAMS
 mkdir -p "$CLS_TEST_PROGRAMS"
 if [ "$POCL_CACHE_DIR" != "$own" ]; then
