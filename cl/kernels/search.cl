@@ -170,18 +170,6 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
         out->pivot[p] = from->pivot[p];
 }
 
-/* A row without a token keeps the rest of that record. Only the first item writes the record. */
-static inline void record_without_token(__global const cls_row *from, cls_row *out)
-{
-    out->state = CLS_ROW_DONE;
-    out->no_token = 1;
-    if (LOCAL_ID == 0) {
-        out->top_key = from->top_key;
-        out->scale = from->scale;
-        out->kept = from->kept;
-    }
-}
-
 /* Searches the rows that the token kernel has left; the group of any other row returns at once.
  * Launch: [WGS, rows]. */
 ONE_COPY void search_the_row(ROW_ARGS)
@@ -220,7 +208,8 @@ ONE_COPY void search_the_row(ROW_ARGS)
         pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                    args->invalid_token, row_work, row_sample, &list, &c, &out);
     } else {
-        record_without_token(rows + row, &out);
+        out.state = CLS_ROW_DONE;
+        out.no_token = 1;
     }
     ROW_END(1)
 }
