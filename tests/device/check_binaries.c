@@ -553,6 +553,15 @@ START_TEST(refused_subgroups)
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(build_of(0), "TIER=2") != NULL, "%s", build_of(0));
     ck_assert_str_eq(build_of(1), "no such build");
+    /* A built program has a limit, too, which may be another without sub-groups. */
+    fake.max_built_group = UINT32_MAX;
+    fake.kernel_group = 2;
+    o.tier = CLS_TIER_AUTO;
+    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    ck_assert_msg(strstr(build_of(0), "TIER=2 -DSUBGROUPS=6") != NULL, "%s", build_of(0));
+    ck_assert_msg(strstr(build_of(1), "TIER=1 -DSUBGROUPS=0") != NULL, "%s", build_of(1));
+    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
+    ck_assert_str_eq(build_of(2), "no such build");
     cls_test_subgroups = CLS_SUBGROUPS_NONE;
     driver_reset();
 }
