@@ -208,11 +208,24 @@ def view(context: Context, name: str, value: Any) -> View:
 
 @functools.lru_cache(maxsize=64)
 def element_name(dtype: Any) -> str:
-    return str(getattr(dtype, "name", dtype))
+    """What NumPy calls the type; ">f4" and the like if it has the other byte order."""
+    return str(dtype)
+
+
+def device_type(dtype: Any) -> Any:
+    """The type of an array on the device: NumPy's, or "bfloat16"."""
+    if element_name(dtype) == "bfloat16":
+        return "bfloat16"
+    found = np.dtype(dtype)
+    if not found.isnative:
+        raise TypeError(f"dtype is {found}; arrays on the device have this machine's byte order")
+    return found
 
 
 def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
     """Elements from row to row. The rows must be contiguous and in order."""
+    if len(shape) > 2:
+        raise ValueError(f"{name} has the shape {tuple(shape)}; it must have one or two dimensions")
     if len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
         raise ValueError(
             f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
@@ -220,8 +233,6 @@ def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize
         )
     if len(shape) == 1 or len(shape) == 0 or shape[0] <= 1:
         return shape[-1] if len(shape) else 1
-    if len(shape) > 2:
-        raise ValueError(f"{name} has the shape {tuple(shape)}; it must have one or two dimensions")
     if strides[0] < shape[-1] * itemsize or strides[0] % itemsize != 0:
         raise ValueError(
             f"{name}'s rows overlap, or do not begin at elements: its strides are "
@@ -237,7 +248,7 @@ def wrap(
     if not _opencl.is_pyopencl(buffer, "MemoryObjectHolder"):
         raise TypeError(f"buffer must be a pyopencl.Buffer, not {type(buffer).__name__}")
     found_shape = shape_of("shape", shape)
-    found_type = "bfloat16" if element_name(dtype) == "bfloat16" else np.dtype(dtype)
+    found_type = device_type(dtype)
     start = integer("offset", offset, "uint64_t")
     elements = None if stride is None else integer("row_stride", stride, "uint64_t")
     mem = _opencl.retained(
@@ -267,13 +278,19 @@ def shape_of(name: str, value: Any) -> Tuple[int, ...]:
     return found
 
 
-def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array whose rows are contiguous."""
+def native(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of numbers in this machine's byte order."""
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} is no array: {error}") from None
     if array.dtype.kind in "OUSM":
         raise TypeError(f"{name} must be an array of numbers, not {kind(value)}")
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of numbers whose rows are contiguous."""
+    array = native(name, value)
     row_stride(name, array.shape, array.strides, array.itemsize)
     return array

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 import numpy as np
 
 from . import _opencl, _types
-from ._arrays import DeviceArray, shape_of, wrap
+from ._arrays import DeviceArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
 from ._library import check_process, failure, lib, must, owned, process, text
@@ -254,8 +254,7 @@ class Context:
     def empty(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
         """An array in a buffer of its own, with undefined contents."""
         lengths = shape_of("shape", shape)
-        bits = "bfloat16" if dtype == "bfloat16" else np.dtype(dtype)
-        array = DeviceArray(self, None, lengths, bits)
+        array = DeviceArray(self, None, lengths, device_type(dtype))
         _ = self.handle
         array._mem = _opencl.create_buffer(self._cl, max(1, array.size * array.itemsize))
         return array
@@ -263,7 +262,7 @@ class Context:
     def to_device(self, values: Any, dtype: Any = None) -> DeviceArray:
         """A copy of a NumPy array on the device. dtype: "bfloat16" if the values, uint16, are the
         bits of such numbers."""
-        host = np.ascontiguousarray(values)
+        host = np.ascontiguousarray(native("values", values))
         lengths = shape_of("values' shape", host.shape)
         _ = self.handle
         mem = _opencl.create_buffer(self._cl, max(1, host.nbytes), host if host.size else None)

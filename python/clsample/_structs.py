@@ -84,7 +84,7 @@ def choices(name: str, value: Any, names: Type[enum.IntEnum], shift: bool) -> in
 def element_type(name: str, value: Any) -> str:
     """The name of a type of logits: float32, float16 or bfloat16."""
     try:
-        found = value if value == "bfloat16" else np.dtype(value).name
+        found = value if value == "bfloat16" else str(np.dtype(value))
     except TypeError:
         found = str(value)
     if found not in DTYPES:

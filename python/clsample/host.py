@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 import numpy as np
 
 from . import _structs, _types
-from ._arrays import element_name, on_host, row_stride
+from ._arrays import element_name, native, on_host, row_stride
 from ._cffi import ffi
 from ._library import lib, must
 from ._sampler import new_params
@@ -263,7 +263,7 @@ def draw(
     struct = ffi.new("cls_host_candidates *")
     lib.cls_host_candidates_default(struct, ffi.sizeof("cls_host_candidates"))
     tokens, struct.count = _structs.ids("ids", ids)
-    values = np.asarray(logits)
+    values = native("logits", logits)
     if values.dtype != np.float32:
         raise TypeError(f"logits has elements of {values.dtype}; they must be float32")
     if values.shape != (struct.count,):

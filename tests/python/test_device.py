@@ -83,6 +83,51 @@ def test_types_of_logits(context, logits, kind):
             sampler.sample(logits[1], one)
 
 
+def swapped(values):
+    """The same numbers in the byte order that this machine does not have."""
+    array = np.asarray(values)
+    return array.astype(array.dtype.newbyteorder())
+
+
+def test_the_other_byte_order(sampler, logits):
+    """Arrays on the host are converted, and no array on the device has the other order."""
+    context, row, bits = sampler.context, logits[:1], np.array([2**63 + 5], np.uint64)
+    allowed = np.arange(1, 33, dtype=np.int32).reshape(1, 32)
+    bias = np.random.default_rng(3).normal(size=(1, VOCAB)).astype(np.float32) * 3
+    halves = (row.view(np.uint32) >> 16).astype(np.uint16)
+    cases = [
+        (row, {}),
+        (row.astype(np.float16), {"dtype": "float16"}),
+        (halves, {"dtype": "bfloat16"}),
+        (row, {"mask": allowed}),
+        (row, {"bias": bias}),
+    ]
+    for value, more in cases:
+        other = {n: v if isinstance(v, str) else swapped(v) for n, v in more.items()}
+        token = host.sample(value, seed=1, **more).token
+        assert host.sample(swapped(value), seed=1, **other).token == token
+        if "dtype" in more:
+            with context.sampler(VOCAB, dtypes=[more["dtype"]]) as typed, typed.begin(seed=1) as a:
+                assert typed.sample(swapped(value), a, **other).tokens.get()[0] == token
+            continue
+        with sampler.begin(seed=1) as a:
+            for given in (swapped(value), context.to_device(swapped(value))):
+                step = sampler.sample(given, a, positions=swapped([0]), **other)
+                assert step.tokens.get()[0] == token
+    with sampler.begin(seed=1) as a:
+        token = sampler.sample(row, a, random_bits=swapped(bits)).tokens.get()[0]
+        assert token == host.sample(row, random_bits=int(bits[0])).token
+        ids, weights = np.array([[5, 9, 100]], np.int32), row[:, :3]
+        token = sampler.draw(swapped(ids), swapped(weights), a, positions=[0]).tokens.get()[0]
+        assert token == host.draw(ids[0], weights[0], seed=1, vocab=VOCAB)
+        assert token == host.draw(swapped(ids[0]), swapped(weights[0]), seed=1, vocab=VOCAB)
+    assert context.to_device(swapped(row)).get().tobytes() == row.tobytes()
+    with pytest.raises(TypeError, match="dtype is [<>]f4; arrays on the device have"):
+        context.empty(5, swapped(row).dtype)
+    with pytest.raises(TypeError, match="dtype is [<>]f4; it must be float32"):
+        sampler.sample(row, [None], dtype=swapped(row).dtype)
+
+
 def test_rows_with_gaps_and_few_requests(sampler, logits):
     wide = np.zeros((ROWS, VOCAB + 24), np.float32)
     wide[:, 8 : 8 + VOCAB] = logits
