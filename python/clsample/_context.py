@@ -11,7 +11,7 @@ from . import _opencl, _types
 from ._arrays import DeviceArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
-from ._library import check_process, failure, lib, must, owned, process, text
+from ._library import Unique, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._structs import Filler, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
@@ -35,7 +35,7 @@ class TestedStage(NamedTuple):
     message: str
 
 
-class Context:
+class Context(Unique):
     """A device that was checked, and the kernels that were compiled for it. Threads may share it.
 
     Context()                   the first usable device of this machine

@@ -120,6 +120,18 @@ def owned(pointer: Any, destroy: Callable[[Any], Any]) -> Any:
     return ffi.gc(pointer, end)
 
 
+class Unique:
+    """What frees something when it ends, and is therefore not copied."""
+
+    __slots__ = ()
+    _instead = "create another"
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """copy and pickle call this."""
+        name = type(self).__name__
+        raise TypeError(f"a {name} cannot be copied or pickled: {self._instead}")
+
+
 def function(library: Any, name: str) -> Any:
     """A function of a library, or None if the library has none of this name."""
     try:

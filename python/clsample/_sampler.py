@@ -27,9 +27,9 @@ from ._arrays import DeviceArray
 from ._cffi import ffi
 from ._context import Context
 from ._errors import Error
-from ._library import check_process, failure, lib, must, owned, process
+from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._structs import Filler, choice, ids, integer, kind, real, record
+from ._structs import Filler, choice, ids, integer, kind, own, real, record
 from ._types import (
     GivenTokens,
     Memory,
@@ -149,19 +149,22 @@ class SavedRequest(bytes):
         return type(self), (bytes(self), self.params)
 
 
-class Request:
+class Request(Unique):
     """A request: parameters, position and tokens in a slot of a sampler.
 
     Sampler.begin() makes it. end(), leaving a `with` block, or its last reference frees the slot.
-    The calls take effect with the sampler's next step, in their order.
+    The calls take effect with the sampler's next step, in their order. Lists, arrays and iterators
+    that are given are read, and copied, during the call. A request cannot be copied by copy or
+    pickle: fork() makes a copy in another slot, and save() one that can be pickled.
     """
 
     __slots__ = ("sampler", "_slot", "_params", "__weakref__")
+    _instead = "fork() makes a copy in another slot, and save() one that can be pickled"
 
     def __init__(self, sampler: Sampler, slot: int, params: Optional[Dict[str, Any]]) -> None:
         self.sampler = sampler
         self._slot = slot
-        self._params = params
+        self._params = params  # its own; see own()
 
     @property
     def slot(self) -> int:
@@ -173,17 +176,19 @@ class Request:
     @property
     def params(self) -> Optional[Dict[str, Any]]:
         """The parameters as keyword arguments. None: it was loaded from bytes without them."""
-        return None if self._params is None else dict(self._params)
+        found: Optional[Dict[str, Any]] = own(self._params)
+        return found
 
     def update(self, **changes: Unpack[Params]) -> None:
         """Changes parameters; the others stay. The position continues."""
+        owned_changes = own(changes)
         with self.sampler._locked():
             if self._params is None:
                 raise ValueError(
                     "the parameters of a request that was loaded from plain bytes are "
                     "not known: pass them to load()"
                 )
-            merged = {**self._params, **changes}
+            merged = {**self._params, **owned_changes}
             keep: List[Any] = []
             must(lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep)))
             self._params = merged
@@ -240,7 +245,7 @@ class Request:
             must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
             out = ffi.new("char[]", size[0])
             must(lib.cls_slot_save(handle, queue, slot, out, size))
-            return SavedRequest(bytes(ffi.buffer(out, size[0])), self._params)
+            return SavedRequest(bytes(ffi.buffer(out, size[0])), self.params)
 
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""
@@ -263,7 +268,7 @@ class Request:
         return f"<clsample.Request in slot {self._slot}>" if self._slot >= 0 else "<ended request>"
 
 
-class Sampler:
+class Sampler(Unique):
     """The kernels and the memory that steps use, for a vocabulary of `vocab` tokens.
 
     vocab       tokens of a row, 1 to 1,048,576
@@ -373,7 +378,8 @@ class Sampler:
 
         """
         keep: List[Any] = []
-        struct = new_params(params, keep)
+        owned_params = own(params)
+        struct = new_params(owned_params, keep)
         prompt_ids, prompt_count = ids("prompt", prompt)
         output_ids, output_count = ids("output", output)
         with self._locked():
@@ -384,7 +390,7 @@ class Sampler:
             if status != 0:
                 self._free.append(slot)
                 must(status)
-        return Request(self, slot, dict(params))
+        return Request(self, slot, owned_params)
 
     def load(self, state: bytes, params: Optional[Dict[str, Any]] = None) -> Request:
         """A saved request in a free slot. state: what Request.save() returned, or bytes of
@@ -392,13 +398,14 @@ class Sampler:
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
+        owned_params = own(getattr(state, "params", params))
         with self._locked():
             handle, slot = self.handle, self._take_slot()
             status = lib.cls_slot_load(handle, slot, data, len(data))
             if status != 0:
                 self._free.append(slot)
                 must(status)
-        return Request(self, slot, getattr(state, "params", params))
+        return Request(self, slot, owned_params)
 
     def check(self, **params: Unpack[Params]) -> None:
         """Checks parameters as begin() does, without a slot."""
@@ -749,6 +756,7 @@ class Sampler:
             struct = ffi.new("cls_verify_call *")
             lib.cls_verify_call_default(struct, ffi.sizeof("cls_verify_call"))
             count = struct.requests = self._slots(call, struct.slots, requests)
+            drafts = _listed("drafts", drafts)
             lengths = _draft_lengths(drafts, draft_ids, count)
             offsets = np.zeros(count + 1, np.int32)
             np.cumsum(np.asarray(lengths, np.int32) + 1, out=offsets[1:])
@@ -760,6 +768,7 @@ class Sampler:
                 flat = draft_ids if draft_ids is not None else _flat("drafts", drafts)
                 call.ints(struct.draft_ids, "draft_ids", flat, total)
             if parents is not None:
+                parents = _listed("parents", parents)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
                         "parents must have as many entries as drafts, request by " "request"
@@ -870,6 +879,14 @@ def _candidates(call: Call, struct: Any, ids_: Any, logits: Any, counts: Any, ro
             )
         call.buffer(struct.candidates.counts, lengths)
     return width
+
+
+def _listed(name: str, lists: Any) -> List[Any]:
+    """The lists, which are read twice, so that an iterator would be used up."""
+    try:
+        return list(lists)
+    except TypeError:
+        raise TypeError(f"{name} must be a list of lists of ids, not {kind(lists)}") from None
 
 
 def _flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:

@@ -49,6 +49,23 @@ def real(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number, not {kind(value)}") from None
 
 
+def own(value: Any) -> Any:
+    """A copy that changes only where its owner changes it: iterators become lists."""
+    if isinstance(value, (str, bytes, int, float, np.generic)):
+        return value
+    if hasattr(value, "__array__"):
+        try:
+            return np.array(value)
+        except (TypeError, ValueError):
+            return value  # whoever reads it says what is wrong
+    if isinstance(value, Mapping):
+        return {key: own(one) for key, one in value.items()}
+    if not isinstance(value, Iterable):
+        return value
+    found = [one if type(one) is int else own(one) for one in value]
+    return tuple(found) if type(value) is tuple else found
+
+
 def kind(value: Any) -> str:
     """What to call a value of the wrong type in a message."""
     return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"

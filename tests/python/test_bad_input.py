@@ -175,6 +175,7 @@ def test_verify(sampler, logits):
             ([[1, 2, "x"]], {}, TypeError, r"drafts\[0\] must have integers"),
             ([[1, 2, 3]], {"method": "best"}, ValueError, "method is 'best'"),
             ([[1, 2, 3]], {"parents": [[-1]]}, ValueError, "parents must have as many"),
+            ([[1, 2, 3]], {"parents": 5}, TypeError, "parents must be a list of lists"),
             ([[1, 2, 3]], {"epsilon": "x"}, TypeError, "epsilon must be a number"),
             (
                 [[1, 2, 3]],

@@ -351,7 +351,12 @@ def test_verify_a_tree(sampler):
     with sampler.begin() as a:
         counters = sampler.context.to_device(np.zeros((sampler.slot_count, 3), np.int32))
         found = sampler.verify(
-            rows, [[7, 8, 9]], [a], method="greedy", parents=[[-1, -1, 1]], counters=counters
+            rows,
+            iter([[7, 8, 9]]),
+            [a],
+            method="greedy",
+            parents=iter([[-1, -1, 1]]),
+            counters=counters,
         )
         expected = host.verify(rows, [7, 8, 9], **tree)
         assert found.tokens.get()[0].tolist() == [8, 9, 1, -1] == expected.tokens + [-1]

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Proves the calls on requests: forks, rollbacks, saved states, turns, and slots that are freed."""
 
+import copy
 import gc
 import pickle
 
+import numpy as np
 import pytest
 
 import clsample
@@ -83,6 +85,73 @@ def test_prompts_turns_and_updates(sampler, logits):
         sampler.check(temperature=0.5)
 
 
+def test_what_was_given_stays_as_it_was(sampler, logits):
+    """A request has its own copies: iterators that are used up, and arrays, lists and dicts that
+    the caller changes, do not change what a later update() sets."""
+    best = [int(token) for token in np.argsort(-logits[0])[:6]]
+    wanted = {
+        "stop_ids": best[:1],
+        "bad_words": [[best[0]], [best[1]]],
+        "logit_bias": {best[2]: -100.0},
+        "allowed_ids": best[:5],
+        "chain": ["top_k", "temperature"],
+    }
+    token = host.sample(logits[0], seed=3, **wanted).token
+    assert token in best[3:5]
+
+    def arrays():
+        return {
+            "stop_ids": np.array(best[:1]),
+            "bad_words": [[best[0]], np.array([best[1]])],
+            "logit_bias": dict(wanted["logit_bias"]),
+            "allowed_ids": np.array(best[:5]),
+            "chain": list(wanted["chain"]),
+        }
+
+    def iterators():
+        pairs = {**wanted, "logit_bias": wanted["logit_bias"].items()}
+        return {name: (one for one in value) for name, value in pairs.items()}
+
+    def spoil(params):
+        params["bad_words"][1][0] = best[5]
+        for value in params.values():
+            value.fill(best[5]) if isinstance(value, np.ndarray) else value.clear()
+
+    def updated(params):
+        one = sampler.begin()
+        one.update(**params)
+        return one
+
+    state = bytes(updated(wanted).save())
+    for make in (arrays, iterators):
+        for begin in (
+            lambda params: sampler.begin(**params),
+            lambda params: sampler.load(state, params),
+            updated,
+        ):
+            params = make()
+            with begin(params) as one:
+                if make is arrays:
+                    spoil(params)
+                spoil(one.params)
+                spoil(one.save().params)
+                one.update(seed=3)
+                assert draw(sampler, logits[0], one) == [token]
+                assert pickle.loads(pickle.dumps(one.save())).params.keys() == one.params.keys()
+
+
+def test_what_owns_something_is_not_copied(sampler):
+    """Two objects with the same slot, or with the same memory, would free it twice."""
+    with sampler.begin() as one:
+        for way in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(TypeError, match=r"a Request cannot be copied .* fork\(\)"):
+                way(one)
+            with pytest.raises(TypeError, match="a Sampler cannot be copied"):
+                way(sampler)
+            with pytest.raises(TypeError, match="a Context cannot be copied"):
+                way(sampler.context)
+
+
 def test_forced_ids(sampler, logits):
     with sampler.begin(seed=3) as one:
         one.force([7, 8, 9])
@@ -143,8 +212,6 @@ def test_a_refused_request_takes_no_slot(sampler):
 
 
 def test_infill(sampler, logits):
-    import numpy as np
-
     tables = ([0, 1], np.full(1000, -1))
     sampler.infill(*tables)
     with sampler.begin(infill=1, top_k=20, seed=3) as one:
