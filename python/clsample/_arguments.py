@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -117,27 +118,28 @@ class Call:
 
     def ints(
         self, target: Any, name: str, value: Any, count: Optional[int], ctype: str = "int32_t"
-    ) -> int:
-        """Fills a cls_ints of `count` elements, None for any number, and returns that number."""
+    ) -> Tuple[int, ...]:
+        """Fills a cls_ints of `count` elements, None for any number, and returns their shape."""
         if value is None:
-            return 0
+            return (0,)
         if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
             found = self.view(name, value)
             if found.dtype not in ("int32", "uint32"):
                 raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
-            size = int(np.prod(found.shape))
+            shape = found.shape
             if len(found.shape) == 2 and found.shape[0] > 1 and found.row_stride != found.shape[1]:
                 raise ValueError(f"{name} is not contiguous")
             self.buffer(target.device, found)
         else:
             array = _structs.numpy(name, value, ctype)
-            size = array.size
+            shape = array.shape
             pointer = _structs.pointer(array, ctype)
             self.keep.append(pointer)
             target.host = ffi.cast("const int32_t *", pointer)
+        size = math.prod(shape)
         if count is not None and size != count:
             raise ValueError(f"{name} has {size} elements; it must have {count}")
-        return size
+        return shape
 
     # --------------------------------------------------------------- masks
 

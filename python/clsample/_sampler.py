@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import re
 import threading
 from typing import (
@@ -449,7 +450,7 @@ class Sampler(Unique):
     def _slots(self, call: Call, target: Any, requests: Any) -> int:
         """Fills the map from rows to slots, and returns the number of rows."""
         if isinstance(requests, DeviceArray) or _opencl.is_pyopencl(requests, "Array"):
-            return call.ints(target, "requests", requests, None)
+            return math.prod(call.ints(target, "requests", requests, None))
         if isinstance(requests, Request):
             requests = (requests,)
         slots = []
@@ -621,7 +622,10 @@ class Sampler(Unique):
         with self._locked():
             maps = ffi.new("cls_ints[2]")
             rows = self._slots(call, maps[1], requests)
-            size = call.ints(maps[0], "tokens", tokens, None)
+            shape = call.ints(maps[0], "tokens", tokens, None)
+            size = math.prod(shape)
+            if len(shape) > 1 and (len(shape) > 2 or shape[0] != rows):
+                raise ValueError(f"tokens has the shape {shape}; it must be ({rows}, count)")
             if size == 0 or size % rows != 0:
                 raise ValueError(f"tokens has {size} elements; it must have {rows}, or a multiple")
             event, _ = self._enqueue(

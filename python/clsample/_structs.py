@@ -19,6 +19,7 @@ from . import _types
 from ._cffi import ffi
 
 RANGES: Dict[str, Tuple[int, int]] = {
+    "uint8_t": (0, 2**8 - 1),
     "int32_t": (-(2**31), 2**31 - 1),
     "uint32_t": (0, 2**32 - 1),
     "uint64_t": (0, 2**64 - 1),
@@ -94,8 +95,10 @@ def choices(name: str, value: Any, names: Type[enum.IntEnum], shift: bool) -> in
     total = 0
     for one in [value] if single else value:
         member = choice(name, one, names)
+        if shift and not 0 <= member < 32:
+            raise ValueError(f"{name} has {member}, which is not from 0 to 31")
         total |= 1 << member if shift else member
-    return total
+    return integer(name, total, "uint32_t")
 
 
 def element_type(name: str, value: Any) -> str:
@@ -175,7 +178,7 @@ def stages(name: str, value: Any, length: int) -> List[int]:
     found = [choice(f"{name}[{i}]", one, _types.Stage) for i, one in enumerate(value)]
     if len(found) > length:
         raise ValueError(f"{name} has {len(found)} stages; it can have {length}")
-    return [integer(f"{name}[{i}]", one) & 255 for i, one in enumerate(found)]
+    return [integer(f"{name}[{i}]", one, "uint8_t") for i, one in enumerate(found)]
 
 
 class Filler:
