@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
@@ -51,7 +52,9 @@ class Context(Unique):
     Opening compares the device's arithmetic with the host's, and raises SelfTestFailed if they
     differ. Other exceptions: UnsupportedDevice, BuildFailed (its `log` is the compiler's),
     OpenCLError, OpenCLNotFound, and ValueError or TypeError for arguments. A context may be closed
-    before its samplers. Options:
+    before its samplers. What the option `progress` raises, KeyboardInterrupt too, is raised by the
+    call that compiles, after the library has compiled. progress(program, done, count) must not call
+    the context: RuntimeError. Options:
 
     """
 
@@ -68,10 +71,10 @@ class Context(Unique):
         check_process()
         self._handle: Any = None
         self._keep: List[Any] = []
+        self._progress = _Progress()
         struct = ffi.new("cls_context_options *")
         lib.cls_context_options_default(struct, ffi.sizeof("cls_context_options"))
-        trouble: List[BaseException] = []
-        self._set_options(struct, dict(options), trouble)
+        self._set_options(struct, dict(options))
         _opencl.loader()
         self._foreign = cl is not None
         self._queue: Any = None
@@ -81,16 +84,16 @@ class Context(Unique):
             self._queue = self._find_queue("queue", queue)
         out = ffi.new("cls_context **")
         status = lib.cls_context_create(self._cl, self._device, struct, out)
+        if status == 0:
+            self._handle = owned(out[0], lib.cls_context_destroy)
+        self._progress.check()
         if status != 0:
             error = failure(status)
             if isinstance(error, BuildFailed):
                 error.log = text(struct.build_log)
             raise error
-        self._handle = owned(out[0], lib.cls_context_destroy)
-        if trouble:
-            raise trouble[0]
 
-    def _set_options(self, struct: Any, options: Any, trouble: List[BaseException]) -> None:
+    def _set_options(self, struct: Any, options: Any) -> None:
         binary = options.pop("binary", None)
         progress = options.pop("progress", None)
         _fill(struct, options, self._keep)
@@ -106,7 +109,7 @@ class Context(Unique):
         if progress is not None:
             if not callable(progress):
                 raise TypeError(f"progress must be a function, not {type(progress).__name__}")
-            callback = _progress(progress, trouble)
+            callback = self._progress.callback(progress)
             struct.progress = callback
             self._keep.append(callback)  # the library calls it as long as it compiles
 
@@ -156,6 +159,8 @@ class Context(Unique):
     def handle(self) -> Any:
         """The cls_context, as cffi's object."""
         check_process()
+        if self._progress.running:
+            raise RuntimeError("progress must not call the context, which is compiling")
         if self._handle is None:
             raise ValueError("the context was closed")
         return self._handle
@@ -192,7 +197,9 @@ class Context(Unique):
         struct = ffi.new("cls_compile_options *")
         lib.cls_compile_options_default(struct, ffi.sizeof("cls_compile_options"))
         _fill_compile(struct, {"features": features, "dtypes": dtypes}, [])
-        must(lib.cls_context_compile(self.handle, struct))
+        status = lib.cls_context_compile(self.handle, struct)
+        self._progress.check()
+        must(status)
 
     def programs(self) -> List[ProgramInfo]:
         """The compiled programs, in the order of the flow."""
@@ -218,6 +225,7 @@ class Context(Unique):
         report = ffi.new("cls_selftest_report *")
         report.struct_size = ffi.sizeof("cls_selftest_report")
         status = lib.cls_selftest(self.handle, report)
+        self._progress.check()
         error = failure(status) if status != 0 else None
         stages = [
             TestedStage(text(s.name), s.cases, s.failed, text(s.message))
@@ -273,9 +281,7 @@ class Context(Unique):
 
     def close(self) -> None:
         """Releases the context; its samplers keep what they need of it."""
-        if self._handle is not None and not process.forked:
-            ffi.release(self._handle)
-        self._handle = None
+        self._handle = None  # the library's is destroyed when no call uses it any more
 
     def __enter__(self) -> Context:
         return self
@@ -290,14 +296,30 @@ class Context(Unique):
 Context.__doc__ = (Context.__doc__ or "") + _types.CONTEXT_OPTIONS_MANUAL
 
 
-def _progress(function: Callable[..., None], trouble: List[BaseException]) -> Any:
-    def caught(kind: Any, value: BaseException, trace: Any) -> None:
-        trouble.append(value)
+class _Progress(threading.local):
+    """The option `progress`: what its function does during a call of the library, which calls it
+    in the thread that needs the programs."""
 
-    def call(user: Any, program: Any, done: int, count: int) -> None:
-        function(text(program), done, count)
+    running = False  # the function is being called
+    raised: Optional[BaseException] = None
 
-    return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
+    def callback(self, function: Callable[..., None]) -> Any:
+        def call(user: Any, program: Any, done: int, count: int) -> None:
+            if self.raised is None:
+                self.running = True
+                function(text(program), done, count)
+                self.running = False
+
+        def caught(kind: Any, value: BaseException, trace: Any) -> None:
+            self.running, self.raised = False, value
+
+        return ffi.callback("void(void *, const char *, uint32_t, uint32_t)", call, onerror=caught)
+
+    def check(self) -> None:
+        """Raises what the function raised in the call that has just returned."""
+        raised, self.raised = self.raised, None
+        if raised is not None:
+            raise raised
 
 
 def _device_handle(device: Any) -> Any:

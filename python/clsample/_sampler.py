@@ -306,8 +306,11 @@ class Sampler(Unique):
         keep: List[Any] = []
         _fill_options(struct, options, keep)
         out = ffi.new("cls_sampler **")
-        must(lib.cls_sampler_create(context.handle, struct, out))
-        self._handle = owned(out[0], lib.cls_sampler_destroy)
+        status = lib.cls_sampler_create(context.handle, struct, out)
+        if status == 0:
+            self._handle = owned(out[0], lib.cls_sampler_destroy)
+        context._progress.check()
+        must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step = ffi.new("cls_step *")

@@ -403,3 +403,30 @@ def test_progress_and_binary(context):
             assert one.info.origin == clsample.Origin.BINARY
     with pytest.raises(ZeroDivisionError):
         clsample.Context(device=context.device, progress=lambda *call: 1 // 0)
+
+
+def test_a_progress_that_raises(context):
+    """The exception reaches the call that compiles, in its thread, when the library has returned:
+    all is compiled then, and the next call goes on."""
+    raised, calls = [], []
+
+    def progress(*call):
+        calls.append(call)
+        if raised:
+            raise raised[0]
+
+    with clsample.Context(device=context.device, progress=progress) as one:
+        for error, call in [
+            (KeyboardInterrupt, lambda: one.compile("mask")),
+            (ZeroDivisionError, lambda: one.sampler(VOCAB, features=["verify"])),
+        ]:
+            raised[:], calls[:] = [error], []
+            with pytest.raises(error):
+                call()
+            assert len(calls) == 1  # it is not called again
+            raised.clear()
+            call()
+            assert len(calls) == 1  # there is nothing left to compile
+    with pytest.raises(KeyboardInterrupt):
+        raised.append(KeyboardInterrupt)
+        clsample.Context(device=context.device, progress=progress)

@@ -119,6 +119,57 @@ def test_end_of_the_process():
     assert run(OPEN + "step = sampler.sample(row, one); sampler.cycle = step; print(5)") == "5"
 
 
+def test_a_progress_that_calls_its_context():
+    """It is refused with a sentence, and does not wait forever for the lock of its own call."""
+    out = run("""
+import faulthandler, clsample
+faulthandler.dump_traceback_later(120, exit=True)
+def progress(*call):
+    if opened:
+        for call in (opened.compile, opened.programs, opened.export, lambda: opened.sampler(9)):
+            try:
+                call()
+            except RuntimeError as error:
+                said.add(str(error))
+        assert opened.queue and opened.device
+        opened.close()
+opened, said = None, set()
+opened = clsample.Context(progress=progress)
+opened.compile("mask")
+print(said)
+""")
+    assert out == "{'progress must not call the context, which is compiling'}"
+
+
+def test_a_progress_that_raises_in_threads():
+    """Each thread gets what was raised in its own call."""
+    out = run("""
+import threading, clsample
+def progress(*call):
+    raise Exception(threading.current_thread().name)
+try:
+    clsample.Context(progress=progress)
+except Exception as error:
+    print(error)
+names = set()
+def work(context, feature):
+    try:
+        context.compile(feature)
+    except Exception as error:
+        names.add((threading.current_thread().name, str(error)))
+raising = False
+context = clsample.Context(progress=lambda *call: raising and progress())
+raising = True
+threads = [threading.Thread(target=work, args=(context, f), name=f) for f in ("mask", "probs")]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print(sorted(names))
+""")
+    assert out.splitlines() == ["MainThread", "[('mask', 'mask'), ('probs', 'probs')]"]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork() here")
 def test_fork():
     """The child cannot use, and does not free, what its parent opened; clsample.host works."""
