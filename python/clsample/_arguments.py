@@ -11,6 +11,7 @@ import numpy as np
 from . import _arrays, _opencl, _structs, _types
 from ._arrays import DeviceArray, View
 from ._cffi import ffi
+from ._opencl import Event
 from ._structs import Filler, integer, shape_of
 
 if TYPE_CHECKING:
@@ -258,6 +259,7 @@ class Writer:
         self.block = 0  # bytes
         self.pending: List[Tuple[Any, DeviceArray]] = []
         self.arrays: List[DeviceArray] = []
+        self.theirs: List[Any] = []  # pyopencl's arrays
         self.small: List[Tuple[str, DeviceArray]] = []
 
     def add(
@@ -299,6 +301,7 @@ class Writer:
             )
         self.call.buffer(target, found)
         if not isinstance(value, DeviceArray):
+            self.theirs.append(value)
             mem = _opencl.retained(found.mem, "MemObject")
             value = DeviceArray(self.call.context, mem, shape, DTYPES[elements], found.offset)
         array: DeviceArray = value
@@ -379,6 +382,10 @@ class Writer:
     def enqueued(self, event: Any, queue: Any) -> None:
         for array in self.arrays:
             array._event, array._queue = event, queue
+        for given in self.theirs:
+            # The event stands for the array's earlier ones, since the call waits for them. The
+            # array's add_event() would wait here where there are many.
+            given.events[:] = [Event(event).as_pyopencl()]
 
 
 DTYPES = {"int32": np.dtype(np.int32), "float32": np.dtype(np.float32)}

@@ -96,6 +96,64 @@ def test_arrays_to_write(cl, theirs, sampler, logits):
         assert out.get().tolist() == [0, *tokens_of(logits), 0]
 
 
+def test_readers_wait_for_arrays_to_write(cl, theirs, sampler, logits):
+    """A command on another queue that reads such an array waits for the step, which waits for all
+    that was enqueued for the array before; the list of its events does not grow."""
+    cl_context, queue, _ = theirs
+    out = cl.array.zeros(queue, 4, np.int32)
+    with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
+        for _ in range(20):  # more than add_event() keeps without waiting
+            gate = cl.UserEvent(cl_context)
+            step = sampler.sample(
+                logits[:2], [a, b], positions=[0, 0], tokens=out[1:3], wait_for=[gate], queue=queue
+            )
+            read, other = np.zeros(4, np.int32), cl.CommandQueue(cl_context)
+            copied = cl.enqueue_copy(
+                other, read, out.base_data, is_blocking=False, wait_for=out.events
+            )
+            names, early = [event.int_ptr for event in out.events], step.done
+            gate.set_status(cl.command_execution_status.COMPLETE)
+            copied.wait()
+            assert not early and names == [step.event.int_ptr]
+            assert read.tolist() == [0, *tokens_of(logits), 0]
+
+
+def test_arrays_of_the_other_byte_order(cl, theirs, sampler, logits):
+    _, queue, context = theirs
+    other = logits[:1].astype(logits.dtype.newbyteorder())
+    array = cl.array.to_device(queue, other)
+    with sampler.begin(seed=1) as a:
+        with pytest.raises(TypeError, match="logits has elements of [<>]f4; they must be float32"):
+            sampler.sample(array, a)
+        slots = cl.array.to_device(queue, np.array([0]).astype(other.dtype.str[0] + "i4"))
+        with pytest.raises(TypeError, match="tokens has elements of [<>]i4; they must be int32"):
+            sampler.sample(logits[:1], a, tokens=slots)
+        with pytest.raises(TypeError, match="dtype is [<>]f4; arrays on the device have"):
+            context.array(array.base_data, VOCAB, other.dtype)
+
+
+def test_parts_of_arrays_as_tokens(cl, theirs, logits):
+    """accept() refuses what is not one row of tokens for each request, in their order."""
+    _, queue, context = theirs
+    tokens = np.array([[4, 5, 6], [7, 8, 9]], np.int32)
+    with context.sampler(VOCAB, 2, features=["lists", "accept", "penalties"]) as sampler:
+        with sampler.begin(presence_penalty=5) as a, sampler.begin(presence_penalty=5) as b:
+            for value in (tokens.T, cl.array.to_device(queue, tokens.T.copy())):
+                with pytest.raises(ValueError, match=r"tokens has the shape \(3, 2\)"):
+                    sampler.accept(value, [a, b])
+            for value in (cl.array.to_device(queue, tokens).T, cl.array.to_device(queue, tokens.T)):
+                with pytest.raises(ValueError, match="tokens (is not contiguous|has the shape)"):
+                    sampler.accept(value, [a, b])
+            deep = cl.array.to_device(queue, np.zeros((1, 4, 3), np.int32))[:, ::2]
+            with pytest.raises(ValueError, match="tokens has the shape"):
+                sampler.accept(deep, [a, b])
+            sampler.accept(np.asfortranarray(tokens), [a, b], queue=queue)
+            assert sampler.sample(logits[:2], [a, b], queue=queue).tokens.get().tolist() == [
+                host.sample(row, output=ids, presence_penalty=5).token
+                for row, ids in zip(logits, tokens.tolist())
+            ]
+
+
 def test_numpy_and_a_queue_of_the_context(cl, theirs, sampler, logits):
     cl_context, queue, _ = theirs
     with sampler.begin(seed=1) as a:
