@@ -119,6 +119,32 @@ def test_end_of_the_process():
     assert run(OPEN + "step = sampler.sample(row, one); sampler.cycle = step; print(5)") == "5"
 
 
+@pytest.mark.parametrize(
+    "params, state, why",
+    [
+        ({"adaptive_target": 0.5}, {"weight": 0}, "the averages of adaptive p are impossible"),
+        ({"adaptive_target": 0.5}, {"sum": 2**31}, "the averages of adaptive p are impossible"),
+        ({"mirostat": 1}, {"mu": 2**31 - 1}, "Mirostat's mu is impossible"),
+        ({"mirostat": 2}, {"mu": -(2**31)}, "Mirostat's mu is impossible"),
+    ],
+)
+def test_impossible_states(params, state, why):
+    """The host's functions refuse a state that no token leaves, and do not divide by zero."""
+    out = run(f"""
+import clsample, numpy as np
+from clsample import host
+row = np.arange(9, dtype=np.float32)
+before = host.sample(row, **{params}).adaptive
+assert host.sample(row, adaptive=before, **{params}).token >= 0
+for call in (host.sample, lambda row, **more: host.verify(np.stack([row, row]), [1], **more)):
+    try:
+        call(row, adaptive=before._replace(**{state}), **{params})
+    except clsample.BadArgument as error:
+        print(error)
+""")
+    assert len(re.findall(f"row->adaptive has mu .*: {why}", out)) == 2, out
+
+
 def test_a_progress_that_calls_its_context():
     """It is refused with a sentence, and does not wait forever for the lock of its own call."""
     out = run("""
