@@ -249,8 +249,10 @@ static void set_params(trial *t, int variant)
                    : t->context->shape.shortlist < 50 ? (int32_t)t->context->shape.shortlist
                                                       : 50;
     }
+    /* The kernels before it must read penalties, too. Another sampler may have compiled some. */
     if (cls_variant_supports(variant, CLS_FEATURE_PENALTIES) && v->kernel != CLS_SLOTS &&
-        has_kernel(t, shards ? CLS_SHARD_SURVEY_1 : CLS_SURVEY_1)) {
+        has_kernel(t, shards ? CLS_SHARD_SURVEY_1 : CLS_SURVEY_1) &&
+        (!searched || has_kernel(t, CLS_PASS_1))) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }

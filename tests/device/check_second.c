@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that a context can have a second sampler with any other features: a program is proved with
+ * the programs that the context has by then, which may be more than those of its own sampler. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "fixture.h"
+#include "sampler/sampler.h"
+
+/* ---------------------------------------------------------------- all pairs of features */
+
+static int compare(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Sorts sets and removes those that are there twice; returns how many are left. */
+static uint32_t sort_sets(uint32_t *sets, uint32_t n)
+{
+    uint32_t left = 0;
+    qsort(sets, n, sizeof *sets, compare);
+    for (uint32_t i = 0; i < n; i++)
+        if (left == 0 || sets[i] != sets[left - 1])
+            sets[left++] = sets[i];
+    return left;
+}
+
+/* Returns the variants that may run in the proof of a variant: those of the kernels of a step, and
+ * of its own kernel. The kernels of outputs run in each other's proofs, too, as those of shards. */
+static uint32_t run_with(int variant)
+{
+    const enum cls_kernel own = cls_variants[variant].kernel;
+    uint32_t set = 0;
+    for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
+        const enum cls_kernel k = cls_variants[v].kernel;
+        const int is_of_outputs = k >= CLS_DISTRIBUTION && k <= CLS_ACCEPT;
+        if (k <= CLS_SEARCH || k == own ||
+            (is_of_outputs && own >= CLS_DISTRIBUTION && own <= CLS_ACCEPT) ||
+            (k >= CLS_RESIDUAL && own >= CLS_RESIDUAL))
+            set |= UINT32_C(1) << v;
+    }
+    return set;
+}
+
+/* Lists what there may be of run_with(variant) when the variant is proved: all that a first sampler
+ * and a second one have, of which the second needs the variant. Returns the number. */
+static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, uint32_t **pairs)
+{
+    const uint32_t with = run_with(variant);
+    uint32_t *const first = malloc(n * sizeof *first), *const second = malloc(n * sizeof *second);
+    uint32_t n_first = n, n_second = 0, count = 0;
+    ck_assert(first != NULL && second != NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        first[i] = samplers[i] & with;
+        if (samplers[i] >> variant & 1u)
+            second[n_second++] = samplers[i] & with;
+    }
+    n_first = sort_sets(first, n_first);
+    n_second = sort_sets(second, n_second);
+    *pairs = malloc((size_t)n_first * n_second * sizeof **pairs);
+    ck_assert_ptr_nonnull(*pairs);
+    for (uint32_t i = 0; i < n_first; i++)
+        for (uint32_t j = 0; j < n_second; j++)
+            (*pairs)[count++] = first[i] | second[j];
+    free(first);
+    free(second);
+    return sort_sets(*pairs, count);
+}
+
+/* Proves a variant in a context that has only some of its programs. */
+static void prove_with(cls_context *context, int variant, uint32_t set, const char *device)
+{
+    cls_program there[CLS_DTYPES][CLS_VARIANTS];
+    uint32_t launched;
+    memcpy(there, context->program, sizeof there);
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        if (!(set >> v & 1u))
+            context->program[0][v].program = NULL;
+    const cls_status status = context->prove(context, variant, CLS_F32, set, &launched);
+    memcpy(context->program, there, sizeof there);
+    ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%x: %s", device,
+                  cls_variants[variant].name, (unsigned)set, cls_error_message());
+}
+
+/* Of each variant, all the sets of programs that it can be proved with. At the smallest size, some
+ * of them, since each is a step of two tokens. */
+START_TEST(all_pairs)
+{
+    static uint32_t samplers[CLS_FEATURES_ALL];
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const uint32_t stride = fixture_by_size(97, 1, 1);
+    uint32_t proofs = 0;
+    for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++)
+        samplers[features - 1] = cls_variants_of(features);
+    const uint32_t n = sort_sets(samplers, CLS_FEATURES_ALL);
+    must(cls_compile(context, 1u << CLS_F32, UINT32_MAX >> (32 - CLS_VARIANTS)));
+    for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
+        uint32_t *pairs;
+        const uint32_t count = list_pairs(v, samplers, n, &pairs);
+        for (uint32_t i = stride / 2 % count; i < count; i += stride, proofs++)
+            prove_with(context, v, pairs[i], d->name);
+        free(pairs);
+    }
+    printf("%s: %u proofs\n", d->name, (unsigned)proofs);
+}
+END_TEST
+
+/* -------------------------------------------------------------- samplers of one context */
+
+static cls_sampler *sampler_with(cls_context *context, uint32_t features)
+{
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = 301;
+    o.dtypes = 1u << CLS_F32;
+    o.features = features;
+    must(cls_sampler_create(context, &o, &sampler));
+    return sampler;
+}
+
+/* A first sampler reads adjusted rows. A second one or a compilation ahead then needs the search
+ * with all truncations, but not of adjusted rows. */
+START_TEST(search_after_adjustments)
+{
+    static const uint32_t first[] = {CLS_FEATURE_PENALTIES, CLS_FEATURE_HISTORY, CLS_FEATURE_MASK,
+                                     CLS_FEATURE_BIAS};
+    const uint32_t second = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
+    device *const d = fixture_device(_i);
+    for (uint32_t i = 0; i < fixture_by_size(2, 8, 8); i++) {
+        cls_context_options o;
+        cls_context *context;
+        cls_context_options_default(&o, sizeof o);
+        o.cache_dir = getenv("CLS_TEST_PROGRAMS");
+        o.cache_always = 1;
+        must(cls_context_create(d->context, d->id, &o, &context));
+        cls_sampler *const a = sampler_with(context, CLS_FEATURE_LISTS | first[i / 2]);
+        if (i % 2) {
+            cls_compile_options c;
+            cls_compile_options_default(&c, sizeof c);
+            c.dtypes = 1u << CLS_F32;
+            c.features = second;
+            must(cls_context_compile(context, &c));
+        }
+        cls_sampler_destroy(sampler_with(context, second));
+        cls_sampler_destroy(a);
+        cls_context_destroy(context);
+    }
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("second");
+    TCase *const t = tcase_create("second");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, search_after_adjustments);
+    add_device_test(t, all_pairs);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 1); }
