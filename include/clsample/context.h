@@ -73,9 +73,9 @@ typedef struct cls_context_options {
     uint32_t shortlist; /* a power of two from 16 to 2048; 0: by local memory */
 
     /* The caller's memory for the compiler's log, of build_log_size bytes. NULL: no log is wanted.
-     * The log is written whether compiling fails or not; it is truncated to fit, and ends with a
-     * NUL character. It is written during cls_context_create(), and later only with
-     * build_log_stays. */
+     * It has the compiler's errors; warnings are off. The log is written whether compiling fails or
+     * not; it is truncated to fit, and ends with a NUL character. It is written during
+     * cls_context_create(), and later only with build_log_stays. */
     char *build_log;
     size_t build_log_size;
 

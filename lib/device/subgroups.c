@@ -171,7 +171,7 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
         cls_program_create(cl, cls_source_groups_test, cls_source_groups_test_count, &code);
     if (code != CL_SUCCESS)
         return "the test of groups cannot be created";
-    snprintf(options, sizeof options, "-cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u",
+    snprintf(options, sizeof options, "-w -cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u",
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
              (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)

@@ -123,7 +123,7 @@ static cls_status build(const cls_head *h, const cls_device_info *info, cl_progr
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
     snprintf(options, sizeof options,
-             "-cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s%s",
+             "-w -cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s%s",
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)h->vector,
              (unsigned)h->rows, (unsigned)h->tokens, h->dtype == CLS_F32 ? " -DWEIGHT_F32" : "",
              config & CL_FP_FMA ? " -DFUSED" : "", info->tier == CLS_TIER_BASE ? " -DTIER=0" : "");

@@ -31,15 +31,16 @@ void cls_program_options(const cls_shape *shape, const cls_build_config *config,
     char registers[40] = "";
     if (shape->nvidia && variant != NULL && variant->registers != 0 && config->group <= 256)
         snprintf(registers, sizeof registers, REGISTERS "%d", variant->registers);
-    /* No option relaxes float arithmetic, since that would change tokens. */
-    snprintf(
-        options, CLS_BUILD_OPTIONS,
-        "-cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u%s%s%s%s",
-        (unsigned)config->standard / 100, (unsigned)config->standard / 10 % 10,
-        (unsigned)shape->vector, (unsigned)config->group, (unsigned)config->shortlist, (int)dtype,
-        (unsigned)(config->tier - CLS_TIER_BASE), (unsigned)config->subgroups,
-        variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "",
-        shape->extra_options, registers);
+    /* No option relaxes float arithmetic, since that would change tokens. With warnings, clang
+     * would tell the user's stderr of each vector that is passed to a function (PoCL). */
+    snprintf(options, CLS_BUILD_OPTIONS,
+             "-w -cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DTIER=%u -DSUBGROUPS=%u"
+             "%s%s%s%s",
+             (unsigned)config->standard / 100, (unsigned)config->standard / 10 % 10,
+             (unsigned)shape->vector, (unsigned)config->group, (unsigned)config->shortlist,
+             (int)dtype, (unsigned)(config->tier - CLS_TIER_BASE), (unsigned)config->subgroups,
+             variant != NULL ? variant->options : "", shape->limited ? " -DCLS_LIMITED" : "",
+             shape->extra_options, registers);
 }
 
 static cls_status from_source(const cls_context *context, const cls_variant *v, cl_program *program)
