@@ -131,8 +131,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_comman
  * history and rollback of the sampler that saved it, and logit_bias if the request has a logit bias
  * or allowed ids. States that version 0.3 or a later one saved can be loaded.
  * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
- * not read, or of another kind of sampler; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE;
- * CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * not read, of a text of 2^31 tokens or more, or of another kind of sampler; CLS_OUT_OF_MEMORY;
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
                                                  const void *bytes, size_t size);
 

@@ -23,6 +23,7 @@
 #define FORMAT 5u
 #define OLDEST_FORMAT 2u /* the oldest format that can be read */
 #define IN_CONTEXT_BIT 0x80000000u
+#define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
 static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
 
 /* ----------------------------------------------------------------- the stream */
@@ -548,8 +549,9 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
     cls_slot *const slot = &p->slot;
     uint32_t n = 0, next = 0;
     put_counters(b, slot);
-    if (b->is_cut_short || slot->length > slot->longest || slot->outputs > slot->length ||
-        slot->length < oldest_entry(slot, n_ring) || slot->longest - slot->length > s->rollback)
+    if (b->is_cut_short || slot->longest > MOST_TOKENS || slot->length > slot->longest ||
+        slot->outputs > slot->length || slot->length < oldest_entry(slot, n_ring) ||
+        slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
     put_adaptive(b, &slot->adaptive);
     put_i32(b, &slot->pending);

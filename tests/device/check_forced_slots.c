@@ -621,6 +621,43 @@ START_TEST(saves)
 }
 END_TEST
 
+/* A slot whose text is so long that the number of its tokens would soon have no room is not loaded:
+ * after the next tokens it could not be saved and loaded again. */
+START_TEST(long_texts)
+{
+    enum { STEPS = 200, TOKENS = STEPS + 5 };
+    static const uint32_t lengths[] = {TOKENS + 1, 0x7fffffff, 0x80000000, 0xfffffff0, 0xffffffff};
+    device *const d = fixture_device(_i);
+    cls_params p;
+    size_t size, at = 0, size_2;
+    desk k;
+    desk_open(&k, d);
+    cls_params_default(&p, sizeof p);
+    desk_begin(&k, &p);
+    for (int i = 0; i < STEPS; i++)
+        desk_step(&k);
+    unsigned char *const bytes = saved(&k, 0, &size);
+    while (word_at(bytes, at) != STEPS || word_at(bytes, at + 4) != STEPS ||
+           word_at(bytes, at + 8) != TOKENS || word_at(bytes, at + 12) != TOKENS)
+        at += 4; /* outputs, position, length, longest length */
+    for (uint32_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        put_word(bytes, at + 8, lengths[i]);
+        const char *const message = load_with(&k, bytes, size, at + 12, lengths[i]);
+        if (lengths[i] > 0x7fffffff) {
+            ck_assert_msg(strstr(message, "history's length is impossible"), "0x%x: \"%s\"",
+                          lengths[i], message);
+            continue;
+        }
+        ck_assert_str_eq(message, "");
+        unsigned char *const again = saved(&k, 2, &size_2);
+        must(cls_slot_load(k.sampler, 2, again, size_2));
+        free(again);
+    }
+    free(bytes);
+    desk_close(&k);
+}
+END_TEST
+
 /* ----------------------------------------------------------------------------- refused */
 
 static void expect_refused(cls_status status, const char *message)
@@ -730,6 +767,7 @@ static Suite *make(void)
     add_device_test(t, launches);
     add_device_test(t, accepted);
     add_device_test(t, saves);
+    add_device_test(t, long_texts);
     add_device_test(t, refusals);
     suite_add_tcase(s, t);
     return s;
