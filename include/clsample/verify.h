@@ -87,7 +87,10 @@ typedef struct cls_verify_call {
      * its own distribution is 0 or NaN cannot have been drawn from it; it ends its request's
      * drafts. */
     int32_t draft_kind;
-    int32_t disable_bonus; /* 1: where all drafts are accepted, no token of the target follows */
+
+    /* 1: where all drafts are accepted, no token of the target follows. A request without drafts
+     * gets its token nevertheless. 0 (default): a token of the target follows. */
+    int32_t disable_bonus;
     cls_buffer draft;      /* [drafts, vocab]: the drafts' own distributions */
     uint64_t draft_stride; /* elements from row to row; 0: vocab */
 
@@ -119,7 +122,11 @@ typedef struct cls_verify_call {
     /* int32 [requests, max_drafts]: the indices of the emitted drafts, then -1. In a tree they are
      * the path whose keys and values are to be kept. */
     cls_buffer nodes;
-    cls_buffer status; /* int32 [requests]: the cls_row_status bits of all rows that were read */
+
+    /* int32 [requests]: the cls_row_status bits of all rows that were read. The method reads its
+     * rows before a forced id takes the place of a token, so that CLS_ROW_NAN and CLS_ROW_INF may
+     * be those of a row that was left unused. */
+    cls_buffer status;
 
     /* int32 [slot_count, 3]: drafts received (including those behind an id of -1), drafts accepted,
      * and tokens emitted. They are added to what the buffer holds, which the caller clears at
