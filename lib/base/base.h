@@ -56,6 +56,10 @@ void cls_error_restore(const cls_saved_error *error);
 /* Fails if a reserved field is not 0. */
 cls_status cls_reserved_check(const char *name, uint64_t value);
 
+/* Fails if a field that turns something on or off is neither 0 nor 1. Other values are kept for
+ * later versions. */
+cls_status cls_switch_check(const char *name, int32_t value);
+
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3

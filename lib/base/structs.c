@@ -47,3 +47,10 @@ cls_status cls_reserved_check(const char *name, uint64_t value)
                                  "%s is %llu; it is reserved for later versions and must be 0",
                                  name, (unsigned long long)value);
 }
+
+cls_status cls_switch_check(const char *name, int32_t value)
+{
+    return value == 0 || value == 1 ? CLS_OK
+                                    : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                               "%s is %d; it must be 0 or 1", name, (int)value);
+}

@@ -151,7 +151,9 @@ static cls_status check_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->groups_per_unit is %u; it must be at most 1024",
                         (unsigned)o->groups_per_unit);
-    return CLS_OK;
+    const cls_status status = cls_switch_check("options->cache_always", o->cache_always);
+    return status == CLS_OK ? cls_switch_check("options->build_log_stays", o->build_log_stays)
+                            : status;
 }
 
 /* ------------------------------------------------------------------- the shape */

@@ -134,6 +134,8 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
         status = CLS_STRUCT_READ_OUTPUT(&v.result, callers, "result");
     if (status == CLS_OK)
         status = check_drafts(&v.drafts);
+    if (status == CLS_OK)
+        status = cls_switch_check("drafts->disable_bonus", v.drafts.disable_bonus);
     if (status != CLS_OK)
         return status;
     v.result.accepted = v.result.emitted = 0;

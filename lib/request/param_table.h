@@ -63,9 +63,9 @@
     X(p, 19, FLOAT, xtc_threshold, XTC, 0.1f, 0, 1, "between 0 and 1; above 0.5 is off", \
       "xtc-threshold", "P", \
       "XTC keeps the least likely token of probability P or more (default 0.1)") \
-    X(p, 20, SWITCH, p_less, P_LESS, 0, 0, 0, NULL, \
+    X(p, 20, SWITCH, p_less, P_LESS, 0, 0, 1, "0 or 1", \
       "p-less", NULL, "keep tokens at least as likely as the sum of squares of all probabilities") \
-    X(p, 24, SWITCH, infill, INFILL, 0, 0, 0, NULL, \
+    X(p, 24, SWITCH, infill, INFILL, 0, 0, 1, "0 or 1", \
       "infill", NULL, "enable the infill stage of llama.cpp; requires --infill-end") \
     X(p, 30, UINT, min_keep, END, 1, 0, 0, NULL, \
       "min-keep", "N", "all truncations except top-k keep at least N tokens (default 1)") \

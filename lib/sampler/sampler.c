@@ -296,7 +296,11 @@ static cls_status check_options(const cls_sampler_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->host_mask_size is %llu; it exceeds the memory of any host",
                         (unsigned long long)o->host_mask_size);
-    const cls_status status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
+    cls_status status = cls_switch_check("options->logit_bias", o->logit_bias);
+    if (status == CLS_OK)
+        status = cls_switch_check("options->no_late_compile", o->no_late_compile);
+    if (status == CLS_OK)
+        status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
 }
 
@@ -332,7 +336,7 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->rollback = o.rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
-    s->no_late_compile = o.no_late_compile != 0;
+    s->no_late_compile = o.no_late_compile;
     s->is_for_proof = 1;
     /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);

@@ -65,7 +65,7 @@ static cls_status allocate(cls_shard *h, const cls_shard_options *o)
             h->widest = h->borders[i] - h->borders[i - 1];
     }
     h->shards = n;
-    h->on_device = o->on_device != 0;
+    h->on_device = o->on_device;
     h->shard = o->shard;
     h->first = h->borders[o->shard];
     h->width = h->borders[o->shard + 1] - h->first;
@@ -81,6 +81,8 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
         status = check_options(&o, s->vocab);
+    if (status == CLS_OK)
+        status = cls_switch_check("options->on_device", o.on_device);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o.reserved);
     if (status == CLS_OK && s->has_shard)

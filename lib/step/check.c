@@ -419,13 +419,15 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
         status = cls_report_check(sampler, "outputs", s->rows, &plan->report, &plan->ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&plan->ranges);
+    if (status == CLS_OK)
+        status = cls_switch_check("step->defer_accept", s->defer_accept);
     if (status == CLS_OK && s->defer_accept)
         status = cls_invalid_token_check(sampler, "step", s->invalid_token);
     if (status == CLS_OK)
         status = cls_draws_check("step->draws", s->draws.host, s->rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows,
-                                     s->defer_accept != 0, plan);
+        status =
+            cls_row_slots_check(sampler, "step->slots", &s->slots, s->rows, s->defer_accept, plan);
     plan->has |= s->random_bits.buffer != NULL ? CLS_HAS_RANDOM : 0;
     plan->has |= s->tokens.buffer != NULL ? CLS_HAS_TOKENS : 0;
     plan->has |= s->status.buffer != NULL ? CLS_HAS_STATUS : 0;

@@ -96,13 +96,15 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         status = cls_reserved_check("call->reserved", (uint32_t)call->reserved);
     if (status == CLS_OK)
         status = cls_reserved_check("call->candidates.reserved", call->candidates.reserved);
+    if (status == CLS_OK)
+        status = cls_switch_check("call->defer_accept", call->defer_accept);
     if (status == CLS_OK && call->defer_accept)
         status = cls_invalid_token_check(s, "call", call->invalid_token);
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", call->draws.host, call->rows);
     if (status == CLS_OK)
-        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows,
-                                     call->defer_accept != 0, plan);
+        status = cls_row_slots_check(s, "call->slots", &call->slots, call->rows, call->defer_accept,
+                                     plan);
     plan->step.rows = call->rows;
     plan->logit_size = sizeof(float);
     plan->step.random_bits = call->random_bits;

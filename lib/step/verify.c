@@ -272,6 +272,8 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     if (status == CLS_OK)
         status = cls_ranges_check(&plan->ranges);
     if (status == CLS_OK)
+        status = cls_switch_check("call->disable_bonus", c->disable_bonus);
+    if (status == CLS_OK)
         status = cls_reserved_check("call->reserved", c->reserved);
     if (status == CLS_OK)
         status = cls_draws_check("call->draws", c->draws.host, c->requests);

@@ -359,6 +359,8 @@ START_TEST(draws_refused)
     call = good;
     call.rows = 3;
     REFUSED("call->rows is 3; the sampler was created for 1 to 2")
+    call.defer_accept = 2;
+    REFUSED("call->defer_accept is 2; it must be 0 or 1")
     call.candidates.count = 16385;
     REFUSED("call->candidates.count is 16385; it must be 1 to 16384")
     call.row_stride = 10;

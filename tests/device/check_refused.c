@@ -44,6 +44,8 @@ START_TEST(contexts_refused)
     REFUSE(shortlist, 8);
     REFUSE(shortlist, 17);
     REFUSE(shortlist, 4096);
+    REFUSE(cache_always, 2);
+    REFUSE(build_log_stays, -1);
 #undef REFUSE
     refused(cls_device_query(NULL, NULL, &info), "device");
     refused(cls_device_query(d->id, NULL, NULL), "info");
@@ -140,6 +142,8 @@ START_TEST(slot_calls_refused)
     REFUSE(history, 16385);
     REFUSE(rollback, 16385);
     REFUSE(slot_count, (1u << 24) + 1);
+    REFUSE(logit_bias, 2);
+    REFUSE(no_late_compile, 2);
 #undef REFUSE
     for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
         o.logit_bias = o.keep == CLS_KEEP_PRESENCE;
@@ -400,6 +404,7 @@ START_TEST(steps_refused)
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
     REFUSE(mask.reserved, 1, "mask.reserved");
+    REFUSE(defer_accept, 2, "step->defer_accept is 2; it must be 0 or 1");
     /* A row without a token must not be accepted later as if it had one. */
     step->defer_accept = 1;
     REFUSE(invalid_token, 0, "invalid_token is 0, which is a token");

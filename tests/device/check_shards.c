@@ -376,6 +376,11 @@ START_TEST(options)
         ck_assert_msg(strstr(cls_error_message(), bad[i].words) != NULL, "\"%s\" lacks \"%s\"",
                       cls_error_message(), bad[i].words);
     }
+    cls_shard_options o;
+    cls_shard_options_default(&o, sizeof o);
+    o.on_device = 2;
+    ck_assert_int_eq(cls_shard_create(s.sampler, &o, &shard), CLS_BAD_ARGUMENT);
+    ck_assert_str_eq(cls_error_message(), "options->on_device is 2; it must be 0 or 1");
     close_small(&s);
 }
 END_TEST

@@ -61,6 +61,7 @@ static void refuse_shapes(verifier *v)
     REFUSE(method, 5, "method");
     REFUSE(draft_kind, 3, "draft_kind");
     REFUSE(draft_kind, -1, "draft_kind");
+    REFUSE(disable_bonus, -1, "call->disable_bonus is -1; it must be 0 or 1");
     REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
     REFUSE(draft_stride, 49, "draft_stride");
     REFUSE(epsilon, 0.0f, "epsilon");

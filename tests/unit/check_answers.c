@@ -232,6 +232,7 @@ START_TEST(parameters_refused)
 {
     static const float bad_temperature[] = {-1.0f, -1e-9f, INFINITY, -INFINITY, NAN};
     static const float bad_top_p[] = {1.0001f, 2.0f, INFINITY, NAN};
+    static const int32_t bad_switch[] = {-1, 2};
     static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
     cls_params p, q;
     cls_params_default(&p, sizeof p);
@@ -249,6 +250,8 @@ START_TEST(parameters_refused)
     REFUSE(temperature, bad_temperature)
     REFUSE(top_p, bad_top_p)
     REFUSE(min_p, bad_min_p)
+    REFUSE(p_less, bad_switch)
+    REFUSE(infill, bad_switch)
 #undef REFUSE
     q = p;
     for (q.chain = -1; q.chain <= 4; q.chain += 5)

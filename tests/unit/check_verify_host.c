@@ -409,6 +409,7 @@ START_TEST(refused)
     REFUSE(d.draft_kind, -1);
     REFUSE(d.draft_kind, CLS_DRAFT_LOGITS + 1);
     REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* there is no draft distribution */
+    REFUSE(d.disable_bonus, 2);
     REFUSE(d.ids, NULL);
     REFUSE(d.parents, parents); /* this method verifies only chains */
     REFUSE(d.logits_stride, VOCAB - 1);
