@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* A mutex, which may be held for the seconds that compiling takes, and a clock to measure these
  * seconds. They use POSIX and Windows calls, since C11's threads.h is missing on macOS and in older
- * C libraries, and timespec_get() is missing on Windows. */
+ * C libraries, and its clock is that of the day, which may be set in between. */
+#if !defined(_WIN32) && !defined(_POSIX_C_SOURCE)
+#define _POSIX_C_SOURCE 200112L /* C11 alone does not declare clock_gettime() */
+#endif
 #include "base/base.h"
 
 #include <stdlib.h>
@@ -40,7 +43,8 @@ void cls_lock_release(cls_lock *l) { pthread_mutex_unlock(&l->lock); }
 double cls_now(void)
 {
     struct timespec t;
-    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec : 0;
+    return clock_gettime(CLOCK_MONOTONIC, &t) == 0 ? (double)t.tv_sec + 1e-9 * (double)t.tv_nsec
+                                                   : 0;
 }
 #endif
 

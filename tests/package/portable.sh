@@ -17,11 +17,10 @@ c11='
     snprintf vsnprintf sscanf vsscanf
     fopen fclose fgetc fread fwrite fflush ferror feof fseek ftell remove rename
     ceil exp exp2 fabs floor fma fmax fmin frexp ldexp log log2 pow rint round sqrt trunc
-    ceilf exp2f expf fabsf floorf fmaf fmaxf fminf ldexpf log2f logf powf rintf sqrtf truncf
-    clock time timespec_get'
+    ceilf exp2f expf fabsf floorf fmaf fmaxf fminf ldexpf log2f logf powf rintf sqrtf truncf'
 # C11's threads.h is missing on macOS and in older C libraries.
 posix='
-    pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock'
+    clock_gettime pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock'
 windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
     QueryPerformanceCounter QueryPerformanceFrequency'
