@@ -163,10 +163,9 @@ cls_status cls_context_compile(cls_context *context, const cls_compile_options *
         status = cls_features_check("a compilation", o.dtypes, o.features);
     if (status != CLS_OK)
         return status;
-    const uint32_t all = (UINT32_C(1) << CLS_VARIANTS) - 1;
     const uint32_t variants =
         o.features == CLS_FEATURES_ALL
-            ? all
+            ? CLS_ALL_VARIANTS
             : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
     return cls_compile(context, o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context), variants);
 }

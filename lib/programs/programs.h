@@ -80,6 +80,7 @@ enum {
     CLS_MERGE_0,
     CLS_VARIANTS /* at most 32, since a uint32_t holds a set of them */
 };
+#define CLS_ALL_VARIANTS (UINT32_MAX >> (32 - CLS_VARIANTS)) /* the set of all */
 typedef struct cls_variant {
     const char *name; /* in messages and names of files */
     enum cls_kernel kernel;

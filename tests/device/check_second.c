@@ -69,7 +69,7 @@ static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, ui
 }
 
 /* Proves a variant in a context that has only some of its programs. */
-static void prove_with(cls_context *context, int variant, uint32_t set, const char *device)
+static void prove_with(cls_context *context, int variant, uint32_t set, const char *where)
 {
     cls_program there[CLS_DTYPES][CLS_VARIANTS];
     uint32_t launched;
@@ -79,7 +79,7 @@ static void prove_with(cls_context *context, int variant, uint32_t set, const ch
             context->program[0][v].program = NULL;
     const cls_status status = context->prove(context, variant, CLS_F32, set, &launched);
     memcpy(context->program, there, sizeof there);
-    ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%x: %s", device,
+    ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%x: %s", where,
                   cls_variants[variant].name, (unsigned)set, cls_error_message());
 }
 
@@ -95,7 +95,7 @@ START_TEST(all_pairs)
     for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++)
         samplers[features - 1] = cls_variants_of(features);
     const uint32_t n = sort_sets(samplers, CLS_FEATURES_ALL);
-    must(cls_compile(context, 1u << CLS_F32, UINT32_MAX >> (32 - CLS_VARIANTS)));
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
         uint32_t *pairs;
         const uint32_t count = list_pairs(v, samplers, n, &pairs);
