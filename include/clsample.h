@@ -89,7 +89,7 @@
  * which passes sizeof object to cls_NAME_default(); bindings call cls_NAME_default() with the size
  * that they know. A struct without these functions (cls_infill, and the structs that the library
  * fills) must be cleared and its struct_size set. A size smaller than the struct had in version
- * 0.8.0, such as the size of a pointer, is refused: cls_NAME_default() sets struct_size to 0, and a
+ * 0.9.0, such as the size of a pointer, is refused: cls_NAME_default() sets struct_size to 0, and a
  * call that reads the struct returns CLS_BAD_ARGUMENT. Later versions add fields only at the end,
  * so that a program compiled against an older header runs with a newer library. An older library
  * refuses a field that it does not know if the field is not 0, except in structs that it fills.

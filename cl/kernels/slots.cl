@@ -12,8 +12,8 @@
 #endif
 
 /* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
- * call's loops (see the rules in HACKING.md), even with 1,048,576 tokens that all have a bias. So
- * words of bitmaps and of lists are processed as vectors. */
+ * call's loops (see the rules in doc/kernels.md), even with 1,048,576 tokens that all have a bias.
+ * So words of bitmaps and of lists are processed as vectors. */
 /* clang-format off */
 #define EACH_16(STEP) \
     STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
@@ -252,8 +252,8 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 }
 
 /* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
- * is_traceless() in lib/sampler/changes.c must know everything that new parameters change in a slot
- * besides the parameters themselves. */
+ * changes_only_params() in lib/sampler/changes.c must know everything that new parameters change in
+ * a slot besides the parameters themselves. */
 static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
                                  cls_slot_adaptive *adaptive)
 {

@@ -107,7 +107,7 @@ static inline void buckets_begin(key_table *t, buckets *b)
 
 /* Looks up n tokens, each in its bucket. If several keys lie in it, the count of the largest key
  * that the token reaches is incremented. There are at most LIST / 2 keys. The search is not a loop,
- * which would make too many iterations (HACKING.md). */
+ * which would make too many iterations (doc/kernels.md). */
 #define FIND(step) at += at + step <= t->edges && x <= t->edge[at + step - 1] ? step : 0u;
 ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *bucket_of_token,
                               const u32 *lookup, u32 n, buckets *b)

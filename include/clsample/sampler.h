@@ -56,12 +56,13 @@ typedef struct cls_sampler_options {
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
-    /* The size in bytes of the largest mask.host of a step or a verification. Memory for it is
-     * allocated when the sampler is created: once on the device and 16 times on the host. Packed
-     * masks without a row_stride take 4 * mask.rows * ceil(vocab / 32) bytes. 0 (default): the
-     * first steps with such masks allocate the memory (each of the first 16 on the host), and so do
-     * steps with larger masks than before. They may then return CLS_OUT_OF_MEMORY or
-     * CLS_OPENCL_ERROR with nothing enqueued. */
+    /* The size in bytes of the largest mask.host of a step or a verification, and of the largest
+     * host array of cls_accept() with several tokens a row. Memory for it is allocated when the
+     * sampler is created: once on the device and 16 times on the host. Packed masks without a
+     * row_stride take 4 * mask.rows * ceil(vocab / 32) bytes. 0 (default): the first steps with
+     * such masks allocate the memory (each of the first 16 on the host), and so do steps with
+     * larger masks than before. They may then return CLS_OUT_OF_MEMORY or CLS_OPENCL_ERROR with
+     * nothing enqueued. */
     uint64_t host_mask_size;
 } cls_sampler_options;
 

@@ -170,7 +170,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
  * drawn. rows: 1 to max_rows. per_row: tokens of each row, 1 to CLS_MAX_ACCEPTED, which its slot
  * accepts one after the other. With more than one, the runtime must run the model over them before
  * the next step. tokens: int32 [rows, per_row], on the host (copied) or on the device; fill short
- * rows with -1. slots: [rows], as in cls_step, each slot at most once; NULL: row r is slot r.
+ * rows with -1. Several tokens a row on the host are copied as a mask.host is: the call allocates
+ * only if they are larger than options->host_mask_size. slots: [rows], as in cls_step, each slot at
+ * most once; NULL: row r is slot r. No mask applies: a token is accepted even if a step's mask
+ * would forbid it.
  *
  * A token has no effect if its id is outside the vocabulary, if its row's slot is -1, or if the
  * request has stopped, perhaps by a token before it; nor has one of a row for which a device map

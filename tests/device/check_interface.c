@@ -52,7 +52,7 @@ START_TEST(defaults)
               step.slots.host == NULL);
     ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random_bits == NULL);
 
-    /* A struct shorter than that of version 0.8.0 is refused, and nothing beyond it is touched. */
+    /* A struct shorter than that of version 0.9.0 is refused, and nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
     cls_params_default(&p, offsetof(cls_params, only_allowed));
     ck_assert(p.struct_size == 0 && p.only_allowed == 0x55555555);
