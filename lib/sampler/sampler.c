@@ -100,7 +100,7 @@ static cls_status allocate_host(cls_sampler *s)
     return missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                               "out of host memory for a sampler of %u slots and %u rows",
                               (unsigned)s->slots, (unsigned)s->max_rows)
-                   : CLS_OK;
+                   : cls_needs_create(&s->needs, s->context->shape.shortlist);
 }
 
 /* ------------------------------------------------------------------- kernels */
@@ -438,14 +438,13 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
              (uint64_t)(CLS_STAGING_COUNT + 2) * CLS_MAPS * s->max_rows * sizeof(int32_t) +
-             s->pending_changes.size + s->pending_words.size;
+             s->pending_changes.size + s->pending_words.size + s->needs.arrays +
+             (s->needs.shortlist + 1) * sizeof *s->needs.listed;
     for (int i = 0; i < CLS_STAGING_COUNT; i++)
         m.host += s->staging[i].changes.size + s->staging[i].words.size + s->staging[i].masks.size +
                   s->staging[i].rows.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
-    for (uint32_t slot = 0; slot < s->slots; slot++)
-        m.host += cls_arrays_size(&s->request[slot].params);
     const size_t size = callers->struct_size;
     memcpy(callers, &m, size < sizeof m ? size : sizeof m);
     callers->struct_size = size;

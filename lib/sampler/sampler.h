@@ -85,7 +85,21 @@ typedef struct cls_request {
     uint32_t latest_change; /* index of its latest change */
     uint32_t spare_words;   /* reserved after the tokens of that change, for more tokens */
     int replaceable;        /* 1 if new parameters may replace that change */
+
+    uint64_t digest; /* of the parameters and the lists, if it has begun */
 } cls_request;
+
+/* What the requests of all slots need together. */
+enum { CLS_FEATURE_BITS = 17 };
+typedef char cls_feature_bits_fit[CLS_FEATURES_ALL == (1u << CLS_FEATURE_BITS) - 1 ? 1 : -1];
+typedef struct cls_needs {
+    uint32_t requests;                  /* their number */
+    uint32_t feature[CLS_FEATURE_BITS]; /* how many of them need each cls_feature bit */
+    uint32_t shortlist;
+    uint32_t *listed; /* [shortlist + 1]: how many have each value of cls_needs_listed() */
+    uint64_t digest;  /* the sum of the requests' digests, each with the number of its slot */
+    uint64_t arrays;  /* bytes of the arrays of parameters */
+} cls_needs;
 
 struct cls_sampler {
     cls_context *context;
@@ -148,6 +162,7 @@ struct cls_sampler {
     /* Slots. The changes that slot calls made since the last step form a batch: the next step
      * uploads them and runs them in rounds. */
     cls_request *request; /* [slots] */
+    cls_needs needs;
     cls_host_buffer pending_changes, pending_words;
     uint32_t rounds;         /* of the pending changes */
     int pending_needs_state; /* 1 if one of them needs CLS_FEATURE_STATE */
@@ -266,6 +281,24 @@ cls_status cls_change_append_tokens(cls_sampler *sampler, uint32_t slot, const i
 /* Writes the indices of the pending changes after them, sorted by round. Returns an array with the
  * end of each round in that order; round 0 is empty. */
 const uint32_t *cls_changes_sort(cls_sampler *sampler);
+
+/* -------------------------------------------------------------- needs.c */
+
+/* Allocates memory for a shortlist of this length. Fails if memory runs out. */
+cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist);
+
+/* Add a slot's request to what all need, after its host's part has changed, and remove it before.
+ * They do nothing if the slot has no request. */
+void cls_needs_add(cls_sampler *sampler, uint32_t slot);
+void cls_needs_remove(cls_sampler *sampler, uint32_t slot);
+
+/* Returns the features that the requests need. */
+uint32_t cls_needs_features(const cls_needs *needs);
+
+/* Return how many tokens from the top a request needs, and the most that one of all needs. They
+ * return 0 if a request needs more of the row than such a list, or if there is no request. */
+uint32_t cls_needs_listed(const cls_slot *slot);
+uint32_t cls_needs_longest(const cls_needs *needs);
 
 /* -------------------------------------------------------------- slots.c */
 

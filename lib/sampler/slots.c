@@ -145,6 +145,7 @@ cls_status cls_sampler_check(const cls_sampler *s, const cls_params *params)
 static void free_request(cls_sampler *s, uint32_t slot)
 {
     cls_request *const r = &s->request[slot];
+    cls_needs_remove(s, slot);
     cls_lists_release(s, r->lists);
     cls_lists_release(s, r->forced);
     cls_arrays_free(&r->params);
@@ -166,27 +167,35 @@ static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cl
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
     s->request[slot].lists = lists;
+    cls_needs_add(s, slot);
     memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
     cls_checked_params_free(p);
 }
 
 void cls_requests_free(cls_sampler *s)
 {
-    for (uint32_t slot = 0; s->request != NULL && slot < s->slots; slot++)
-        free_request(s, slot);
+    for (uint32_t slot = 0; s->needs.requests != 0; slot++)
+        if (s->request[slot].slot.flags & CLS_SLOT_BEGUN)
+            free_request(s, slot);
     s->batch++; /* so that all lists are freed: no pending change will use them */
     cls_lists_collect(s);
     free(s->request);
+    free(s->needs.listed);
     free(s->pending_changes.data);
     free(s->pending_words.data);
 }
 
-/* Sets the ids that a request is forced to emit, which may be NULL. */
-static void set_forced(cls_request *r, cls_lists *forced)
+/* Sets the ids that a request is forced to emit, which may be NULL. The request takes over the
+ * reference. */
+static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced)
 {
+    cls_request *const r = &s->request[slot];
+    cls_needs_remove(s, slot);
+    cls_lists_release(s, r->forced);
     r->forced = forced;
     r->slot.flags &= ~CLS_SLOT_FORCED;
     r->slot.flags |= forced != NULL ? CLS_SLOT_FORCED : 0;
+    cls_needs_add(s, slot);
 }
 
 /* ------------------------------------------------------------------ slot calls */
@@ -318,11 +327,11 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         cls_checked_params_free(&p);
         return status;
     }
-    cls_request *const r = &s->request[slot];
-    cls_lists *const forced = r->forced; /* stays */
-    r->forced = NULL;
+    cls_lists *const forced = s->request[slot].forced; /* stays */
+    if (forced != NULL)
+        forced->references++;
     move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
-    set_forced(r, forced);
+    set_forced(s, slot, forced);
     return CLS_OK;
 }
 
@@ -359,8 +368,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     c->n_lists = n;
     c->params.lists = forced != NULL ? forced->offset : 0;
     cls_pending_words_add(s, (const uint32_t *)ids, n);
-    cls_lists_release(s, s->request[slot].forced);
-    set_forced(&s->request[slot], forced);
+    set_forced(s, slot, forced);
     return CLS_OK;
 }
 
@@ -394,6 +402,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
         r->lists->references++;
     if (r->forced != NULL)
         r->forced->references++;
+    cls_needs_add(s, to);
     cls_change_add_copy(s, to, from);
     return CLS_OK;
 }
@@ -461,7 +470,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     move_params(s, slot, p, lists, c);
     if (is_forced) {
         lists->references++;
-        set_forced(&s->request[slot], lists);
+        set_forced(s, slot, lists);
     }
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 
 #define MAGIC 0x50534c43u /* "CLSP" */
-#define FORMAT 1u
+#define FORMAT 2u
 
 /* --------------------------------------------------------------------- the digest */
 
@@ -15,19 +15,6 @@ static uint64_t mix_map(uint64_t hash, const cls_ints *map, uint32_t rows)
 {
     hash = cls_hash_word(hash, map->device.buffer != NULL);
     return map->host != NULL ? cls_hash_bytes(hash, map->host, rows * sizeof *map->host) : hash;
-}
-
-/* Mixes in a request's parameters and lists. Where its lists lie is a matter of each sampler. */
-static uint64_t mix_request(uint64_t hash, const cls_request *request)
-{
-    cls_slot s = request->slot;
-    cls_lists_set_offset(&s, 0u - s.lists);
-    s.lists = 0;
-    if (request->lists != NULL)
-        hash = cls_hash_word(hash, request->lists->digest);
-    if (request->forced != NULL)
-        hash = cls_hash_word(hash, request->forced->digest);
-    return cls_hash_bytes(hash, &s, offsetof(cls_slot, position));
 }
 
 uint64_t cls_shard_step_digest(const cls_shard *h)
@@ -55,13 +42,12 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     for (int i = 0; i < CLS_STEP_MAPS; i++)
         hash = mix_map(hash, plan->map[i], step->rows);
     if (step->slots.device.buffer != NULL) {
-        for (uint32_t i = 0; i < s->slots; i++)
-            hash = mix_request(hash, &s->request[i]);
+        hash = cls_hash_word(hash, s->needs.digest);
     } else {
         for (uint32_t row = 0; row < step->rows; row++) {
             const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
             if (slot >= 0)
-                hash = mix_request(hash, &s->request[slot]);
+                hash = cls_hash_word(hash, s->request[slot].digest);
         }
     }
     return hash != 0 ? hash : 1;

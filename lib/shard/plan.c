@@ -14,11 +14,6 @@ static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale
     *scale = slot->total_scale;
     if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) /* a share of the whole row's mass */
         return plan;
-    if (slot->flags & CLS_SLOT_GREEDY) {
-        plan.kind = CLS_ROW_OF_LIST;
-        plan.target = 1;
-        return plan;
-    }
     if (slot->flags & CLS_SLOT_UNTRUNCATED) {
         /* The drawn token is all that shards know of each other's tokens. */
         plan.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_ROW_OF_KEYS : CLS_ROW_PLAIN;
@@ -26,7 +21,7 @@ static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale
     }
     if (!(slot->flags & CLS_SLOT_SEARCH)) {
         plan.kind = CLS_ROW_OF_LIST;
-        plan.target = (uint32_t)slot->top_k;
+        plan.target = slot->flags & CLS_SLOT_GREEDY ? 1 : (uint32_t)slot->top_k;
         return plan;
     }
     if (slot->min_keep > 1) /* may reach below the cut */
@@ -85,24 +80,10 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
  * kind that sends nothing but a list, and all rows send the longest. Returns 0 if one is not. */
 static int plan_any_slot(cls_shard *h)
 {
-    const cls_sampler *const s = h->sampler;
-    cls_shard_row longest = {0};
-    for (uint32_t i = 0; i < s->slots; i++) {
-        if (!(s->request[i].slot.flags & CLS_SLOT_BEGUN))
-            continue;
-        plan_row(h, 0, &s->request[i].slot);
-        if (h->plans[0].kind != CLS_ROW_OF_LIST || (h->rows[0].sends & CLS_SENDS_TILES))
-            return 0;
-        if (h->rows[0].wanted > longest.wanted)
-            longest = h->rows[0];
-    }
-    if (longest.wanted == 0)
-        return 0;
-    for (uint32_t row = 0; row < h->plan.step.rows; row++) {
-        h->rows[row] = longest;
-        h->plans[row].kind = CLS_ROW_OF_LIST;
-    }
-    return 1;
+    const cls_slot longest = {.top_k = (int32_t)cls_needs_longest(&h->sampler->needs)};
+    for (uint32_t row = 0; row < h->plan.step.rows && longest.top_k != 0; row++)
+        plan_row(h, row, &longest);
+    return longest.top_k != 0 && h->plans[0].kind == CLS_ROW_OF_LIST;
 }
 
 enum cls_protocol cls_rows_plan(cls_shard *h)

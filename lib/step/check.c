@@ -253,19 +253,14 @@ cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call,
                      call, (int)token, call);
 }
 
-static int may_search(const cls_sampler *s, const cls_slot *slot)
+/* Adds what rows may need, whose slots need these features, to the plan. */
+static void add_needs(const cls_sampler *s, uint32_t features, cls_plan *plan)
 {
-    return (slot->flags & CLS_SLOT_SEARCH) != 0 ||
-           (s->force_search && (slot->flags & CLS_SLOT_BEGUN) &&
-            !(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)));
-}
-
-/* Adds what a row of the slot may need to the plan. */
-static void add_needs(const cls_sampler *s, const cls_slot *slot, cls_plan *plan)
-{
-    plan->search |= may_search(s, slot);
-    plan->prepare |= (slot->flags & CLS_SLOT_HISTORY) != 0;
-    plan->needs |= cls_features_of_slot(slot);
+    /* All rows that truncate need lists. */
+    const uint32_t searched = CLS_FEATURE_SEARCH | (s->force_search ? CLS_FEATURE_LISTS : 0);
+    plan->search |= (features & searched) != 0;
+    plan->prepare |= (features & CLS_FEATURE_HISTORY) != 0;
+    plan->needs |= features;
 }
 
 cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls_ints *slots,
@@ -273,8 +268,8 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
 {
     cls_status status = CLS_OK;
     uint32_t row = 0;
-    for (uint32_t i = 0; slots->device.buffer != NULL && i < sampler->slots; i++)
-        add_needs(sampler, &sampler->request[i].slot, plan);
+    if (slots->device.buffer != NULL) /* any of them may be named */
+        add_needs(sampler, cls_needs_features(&sampler->needs), plan);
     if (slots->host == NULL && slots->device.buffer == NULL && rows > sampler->slots)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "there are %u rows but only %u slots, and %s is not set", (unsigned)rows,
@@ -300,7 +295,7 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
                          what, (unsigned)row, (int)slot);
         else {
             sampler->slot_is_used[slot] = 1;
-            add_needs(sampler, &sampler->request[slot].slot, plan);
+            add_needs(sampler, cls_features_of_slot(&sampler->request[slot].slot), plan);
         }
     }
     while (row-- > 0) {

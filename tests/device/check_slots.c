@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "batch.h"
+#include "sampler/sampler.h"
 #include "serving.h"
 
 enum { SAVED = 3 };
@@ -23,6 +24,37 @@ typedef struct traffic {
 } traffic;
 
 static uint32_t times = 1;
+
+/* What all requests need together must be what the slots say, counted from scratch. */
+static void check_needs(const cls_sampler *sampler)
+{
+    cls_sampler now = *sampler;
+    const cls_needs *const kept = &sampler->needs;
+    const size_t size = now.slots * sizeof *now.request;
+    uint32_t features = 0, longest = 0, lists = 1;
+    memset(&now.needs, 0, sizeof now.needs);
+    must(cls_needs_create(&now.needs, kept->shortlist));
+    now.request = malloc(size);
+    ck_assert_ptr_nonnull(now.request);
+    memcpy(now.request, sampler->request, size);
+    for (uint32_t slot = 0; slot < now.slots; slot++) {
+        const cls_slot *const s = &now.request[slot].slot;
+        const uint32_t k = cls_needs_listed(s);
+        cls_needs_add(&now, slot);
+        features |= cls_features_of_slot(s);
+        lists &= !(s->flags & CLS_SLOT_BEGUN) || k != 0;
+        longest = (s->flags & CLS_SLOT_BEGUN) && k > longest ? k : longest;
+    }
+    ck_assert_uint_eq(kept->requests, now.needs.requests);
+    ck_assert_mem_eq(kept->feature, now.needs.feature, sizeof kept->feature);
+    ck_assert_mem_eq(kept->listed, now.needs.listed, (kept->shortlist + 1) * sizeof *kept->listed);
+    ck_assert_uint_eq(kept->digest, now.needs.digest);
+    ck_assert_uint_eq(kept->arrays, now.needs.arrays);
+    ck_assert_uint_eq(cls_needs_features(kept), features);
+    ck_assert_uint_eq(cls_needs_longest(kept), lists ? longest : 0);
+    free(now.request);
+    free(now.needs.listed);
+}
 
 static int32_t random_id(traffic *t)
 {
@@ -268,6 +300,7 @@ static void round_around_an_idle_slot(traffic *t)
     for (uint32_t i = 0; i < steps; i++) {
         for (uint32_t n = rng_below(&t->r, rng_below(&t->r, 4) ? 4 : 24); n > 0; n--)
             call(t);
+        check_needs(t->s.sampler);
         step(t);
     }
     if (rng_below(&t->r, 4))

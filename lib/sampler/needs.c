@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+/* What the requests of a sampler need together. Slot calls keep it up to date, so that a step whose
+ * map of slots is on the device, which may name any of them, need not look at each. */
+#include "sampler/sampler.h"
+
+#include <stdlib.h>
+
+cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist)
+{
+    needs->shortlist = shortlist;
+    needs->listed = calloc((size_t)shortlist + 1, sizeof *needs->listed);
+    return needs->listed != NULL ? CLS_OK
+                                 : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
+                                            "out of host memory for what slots need");
+}
+
+uint32_t cls_needs_listed(const cls_slot *slot)
+{
+    if (slot->flags & CLS_SLOT_GREEDY)
+        return 1;
+    return slot->flags & (CLS_SLOT_UNTRUNCATED | CLS_SLOT_SEARCH | CLS_SLOT_TOTAL)
+               ? 0
+               : (uint32_t)slot->top_k;
+}
+
+/* Returns a digest of a request's parameters and lists. Where its lists lie is a matter of each
+ * sampler. */
+static uint64_t digest_of(const cls_request *r)
+{
+    uint64_t hash = 1;
+    cls_slot slot = r->slot;
+    cls_lists_set_offset(&slot, 0u - slot.lists);
+    slot.lists = 0;
+    if (r->lists != NULL)
+        hash = cls_hash_word(hash, r->lists->digest);
+    if (r->forced != NULL)
+        hash = cls_hash_word(hash, r->forced->digest);
+    return cls_hash_bytes(hash, &slot, offsetof(cls_slot, position));
+}
+
+/* Adds a request's share so many times: once, or -1 times, as a number modulo 2^64. */
+static void add(cls_needs *needs, uint32_t slot, const cls_request *r, uint64_t times)
+{
+    const uint32_t features = cls_features_of_slot(&r->slot), n = (uint32_t)times;
+    for (uint32_t i = 0; i < CLS_FEATURE_BITS; i++)
+        needs->feature[i] += (features >> i & 1u) * n;
+    needs->listed[cls_needs_listed(&r->slot)] += n;
+    needs->requests += n;
+    needs->digest += cls_hash_word(r->digest, slot) * times;
+    needs->arrays += cls_arrays_size(&r->params) * times;
+}
+
+void cls_needs_add(cls_sampler *s, uint32_t slot)
+{
+    cls_request *const r = &s->request[slot];
+    if (!(r->slot.flags & CLS_SLOT_BEGUN))
+        return;
+    r->digest = digest_of(r);
+    add(&s->needs, slot, r, 1);
+}
+
+void cls_needs_remove(cls_sampler *s, uint32_t slot)
+{
+    if (s->request[slot].slot.flags & CLS_SLOT_BEGUN)
+        add(&s->needs, slot, &s->request[slot], UINT64_MAX);
+}
+
+uint32_t cls_needs_features(const cls_needs *needs)
+{
+    uint32_t features = 0;
+    for (uint32_t i = 0; i < CLS_FEATURE_BITS; i++)
+        features |= (uint32_t)(needs->feature[i] != 0) << i;
+    return features;
+}
+
+uint32_t cls_needs_longest(const cls_needs *needs)
+{
+    uint32_t k = needs->listed[0] == 0 ? needs->shortlist : 0;
+    while (k > 0 && needs->listed[k] == 0)
+        k--;
+    return k;
+}

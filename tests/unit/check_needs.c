@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that neither a step whose map of slots is on the device nor the end of a sampler looks at
+ * slots that never had a request: what is written there behind the library's back changes nothing.
+ * The OpenCL is a stub, which computes nothing (stub_cl.h). */
+#include <string.h>
+
+#include "fixture.h"
+#include "proof/proof.h"
+#include "shard/shard.h"
+
+enum { VOCAB = 3000, SLOTS = 5000, SHARDS = 2 };
+
+static cls_sampler *sampler_of(device *d)
+{
+    cls_sampler_options o;
+    cls_params p;
+    cls_sampler *sampler;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.slot_count = SLOTS;
+    o.keep = CLS_KEEP_NONE;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    cls_params_default(&p, sizeof p);
+    p.top_k = 5;
+    must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+    p.top_k = 9;
+    must(cls_slot_begin(sampler, SLOTS - 1, &p, NULL, 0, NULL, 0));
+    return sampler;
+}
+
+static cls_step step_of(device *d)
+{
+    cls_step step;
+    cls_step_default(&step, sizeof step);
+    step.rows = 1;
+    step.logits.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
+    step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
+    return step;
+}
+
+/* Makes the slots between those that have a request look as if they needed everything. */
+static void pretend(cls_sampler *s)
+{
+    for (uint32_t slot = 1; slot < SLOTS - 1; slot++) {
+        s->request[slot].slot.flags = CLS_SLOT_BEGUN | CLS_SLOT_SEARCH | CLS_SLOT_HISTORY;
+        s->request[slot].digest = 1;
+    }
+}
+
+static void forget(cls_sampler *s)
+{
+    for (uint32_t slot = 1; slot < SLOTS - 1; slot++)
+        s->request[slot].slot.flags = 0;
+}
+
+static uint32_t launches_of(device *d, cls_sampler *s, const cls_step *step)
+{
+    must(cls_sample(s, d->queue, step, 0, NULL, NULL));
+    must_cl(clFinish(d->queue));
+    return cls_sampler_launches(s);
+}
+
+START_TEST(steps)
+{
+    device *const d = fixture_device(_i);
+    cls_sampler *const s = sampler_of(d);
+    cls_step step = step_of(d);
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    (void)launches_of(d, s, &step); /* and the slot calls */
+    const uint32_t lean = launches_of(d, s, &step);
+    pretend(s);
+    ck_assert_uint_eq(launches_of(d, s, &step), lean);
+    forget(s);
+    p.top_p = 0.9f; /* a request that needs the search, and ends */
+    must(cls_slot_begin(s, 7, &p, NULL, 0, NULL, 0));
+    (void)launches_of(d, s, &step);
+    ck_assert_uint_gt(launches_of(d, s, &step), lean);
+    must(cls_slot_reset(s, 7));
+    (void)launches_of(d, s, &step);
+    ck_assert_uint_eq(launches_of(d, s, &step), lean);
+    cls_sampler_destroy(s);
+    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.slots.device.buffer);
+}
+END_TEST
+
+START_TEST(shards)
+{
+    device *const d = fixture_device(_i);
+    cls_sampler *const s = sampler_of(d);
+    const cls_step step = step_of(d);
+    cls_shard_options o;
+    cls_shard *h;
+    uint64_t digest = 0;
+    cls_shard_options_default(&o, sizeof o);
+    o.shard_count = SHARDS;
+    must(cls_shard_create(s, &o, &h));
+    for (int pretends = 0; pretends < 2; pretends++) {
+        if (pretends)
+            pretend(s);
+        must(cls_shard_sample(h, d->queue, &step, 0, NULL));
+        ck_assert_int_eq(h->protocol, CLS_PROTOCOL_ROWS);
+        ck_assert_uint_eq(h->rows[0].k, 9); /* the longest list */
+        if (pretends)
+            ck_assert_uint_eq(cls_shard_digest(h), digest);
+        digest = cls_shard_digest(h);
+        must(cls_shard_abandon(h));
+    }
+    forget(s);
+    cls_shard_destroy(h);
+    cls_sampler_destroy(s);
+    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.slots.device.buffer);
+}
+END_TEST
+
+/* A list that all these slots seem to refer to counts how many of them are freed. */
+START_TEST(ends)
+{
+    device *const d = fixture_device(_i);
+    cls_sampler *const s = sampler_of(d);
+    cls_lists list = {.references = SLOTS};
+    for (uint32_t slot = 1; slot < SLOTS - 1; slot++)
+        s->request[slot].lists = &list;
+    cls_sampler_destroy(s);
+    ck_assert_uint_eq(list.references, SLOTS);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("needs");
+    TCase *const t = tcase_create("needs");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, steps);
+    add_device_test(t, shards);
+    add_device_test(t, ends);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void)
+{
+    fixture_features(CLS_FEATURES_ALL);
+    cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
+    return fixture_run(make, 1);
+}
