@@ -14,6 +14,12 @@ cls_status cls_sampler_lost(void)
         "sampler");
 }
 
+void cls_sampler_flush(const cls_sampler *s, cl_command_queue queue)
+{
+    if (s->last_queue != NULL && s->last_queue != queue)
+        clFlush(s->last_queue);
+}
+
 /* -------------------------------------------------------------------- events */
 
 /* Gets the events that the next command must wait for. */
@@ -47,10 +53,7 @@ static cl_int join_last_step(cls_commands *c, cl_uint n_wait, const cl_event *wa
     c->wait = wait;
     if (s->last_event == NULL || (c->in_order && s->last_queue == c->queue))
         return CL_SUCCESS;
-    /* The other queue must be flushed: on some drivers, an event of a queue that is not flushed
-     * never completes (rusticl). */
-    if (s->last_queue != c->queue)
-        clFlush(s->last_queue);
+    cls_sampler_flush(s, c->queue);
     c->joined[0] = s->last_event;
     if (n_wait == 1)
         c->joined[1] = wait[0];

@@ -381,8 +381,7 @@ void cls_sampler_destroy(cls_sampler *s)
     cl_mem *const others[] = {&s->lists.buffer, &s->changes.buffer, &s->words.buffer,
                               &s->masks.buffer, &s->lists_to_copy,  &s->infill};
     /* Uploads read the staging memory until they have ended. */
-    if (s->last_queue != NULL)
-        clFlush(s->last_queue);
+    cls_sampler_flush(s, NULL);
     for (int i = 0; i < CLS_STAGING_COUNT; i++) {
         if (!cls_upload_wait(&s->staging[i].done))
             continue;

@@ -354,6 +354,10 @@ typedef struct cls_commands {
 /* Fails with the message of a sampler that is lost. */
 cls_status cls_sampler_lost(void);
 
+/* Flushes the queue of the sampler's last step unless it is `queue`, where a command is to wait for
+ * that step: on some drivers an event of a queue that nobody flushes never completes (rusticl). */
+void cls_sampler_flush(const cls_sampler *sampler, cl_command_queue queue);
+
 /* Returns 1 if a map from the host differs from the one on the device. */
 int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map,
                     uint32_t rows);

@@ -339,8 +339,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
     }
     if (status != CLS_OK)
         return status;
-    if (s->last_queue != NULL && s->last_queue != queue)
-        clFlush(s->last_queue);
+    cls_sampler_flush(s, queue);
     const cl_uint n = s->last_event != NULL;
     const cl_event *const wait = n != 0 ? &s->last_event : NULL;
     cl_int code = clEnqueueReadBuffer(queue, s->slot_buffer, CL_TRUE, slot * sizeof *device_slot,

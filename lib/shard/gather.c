@@ -33,6 +33,7 @@ cls_status cls_gather_merge(cls_shard *h, const void *partials)
     /* Earlier steps may still read the buffer, on this queue or another. */
     const cl_uint n = s->last_event != NULL;
     cl_int code = CL_SUCCESS;
+    cls_sampler_flush(s, h->queue);
     cls_status status =
         cls_device_buffer_grow(s, &h->gathered, rows * whole, "logits of the whole vocabulary");
     for (uint32_t i = 0; i < h->shards && status == CLS_OK && code == CL_SUCCESS; i++) {

@@ -463,6 +463,7 @@ static int32_t unlimited_key(int32_t key)
 
 cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
 {
+    cls_sampler_flush(s, queue);
     const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
                                             s->last_event != NULL ? 1 : 0,
                                             s->last_event != NULL ? &s->last_event : NULL, NULL);

@@ -91,8 +91,13 @@ struct _cl_command_queue {
     pthread_mutex_t lock;
     pthread_cond_t more;
     stub_command *first, **end;
+    size_t commands, flushed; /* how many there are, and how many of them may run */
     int closing;
 };
+/* If it is set, commands run only when their queue is flushed, by clFlush() or a call on that queue
+ * that waits, as the specification allows. Who waits for another command is told after seconds
+ * that it has failed. */
+extern atomic_int stub_lazy;
 
 /* Reference counting. stub_release() returns 1 for the last reference; the caller then frees the
  * object. */

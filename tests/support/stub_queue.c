@@ -5,6 +5,11 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+enum { PATIENCE = 5 }; /* seconds */
+
+atomic_int stub_lazy;
 
 typedef enum stub_order { NOTHING, WRITE, READ, COPY, FILL, RUN } stub_order;
 
@@ -54,12 +59,17 @@ static void end(cl_event e, cl_int state)
 
 static cl_int await(cl_event e)
 {
+    struct timespec end;
+    int code = 0;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += PATIENCE;
     pthread_mutex_lock(&e->lock);
-    while (e->state > CL_COMPLETE)
-        pthread_cond_wait(&e->ended, &e->lock);
+    while (e->state > CL_COMPLETE && code == 0)
+        code = stub_lazy ? pthread_cond_timedwait(&e->ended, &e->lock, &end)
+                         : pthread_cond_wait(&e->ended, &e->lock);
     const cl_int state = e->state;
     pthread_mutex_unlock(&e->lock);
-    return state;
+    return state > CL_COMPLETE ? CL_OUT_OF_RESOURCES : state;
 }
 
 cl_int clRetainEvent(cl_event e) { return stub_retain(&e->object, STUB_EVENT, CL_INVALID_EVENT); }
@@ -171,11 +181,13 @@ static void *serve(void *data)
     cl_command_queue const q = data;
     for (;;) {
         pthread_mutex_lock(&q->lock);
-        while (q->first == NULL && !q->closing)
+        while (q->flushed == 0 && !q->closing)
             pthread_cond_wait(&q->more, &q->lock);
         stub_command *const c = q->first;
         if (c != NULL && (q->first = c->next) == NULL)
             q->end = &q->first;
+        q->commands -= c != NULL;
+        q->flushed -= q->flushed != 0;
         pthread_mutex_unlock(&q->lock);
         if (c == NULL)
             return NULL;
@@ -212,6 +224,9 @@ static cl_int enqueue(cl_command_queue q, const stub_command *what, cl_uint n_wa
     pthread_mutex_lock(&q->lock);
     *q->end = c;
     q->end = &c->next;
+    q->commands++;
+    if (!stub_lazy || blocking)
+        q->flushed = q->commands;
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->lock);
     const cl_int state = blocking ? await(e) : CL_COMPLETE;
@@ -416,7 +431,13 @@ cl_int clGetCommandQueueInfo(cl_command_queue q, cl_command_queue_info what, siz
 
 cl_int clFlush(cl_command_queue q)
 {
-    return q != NULL && q->object.kind == STUB_QUEUE ? CL_SUCCESS : CL_INVALID_COMMAND_QUEUE;
+    if (q == NULL || q->object.kind != STUB_QUEUE)
+        return CL_INVALID_COMMAND_QUEUE;
+    pthread_mutex_lock(&q->lock);
+    q->flushed = q->commands;
+    pthread_cond_signal(&q->more);
+    pthread_mutex_unlock(&q->lock);
+    return CL_SUCCESS;
 }
 
 cl_int clFinish(cl_command_queue q)
