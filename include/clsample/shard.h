@@ -81,8 +81,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_window(const cls_shard *shard, uint
                                                     uint32_t *count);
 
 /* Opens a step: checks its arguments, enqueues the changes of slot calls and the computation of the
- * first partial, and flushes the queue. If the sampler's last step is on another queue, this call or
- * a merge flushes that queue, too. It does not wait, but may allocate memory for partials that
+ * first partial, and flushes the queue. If the sampler's last step is on another queue, this call
+ * or a merge flushes that queue, too. It does not wait, but may allocate memory for partials that
  * are larger than any before. The step is that of cls_sample(), and equal on all shards but for
  * buffers and for step->logits, which are the shard's own: [rows, count of the shard's tokens]; a
  * row_stride of 0 means that count. What `step` points to, also arrays on the host, must remain
@@ -90,9 +90,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_window(const cls_shard *shard, uint
  *
  * CLS_OK.
  * CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *     cls_sample(); to CLS_BUSY, a step of other requests than the last one is a step with changed
- *     host arrays. The runtime must tell the other shards, which abandon theirs: see
- *     cls_shard_digest(). */
+ *     cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. To
+ *     CLS_BUSY, a step of other requests than the last one is a step with changed host arrays. The
+ *     runtime must tell the other shards, which abandon theirs: see cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,
                                                     const cl_event *wait);
@@ -136,8 +136,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_partial(cls_shard *shard, const voi
  *
  * CLS_OK.
  * CLS_BAD_ARGUMENT: a partial is damaged, truncated, of another step, of another split or of other
- *     parameters; the message says which. Nothing was accepted, and the step remains open: it can
- *     be merged again with the right partials, or abandoned.
+ *     parameters, or the next partial would exceed 16 GiB; the message says which. Nothing was
+ *     accepted, and the step remains open: it can be merged again with the right partials, or
+ *     abandoned.
  * CLS_BUSY; CLS_OUT_OF_MEMORY: nothing was enqueued, and the step remains open.
  * CLS_OPENCL_ERROR: as cls_sample(); the step is closed. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void *partials,

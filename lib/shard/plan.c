@@ -121,11 +121,11 @@ static uint32_t section_words(const cls_shard *h, const cls_shard_row *r)
     return words;
 }
 
-uint32_t cls_rows_place(cls_shard *h)
+uint64_t cls_rows_place(cls_shard *h)
 {
-    uint32_t words = 0;
+    uint64_t words = 0;
     for (uint32_t row = 0; row < h->plan.step.rows; row++) {
-        h->rows[row].offset = words;
+        h->rows[row].offset = (uint32_t)words;
         words += h->rows[row].sends != 0 ? section_words(h, &h->rows[row]) : 0;
     }
     return words;

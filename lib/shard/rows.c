@@ -199,10 +199,18 @@ cl_int cls_rows_read(cls_shard *h)
                                (char *)h->partial.data + header, 1, &h->computed, NULL);
 }
 
-/* Makes room for the partial of the next exchange, on the host and on the device. */
+/* Makes room for the partial of the next exchange, on the host and on the device. Kernels count its
+ * words by 32 bits. */
 static cls_status reserve(cls_shard *h)
 {
-    const size_t body = cls_rows_place(h) * sizeof(uint32_t);
+    const uint64_t words = cls_rows_place(h),
+                   size = (words + CLS_PARTIAL_HEADER_WORDS) * sizeof(uint32_t);
+    if (size / sizeof(uint32_t) > UINT32_MAX || size > SIZE_MAX)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "step->rows is %u: a shard's partial of so many rows has %llu bytes, which "
+                        "is too many; sample fewer rows in a step",
+                        (unsigned)h->plan.step.rows, (unsigned long long)size);
+    const size_t body = (size_t)words * sizeof(uint32_t);
     cls_status status = cls_partial_reserve(h, body);
     if (status == CLS_OK)
         status = cls_device_buffer_grow(h->sampler, &h->sent, body, "a partial");

@@ -123,8 +123,9 @@ enum cls_protocol cls_rows_plan(cls_shard *shard);
  * parameters. */
 int cls_rows_next(cls_shard *shard, const void *partials);
 
-/* Places the rows' sections one after another; returns the size of a body in words. */
-uint32_t cls_rows_place(cls_shard *shard);
+/* Places the rows' sections one after another; returns the size of a body in words. The offsets are
+ * right if 32 bits hold that. */
+uint64_t cls_rows_place(cls_shard *shard);
 
 /* --------------------------------------------------------------- rows.c */
 

@@ -6,12 +6,14 @@
  * side. */
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "clsample/head.h"
 #include "fixture.h"
 #include "inputs.h"
 #include "proof/proof.h"
+#include "shard/shard.h"
 #include "stub_cl.h"
 
 enum { VOCAB = 1000, LIST = 20, HIDDEN = 64 };
@@ -391,6 +393,65 @@ START_TEST(outputs)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------ partials */
+
+/* A shard whose rows send all their keys. The caller frees h->rows. */
+static void keys_shard(cls_shard *h, uint32_t rows, uint32_t widest)
+{
+    memset(h, 0, sizeof *h);
+    h->widest = widest;
+    h->plan.step.rows = rows;
+    h->rows = calloc(rows, sizeof *h->rows);
+    ck_assert_ptr_nonnull(h->rows);
+    for (uint32_t row = 0; row < rows; row++)
+        h->rows[row].sends = CLS_SENDS_KEYS;
+}
+
+/* The words of a partial's body are counted by 64 bits. */
+START_TEST(sections)
+{
+    static const uint32_t counts[] = {1, 4095, 4096, 65535};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        const uint64_t one = CLS_SECTION_WORDS + (uint64_t)CLS_MAX_VOCAB;
+        cls_shard h;
+        keys_shard(&h, counts[i], CLS_MAX_VOCAB);
+        ck_assert_uint_eq(cls_rows_place(&h), counts[i] * one);
+        for (uint32_t row = 0; row < counts[i] && (row + 1) * one <= UINT32_MAX; row++)
+            ck_assert_uint_eq(h.rows[row].offset, row * one);
+        free(h.rows);
+    }
+}
+END_TEST
+
+/* A step whose partial would have 2^32 words or more is refused: here two rows of 2^31 tokens. */
+START_TEST(partials)
+{
+    bench b = open_bench(fixture_device(_i));
+    cls_shard *shard;
+    cls_outputs o;
+    cls_step step;
+    must(cls_shard_create(b.sampler, NULL, &shard));
+    cls_outputs_default(&o, sizeof o);
+    o.kept_mass.buffer = buffer_of(b.d, 2 * sizeof(uint64_t), NULL);
+    cls_step_default(&step, sizeof step);
+    step.rows = 2;
+    step.logits.buffer = b.small;
+    step.outputs = &o; /* all keys are sent */
+    must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));
+    must(cls_shard_abandon(shard));
+    shard->widest = 1u << 31;
+    ck_assert_int_eq(cls_shard_sample(shard, b.d->queue, &step, 0, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_msg(strstr(cls_error_message(), "step->rows is 2") != NULL, "%s",
+                  cls_error_message());
+    ck_assert_uint_eq(cls_shard_digest(shard), 0); /* no step is open */
+    shard->widest = VOCAB;
+    must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));
+    cls_shard_destroy(shard);
+    clReleaseMemObject(o.kept_mass.buffer);
+    close_bench(&b);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("offsets");
@@ -401,6 +462,8 @@ static Suite *make(void)
     add_device_test(t, overflows);
     add_device_test(t, host_masks);
     add_device_test(t, outputs);
+    tcase_add_test(t, sections);
+    add_device_test(t, partials);
     suite_add_tcase(s, t);
     return s;
 }
