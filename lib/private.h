@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the project's other libraries use of libclsample beside its public calls: errors, structs
- * that grow, checks of the caller's queues, events and buffers, and uploads. The functions are
+ * that grow, checks of the caller's queues, events and buffers, uploads, and how shards divide a
+ * vocabulary. The functions are
  * exported in the version node CLSAMPLE_PRIVATE (lib/clsample.map). They may change with every
  * release, so the libraries must be from the same one; no program may call them.
  *
@@ -73,6 +74,12 @@ CLS_API cl_int cls_upload_extend(cl_event *done, cl_event end);
 /* Waits for an upload and releases its event. Returns 0 if OpenCL cannot confirm that the upload
  * has ended; its memory must then never be freed. */
 CLS_API int cls_upload_wait(cl_event *done);
+
+/* ------------------------------------------------------------------ shards */
+
+/* Returns a digest of the borders of all shards, and sets *vocab to the tokens of the whole
+ * vocabulary. */
+CLS_API uint64_t cls_shard_split(const cls_shard *shard, uint32_t *vocab);
 
 /* ----------------------------------------------------------------- buffers */
 

@@ -122,6 +122,13 @@ static cls_status differing(const cls_mpi *m)
     if (h->kind != u->kind)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rank %d is at %s, but rank %d is at %s", i,
                         kind_name(h->kind), usual, kind_name(u->kind));
+    if (h->kind == CLS_MPI_CREATE && h->size != u->size)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "rank %d has a vocabulary of %llu tokens, but rank %d one of %llu", i,
+                        (unsigned long long)h->size, usual, (unsigned long long)u->size);
+    if (h->kind == CLS_MPI_CREATE)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rank %d has other borders than rank %d", i,
+                        usual);
     if (h->digest != u->digest)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "rank %d has another step than rank %d: other rows, slots, parameters, "

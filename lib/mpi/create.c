@@ -91,23 +91,14 @@ static cls_status all_opened(MPI_Comm comm, int rank, cls_status status)
 /* Compares what all ranks have created. */
 static cls_status all_fit(cls_mpi *m)
 {
-    uint32_t first = 0, count = 0, end = 0;
-    cls_status status = cls_shard_window(m->shard, &first, &count);
-    cls_mpi_say(&m->own, CLS_MPI_CREATE, status);
-    m->own.begin = first;
-    m->own.end = first + count;
-    status = cls_mpi_post(m);
+    uint32_t vocab;
+    cls_mpi_say(&m->own, CLS_MPI_CREATE, CLS_OK);
+    m->own.digest = cls_shard_split(m->shard, &vocab);
+    m->own.size = vocab;
+    cls_status status = cls_mpi_post(m);
     if (status == CLS_OK)
         status = cls_mpi_await(m);
-    if (status == CLS_OK)
-        status = cls_mpi_agreed(m);
-    for (int i = 0; i < m->ranks && status == CLS_OK; end = m->headers[i++].end)
-        if (m->headers[i].begin != end)
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "the tokens of rank %d begin at %u, but those before it end at %u: "
-                              "all ranks need the same vocabulary and the same borders",
-                              i, (unsigned)m->headers[i].begin, (unsigned)end);
-    return status;
+    return status == CLS_OK ? cls_mpi_agreed(m) : status;
 }
 
 /* Refuses what no other rank can be told. */

@@ -23,11 +23,10 @@ enum cls_mpi_kind {
 typedef struct cls_mpi_header {
     uint32_t magic, version; /* of this library */
     uint32_t kind;
-    int32_t status;      /* CLS_OK, or why this rank refuses */
-    uint64_t digest;     /* of the step */
-    uint64_t size;       /* of a partial, in bytes */
-    uint32_t begin, end; /* CLS_MPI_CREATE: the rank's tokens */
-    char message[472];   /* the sentence, if the status is not CLS_OK */
+    int32_t status;    /* CLS_OK, or why this rank refuses */
+    uint64_t digest;   /* of the step; CLS_MPI_CREATE: of the borders */
+    uint64_t size;     /* of a partial, in bytes; CLS_MPI_CREATE: of the vocabulary */
+    char message[472]; /* the sentence, if the status is not CLS_OK */
 } cls_mpi_header;
 
 /* What travels in place of a partial of a rank that cannot compute it: this mark, and zeros. A

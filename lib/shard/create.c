@@ -130,6 +130,12 @@ void cls_shard_destroy(cls_shard *h)
     free(h);
 }
 
+uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab)
+{
+    *vocab = h->sampler->vocab;
+    return cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
+}
+
 cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count)
 {
     if (h == NULL || first == NULL || count == NULL)

@@ -22,8 +22,9 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const cls_sampler *const s = h->sampler;
     const cls_plan *const plan = &h->plan;
     const cls_step *const step = &plan->step;
-    uint64_t hash = cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
-    const uint32_t words[] = {s->vocab,
+    uint32_t vocab;
+    uint64_t hash = cls_shard_split(h, &vocab);
+    const uint32_t words[] = {vocab,
                               step->rows,
                               step->logits_rows,
                               plan->logit_size,

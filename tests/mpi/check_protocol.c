@@ -242,6 +242,26 @@ static void test_destroy(void)
     }
 }
 
+/* Splits that differ where no rank's own tokens show it. */
+static void test_splits(uint32_t *borders)
+{
+    cls_mpi_options o;
+    cls_mpi_options_init(&o);
+    o.borders = borders;
+    for (int i = 0; i <= ranks; i++)
+        borders[i] = 10 * (uint32_t)i;
+    borders[ranks] += rank == ranks - 1 ? 5 : 0;
+    if (ranks > 1)
+        must_fail(cls_mpi_create(MPI_COMM_WORLD, NULL, &o, &mpi), CLS_BAD_ARGUMENT,
+                  "has a vocabulary of", "another vocabulary");
+    borders[ranks] = 10 * (uint32_t)ranks;
+    borders[2] += rank == 0 ? 5 : 0;
+    if (ranks > 2)
+        must_fail(cls_mpi_create(MPI_COMM_WORLD, NULL, &o, &mpi), CLS_BAD_ARGUMENT,
+                  "rank 0 has other borders than rank 1", "another border of other ranks");
+    expect(!stub_exists(), "a split that differs");
+}
+
 static void test_create(void)
 {
     char words[64];
@@ -269,10 +289,10 @@ static void test_create(void)
     o.borders = borders;
     const cls_status status = cls_mpi_create(MPI_COMM_WORLD, NULL, &o, &mpi);
     if (ranks > 1)
-        must_fail(status, CLS_BAD_ARGUMENT, "the tokens of rank 1 begin at 3, but those before it",
-                  "other borders");
+        must_fail(status, CLS_BAD_ARGUMENT, "rank 1 has a vocabulary of", "other borders");
     else
         close_all();
+    test_splits(borders);
     must_fail(cls_mpi_create(MPI_COMM_NULL, NULL, NULL, &none), CLS_BAD_ARGUMENT,
               "comm is MPI_COMM_NULL", "no communicator");
     expect(none == NULL, "no communicator");

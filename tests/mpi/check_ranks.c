@@ -3,7 +3,8 @@
  * for bit and with the same row records: random chains, penalties, masks, biases and histories,
  * even and uneven borders, by cls_mpi_sample() and by cls_mpi_gather() with cls_sample(). Between
  * the steps, on each rank in turn, arguments are refused, a request differs, a partial is damaged
- * and one is lost. These steps must happen nowhere, and the next one must be right.
+ * and one is lost. These steps must happen nowhere, and the next one must be right. Ranks with
+ * different vocabularies are refused.
  * tests/mpi/check_mpi.sh starts it on several ranks. */
 #include <clsample-mpi.h>
 
@@ -242,11 +243,31 @@ START_TEST(steps)
 }
 END_TEST
 
+/* The last rank has another vocabulary, and all have the same borders before it. */
+START_TEST(vocabularies)
+{
+    device *const d = fixture_device(0);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_mpi *mpi;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = rank == ranks - 1 ? 3000 : 2100;
+    o.dtypes = 1u << CLS_F32;
+    must(cls_sampler_create(compiled(d), &o, &sampler));
+    const cls_status status = cls_mpi_create(MPI_COMM_WORLD, sampler, NULL, &mpi);
+    if (ranks > 1)
+        must_fail(status, CLS_BAD_ARGUMENT, "has a vocabulary of 3000 tokens, but rank 0 one of 2");
+    cls_mpi_destroy(mpi);
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const suite = suite_create("ranks");
     TCase *const tcase = tcase_create("ranks");
     tcase_set_timeout(tcase, 0);
+    tcase_add_test(tcase, vocabularies);
     tcase_add_test(tcase, steps);
     suite_add_tcase(suite, tcase);
     return suite;

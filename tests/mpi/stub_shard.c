@@ -72,6 +72,15 @@ cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count
     return CLS_OK;
 }
 
+uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab)
+{
+    uint64_t digest = 1;
+    *vocab = h->borders[h->shards];
+    for (uint32_t i = 0; i <= h->shards; i++)
+        digest = digest * 31 + h->borders[i];
+    return digest;
+}
+
 /* Fills the partial: the number of the step, of the exchange and of the shard, then a sum. */
 static void fill(cls_shard *h)
 {
