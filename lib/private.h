@@ -2,9 +2,9 @@
 /*
  * What the project's other libraries use of libclsample beside its public calls: errors, structs
  * that grow, checks of the caller's queues, events and buffers, uploads, and how shards divide a
- * vocabulary. The functions are
- * exported in the version node CLSAMPLE_PRIVATE (lib/clsample.map). They may change with every
- * release, so the libraries must be from the same one; no program may call them.
+ * vocabulary. The functions are exported in the version node CLSAMPLE_PRIVATE (lib/clsample.map).
+ * They may change with every release, so the libraries must be from the same one; no program may
+ * call them.
  *
  * This header includes no other private one: what is not here, the other libraries cannot use.
  */
@@ -78,8 +78,8 @@ CLS_API int cls_upload_wait(cl_event *done);
 /* ------------------------------------------------------------------ shards */
 
 /* Returns a digest of the borders of all shards, and sets *vocab to the tokens of the whole
- * vocabulary. */
-CLS_API uint64_t cls_shard_split(const cls_shard *shard, uint32_t *vocab);
+ * vocabulary and *shortlist to those that the device's shortlist holds. */
+CLS_API uint64_t cls_shard_split(const cls_shard *shard, uint32_t *vocab, uint32_t *shortlist);
 
 /* ----------------------------------------------------------------- buffers */
 

@@ -24,7 +24,11 @@
  *     }
  *
  * `size` and `more` are the same on all shards in each exchange: both follow from what all shards
- * know. doc/scaling.md says how many exchanges a step takes and how large they are. */
+ * know. doc/scaling.md says how many exchanges a step takes and how large they are.
+ *
+ * Devices may differ, but a top_k above the shortlist of one device (cls_device_info.shortlist) and
+ * not above that of another is exchanged in two ways: such a step is refused when the shards meet.
+ * Contexts that are created with the same options->shortlist have no such top_k. */
 #ifndef CLSAMPLE_SHARD_H
 #define CLSAMPLE_SHARD_H
 

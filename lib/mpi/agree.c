@@ -129,6 +129,13 @@ static cls_status differing(const cls_mpi *m)
     if (h->kind == CLS_MPI_CREATE)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rank %d has other borders than rank %d", i,
                         usual);
+    if (h->digest != u->digest && h->shortlist != u->shortlist)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "rank %d has another step than rank %d: other rows, slots, parameters, "
+                        "maps or outputs, or a top_k lies between the shortlists of their devices, "
+                        "of %u and %u tokens: create all contexts with the same "
+                        "options->shortlist",
+                        i, usual, (unsigned)h->shortlist, (unsigned)u->shortlist);
     if (h->digest != u->digest)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "rank %d has another step than rank %d: other rows, slots, parameters, "

@@ -93,7 +93,7 @@ static cls_status all_fit(cls_mpi *m)
 {
     uint32_t vocab;
     cls_mpi_say(&m->own, CLS_MPI_CREATE, CLS_OK);
-    m->own.digest = cls_shard_split(m->shard, &vocab);
+    m->own.digest = cls_shard_split(m->shard, &vocab, &m->shortlist);
     m->own.size = vocab;
     cls_status status = cls_mpi_post(m);
     if (status == CLS_OK)

@@ -44,6 +44,7 @@ static cls_status announce(cls_mpi *m, uint32_t kind, cls_status status)
     cls_mpi_say(&m->own, kind, status);
     m->own.digest = cls_shard_digest(m->shard);
     m->own.size = cls_shard_partial_size(m->shard);
+    m->own.shortlist = m->shortlist;
     status = cls_mpi_post(m);
     if (status == CLS_OK)
         m->state = CLS_MPI_AGREES;

@@ -23,10 +23,11 @@ enum cls_mpi_kind {
 typedef struct cls_mpi_header {
     uint32_t magic, version; /* of this library */
     uint32_t kind;
-    int32_t status;    /* CLS_OK, or why this rank refuses */
-    uint64_t digest;   /* of the step; CLS_MPI_CREATE: of the borders */
-    uint64_t size;     /* of a partial, in bytes; CLS_MPI_CREATE: of the vocabulary */
-    char message[472]; /* the sentence, if the status is not CLS_OK */
+    int32_t status;     /* CLS_OK, or why this rank refuses */
+    uint64_t digest;    /* of the step; CLS_MPI_CREATE: of the borders */
+    uint64_t size;      /* of a partial, in bytes; CLS_MPI_CREATE: of the vocabulary */
+    uint32_t shortlist; /* of the rank's device; 0 in CLS_MPI_CREATE and CLS_MPI_END */
+    char message[476];  /* the sentence, if the status is not CLS_OK */
 } cls_mpi_header;
 
 /* What travels in place of a partial of a rank that cannot compute it: this mark, and zeros. A
@@ -54,6 +55,7 @@ struct cls_mpi {
     MPI_Comm comm; /* a duplicate of the caller's */
     int ranks, rank;
     cls_shard *shard;
+    uint32_t shortlist; /* of its device */
     enum cls_mpi_state state;
     int abandoned; /* the caller has asked for the open step's end */
 

@@ -130,9 +130,10 @@ void cls_shard_destroy(cls_shard *h)
     free(h);
 }
 
-uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab)
+uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab, uint32_t *shortlist)
 {
     *vocab = h->sampler->vocab;
+    *shortlist = h->sampler->context->shape.shortlist;
     return cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
 }
 

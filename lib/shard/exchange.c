@@ -264,6 +264,7 @@ cls_status cls_shard_merge(cls_shard *h, const void *partials, size_t size, int 
 /* Checks that the shards are those of one vocabulary, with the same step open. */
 static cls_status check_all(cls_shard *const *shards, uint32_t n)
 {
+    char also[CLS_SHORTLISTS_SIZE];
     if (shards == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shards is NULL");
     for (uint32_t i = 0; i < n; i++) {
@@ -278,12 +279,14 @@ static cls_status check_all(cls_shard *const *shards, uint32_t n)
                             "shards[%u] is shard %u of %u, but %u of %u is expected there",
                             (unsigned)i, (unsigned)h->shard, (unsigned)h->shards, (unsigned)i,
                             (unsigned)n);
+        cls_shortlists_describe(also, h->sampler->context->shape.shortlist,
+                                shards[0]->sampler->context->shape.shortlist);
         if (h->digest != shards[0]->digest || h->exchange != shards[0]->exchange ||
             h->completed != shards[0]->completed)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "shards[%u] has another step open than shards[0]: other borders, "
-                            "parameters, slots, maps, outputs or exchange",
-                            (unsigned)i);
+                            "parameters, slots, maps, outputs or exchange%s",
+                            (unsigned)i, also);
         if (h->sampler->context->cl != shards[0]->sampler->context->cl)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                             "shards[%u] is in another OpenCL context than shards[0]: use "

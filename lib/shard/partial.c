@@ -22,8 +22,8 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const cls_sampler *const s = h->sampler;
     const cls_plan *const plan = &h->plan;
     const cls_step *const step = &plan->step;
-    uint32_t vocab;
-    uint64_t hash = cls_shard_split(h, &vocab);
+    uint32_t vocab, shortlist;
+    uint64_t hash = cls_shard_split(h, &vocab, &shortlist);
     const uint32_t words[] = {vocab,
                               step->rows,
                               step->logits_rows,
@@ -80,18 +80,40 @@ cls_status cls_partial_reserve(cls_shard *h, size_t body)
 void cls_partial_seal(cls_shard *h)
 {
     cls_partial_header header = {
-        MAGIC,           FORMAT,    h->completed,      h->exchange,       (uint32_t)h->protocol,
-        h->shard,        h->shards, h->plan.step.rows, h->sampler->vocab, h->digest,
-        h->partial.used, 0};
+        .magic = MAGIC,
+        .version = FORMAT,
+        .shortlist = (uint16_t)h->sampler->context->shape.shortlist,
+        .step = h->completed,
+        .exchange = h->exchange,
+        .protocol = (uint32_t)h->protocol,
+        .shard = h->shard,
+        .shards = h->shards,
+        .rows = h->plan.step.rows,
+        .vocab = h->sampler->vocab,
+        .digest = h->digest,
+        .size = h->partial.used,
+    };
     header.checksum = checksum(&header, cls_partial_body(h->partial.data));
     memcpy(h->partial.data, &header, sizeof header);
 }
 
 /* ----------------------------------------------------------------------- the check */
 
-static cls_status check_partial(const cls_shard *h, uint32_t i, const void *partial)
+void cls_shortlists_describe(char text[CLS_SHORTLISTS_SIZE], uint32_t theirs, uint32_t ours)
+{
+    *text = 0;
+    if (theirs != ours)
+        snprintf(text, CLS_SHORTLISTS_SIZE,
+                 ", or a top_k lies between the shortlists of their devices, of %u and %u tokens: "
+                 "create all contexts with the same options->shortlist",
+                 (unsigned)theirs, (unsigned)ours);
+}
+
+/* Fails if a partial is of another step than the shard's. */
+static cls_status check_step(const cls_shard *h, uint32_t i, const void *partial)
 {
     cls_partial_header p;
+    char also[CLS_SHORTLISTS_SIZE];
     memcpy(&p, partial, sizeof p);
     if (p.magic != MAGIC)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -114,7 +136,6 @@ static cls_status check_partial(const cls_shard *h, uint32_t i, const void *part
         {"of a step after %llu complete steps; this shard has completed %llu", p.step,
          h->completed},
         {"of exchange %llu, not %llu", p.exchange, h->exchange},
-        {"of kind %llu, not %llu: other parameters or outputs", p.protocol, h->protocol},
     };
     for (size_t k = 0; k < sizeof fields / sizeof fields[0]; k++)
         if (fields[k].is != fields[k].should) {
@@ -123,11 +144,23 @@ static cls_status check_partial(const cls_shard *h, uint32_t i, const void *part
                      (unsigned long long)fields[k].should);
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "partial %u is %s", (unsigned)i, what);
         }
-    if (p.digest != h->digest)
+    cls_shortlists_describe(also, p.shortlist, h->sampler->context->shape.shortlist);
+    if (p.protocol != h->protocol)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "partial %u is of a step with other borders, parameters, slots, maps or "
-                        "outputs than this shard's",
-                        (unsigned)i);
+                        "partial %u is of kind %u, not %u: other parameters or outputs%s",
+                        (unsigned)i, (unsigned)p.protocol, (unsigned)h->protocol, also);
+    return p.digest == h->digest
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "partial %u is of a step with other borders, parameters, slots, maps or "
+                          "outputs than this shard's%s",
+                          (unsigned)i, also);
+}
+
+static cls_status check_bytes(const cls_shard *h, uint32_t i, const void *partial)
+{
+    cls_partial_header p;
+    memcpy(&p, partial, sizeof p);
     if (p.size != h->partial.used || p.checksum != checksum(&p, cls_partial_body(partial)))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "partial %u is damaged: its checksum does not match its bytes",
@@ -137,13 +170,16 @@ static cls_status check_partial(const cls_shard *h, uint32_t i, const void *part
 
 cls_status cls_partials_check(const cls_shard *h, const void *partials, size_t size)
 {
-    const size_t one = h->partial.used;
+    const size_t one = h->partial.used, header = sizeof(cls_partial_header);
     cls_status status = CLS_OK;
-    if (size != h->shards * one)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "size is %zu, but %u partials of %zu bytes are %zu", size,
-                        (unsigned)h->shards, one, h->shards * one);
+    /* The partials of another step may have another size; its header says more about it. */
+    for (uint32_t i = 0; i < h->shards && i * one + header <= size && status == CLS_OK; i++)
+        status = check_step(h, i, (const char *)partials + i * one);
+    if (status == CLS_OK && size != h->shards * one)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "size is %zu, but %u partials of %zu bytes are %zu", size,
+                          (unsigned)h->shards, one, h->shards * one);
     for (uint32_t i = 0; i < h->shards && status == CLS_OK; i++)
-        status = check_partial(h, i, (const char *)partials + i * one);
+        status = check_bytes(h, i, (const char *)partials + i * one);
     return status;
 }

@@ -76,8 +76,9 @@ struct cls_shard {
 
 /* The beginning of a partial. Numbers are in the byte order of the host. */
 typedef struct cls_partial_header {
-    uint32_t magic, version;
-    uint64_t step; /* steps that were complete before this one */
+    uint32_t magic;
+    uint16_t version, shortlist; /* of the device */
+    uint64_t step;               /* steps that were complete before this one */
     uint32_t exchange, protocol, shard, shards, rows, vocab;
     uint64_t digest;   /* of what the step must have in common on all shards */
     uint64_t size;     /* of the whole partial, in bytes */
@@ -89,6 +90,11 @@ typedef char cls_partial_header_size
 
 /* Returns the digest of a shard's open step. */
 uint64_t cls_shard_step_digest(const cls_shard *shard);
+
+/* Writes what else may make two shards' steps differ, for messages: one of their shortlists does
+ * not hold a top_k. The text is empty if the shortlists are equal. */
+#define CLS_SHORTLISTS_SIZE 200
+void cls_shortlists_describe(char text[CLS_SHORTLISTS_SIZE], uint32_t theirs, uint32_t ours);
 
 /* Makes room for a partial with a body of so many bytes. Fails if memory runs out. */
 cls_status cls_partial_reserve(cls_shard *shard, size_t body);

@@ -218,6 +218,19 @@ static void test_differences(void)
     must(cls_mpi_abandon(mpi), "abandoning nothing");
     good_step("calls out of order");
     close_all();
+    /* Ranks with other shortlists may have the same steps. */
+    stub.shortlist = rank == 1 ? 16 : 1024;
+    open_all();
+    step.rows += rank == 1 ? 100 : 0;
+    if (ranks > 1)
+        must_fail(run_step(), CLS_BAD_ARGUMENT,
+                  "rank 1 has another step than rank 0: other rows, slots, parameters, maps or "
+                  "outputs, or a top_k lies between the shortlists of their devices, of 16 and "
+                  "1024 tokens",
+                  "another shortlist");
+    step.rows -= rank == 1 ? 100 : 0;
+    good_step("another shortlist");
+    close_all();
 }
 
 /* One rank destroys its end while the others start a step, or have one open. */

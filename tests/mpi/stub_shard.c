@@ -72,9 +72,10 @@ cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count
     return CLS_OK;
 }
 
-uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab)
+uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab, uint32_t *shortlist)
 {
     uint64_t digest = 1;
+    *shortlist = stub.shortlist;
     *vocab = h->borders[h->shards];
     for (uint32_t i = 0; i <= h->shards; i++)
         digest = digest * 31 + h->borders[i];

@@ -21,6 +21,7 @@ typedef enum stub_call {
 } stub_call;
 
 typedef struct stub_plan {
+    uint32_t shortlist;   /* of the device */
     uint32_t exchanges;   /* of each step, from 1 */
     size_t size[4];       /* of the partials of each exchange */
     uint32_t polls;       /* how often a partial is not ready yet */
