@@ -188,7 +188,8 @@ CLS_INLINE i32 mirostat_next(i32 mu, u32 surprise, u32 tau, u32 eta_q24)
 {
     const u32 error = surprise > tau ? surprise - tau : tau - surprise;
     const u64 move = u64_shr(u64_mul32(error, eta_q24), 24);
-    const i32 most = 1 << 29, by = u64_less(move, u64_from((u32)most)) ? (i32)u64_lo(move) : most;
+    const i32 most = CLS_MAX_MU,
+              by = u64_less(move, u64_from((u32)most)) ? (i32)u64_lo(move) : most;
     mu = surprise > tau ? mu - by : mu + by;
     return mu > most ? most : mu < -most ? -most : mu;
 }

@@ -110,6 +110,8 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
  * vocabulary. */
 #define CLS_BIAS_ROW_PART 128u
 
+#define CLS_MAX_MU (1 << 29) /* Mirostat's mu is at most this far from 0 */
+
 /* The adaptive state: what a request's samplers remember from token to token. */
 typedef struct cls_slot_adaptive {
     i32 mu;          /* Mirostat's, in bits * 2^20 */

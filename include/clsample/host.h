@@ -52,7 +52,8 @@ typedef struct cls_host_row {
 
     /* The state before this token: cls_host_result.adaptive of the request's previous token.
      * Default: Mirostat and adaptive p begin here, and top_p has decayed by the tokens of
-     * `output`. */
+     * `output`. A state that no token leaves is refused: with adaptive p a weight below 2^24 or
+     * less than sum, with Mirostat a mu beyond 2^29. */
     cls_adaptive_state adaptive;
 
     /* The ids of the next output tokens, as cls_slot_force() sets them: this row emits the first

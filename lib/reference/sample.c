@@ -8,14 +8,19 @@
 
 /* ---------------------------------------------------------------- adaptive state */
 
+static cls_slot_adaptive callers_adaptive(const cls_host_row *row)
+{
+    const cls_adaptive_state *const from = &row->adaptive;
+    return (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
+}
+
 /* Returns the state before the token: the one that the caller passed, or the state after the output
  * that the row has. */
 static cls_slot_adaptive adaptive_before(const cls_work *w)
 {
-    const cls_adaptive_state *const from = &w->row->adaptive;
     cls_slot_adaptive state = adaptive_begin(&w->slot);
-    if (from->begun != 0)
-        return (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
+    if (w->row->adaptive.begun != 0)
+        return callers_adaptive(w->row);
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
          i++)
         state.top_p = top_p_next(&w->slot, state.top_p, (int32_t)w->text[i]);
@@ -321,6 +326,17 @@ static cls_status check_row(const cls_host_row *row)
     return CLS_OK;
 }
 
+static cls_status check_adaptive(const cls_host_row *row, const cls_slot *slot)
+{
+    const cls_slot_adaptive state = callers_adaptive(row);
+    const char *const fault = row->adaptive.begun != 0 ? cls_adaptive_fault(slot, &state) : NULL;
+    return fault == NULL
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "row->adaptive has mu %d, sum %u and weight %u: %s", (int)state.mu,
+                          (unsigned)state.sum, (unsigned)state.weight, fault);
+}
+
 /* Reads the tables of the infill stage if the parameters turn it on. Fails if they are missing or
  * invalid. */
 static cls_status read_infill(cls_work *w)
@@ -389,6 +405,8 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
     w->vocab = row->vocab;
     if (status == CLS_OK)
         status = cls_slot_from_params(row->params, row->vocab, &w->slot);
+    if (status == CLS_OK)
+        status = check_adaptive(row, &w->slot);
     if (status == CLS_OK)
         status = cls_params_read(row->params, params);
     if (status == CLS_OK)

@@ -356,3 +356,13 @@ cls_status cls_params_check(const cls_params *params, uint32_t vocab)
                         (unsigned)vocab, CLS_MAX_VOCAB);
     return cls_slot_from_params(params, vocab, &slot);
 }
+
+const char *cls_adaptive_fault(const cls_slot *slot, const cls_slot_adaptive *state)
+{
+    if ((slot->flags & CLS_SLOT_ADAPTIVE) &&
+        (state->weight < 1u << 24 || state->sum > state->weight))
+        return "the averages of adaptive p are impossible";
+    if ((slot->flags & CLS_SLOT_MIROSTAT) && (state->mu > CLS_MAX_MU || state->mu < -CLS_MAX_MU))
+        return "Mirostat's mu is impossible";
+    return NULL;
+}

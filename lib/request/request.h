@@ -43,6 +43,10 @@ cls_status cls_param_refuse(const char *field, double value, const char *range);
  * a parameter is invalid. */
 cls_status cls_slot_from_params(const cls_params *params, uint32_t vocab, cls_slot *slot);
 
+/* Returns what is impossible in an adaptive state that came from the caller: the division of
+ * adaptive p would fail, or Mirostat's sums overflow. Returns NULL if the state is possible. */
+const char *cls_adaptive_fault(const cls_slot *slot, const cls_slot_adaptive *state);
+
 /* Returns 1 if only the tokens of allowed_ids may be drawn. */
 static inline int cls_params_allow_some(const cls_params *p)
 {

@@ -228,12 +228,6 @@ static uint32_t oldest_adaptive(const cls_sampler *s, const cls_slot *slot)
     return slot->length > s->rollback ? slot->length - s->rollback : 0;
 }
 
-/* Returns 1 unless the averages of adaptive p would make a division fail. */
-static int adaptive_is_valid(const cls_slot *slot, const cls_slot_adaptive *m)
-{
-    return !(slot->flags & CLS_SLOT_ADAPTIVE) || (m->weight >= 1u << 24 && m->sum <= m->weight);
-}
-
 /* Returns the index of the oldest entry that is still in the ring. */
 static uint32_t oldest_entry(const cls_slot *slot, uint32_t n_ring)
 {
@@ -539,6 +533,16 @@ static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_param
     return CLS_OK;
 }
 
+/* Reads an adaptive state and checks it. */
+static cls_status read_adaptive(stream *b, const cls_slot *slot, cls_slot_adaptive *state)
+{
+    put_adaptive(b, state);
+    const char *const fault = cls_adaptive_fault(slot, state);
+    return b->is_cut_short ? damaged("they are cut short")
+           : fault != NULL ? damaged(fault)
+                           : CLS_OK;
+}
+
 /* Reads a slot's state, which is all zero before. */
 static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
                              uint32_t *state)
@@ -552,11 +556,12 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
         slot->outputs > slot->length || slot->length < oldest_entry(slot, n_ring) ||
         slot->longest - slot->length > s->rollback)
         return damaged("the history's length is impossible");
-    put_adaptive(b, &slot->adaptive);
+    cls_status status = read_adaptive(b, slot, &slot->adaptive);
     put_i32(b, &slot->pending);
-    put_adaptive(b, &slot->next_adaptive);
-    if (!adaptive_is_valid(slot, &slot->adaptive) || !adaptive_is_valid(slot, &slot->next_adaptive))
-        return damaged("the averages of adaptive p are impossible");
+    if (status == CLS_OK)
+        status = read_adaptive(b, slot, &slot->next_adaptive);
+    if (status != CLS_OK)
+        return status;
     for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length; i++) {
         uint32_t entry = 0;
         put_u32(b, &entry);
@@ -565,11 +570,10 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
             return damaged("the history has an impossible token");
         state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
     }
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++) {
-        put_adaptive(b, adaptive_before(s, state, i));
-        if (b->is_cut_short || !adaptive_is_valid(slot, adaptive_before(s, state, i)))
-            return damaged("the averages of adaptive p are impossible");
-    }
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && status == CLS_OK; i++)
+        status = read_adaptive(b, slot, adaptive_before(s, state, i));
+    if (status != CLS_OK)
+        return status;
     put_u32(b, &n);
     if (b->is_cut_short || (n != 0 && s->keep == CLS_KEEP_NONE))
         return damaged("they are cut short");
@@ -594,11 +598,10 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
         }
     }
     slot->thinking = 0;
-    if (b->format >= 5) {
-        const cls_status status = read_forced(b, s, p, state);
-        if (status != CLS_OK)
-            return status;
-    }
+    if (b->format >= 5)
+        status = read_forced(b, s, p, state);
+    if (status != CLS_OK)
+        return status;
     return b->offset == b->size ? CLS_OK : damaged("there are bytes after the end");
 }
 

@@ -177,6 +177,13 @@ sed '3s/^{"token":[0-9]/{"adaptive":{"mu":0,"sum":0,"weight":0,"top_p":0},"token
 exits 1 "an adaptive state" replay bad.log
 says "an adaptive state" "the draw gives token 0, of probability 1.000000; token 2 is outside the \
 kept set: stage mirostat (2, mu 0) removes it and leaves 1 of 4 tokens$" out
+sed 's/"mu":0/"mu":2147483647/' bad.log >impossible.log
+exits 2 "a mu that overflows" replay impossible.log
+says "a mu that overflows" "line 3: row->adaptive has mu 2147483647, .*: Mirostat's mu is imp" err
+log --adaptive-target 0.5
+sed '3s/^{/{"adaptive":{"mu":0,"sum":0,"weight":0,"top_p":0},/' good.log >bad.log
+exits 2 "averages without a weight" replay bad.log
+says "averages without a weight" "line 3: row->adaptive has .*: the averages of adaptive p" err
 
 # Forced tokens: another one, one that the mask forbids, and one that nothing forces.
 log --force 3,2

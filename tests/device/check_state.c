@@ -462,12 +462,54 @@ START_TEST(older_format)
 }
 END_TEST
 
+/* A saved slot with a state of Mirostat or of adaptive p that no token leaves is not loaded. */
+START_TEST(impossible_adaptive)
+{
+    static const struct {
+        uint32_t begun, changed; /* a word of the state before the first token, and after it */
+        const char *why;
+    } cases[] = {{10u << 20, (1u << 29) + 1, "Mirostat's mu is impossible"},
+                 {10u << 20, 0u - (1u << 29) - 1, "Mirostat's mu is impossible"},
+                 {1u << 25, (1u << 24) - 1, "the averages of adaptive p are impossible"},
+                 {1u << 25, 0, "the averages of adaptive p are impossible"}};
+    device *const d = fixture_device(_i);
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_sampler_options_init(&o);
+    o.vocab = 100;
+    o.features = CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        unsigned char bytes[4096];
+        size_t size = sizeof bytes;
+        uint32_t changed = 0;
+        cls_params p;
+        cls_params_default(&p, sizeof p);
+        p.mirostat = i < 2 ? 2 : 0;
+        p.adaptive_target = i < 2 ? -1.0f : 0.25f;
+        p.adaptive_decay = 0.5f;
+        must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
+        must(cls_slot_save(sampler, d->queue, 0, bytes, &size));
+        must(cls_slot_load(sampler, 0, bytes, size));
+        for (size_t at = 0; at + 12 <= size && changed == 0; at += 4)
+            if (memcmp(&bytes[at], &cases[i].begun, 4) == 0) {
+                memcpy(&bytes[at], &cases[i].changed, 4);
+                changed = 1;
+            }
+        ck_assert_uint_eq(changed, 1);
+        refused_load(sampler, bytes, size, cases[i].why);
+    }
+    cls_sampler_destroy(sampler);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("state");
     TCase *const t = tcase_create("state");
     tcase_set_timeout(t, 0);
     add_device_test(t, older_format);
+    add_device_test(t, impossible_adaptive);
     add_device_test(t, save_and_load);
     add_device_test(t, rollback);
     add_device_test(t, damaged_bytes);

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "batch.h"
 
@@ -145,12 +146,60 @@ START_TEST(mass_of_a_tail)
 }
 END_TEST
 
+/* A state that no token leaves is refused: adaptive p would divide by it, and Mirostat overflow. */
+START_TEST(impossible_states)
+{
+    static const float logits[4] = {4.0f, 3.0f, 2.0f, -1.0f};
+    static const struct {
+        cls_adaptive_state state;
+        int mirostat;        /* 0: adaptive p */
+        const char *message; /* NULL: the state is possible */
+    } cases[] = {
+        {{1, 0, 0, 0, 0},
+         0,
+         "row->adaptive has mu 0, sum 0 and weight 0: the averages of adaptive"},
+        {{1, 0, 0, (1 << 24) - 1, 0}, 0, "weight 16777215: the averages of adaptive p are impos"},
+        {{1, 0, (1 << 24) + 1, 1 << 24, 0}, 0, "sum 16777217 and weight 16777216: the averages"},
+        {{1, INT32_MAX, 1 << 24, 1 << 24, 0}, 0, NULL},
+        {{1, 0, UINT32_MAX, UINT32_MAX, 0}, 0, NULL},
+        {{0, INT32_MAX, 0, 0, 0}, 0, NULL},
+        {{1, INT32_MAX, 0, 0, 0}, 1, "mu 2147483647, sum 0 and weight 0: Mirostat's mu is"},
+        {{1, (1 << 29) + 1, 0, 0, 0}, 1, "Mirostat's mu is impossible"},
+        {{1, INT32_MIN, 0, 0, 0}, 2, "Mirostat's mu is impossible"},
+        {{1, -(1 << 29) - 1, 0, 0, 0}, 2, "Mirostat's mu is impossible"},
+        {{1, 1 << 29, 0, 0, 0}, 1, NULL},
+        {{1, -(1 << 29), 0, 0, 0}, 2, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cls_params p;
+        cls_host_row row;
+        cls_host_result result = {.struct_size = sizeof result};
+        cls_params_default(&p, sizeof p);
+        p.mirostat = cases[i].mirostat;
+        p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;
+        cls_host_row_default(&row, sizeof row);
+        row.logits = logits;
+        row.vocab = 4;
+        row.params = &p;
+        row.adaptive = cases[i].state;
+        if (cases[i].message == NULL) {
+            must(cls_host_sample(&row, &result));
+            continue;
+        }
+        ck_assert_int_eq(cls_host_sample(&row, &result), CLS_BAD_ARGUMENT);
+        ck_assert_msg(strstr(cls_error_message(), cases[i].message) != NULL, "%s",
+                      cls_error_message());
+    }
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("reference");
     TCase *const t = tcase_create("reference");
     tcase_set_timeout(t, 0);
     tcase_add_loop_test(t, sets_and_probabilities, 0, (int)fixture_by_size(5, 8, 9));
+    tcase_add_test(t, impossible_states);
     tcase_add_test(t, aimed_draws);
     if (fixture_size() != TEST_TINY) {
         tcase_add_loop_test(t, law_of_draws, 0, 6);
