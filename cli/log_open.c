@@ -74,6 +74,8 @@ static int prepare_rows(const cli_log *log, uint64_t size, cli_log_rows *rows)
         return cli_fail("%s: the file has %" PRIu64 " bytes, but it had %" PRIu64
                         " when %s was written",
                         array->path, array->begin + array->bytes, size, log->path);
+    if (array->shape[1] == 0)
+        return cli_fail("%s: the rows have no elements", array->path);
     if (array->shape[1] > 1048576)
         return cli_fail("%s: rows of %" PRIu64 " elements are longer than any vocabulary",
                         array->path, array->shape[1]);

@@ -241,6 +241,8 @@ broken "none.npy: cannot be opened: No such file or directory$" '1s/four.npy/non
 broken "none.npy: cannot be opened: No such file or directory$" '1s/bits.npy/none.npy/'
 broken "four.npy: the file has 160 bytes, but it had 161 when bad.log was written$" \
     '1s/:160}/:161}/'
+npy flat.npy '<i4' '1048576, 0'
+broken "flat.npy: the rows have no elements$" '1s/bits.npy","size":136/flat.npy","size":128/'
 broken 'bad.log: line 3: "logits": four.npy has no row of 16 bytes at byte 145$' \
     '3s/"logits":128/"logits":145/'
 broken 'bad.log: line 3: "logits": four.npy has no row .*' '3s/"logits":128/"logits":127/'
