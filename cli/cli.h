@@ -67,6 +67,8 @@ typedef enum cli_type {
     CLI_FLAG,   /* bool; takes no value */
     CLI_SWITCH, /* int32_t, set to 1; takes no value */
     CLI_STRING, /* const char *, which points into argv */
+    CLI_INPUT,  /* the same: the name of a file to read */
+    CLI_OUTPUT, /* the same: the name of a file to write, which no other option may name */
     CLI_INT,    /* int32_t */
     CLI_UINT,   /* uint32_t */
     CLI_UINT64, /* uint64_t */
@@ -103,6 +105,14 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
 /* Parses text by the type of the option and stores the value. `what` names the option in error
  * messages: "--top-k". */
 int cli_set(const cli_option *option, const char *what, const char *text);
+
+/* Fails if an output is the file of another option. cli_parse() calls it; cli/paths.c. */
+int cli_outputs_check(const cli_option *options);
+
+/* What a path names. Opening a regular file waits for nobody, as opening a pipe does; cli/paths.c.
+ */
+typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
+cli_file_kind cli_kind_of(const char *path);
 
 /* Whether the option is present. */
 bool cli_given(const cli_option *options, const char *name);

@@ -137,10 +137,10 @@ int cls_cmd_demo(int argc, char **argv)
     cli_job job = {0};
     int failed;
     cli_option options[] = {
-        {"logits", CLI_STRING, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
+        {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
         {"rows", CLI_STRING, &list, "LIST",
          "rows to show, at most 16, such as 0,3,8-15 (default 0)", NULL, 0},
-        {"pieces", CLI_STRING, &pieces_path, "FILE.bin",
+        {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
         {"device", CLI_STRING, &device, "N|host",

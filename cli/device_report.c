@@ -270,7 +270,7 @@ int cls_cmd_report(int argc, char **argv)
     cli_option options[] = {
         {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
          0},
-        {"output", CLI_STRING, &report.path, "FILE",
+        {"output", CLI_OUTPUT, &report.path, "FILE",
          "the JSON file (default clsample-report.json); the page is FILE.md", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE",
          "types of logits: all (default; with --quick f32), f32, f16 or bf16", "all|f32|f16|bf16",

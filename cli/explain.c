@@ -143,9 +143,9 @@ int cls_cmd_explain(int argc, char **argv)
     cli_option options[] = {
         {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)", NULL, 0},
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
-        {"pieces", CLI_STRING, &q.pieces_path, "FILE.bin",
+        {"pieces", CLI_INPUT, &q.pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
-        {"plot", CLI_STRING, &q.plot, "OUT.png|.svg",
+        {"plot", CLI_OUTPUT, &q.plot, "OUT.png|.svg",
          "plot probability by rank after each stage, by gnuplot", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
         CLI_REQUEST_OPTIONS(&q.request),

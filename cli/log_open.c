@@ -10,15 +10,8 @@
 
 /* ------------------------------------------------------------------------ files */
 
-static bool exists(const char *path)
-{
-    FILE *const file = fopen(path, "rb");
-    if (file != NULL)
-        fclose(file);
-    return file != NULL;
-}
-
-/* A relative name is that of a file in the log's folder or, if there is none, in the current one.
+/* A relative name is that of a file in the log's folder or, if there is none, in the current one. A
+ * log may come from anybody, so it must not name a pipe, for whose writer the command would wait.
  */
 static char *find_file(const cli_log *log, const char *name)
 {
@@ -31,14 +24,18 @@ static char *find_file(const cli_log *log, const char *name)
     }
     memcpy(path, log->path, folder);
     strcpy(path + folder, name);
-    if (folder == 0 || exists(path))
+    cli_file_kind kind = cli_kind_of(path);
+    if (folder != 0 && kind == CLI_NO_FILE) {
+        strcpy(path, name);
+        kind = cli_kind_of(path);
+    }
+    if (kind == CLI_REGULAR || (kind == CLI_NO_FILE && folder == 0))
         return path;
-    strcpy(path, name);
-    if (exists(path))
-        return path;
+    cli_fail(kind == CLI_NO_FILE ? CLI_LOG_WHERE
+                 "%s is neither in the folder of the log nor in the current one"
+                                 : CLI_LOG_WHERE "%s is no regular file",
+             log->path, log->line, path);
     free(path);
-    cli_fail(CLI_LOG_WHERE "%s is neither in the folder of the log nor in the current one",
-             log->path, log->line, name);
     return NULL;
 }
 

@@ -95,6 +95,8 @@ int cli_set(const cli_option *option, const char *what, const char *text)
         *(int32_t *)option->value = 1;
         return 0;
     case CLI_STRING:
+    case CLI_INPUT:
+    case CLI_OUTPUT:
         *(const char **)option->value = text;
         return 0;
     case CLI_FLOAT:
@@ -174,7 +176,7 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
             return CLI_FAILED;
         option->given = true;
     }
-    return CLI_GO;
+    return cli_outputs_check(options) != 0 ? CLI_FAILED : CLI_GO;
 }
 
 bool cli_given(const cli_option *options, const char *name)

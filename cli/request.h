@@ -29,7 +29,7 @@ typedef struct cli_request {
 
 /* clang-format off */
 #define CLI_REQUEST_OPTIONS(q) \
-    {"logits", CLI_STRING, &(q)->logits_path, "FILE.npy", \
+    {"logits", CLI_INPUT, &(q)->logits_path, "FILE.npy", \
      "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16", NULL, 0}, \
     CLI_SAMPLING_OPTIONS(q)
 
@@ -43,19 +43,19 @@ typedef struct cli_request {
      "the first tokens of the output, separated by commas, in place of those drawn", NULL, 0}, \
     {"infill-end", CLI_LIST, &(q)->end_ids, "IDS", \
      "the tokens that end a text, separated by commas", NULL, 0}, \
-    {"infill-prefix", CLI_STRING, &(q)->prefixes, "FILE.npy", \
+    {"infill-prefix", CLI_INPUT, &(q)->prefixes, "FILE.npy", \
      "the longest token that is a prefix of each token, or -1: int32 [vocab]", NULL, 0}, \
-    {"seeds", CLI_STRING, &(q)->seeds, "FILE.npy", \
+    {"seeds", CLI_INPUT, &(q)->seeds, "FILE.npy", \
      "the seed of each row: uint64 [rows]", NULL, 0}, \
-    {"params", CLI_STRING, &(q)->params_file, "FILE.json", \
+    {"params", CLI_INPUT, &(q)->params_file, "FILE.json", \
      "the parameters of each row: an array with one object per row", NULL, 0}, \
-    {"prompt", CLI_STRING, &(q)->prompt, "FILE.npy", \
+    {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
      "the prompt of each request: int32 [rows, tokens], padded with -1", NULL, 0}, \
-    {"output", CLI_STRING, &(q)->output, "FILE.npy", \
+    {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
      "the tokens generated so far, in the same format as --prompt", NULL, 0}, \
-    {"mask", CLI_STRING, &(q)->mask, "FILE.npy", \
+    {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
      "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each", NULL, 0}, \
-    {"bias", CLI_STRING, &(q)->bias, "FILE.npy", \
+    {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
      "values to add to the logits: float32 or float16 [rows, vocab]", NULL, 0}
 /* clang-format on */
 

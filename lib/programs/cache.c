@@ -2,6 +2,13 @@
 /* Keeps compiled programs as files in a folder that the caller names. There are no locks: a process
  * that finds no file compiles, and the last one to write a file wins. Errors are ignored, since a
  * program can always be compiled. */
+#if !defined(_WIN32)
+#define _POSIX_C_SOURCE 200809L /* open() and fdopen() */
+#define _FILE_OFFSET_BITS 64
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#endif
 #include "programs/programs.h"
 
 #include <stdio.h>
@@ -49,11 +56,28 @@ static void *read_whole(FILE *file, const uint8_t key[CLS_DIGEST_SIZE], size_t *
     return NULL;
 }
 
+/* Opens a regular file. Opening a pipe, which anybody who writes the folder can put there, would
+ * wait for its writer. */
+static FILE *open_file(const char *path)
+{
+#if defined(_WIN32)
+    return fopen(path, "rb");
+#else
+    struct stat status;
+    const int number = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    const int is_regular = number >= 0 && fstat(number, &status) == 0 && S_ISREG(status.st_mode);
+    FILE *const file = is_regular ? fdopen(number, "rb") : NULL;
+    if (number >= 0 && file == NULL)
+        close(number);
+    return file;
+#endif
+}
+
 void *cls_cache_read(const char *dir, const uint8_t key[CLS_DIGEST_SIZE], int32_t dtype,
                      const char *name, size_t *size)
 {
     char *const path = *dir != '\0' ? path_of(dir, key, dtype, name) : NULL;
-    FILE *const file = path != NULL ? fopen(path, "rb") : NULL;
+    FILE *const file = path != NULL ? open_file(path) : NULL;
     void *bytes = NULL;
     free(path);
     if (file == NULL)

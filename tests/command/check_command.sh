@@ -111,6 +111,29 @@ host_refused "--dtype: 'f64'" --dtype f64
 host_refused "f32.npy: .* bf16" --dtype bf16
 host_refused "f32.npy: .* f16" --dtype f16
 host_refused "--logprob-kind" --logprob-kind odd
+# An output is neither an input nor another output, by whatever name; devices may be named twice.
+cp f32.npy own.npy
+mkdir -p folder
+ln own.npy folder/link.npy 2>/dev/null || cp own.npy folder/link.npy
+own_refused() { # PATTERN OPTIONS
+    pattern_=$1
+    shift
+    refused "$pattern_" sample --device host --logits own.npy "$@"
+}
+for name in own.npy ./own.npy folder/../own.npy "$PWD/own.npy" folder/link.npy; do
+    own_refused "--tokens: $name is also the file of --logits" --tokens "$name"
+done
+own_refused "--log: own.npy is also the file of --logits" --log own.npy
+own_refused "--logprobs: f32.npy is also the file of --bias" --bias f32.npy --logprobs f32.npy
+own_refused "--tokens: new.npy is also the file of --probs" --tokens new.npy \
+    --probs folder/../new.npy
+refused "--plot: own.npy is also the file of --logits" explain --logits own.npy --plot own.npy
+refused "--accepted: v.npy is also the file of --nodes" verify --device host --target f32.npy \
+    --cu f32.npy --accepted v.npy --nodes v.npy
+same "an input that was named as an output" f32.npy own.npy
+is "outputs that were named twice" "$(echo new.np* v.np*)" "new.np* v.np*"
+check "two outputs to one device" host --tokens /dev/null --logprobs /dev/null
+check "the same name in two folders" host --tokens new.npy --logprobs folder/new.npy
 host_refused "none/t.npy: cannot be written: No such file or directory" --tokens none/t.npy
 if [ -w /dev/full ]; then
     host_refused "/dev/full: cannot be written: No space left" --tokens /dev/full
@@ -444,6 +467,17 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         is "files in --cache-dir, $times" \
             "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
     done
+    # Pipes in place of the files are as good as no files: they are neither waited for nor kept.
+    mkdir waits
+    if mkfifo "waits/$(ls cache | head -1)" 2>/dev/null; then
+        for file in cache/*; do
+            [ -p "waits/${file#*/}" ] || mkfifo "waits/${file#*/}"
+        done
+        check "pipes in --cache-dir" timeout 120 "$clsample" sample $f --top-k 9 --seed 2 \
+            --cache-dir waits --tokens waited.npy
+        same "tokens with pipes in --cache-dir" waited.npy a.npy
+        is "pipes in --cache-dir" "$(find waits -type p)" ''
+    fi
     # A folder that cannot be used is refused, one that cannot be written warned of: /proc cannot,
     # not by root either.
     cached() {

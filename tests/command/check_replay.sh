@@ -297,6 +297,19 @@ if mkfifo pipe.npy 2>/dev/null; then
     refused "--log: pipe.npy is a pipe, which replay cannot read again" sample --device host \
         --logits pipe.npy --log x.log
     kill $! 2>/dev/null
+    # A log must not name a pipe, which would wait for somebody who writes it.
+    log --mask bits.npy
+    mkfifo waits.npy run/waits.npy
+    for name in waits.npy "$PWD/waits.npy" run/waits.npy; do
+        for file in four.npy bits.npy; do
+            sed "1s|$file|$name|" good.log >bad.log
+            exits 2 "$name for $file" timeout 5 "$clsample" replay bad.log
+            says "$name for $file" "^clsample: bad.log: line 1: $name is no regular file$" err
+        done
+    done
+    sed "1s|four.npy|waits.npy|" good.log >run/bad.log
+    exits 2 "a pipe in the log's folder" timeout 5 "$clsample" replay run/bad.log
+    says "a pipe in the log's folder" "line 1: run/waits.npy is no regular file$" err
 fi
 
 finish
