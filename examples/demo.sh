@@ -5,23 +5,21 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 clsample=${1:-clsample}
-tokenizer=$here/../../shared/data/tok512.bin
 
-echo "A small language model writes a story. For three of its tokens this shows the likeliest"
-echo "candidates, the probabilities that each sampler leaves them, and three draws."
-echo
-set -- --logits "$here/data/stories260K-logits.npy"
-if [ -r "$tokenizer" ]; then
-    set -- "$@" --pieces "$tokenizer"
-fi
+cat <<'END'
+A small language model has written a story:
+
+    Once upon a time, there was a [little] boy named Timmy. Timmy liked to play outside in the
+    sun[g]lasses. He had a sweet window [that] he loved going to swing. One day, Timmy ...
+
+For the three tokens in brackets this shows the likeliest candidates, the probabilities that each
+sampler leaves them, and three draws.
+
+END
+set -- --logits "$here/data/stories260K-logits.npy" --pieces "$here/data/tok512.bin"
 "$clsample" demo "$@" --rows 8,29,47 --seed 11
 echo
 echo "The last row again, with each stage of llama.cpp's chain:"
 echo
 "$clsample" explain "$@" --row 47 --seed 11 --top 4 --chain llama \
     --top-k 40 --top-p 0.95 --min-p 0.05 --temperature 0.8 --dynatemp-range 0.3
-if [ ! -r "$tokenizer" ]; then
-    echo
-    echo "(Tokens are shown as ids. With the tokenizer of the model, tok512.bin of tinyllamas, they"
-    echo "are shown as text: clsample demo --pieces tok512.bin ...)"
-fi

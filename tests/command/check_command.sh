@@ -469,10 +469,10 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     done
     # Pipes in place of the files are as good as no files: they are neither waited for nor kept.
     mkdir waits
-    if mkfifo "waits/$(ls cache | head -1)" 2>/dev/null; then
-        for file in cache/*; do
-            [ -p "waits/${file#*/}" ] || mkfifo "waits/${file#*/}"
-        done
+    for file in cache/*; do
+        mkfifo "waits/${file#*/}" 2>/dev/null
+    done
+    if [ -n "$(find waits -type p)" ]; then
         check "pipes in --cache-dir" timeout 120 "$clsample" sample $f --top-k 9 --seed 2 \
             --cache-dir waits --tokens waited.npy
         same "tokens with pipes in --cache-dir" waited.npy a.npy
@@ -507,5 +507,12 @@ kernels are loaded from it" err
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
 }
+# The demonstration tells its story in words, with what is in the sources alone.
+mkdir -p sources/data
+cp "$here/../../examples/demo.sh" sources
+cp "$here/../../examples/data/"* sources/data
+check "demo.sh" sh sources/demo.sh "$clsample"
+for word in little . that; do says "demo.sh" "^' *$word' .*█" out; done
+is "demo.sh: tokens without words" "$(grep '#[0-9]' out)" ''
 
 finish
