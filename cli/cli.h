@@ -400,4 +400,8 @@ int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size);
 int cli_job_run(cli_target *targets, const cli_job *job);
 int cli_job_run_host(const cli_job *job);
 
+/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
+ * computes. It takes about a second for 2^26 logits. */
+int cli_job_logprobs(const cli_job *job);
+
 #endif

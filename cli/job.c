@@ -2,6 +2,7 @@
 /* What a job asks of a sampler and of the reference, and running a job by the reference.
  * cli/job_device.c runs one on devices. */
 #include <inttypes.h>
+#include <math.h>
 
 #include "outputs.h"
 
@@ -151,5 +152,28 @@ int cli_job_run_host(const cli_job *job)
         for (uint32_t d = 0; d < job->draws; d++)
             if (host_draw(job, r, d) != 0)
                 return 1;
+    return 0;
+}
+
+int cli_job_logprobs(const cli_job *job)
+{
+    const cli_logits *const logits = job->logits;
+    cls_params greedy;
+    cls_params_default(&greedy, sizeof greedy);
+    greedy.temperature = 0.0f;
+    for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
+        cls_host_row row;
+        cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
+        cls_host_row_default(&row, sizeof row);
+        row.logits = (const char *)logits->data + at / job->draws * logits->vocab * logits->size;
+        row.dtype = (int32_t)logits->dtype;
+        row.vocab = logits->vocab;
+        row.params = &greedy;
+        row.forced_ids = &job->tokens[at];
+        row.forced_count = 1;
+        if (job->tokens[at] >= 0 && cls_host_sample(&row, &result) != CLS_OK)
+            return cli_fail_library("computing the log-probabilities");
+        job->logprobs[at] = result.logprob_raw;
+    }
     return 0;
 }

@@ -13,6 +13,9 @@
 /* The most rows of --rows, which are listed before the file is read. */
 #define MOST_PICKED (1u << 24)
 
+/* The most logits whose log-probabilities the host computes for the table. */
+#define MOST_BY_HOST (UINT64_C(1) << 24)
+
 /* The values of the options. */
 typedef struct command {
     cli_request request;
@@ -137,9 +140,20 @@ static bool on_host(const command *q)
     return q->device != NULL && strcmp(q->device, "host") == 0;
 }
 
+/* Whether the log-probabilities are for the table alone and few. The host then computes them, in
+ * less time than three more programs take to compile. */
+static bool host_has_logprobs(const command *q, const cli_job *job)
+{
+    const uint64_t logits = (uint64_t)job->logits->rows * q->draws * job->logits->vocab;
+    return !q->json && q->logprobs == NULL && job->kind == CLS_LOGPROB_RAW &&
+           logits <= MOST_BY_HOST;
+}
+
 static int run(const command *q, const cli_job *job)
 {
+    const bool by_host = host_has_logprobs(q, job);
     cls_context_options options = q->kernels;
+    cli_job drawn = *job;
     cli_target *targets;
     int failed;
     if (on_host(q))
@@ -147,9 +161,11 @@ static int run(const command *q, const cli_job *job)
     options.dtypes = 1u << job->logits->dtype;
     if (cli_split_open(q->device, &options, &job->split, &targets) != 0)
         return 1;
-    failed = cli_job_run(targets, job);
+    if (by_host)
+        drawn.logprobs = NULL;
+    failed = cli_job_run(targets, &drawn);
     cli_split_close(&job->split, targets);
-    return failed;
+    return failed || (by_host && cli_job_logprobs(job));
 }
 
 /* Fails if options are out of range or exclude each other. */

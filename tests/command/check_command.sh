@@ -467,6 +467,22 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
         is "files in --cache-dir, $times" \
             "$(ls cache | grep -c '^clsample-[0-9a-f]*-token-list-0[.]bin$')" 1
     done
+    # The table needs no more programs than the tokens; log-probabilities as an output do.
+    mkdir few
+    check "the table" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few
+    cp out table
+    is "programs for the table" \
+        "$(find few -type f | sed 's/.*clsample-[0-9a-f]*-//;s/-0.bin//' | sort | tr '\n' ' ')" \
+        "self-test slots survey token-list "
+    check "the table with an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
+        --logprobs table.npy
+    same "the table and its log-probabilities" out table
+    check "the table of bad rows" "$clsample" sample --logits bad.npy --cache-dir few
+    cp out table
+    check "the table of bad rows with an output" "$clsample" sample --logits bad.npy \
+        --cache-dir few --logprobs table.npy
+    same "the table of bad rows and its log-probabilities" out table
+    is "programs for log-probabilities" "$(find few -name '*-report-0.bin' | wc -l | tr -d ' ')" 1
     # Pipes in place of the files are as good as no files: they are neither waited for nor kept.
     mkdir waits
     for file in cache/*; do
@@ -474,7 +490,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     done
     if [ -n "$(find waits -type p)" ]; then
         check "pipes in --cache-dir" timeout 120 "$clsample" sample $f --top-k 9 --seed 2 \
-            --cache-dir waits --tokens waited.npy
+            --cache-dir waits --json --tokens waited.npy
         same "tokens with pipes in --cache-dir" waited.npy a.npy
         is "pipes in --cache-dir" "$(find waits -type p)" ''
     fi
