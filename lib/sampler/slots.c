@@ -12,8 +12,9 @@ cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
     if (s->lost)
         return cls_sampler_lost();
     if (slot >= s->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "slot is %u, but there are %u",
-                        (unsigned)slot, (unsigned)s->slots);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "slot is %u, but the sampler has slots 0 to %u", (unsigned)slot,
+                        (unsigned)s->slots - 1);
     if (begun && !(s->request[slot].slot.flags & CLS_SLOT_BEGUN))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "slot %u has no request: call cls_slot_begin() first", (unsigned)slot);

@@ -280,8 +280,8 @@ cls_status cls_row_slots_check(cls_sampler *sampler, const char *what, const cls
             continue;
         if (slot < 0 || (uint32_t)slot >= sampler->slots)
             status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "%s: row %u uses slot %d, but there are %u slots", what,
-                              (unsigned)row, (int)slot, (unsigned)sampler->slots);
+                              "%s: row %u uses slot %d, but the sampler has slots 0 to %u", what,
+                              (unsigned)row, (int)slot, (unsigned)sampler->slots - 1);
         else if (!(sampler->request[slot].slot.flags & CLS_SLOT_BEGUN))
             status = cls_fail(
                 CLS_BAD_ARGUMENT, CL_SUCCESS,
