@@ -27,16 +27,41 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 
 /* ------------------------------------------------------------------------- files */
 
-/* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. */
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcmp(text + length - n, end) == 0;
+}
+
+/* Whether a file is there, not empty, that is no page of an earlier report. */
+static bool is_foreign(const char *page)
+{
+    char line[sizeof CLI_PAGE_TITLE] = "";
+    FILE *const file = cli_kind_of(page) == CLI_REGULAR ? fopen(page, "r") : NULL;
+    const bool has_line = file != NULL && fgets(line, sizeof line, file) != NULL;
+    if (file != NULL)
+        fclose(file);
+    return has_line && strcmp(line, CLI_PAGE_TITLE) != 0;
+}
+
+/* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. The
+ * command line does not name this file, so it may only replace the page of an earlier report. */
 static int name_page(cli_device_report *report)
 {
-    size_t length = strlen(report->path);
-    if (length >= 5 && strcmp(report->path + length - 5, ".json") == 0)
-        length -= 5;
+    const char *const path = report->path;
+    const size_t length = strlen(path) - (ends_with(path, ".json") ? 5 : 0);
     if (length == 0 || length + 4 > sizeof report->page)
-        return cli_fail("--output: '%s' is not a usable file name", report->path);
-    snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, report->path);
-    return 0;
+        return cli_fail("--output: '%s' is not a usable file name", path);
+    if (ends_with(path, ".md"))
+        return cli_fail("--output: '%s' is the name of a page; name the JSON file, and the page "
+                        "gets .md in place of .json",
+                        path);
+    snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, path);
+    return is_foreign(report->page)
+               ? cli_fail("--output: the page would overwrite %s, which is no page of a report; "
+                          "choose another name",
+                          report->page)
+               : 0;
 }
 
 static int write_page(const cli_device_report *report)
@@ -271,7 +296,7 @@ int cls_cmd_report(int argc, char **argv)
         {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
          0},
         {"output", CLI_OUTPUT, &report.path, "FILE",
-         "the JSON file (default clsample-report.json); the page is FILE.md", NULL, 0},
+         "the JSON file (default clsample-report.json); the page beside it ends in .md", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE",
          "types of logits: all (default; with --quick f32), f32, f16 or bf16", "all|f32|f16|bf16",
          0},

@@ -53,6 +53,8 @@ void cli_device_report_programs(cli_device_report *report);
 
 /* ----------------------------------------------------------------------- the page */
 
+#define CLI_PAGE_TITLE "# clsample report: " /* what a page begins with */
+
 void cli_page_write(const json_t *json, FILE *file);
 
 #endif

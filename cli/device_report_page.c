@@ -248,7 +248,7 @@ void cli_page_write(const json_t *json, FILE *file)
                  {"selftest", write_selftest}, {"start", write_start},
                  {"programs", write_programs}, {"bench", write_bench}};
     const json_t *const h = json_object_get(json, "host");
-    fprintf(file, "# clsample report: %s\n\n", text(json_object_get(json, "device"), "name"));
+    fprintf(file, CLI_PAGE_TITLE "%s\n\n", text(json_object_get(json, "device"), "name"));
     fprintf(file, "clsample %s, %s, on %s %s.\n\n", text(json, "clsample"), text(json, "time"),
             text(h, "system"), text(h, "machine"));
     write_failures(json, file);

@@ -32,6 +32,10 @@ not_run "unexpected argument 'x'" x
 not_run "--dtype: 'f64' is not one of all|f32|f16|bf16" --dtype f64
 not_run "--output: a value is missing" --output
 not_run "--output: '.json' is not a usable file name" --output .json
+not_run "--output: 'own.md' is the name of a page" --output own.md
+echo "my notes" >own.md
+not_run "--output: the page would overwrite own.md, which is no page of a report" --output own.json
+is "a page that no report wrote" "$(cat own.*)" "my notes"
 needs_device
 not_run "there is no device 99" --device 99
 not_run "--output: nowhere/x.json: cannot be written: No such file or directory" --output \
@@ -41,6 +45,7 @@ not_run "--output: is-folder.md: cannot be written: Is a directory" --output is-
 
 # ------------------------------------------------------------------ it runs
 
+echo "# clsample report: an earlier one" >mine.md
 exits 0 "report --quick" "$clsample" report --quick --output mine.json
 cp out told
 is "messages" "$(wc -c <err | tr -d ' ')" 0
