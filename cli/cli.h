@@ -155,6 +155,7 @@ typedef struct cli_devices {
 /* Lists the devices. `options` may be NULL. An empty list is no error. */
 int cli_devices_find(const cls_context_options *options, cli_devices *list);
 void cli_devices_free(cli_devices *list);
+int cli_no_device(void); /* fails because the list is empty */
 
 const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom" or "CPU" */
 const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
@@ -301,7 +302,7 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
 const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: "float64" */
 
 /* Fails because the array is not of type and shape `what`: "int32 [rows, tokens]". If the type
- * differs, the message shows the conversion in NumPy. */
+ * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
 int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */

@@ -159,6 +159,12 @@ int cli_devices_find(const cls_context_options *options, cli_devices *list)
     return 0;
 }
 
+int cli_no_device(void)
+{
+    return cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
+                    "to use the CPU");
+}
+
 void cli_devices_free(cli_devices *list)
 {
     free(list->device);

@@ -64,8 +64,7 @@ static const cli_device *select_device(const char *which, bool allow_unusable,
                                        const cli_devices *list, uint32_t *index)
 {
     if (list->count == 0) {
-        cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
-                 "use the CPU");
+        cli_no_device();
         return NULL;
     }
     if (which != NULL)

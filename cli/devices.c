@@ -65,11 +65,10 @@ int cls_cmd_devices(int argc, char **argv)
             print(&list.device[i], i);
         for (uint32_t i = 0; i < list.empty_count; i++)
             printf("     platform %s has no device\n", list.empty_platforms[i]);
-        if (list.count == 0)
-            puts("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) to "
-                 "use the CPU");
         failed = cli_flush_output();
     }
+    if (!failed && list.count == 0)
+        failed = cli_no_device();
     cli_devices_free(&list);
     return failed;
 }

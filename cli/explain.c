@@ -66,8 +66,8 @@ static void print(const command *q, const cli_explained *e, const cli_pieces *pi
     printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64
            "\n\n",
            e->row, q->request.logits.file_rows, e->vocab, e->position, q->request.rows[0].seed);
-    printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "of before",
-           "temperature", "parameter");
+    printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
+           "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
         print_line(&e->stage[i], i == 0);
         print_top(&e->stage[i], pieces, longest);

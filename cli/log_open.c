@@ -169,8 +169,7 @@ static int read_header(cli_log *log, json_t *header)
         cli_log_take(log, header, "history", CLI_UINT, &log->history) != 0 ||
         cli_log_take(log, header, "tokens", CLI_UINT64, &log->tokens) != 0 ||
         open_logits(log, header, vocab) != 0 ||
-        open_rows(log, header, "mask", cli_is_mask, "int32 [rows, words] or bool [rows, vocab]",
-                  &log->mask) != 0 ||
+        open_rows(log, header, "mask", cli_is_mask, CLI_MASK_TYPES, &log->mask) != 0 ||
         open_rows(log, header, "bias", cli_is_bias, "float32 or float16 [rows, vocab]",
                   &log->bias) != 0)
         return 1;

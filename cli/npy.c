@@ -141,10 +141,11 @@ const char *cli_npy_type(const cli_npy *array, char name[16])
 int cli_npy_refuse(const cli_npy *array, const char *path, const char *what)
 {
     char name[16], shape[64], convert[64] = "";
-    const bool other_type = strstr(what, cli_npy_type(array, name)) == NULL;
+    const bool other_type = strstr(what, cli_npy_type(array, name)) == NULL,
+               one_shape = strchr(what, '[') == strrchr(what, '[');
     snprintf(shape, sizeof shape, array->dims == 1 ? "[%" PRIu64 "]" : "[%" PRIu64 ", %" PRIu64 "]",
              array->shape[0], array->shape[1]);
-    if (other_type)
+    if (other_type && one_shape)
         snprintf(convert, sizeof convert, "; convert it in NumPy by a.astype('%.*s')",
                  (int)strcspn(what, " "), what);
     return cli_fail("%s: the array must be %s, but it is %s ('%s') %s%s", path, what, name,

@@ -58,8 +58,7 @@ static int mask_read(const char *path, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(job);
     cli_npy mask;
-    if (array_read(path, &rows, "int32 [rows, words] or bool [rows, vocab]", cli_is_mask, &mask) !=
-        0)
+    if (array_read(path, &rows, CLI_MASK_TYPES, cli_is_mask, &mask) != 0)
         return 1;
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];

@@ -73,6 +73,8 @@ int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job);
  * negative ones become -1. */
 void cli_ids_narrow(void *ids, unsigned size, size_t count);
 
+#define CLI_MASK_TYPES "bool [rows, vocab], or int32 [rows, words] of 32 tokens each"
+
 /* Whether the type of an array is that of a mask, or of a bias; and which mask it is. */
 bool cli_is_mask(const cli_npy *array);
 bool cli_is_bias(const cli_npy *array);

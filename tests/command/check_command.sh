@@ -40,8 +40,14 @@ while read -r command; do
     done
     is "options that clsample-$command.1 lacks" "$missing" ""
 done <commands
-check "devices" "$clsample" devices
-check "devices --json" "$clsample" devices --json
+if [ "$devices" != host ]; then
+    check "devices" "$clsample" devices
+    check "devices --json" "$clsample" devices --json
+fi
+OCL_ICD_VENDORS=$PWD/nothing/ refused "no OpenCL device found; install a device's driver" devices
+OCL_ICD_VENDORS=$PWD/nothing/ exits 1 "devices --json" "$clsample" devices --json
+is "devices --json without a device" "$(cat out)" "[]"
+says "devices --json without a device" "^clsample: no OpenCL device found; install" err
 refused "no command" </dev/null
 refused "unknown command 'sing'" sing
 refused "'--wrong'" devices --wrong
@@ -182,8 +188,8 @@ rm none.npy
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
 host_refused "few.npy: the array has 2 rows for 8 rows" --mask few.npy
 host_refused \
-    "f32.npy: the array must be int32.*, but it is float32 ('<f4') .8, 37.; convert .* \
-a.astype('int32')" --mask f32.npy
+    "f32.npy: the array must be bool .rows, vocab., or int32 .rows, words. of 32 tokens each, but \
+it is float32 ('<f4') .8, 37.$" --mask f32.npy
 host_refused \
     "few.npy: the array must be uint64 .rows., but it is int32 ('<i4') .2, 2.; convert .* \
 a.astype('uint64')" \

@@ -102,6 +102,7 @@ says "a stage" '^top-k  *2  *90.59%  *98.41%  *0.5  2$' out
 says "its top" '^    #0  *0.880797  [^ ]*$' out
 is "its top" "$(grep -c '^    #' out)" 3
 says "the token" '^drawn: #[01], of probability 0' out
+says "the columns" '^stage  *tokens  mass left  *keeps  *temperature  parameter$' out
 check "no list" explain --top 0
 is "no list" "$(grep -c '^    ' out)" 0
 check "all" explain --top 99
