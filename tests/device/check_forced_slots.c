@@ -677,7 +677,8 @@ START_TEST(refusals)
     desk_open(&k, d);
     cls_params_default(&p, sizeof p);
     expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
-    expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1), "slot is 3, but the sampler has slots 0 to 2");
+    expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1),
+                   "slot is 3, but the sampler has slots 0 to 2");
     expect_refused(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
     desk_begin(&k, &p);
     expect_refused(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
