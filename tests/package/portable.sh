@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the libraries call nothing but C11's library, OpenCL 1.2, and a lock and a clock of
-# POSIX or Windows, and nothing of C11 that prints, exits or reads the environment: every
-# undefined name of libclsample.a and libclsample-head.a is in a table here.
-# libclsample-head.a also uses libclsample.a's names and CLBlast's, and libclsample-mpi.a uses those
-# and MPI's, where it was built.
+# Proves that the libraries call nothing but C11's library, OpenCL 1.2, a lock and a clock of POSIX
+# or Windows, and what opens a file of POSIX without waiting for a pipe; and nothing of C11 that
+# prints, exits or reads the environment: every undefined name of libclsample.a and
+# libclsample-head.a is in a table here. libclsample-head.a also uses libclsample.a's names and
+# CLBlast's, and libclsample-mpi.a uses those and MPI's, where it was built.
 core=.libs/libclsample.a head=.libs/libclsample-head.a mpi=.libs/libclsample-mpi.a
 if [ ! -f "$core" ] || [ ! -f "$head" ]; then
     echo "no static libraries here"
@@ -18,9 +18,10 @@ c11='
     fopen fclose fgetc fread fwrite fflush ferror feof fseek ftell remove rename
     ceil exp exp2 fabs floor fma fmax fmin frexp ldexp log log2 pow rint round sqrt trunc
     ceilf exp2f expf fabsf floorf fmaf fmaxf fminf ldexpf log2f logf powf rintf sqrtf truncf'
-# C11's threads.h is missing on macOS and in older C libraries.
+# C11's threads.h is missing on macOS and in older C libraries. lib/programs/cache.c opens files.
 posix='
-    clock_gettime pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock'
+    clock_gettime pthread_mutex_destroy pthread_mutex_init pthread_mutex_lock pthread_mutex_unlock
+    close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64'
 windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
     QueryPerformanceCounter QueryPerformanceFrequency'
