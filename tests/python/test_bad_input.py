@@ -290,6 +290,10 @@ def test_host(logits):
     ]:
         with pytest.raises(error, match=message):
             host.sample(value)
+    state = clsample.AdaptiveState(begun=1, mu=2**31 - 1, sum=0, weight=0, top_p=0)
+    for more in {"adaptive_target": 0.5}, {"mirostat": 2}:
+        with pytest.raises(clsample.BadArgument, match="row->adaptive has mu 2147483647, sum 0"):
+            host.sample(logits[0], adaptive=state, **more)
     with pytest.raises(ValueError, match=r"logits has the shape \(4, 1000\); it must be \(3, 1000"):
         host.verify(logits, [1, 2])
     with pytest.raises(ValueError, match="chain is 'x'"):
