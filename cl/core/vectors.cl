@@ -117,6 +117,9 @@ DEFINE_FOLD(fold_or, int, EITHER)
 #define COUNT(v) ((u32)-ISUM(v))
 #define ANY(v) (CAT(fold_or, VEC)(v) < 0)
 
+/* Returns the index of a word's lowest bit; one must be set. */
+static inline u32 lowest_bit(u32 word) { return 31 - clz(word & (~word + 1)); }
+
 /* Returns the true lanes of a comparison as bits. */
 static inline u32 lane_bits(IV v) { return (u32)CAT(fold_or, VEC)(v & ((IV)(1) << LANES)); }
 

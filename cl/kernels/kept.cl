@@ -17,7 +17,7 @@ static inline void kept_ids(__global i32 *ids, u32 i, u32 hits, u32 to, u32 capa
 {
     SHORT_LOOP
     for (; hits != 0 && to < capacity; hits &= hits - 1)
-        ids[to++] = (i32)(i + 31 - clz(hits & (~hits + 1)));
+        ids[to++] = (i32)(i + lowest_bit(hits));
 }
 
 /* Does this with the set's tokens in tiles first to last - 1, from index `at` on. Returns the index

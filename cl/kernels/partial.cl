@@ -149,7 +149,7 @@ ONE_COPY u32 send_tokens(const row_logits *r, __global const i32 *row_key, u32 n
                 const FV x = load_v(r, i, kind);
                 SHORT_LOOP
                 for (u32 hits = lane_bits(x > under); hits != 0; hits &= hits - 1) {
-                    const u32 j = 31 - clz(hits & (~hits + 1));
+                    const u32 j = lowest_bit(hits);
                     if (write && found < k) {
                         out[2 * found] = (u32)key_of(clean(lane_of(x, j)));
                         out[2 * found + 1] = i + j;

@@ -198,13 +198,13 @@ static inline f32 lowered_maxima(const row_logits *r, u32 tile, __global i32 *ke
     for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE / VEC; n++)
         look |= lane_bits(with[n]) << (n * VEC & 31);
     for (; look != 0; look &= look - 1) {
-        const u32 n = 31 - clz(look & (~look + 1));
+        const u32 n = lowest_bit(look);
         f32 exact = float_of_key(key[n]); /* the maximum without the adjusted tokens */
         for (u32 i = tile * CLS_TILE + n * CLS_MAX_TILE, end = i + CLS_MAX_TILE; i < end;
              i += VEC) {
             u32 higher = adjusted_lanes(r, i) & lane_bits(LOAD_V(r->x, i) > least_above(r, exact));
             for (; higher != 0; higher &= higher - 1) {
-                const u32 id = i + 31 - clz(higher & (~higher + 1));
+                const u32 id = i + lowest_bit(higher);
                 const f32 z = adjust_one(r, id, clean(LOAD(r->x, id)));
                 exact = LARGER(exact, z);
             }

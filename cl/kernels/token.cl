@@ -63,7 +63,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
     u32 first = 0x7fffffffu;
     for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
         const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
-        first = tops != 0 ? base + 31 - clz(tops & (~tops + 1)) : first;
+        first = tops != 0 ? base + lowest_bit(tops) : first;
     }
     first = wg_umin(first, scratch);
     const int kind = max_tile_kind(r, first);
@@ -71,7 +71,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
     i32 id = CLS_MAX_ID;
     for (u32 v = lid * VEC; v < CLS_MAX_TILE && id == CLS_MAX_ID; v += WGS * VEC) {
         const u32 tops = lane_bits(load_v(r, first * CLS_MAX_TILE + v, kind) > under);
-        id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + 31 - clz(tops & (~tops + 1))) : id;
+        id = tops != 0 ? (i32)(first * CLS_MAX_TILE + v + lowest_bit(tops)) : id;
     }
     return wg_imin(id, scratch);
 }

@@ -247,7 +247,7 @@ static inline __attribute__((always_inline)) FV adjust_vector(const row_logits *
         return x;
     adjusted &= lane_bits(x > least);
     for (; adjusted != 0; adjusted &= adjusted - 1) {
-        const u32 j = 31 - clz(adjusted & (~adjusted + 1));
+        const u32 j = lowest_bit(adjusted);
         const IV at = LANES == (IV)((i32)j);
         x = at ? (FV)(adjust_listed(r, i + j, FMAX(at ? x : (FV)(CLS_MASKED)))) : x;
     }

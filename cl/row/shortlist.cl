@@ -34,27 +34,22 @@ typedef struct shortlist {
 
 #define ALL_TIES 0x7fffffffu
 
-/* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
- * of those with key lo only the next *ties. Where `write` is set, they are written from index
- * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
- * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
- * them. */
-static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 first,
-                                 u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
-                                 shortlist *list)
+#if WGS == 1
+/* Writes the tokens with lo <= key <= hi, of those with key lo the first `ties`, as far as the list
+ * has room. Returns their number, and may stop counting beyond LIST. */
+static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
+                                 i32 hi, u32 ties, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
-    u32 taken = 0, left = *ties;
-    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
+    u32 taken = 0;
+    for (u32 base = 0; base < n && taken <= LIST; base += VEC) {
         u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
-            const u32 m = base + 31 - clz(tiles & (~tiles + 1));
+            const u32 m = base + lowest_bit(tiles);
             const int kind = max_tile_kind(r, m);
             /* Reducing a comparison to a scalar costs more than the comparison. So this is done
-             * once for a tile first, since a narrow interval misses most tiles. A tile that has a
-             * token of it is read again: an array of its vectors would not fit a GPU's
-             * registers. */
+             * once for a tile first, since a narrow interval misses most tiles. */
             IV any = (IV)(0);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
@@ -67,55 +62,148 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
                 const FV x = load_above(r, i, kind, least);
                 SHORT_LOOP
                 for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
-                    const u32 j = 31 - clz(hits & (~hits + 1));
+                    const u32 j = lowest_bit(hits);
                     const i32 key = key_of(clean(lane_of(x, j)));
                     if (key == lo) {
-                        if (left == 0)
+                        if (ties == 0)
                             continue;
-                        left--;
+                        ties--;
                     }
-                    if (write && at_list + taken < LIST) {
-                        list->key[at_list + taken] = key;
-                        list->id[at_list + taken] = (i32)(i + j);
+                    if (taken < LIST) {
+                        list->key[taken] = key;
+                        list->id[taken] = (i32)(i + j);
                     }
                     taken++;
                 }
             }
         }
     }
-    *ties = left;
     return taken;
 }
+
+#else
+
+/* What an item reads of a max tile at once: consecutive vectors, whose tokens have a bit each in a
+ * word. */
+#if VEC == 16
+#define PIECE_VECTORS 2
+#define EACH_OF_PIECE CLS_EACH_2
+#else
+#define PIECE_VECTORS 4
+#define EACH_OF_PIECE CLS_EACH_4
+#endif
+#define PIECE (PIECE_VECTORS * VEC)
+#define PIECES (CLS_MAX_TILE / PIECE)
+#define PIECE_LOAD(g) x[g] = LOAD_V(r->x, i + g * VEC);
+#define PIECE_NONE(g) x[g] = (FV)(CLS_MASKED);
+#define PIECE_SET(g) x[g] = v == g ? y : x[g];
+#define PIECE_GET(g) y = v == g ? x[g] : y;
+#define PIECE_BITS(g) bits |= lane_bits((x[g] > from) & (x[g] <= to)) << (g * VEC);
+
+/* Loads the piece that begins at token i. */
+static inline void piece_load(const row_logits *r, u32 i, int kind, f32 least, FV *x)
+{
+    if (kind == TILE_RAW) {
+        EACH_OF_PIECE(PIECE_LOAD)
+    } else {
+        EACH_OF_PIECE(PIECE_NONE)
+        for (u32 v = 0; v < PIECE_VECTORS; v++) { /* a loop, so that its body is compiled once */
+            const FV y = load_adjusted(r, i + v * VEC, kind == TILE_UNCHECKED, least);
+            EACH_OF_PIECE(PIECE_SET)
+        }
+    }
+}
+/* Returns which tokens of a piece are above `from` and not above `to`. */
+static inline u32 piece_bits(const FV *x, f32 from, f32 to)
+{
+    u32 bits = 0;
+    EACH_OF_PIECE(PIECE_BITS)
+    return bits;
+}
+static inline f32 piece_token(const FV *x, u32 j)
+{
+    const u32 v = j / VEC;
+    FV y = x[0];
+    EACH_OF_PIECE(PIECE_GET)
+    return lane_of(y, j % VEC);
+}
+
+/* The max tiles that are looked through at once: their indexes take the place of the list's masses,
+ * and an item has a bit for each of its tiles. */
+#define WINDOW (4 * LIST < 32 * WGS ? 4 * LIST : 32 * WGS)
+
+/* Stores in order which of the max tiles first to last - 1 have a maximum of at least lo; returns
+ * their number. */
+static inline u32 tiles_reaching(__global const i32 *row_key, u32 first, u32 last, i32 lo,
+                                 __local ushort *tile, __local u64 *scratch)
+{
+    const u32 per_item = ((last - first) / VEC + WGS - 1) / WGS * VEC;
+    const u32 begin = first + LOCAL_ID * per_item;
+    u32 bits = 0, total;
+    for (u32 i = 0; i < per_item && begin + i < last; i += VEC)
+        bits |= lane_bits(VLOAD(row_key + begin + i) >= lo) << i;
+    u32 at = wg_scan_u32(popcount(bits), scratch, &total);
+    SHORT_LOOP
+    for (; bits != 0; bits &= bits - 1)
+        tile[at++] = (ushort)(begin + lowest_bit(bits));
+    BARRIER();
+    return total;
+}
+
+/* Does the same by the whole group. The tiles that can have such a token are found first; then each
+ * item reads pieces of them, and a prefix sum says where their tokens go. */
+static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
+                                 i32 hi, u32 ties, shortlist *list)
+{
+    const f32 under = above(lo - 1), tied = above(lo), over = above(hi),
+              least = least_above(r, under);
+    __local ushort *const tile = (__local ushort *)list->mass;
+    u32 larger = 0, equal = 0; /* the number of tokens above lo, and of those with key lo */
+    for (u32 first = 0; first < n; first += WINDOW) {
+        const u32 last = min(first + WINDOW, n);
+        const u32 pieces = PIECES * tiles_reaching(row_key, first, last, lo, tile, list->scratch);
+        for (u32 base = 0; base < pieces; base += WGS) {
+            const u32 piece = base + LOCAL_ID;
+            FV x[PIECE_VECTORS];
+            u32 i = 0, bits = 0, tie_bits = 0;
+            if (piece < pieces) {
+                const u32 m = tile[piece / PIECES];
+                i = m * CLS_MAX_TILE + piece % PIECES * PIECE;
+                piece_load(r, i, max_tile_kind(r, m), least, x);
+                bits = piece_bits(x, under, over);
+                tie_bits = ties != ALL_TIES && bits != 0 ? piece_bits(x, under, tied) : 0u;
+            }
+            u64 all;
+            const u64 before = wg_scan_mass(
+                u64_make(popcount(bits & ~tie_bits), popcount(tie_bits)), list->scratch, &all);
+            u32 at = larger + u64_hi(before), tie = equal + u64_lo(before);
+            SHORT_LOOP
+            for (; bits != 0; bits &= bits - 1) {
+                const u32 j = lowest_bit(bits), to = at + min(tie, ties);
+                const int is_tie = tie_bits >> j & 1u;
+                if (to < LIST && !(is_tie && tie >= ties)) {
+                    list->key[to] = key_of(clean(piece_token(x, j)));
+                    list->id[to] = (i32)(i + j);
+                }
+                at += !is_tie;
+                tie += is_tie;
+            }
+            larger += u64_hi(all);
+            equal += u64_lo(all);
+            if (larger + min(equal, ties) > LIST) /* the same for the whole group */
+                return LIST + 1;
+        }
+    }
+    return larger + min(equal, ties);
+}
+#endif
 
 /* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
  * those equal to lo. Returns 0 if they do not fit. */
 ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi,
                      u32 ties, shortlist *list)
 {
-    u32 total = 0;
-#if WGS == 1
-    total = collect_tokens(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
-#else
-    /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
-     * it. So ids stay in order without sorting. */
-    const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
-    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
-    u32 quota = ALL_TIES, at = 0;
-    for (u32 write = 0; write < 2 && total <= LIST; write++) {
-        const u32 count =
-            collect_tokens(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
-        if (write == 0) { /* the same for the whole group */
-            u64 all;
-            const u32 my_ties = ALL_TIES - quota;
-            const u64 before =
-                wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
-            quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
-            at = u64_hi(before) + min(u64_lo(before), ties);
-            /* If an item stopped counting, the total is still larger than LIST. */
-            total = u64_hi(all) + min(u64_lo(all), ties);
-        }
-    }
-#endif
+    const u32 total = collect_tokens(r, row_key, n, lo, hi, ties, list);
     if (total > LIST)
         return 0;
     list->n = total;
