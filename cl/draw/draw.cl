@@ -137,22 +137,11 @@ static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
     return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
 }
 
-/* Draws from the first `kept` ranks of a list. */
+/* Draws from the first `kept` ranks of a list; returns -1 if their mass is not above `drawn`. */
 static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 {
-    i32 token = -1;
-    if (LOCAL_ID == 0) {
-        u64 sum = u64_from(0);
-        SHORT_LOOP
-        for (u32 i = 0; i < list->n && token < 0; i++) {
-            if ((u32)list->rank[i] < kept) {
-                sum = u64_add(sum, list->mass[i]);
-                if (u64_less(drawn, sum))
-                    token = list->id[i];
-            }
-        }
-    }
-    return (i32)u64_lo(wg_broadcast(u64_from((u32)token), LOCAL_ID == 0, list->scratch));
+    const u32 count = list_reach(list, 1, kept, u64_from(0), u64_add(drawn, u64_from(1)));
+    return count <= list->n ? list->id[count - 1] : -1;
 }
 
 /* Returns a row's 64 random bits for a purpose. */

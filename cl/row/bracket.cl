@@ -58,7 +58,7 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
         collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
         list_measure(list, row_key, m);
         const u64 base = c->from_below ? u64_sub(b->at_lo, list_mass(list, list->n)) : b->at_hi;
-        c->kept = u64_less(base, target) ? list_reach(list, list->n, base, target) : list->n + 1;
+        c->kept = u64_less(base, target) ? list_reach(list, 0, list->n, base, target) : list->n + 1;
         if (c->kept <= list->n) {
             c->key = list->key[list->order[c->kept - 1]];
             c->id = list->id[list->order[c->kept - 1]];

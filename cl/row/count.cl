@@ -43,6 +43,45 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
     return wg_usum(count, scratch);
 }
 
+#if WGS > 1
+/* Returns a key that at least k max tiles reach, where k is at most a quarter of the items, and in
+ * *reach how many do: the k-th largest of the maxima that half of the items have found. Of 2,004
+ * tiles some 63 reach it for k = 50, unless the largest tiles are neighbours. The items compare
+ * their maxima with all others, without a barrier between; twice as many would be four times the
+ * comparisons. */
+static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *reach,
+                               __local u64 *scratch)
+{
+    enum { ITEMS = WGS / 2 };
+    __local i32 *const maximum = (__local i32 *)scratch;
+    IV most = (IV)(CLS_KEY_NONE), count = (IV)(0);
+    i32 bound = CLS_KEY_NONE + 1;
+    for (u32 i = LOCAL_ID * VEC; LOCAL_ID < ITEMS && i < n; i += ITEMS * VEC) {
+        const IV key = VLOAD(row_key + i);
+        most = most > key ? most : key;
+    }
+    const i32 mine = IMAX(most);
+    BARRIER();
+    if (LOCAL_ID < ITEMS)
+        maximum[LOCAL_ID] = mine;
+    BARRIER();
+    if (LOCAL_ID < ITEMS) {
+        for (u32 i = 0; i < ITEMS / VEC * VEC; i += VEC)
+            count += VLOAD(maximum + i) >= mine;
+        u32 reaching = COUNT(count);
+        for (u32 i = ITEMS / VEC * VEC; i < ITEMS; i++)
+            reaching += maximum[i] >= mine;
+        bound = reaching >= k && mine > bound ? mine : bound;
+    }
+    bound = wg_imax(bound, scratch);
+    count = (IV)(0);
+    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
+        count += VLOAD(row_key + i) >= bound;
+    *reach = wg_usum(COUNT(count), scratch);
+    return bound;
+}
+#endif
+
 /* Returns a key that at least k max tiles reach, and few more if possible; CLS_KEY_NONE + 1, which
  * all reach, if there are fewer than k. Each round counts for four keys: first keys at growing
  * distances below the maximum, then keys that divide the interval evenly as floats, since maxima
@@ -54,8 +93,12 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
     i32 hi = max_key + 1;       /* fewer than k tiles reach it */
     u32 reach = k < n ? n : 0u; /* how many tiles reach lo */
     f32 gap = 4.0f;
+#if WGS > 1
+    if (k <= WGS / 4 && k < n)
+        lo = ranked_bound(row_key, n, k, &reach, scratch);
+#endif
     SHORT_LOOP
-    for (u32 round = 0; hi - 1 > lo && reach > k + 7 && round < 40; round++) {
+    for (u32 round = 0; hi - 1 > lo && reach > k + k / 4 + 7 && round < 40; round++) {
         const f32 zl = float_of_key(lo), zh = float_of_key(hi - 1);
         i32 key[4];
         for (u32 p = 0; p < 4; p++) {

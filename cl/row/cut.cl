@@ -180,16 +180,21 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         work[t] = c->tied ? u64_add(over, work[t]) : over;
     }
     BARRIER();
-    if (LOCAL_ID == 0 && !c->tied) {
+    /* The list is in order of ids, so each tile has a run of it, which one item adds up. */
+    for (u32 i = c->tied ? list->n : LOCAL_ID; i < list->n; i += WGS) {
+        const u32 t = (u32)list->id[i] / CLS_TILE;
+        if (i > 0 && (u32)list->id[i - 1] / CLS_TILE == t)
+            continue;
+        u64 sum = work[t];
         SHORT_LOOP
-        for (u32 i = 0; i < list->n; i++) {
-            const u32 t = (u32)list->id[i] / CLS_TILE;
-            const int kept = (u32)list->rank[i] < c->kept;
+        for (u32 j = i; j < list->n && (u32)list->id[j] / CLS_TILE == t; j++) {
+            const int kept = (u32)list->rank[j] < c->kept;
             if (kept && !c->from_below)
-                work[t] = u64_add(work[t], list->mass[i]);
+                sum = u64_add(sum, list->mass[j]);
             if (!kept && c->from_below)
-                work[t] = u64_sub(work[t], list->mass[i]);
+                sum = u64_sub(sum, list->mass[j]);
         }
+        work[t] = sum;
     }
     BARRIER();
     SHORT_LOOP

@@ -132,8 +132,7 @@ static inline void search_entries(const history_effects *p, __global const u32 *
                 (bit_of(p->marks, ring[k] & CLS_ENTRY_ID) & (u32)(((ring[k] ^ kind) & mask) == 0))
                 << (k - i);
         for (; hits != 0; hits &= hits - 1) {
-            const u32 id = ring[i + lowest_bit(hits)] & CLS_ENTRY_ID,
-                      at = patch_of(p, id) - 1;
+            const u32 id = ring[i + lowest_bit(hits)] & CLS_ENTRY_ID, at = patch_of(p, id) - 1;
             found->bits[at >> 5] |= 1u << (at & 31);
 #if WGS == 1
             p->marks[id >> 5] &= ~(1u << (id & 31));

@@ -281,24 +281,33 @@ static inline u64 list_mass(const shortlist *list, u32 kept)
     return wg_mass(mass, list->scratch);
 }
 
-/* Returns how many ranks, at least one, are needed until base plus their mass reaches the target;
- * kept + 1 if the first `kept` do not reach it. One item adds up: lists are short. */
-ONE_COPY u32 list_reach(const shortlist *list, u32 kept, u64 base, u64 target)
+static inline u64 kept_mass(const shortlist *list, int by_id, u32 kept, u32 i)
 {
-    u32 count = 0;
-    if (LOCAL_ID == 0) {
-        u64 sum = base;
-        int reached = 0;
-        SHORT_LOOP
-        while (!reached && count < kept) {
-            sum = u64_add(sum, list->mass[list->order[count]]);
-            count++;
-            reached = !u64_less(sum, target);
-        }
-        if (!reached)
-            count = kept + 1;
+    const u32 at = by_id ? i : (u32)list->order[i];
+    return (u32)list->rank[at] < kept ? list->mass[at] : u64_from(0);
+}
+/* Adds up the masses of the list's first `kept` ranks, by rank or (`by_id`) in order of ids.
+ * Returns how many entries, at least one, are needed until base plus their mass reaches the target;
+ * one more than there are if they do not reach it. Each item adds up a run of entries first. */
+ONE_COPY u32 list_reach(const shortlist *list, int by_id, u32 kept, u64 base, u64 target)
+{
+    const u32 n = by_id ? list->n : kept, per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    u64 sum = base;
+    u32 count = n + 1;
+#if WGS > 1
+    u64 mine = u64_from(0), all;
+    SHORT_LOOP
+    for (u32 i = first; i < last; i++)
+        mine = u64_add(mine, kept_mass(list, by_id, kept, i));
+    sum = u64_add(base, wg_scan_mass(mine, list->scratch, &all));
+#endif
+    SHORT_LOOP
+    for (u32 i = first; i < last && count > n; i++) {
+        sum = u64_add(sum, kept_mass(list, by_id, kept, i));
+        count = u64_less(sum, target) ? count : i + 1;
     }
-    return u64_lo(wg_broadcast(u64_from(count), LOCAL_ID == 0, list->scratch));
+    return wg_umin(count, list->scratch);
 }
 
 /* ------------------------------------------------------------------- counts, sums */
