@@ -193,6 +193,7 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
 #define CLS_EACH_1(STEP) STEP(0)
 #define CLS_EACH_2(STEP) STEP(0) STEP(1)
 #define CLS_EACH_4(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
+#define CLS_EACH_8(STEP) CLS_EACH_4(STEP) STEP(4) STEP(5) STEP(6) STEP(7)
 #define CLS_DEFINE_WEIGHTS(NAME, N, EACH, F, U, LAST) \
     CLS_INLINE void NAME(const F *z, U *w, f32 tile_max, f32 scale, f32 fraction) \
     { \

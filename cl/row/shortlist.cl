@@ -89,15 +89,14 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 #define PIECE_VECTORS 2
 #define EACH_OF_PIECE CLS_EACH_2
 #else
-#define PIECE_VECTORS 4
-#define EACH_OF_PIECE CLS_EACH_4
+#define PIECE_VECTORS 8
+#define EACH_OF_PIECE CLS_EACH_8
 #endif
 #define PIECE (PIECE_VECTORS * VEC)
 #define PIECES (CLS_MAX_TILE / PIECE)
 #define PIECE_LOAD(g) x[g] = LOAD_V(r->x, i + g * VEC);
 #define PIECE_NONE(g) x[g] = (FV)(CLS_MASKED);
 #define PIECE_SET(g) x[g] = v == g ? y : x[g];
-#define PIECE_GET(g) y = v == g ? x[g] : y;
 #define PIECE_BITS(g) bits |= lane_bits((x[g] > from) & (x[g] <= to)) << (g * VEC);
 
 /* Loads the piece that begins at token i. */
@@ -120,14 +119,6 @@ static inline u32 piece_bits(const FV *x, f32 from, f32 to)
     EACH_OF_PIECE(PIECE_BITS)
     return bits;
 }
-static inline f32 piece_token(const FV *x, u32 j)
-{
-    const u32 v = j / VEC;
-    FV y = x[0];
-    EACH_OF_PIECE(PIECE_GET)
-    return lane_of(y, j % VEC);
-}
-
 /* The max tiles that are looked through at once: their indexes take the place of the list's masses,
  * and an item has a bit for each of its tiles. */
 #define WINDOW (4 * LIST < 32 * WGS ? 4 * LIST : 32 * WGS)
@@ -164,32 +155,33 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
         const u32 pieces = PIECES * tiles_reaching(row_key, first, last, lo, tile, list->scratch);
         for (u32 base = 0; base < pieces; base += WGS) {
             const u32 piece = base + LOCAL_ID;
-            FV x[PIECE_VECTORS];
             u32 i = 0, bits = 0, tie_bits = 0;
             if (piece < pieces) {
+                FV x[PIECE_VECTORS];
                 const u32 m = tile[piece / PIECES];
                 i = m * CLS_MAX_TILE + piece % PIECES * PIECE;
                 piece_load(r, i, max_tile_kind(r, m), least, x);
                 bits = piece_bits(x, under, over);
                 tie_bits = ties != ALL_TIES && bits != 0 ? piece_bits(x, under, tied) : 0u;
             }
-            u64 all;
-            const u64 before = wg_scan_mass(
-                u64_make(popcount(bits & ~tie_bits), popcount(tie_bits)), list->scratch, &all);
-            u32 at = larger + u64_hi(before), tie = equal + u64_lo(before);
+            /* Both counts share a word: a round of 1,024 items, the most, has 2^15 tokens. */
+            u32 all;
+            const u32 before = wg_scan_u32(popcount(bits & ~tie_bits) << 16 | popcount(tie_bits),
+                                           list->scratch, &all);
+            u32 at = larger + (before >> 16), tie = equal + (before & 0xffffu);
             SHORT_LOOP
             for (; bits != 0; bits &= bits - 1) {
                 const u32 j = lowest_bit(bits), to = at + min(tie, ties);
                 const int is_tie = tie_bits >> j & 1u;
                 if (to < LIST && !(is_tie && tie >= ties)) {
-                    list->key[to] = key_of(clean(piece_token(x, j)));
+                    list->key[to] = key_of(load_one(r, i + j));
                     list->id[to] = (i32)(i + j);
                 }
                 at += !is_tie;
                 tie += is_tie;
             }
-            larger += u64_hi(all);
-            equal += u64_lo(all);
+            larger += all >> 16;
+            equal += all & 0xffffu;
             if (larger + min(equal, ties) > LIST) /* the same for the whole group */
                 return LIST + 1;
         }
