@@ -55,6 +55,93 @@ static inline void state_clear(const slot_state *s)
     BARRIER();
 }
 
+/* The item to which an entry belongs: only one item may change a word of the bitmaps, and it takes
+ * a token's entries in order. */
+static inline u32 entry_owner(u32 entry) { return (entry & CLS_ENTRY_ID) / 32 % WGS; }
+
+/* Stores entry j of n in the ring, at index at + j of the history, if it belongs to this item. It
+ * is from[first + j], where `from` begins again after `size` entries. */
+static inline void add_entry(const slot_state *s, __global const u32 *from, u32 first, u32 size,
+                             u32 at, u32 n, u32 j, u32 flags, int counts)
+{
+    u32 entry = from[first + j - (first + j < size ? 0u : size)];
+    if (entry_owner(entry) != LOCAL_ID)
+        return;
+    if (counts)
+        entry = state_add(s, entry, flags);
+    if (j + s->n_ring >= n) /* later entries would overwrite it */
+        s->ring[(at + j) % s->n_ring] = entry;
+}
+
+#if WGS == 1
+static inline void add_entries(const slot_state *s, __global const u32 *from, u32 first, u32 size,
+                               u32 at, u32 n, u32 flags, int counts, __local u64 *scratch)
+{
+    for (u32 j = 0; j < n; j++)
+        add_entry(s, from, first, size, at, n, j, flags, counts);
+}
+#else
+
+#define ENTRIES (WGS < 16 ? 16 : WGS < 256 ? WGS / 8 * 16 : 512) /* of a chunk, at most 2^9 */
+#define FOUND 7 /* as many numbers of 9 bits fit a u64 */
+
+/* Returns which of 16 bytes equal one, a bit each. A byte that differs by 1 from it may count, too,
+ * behind one that is equal. */
+static inline u32 equal_bytes(uint4 bytes, u32 byte)
+{
+    const uint4 other = bytes ^ byte * 0x01010101u;
+    const uint4 equal = ((other - 0x01010101u) & ~other & 0x80808080u) >> 7;
+    const uint4 bits = equal * 0x10204080u >> 28; /* bits 0, 8, 16 and 24 become 0 to 3 */
+    return bits.x | bits.y << 4 | bits.z << 8 | bits.w << 12;
+}
+
+/* Adds the entries whose numbers in a chunk of `here` entries an item has found. */
+static inline void add_found(const slot_state *s, __global const u32 *from, u32 first, u32 size,
+                             u32 at, u32 n, u32 base, u32 here, u32 flags, int counts, u64 found,
+                             u32 n_found)
+{
+    SHORT_LOOP
+    for (; n_found > 0; n_found--) {
+        const u32 j = u64_lo(u64_shr(found, 9 * (n_found - 1))) & 511u;
+        if (j < here)
+            add_entry(s, from, first, size, at, n, base + j, flags, counts);
+    }
+}
+
+/* Adds entries, of which each item has those that belong to it. For each chunk of entries the items
+ * write down to whom these belong, a byte each, and then look for their own, 16 at a time. An item
+ * adds what it has found when it has seen the whole chunk: if it did so at once, the others would
+ * wait for it each time. */
+static inline void add_entries(const slot_state *s, __global const u32 *from, u32 first, u32 size,
+                               u32 at, u32 n, u32 flags, int counts, __local u64 *scratch)
+{
+    __local uchar *const owner = (__local uchar *)scratch;
+    for (u32 base = 0; base < n; base += ENTRIES) {
+        const u32 here = min(n - base, (u32)ENTRIES);
+        BARRIER();
+        for (u32 j = LOCAL_ID; j < here; j += WGS) {
+            const u32 i = first + base + j;
+            owner[j] = (uchar)entry_owner(from[i - (i < size ? 0u : size)]);
+        }
+        BARRIER();
+        u64 found = u64_from(0);
+        u32 n_found = 0;
+        for (u32 j = 0; j < here; j += 16) {
+            u32 hits = equal_bytes(vload4(j / 16, (__local const u32 *)owner), LOCAL_ID & 255u);
+            for (; hits != 0; hits &= hits - 1) {
+                found = u64_add(u64_shl(found, 9), u64_from(j + lowest_bit(hits)));
+                if (++n_found == FOUND) {
+                    add_found(s, from, first, size, at, n, base, here, flags, counts, found, FOUND);
+                    n_found = 0;
+                }
+            }
+        }
+        add_found(s, from, first, size, at, n, base, here, flags, counts, found, n_found);
+    }
+    BARRIER();
+}
+#endif
+
 #if CHANGES
 /* Copies a slot's state from another one. */
 #define COPY_COUNTS(k) \
@@ -83,36 +170,17 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
     BARRIER();
 }
 
-static inline void recount_one(const slot_state *s, u32 i, u32 entry, u32 flags)
-{
-    s->ring[i % s->n_ring] = state_add(s, entry, flags);
-}
-/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. All items look at all
- * entries, WGS at a time in `chunk`, because the ring is changed meanwhile. */
+/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. */
 static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
-                                 __local u32 *chunk)
+                                 __local u64 *scratch)
 {
     if (s->keep == CLS_KEEPS_NONE)
         return;
     BARRIER();
     state_clear(s);
-#if WGS == 1
-    for (u32 i = length - n; i < length; i += 2) {
-        recount_one(s, i, s->ring[i % s->n_ring], flags);
-        if (i + 1 < length)
-            recount_one(s, i + 1, s->ring[(i + 1) % s->n_ring], flags);
-    }
-#else
-    for (u32 first = length - n; first < length; first += WGS) {
-        if (first + LOCAL_ID < length)
-            chunk[LOCAL_ID] = s->ring[(first + LOCAL_ID) % s->n_ring];
-        BARRIER();
-        for (u32 i = first; i < first + WGS && i < length; i++)
-            if ((chunk[i - first] & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
-                recount_one(s, i, chunk[i - first], flags);
-        BARRIER();
-    }
-#endif
+    if (n != 0)
+        add_entries(s, s->ring, (length - n) % s->n_ring, s->n_ring, length - n, n, flags, 1,
+                    scratch);
 }
 #endif
 
@@ -147,7 +215,7 @@ static inline void state_count_as_prompt(const slot_state *s)
 }
 
 /* The next turn of a conversation: the whole history becomes prompt. */
-static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *chunk)
+static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *scratch)
 {
     for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
         vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
@@ -155,7 +223,7 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u32 *
         state_count_as_prompt(s);
     BARRIER();
     if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, scratch);
     slot->outputs = 0;
     slot->pending = -1;
     slot->adaptive.top_p = slot->top_p;
@@ -186,27 +254,29 @@ static inline void append_thinking(cls_slot *slot, __global const cls_slot *rule
 /* Appends tokens to a slot's history. */
 static inline void state_append(cls_slot *slot, __global const cls_slot *rules, const slot_state *s,
                                 __global const u32 *lists, __global const u32 *entries, u32 n,
-                                __local u32 *chunk)
+                                __local u64 *scratch)
 {
     u32 outputs = 0;
 #if CHANGES
     append_thinking(slot, rules, s, lists, entries, n);
 #endif
-    for (u32 j = 0; j < n; j++) {
-        u32 entry = entries[j];
-        outputs += entry >> 31;
-        if (LOCAL_ID == 0)
-            adaptive_store(s, slot->length + j, &slot->adaptive);
-        if ((entry & CLS_ENTRY_OUTPUT) && (slot->flags & CLS_SLOT_DECAYS))
-            slot->adaptive.top_p =
-                top_p_next(slot, slot->adaptive.top_p, (i32)(entry & CLS_ENTRY_ID));
-        if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID) {
-            if (slot->window == 0)
-                entry = state_add(s, entry, slot->flags);
-            if (j + s->n_ring >= n) /* later entries would overwrite it */
-                s->ring[(slot->length + j) % s->n_ring] = entry;
+    for (u32 j = LOCAL_ID; j < n; j += WGS)
+        outputs += entries[j] >> 31;
+    outputs = wg_usum(outputs, scratch);
+    if (slot->flags & CLS_SLOT_DECAYS) {
+        for (u32 j = 0; j < n; j++) {
+            const u32 entry = entries[j];
+            if (LOCAL_ID == 0)
+                adaptive_store(s, slot->length + j, &slot->adaptive);
+            if (entry & CLS_ENTRY_OUTPUT)
+                slot->adaptive.top_p =
+                    top_p_next(slot, slot->adaptive.top_p, (i32)(entry & CLS_ENTRY_ID));
         }
+    } else { /* it does not change, and the last ones are kept */
+        for (u32 j = n - min(n, s->n_adaptive) + LOCAL_ID; j < n; j += WGS)
+            adaptive_store(s, slot->length + j, &slot->adaptive);
     }
+    add_entries(s, entries, 0, n, slot->length, n, slot->flags, slot->window == 0, scratch);
     slot->pending = -1;
     slot->position += outputs;
     slot->outputs += outputs;
@@ -214,7 +284,7 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
     slot->longest = max(slot->longest, slot->length);
 #if CHANGES
     if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, scratch);
 #endif
     BARRIER();
 }
@@ -222,7 +292,7 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
 #if CHANGES
 /* Rolls the latest n output tokens back; returns 0 if that is impossible. */
 static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
-                                 __local u32 *chunk)
+                                 __local u64 *scratch)
 {
     u32 found = 0;
     while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
@@ -246,7 +316,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     slot->outputs -= n;
     slot->length -= n;
     if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, chunk);
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, scratch);
     BARRIER();
     return 1;
 }
@@ -300,16 +370,16 @@ static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 t
 static inline void change_slot(const cls_change *c, cls_slot *slot, __global const cls_slot *rules,
                                const slot_state *s, const slot_state *from, const cls_slot *other,
                                __global const u32 *words, __global const u32 *lists, u32 history,
-                               u32 rollback, __local u32 *chunk)
+                               u32 rollback, __local u64 *scratch)
 {
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_clear(s);
-        state_append(slot, rules, s, lists, words, c->tokens, chunk);
+        state_append(slot, rules, s, lists, words, c->tokens, scratch);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, rules, s, lists, words, c->tokens, chunk);
+        state_append(slot, rules, s, lists, words, c->tokens, scratch);
 #if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
@@ -335,15 +405,15 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, __global con
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length,
                           min(slot->window != 0 ? slot->window : history, slot->length),
-                          slot->flags, chunk);
+                          slot->flags, scratch);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
         state_copy(s, from);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
-        state_turn(slot, s, chunk);
-        state_append(slot, rules, s, lists, words, c->tokens, chunk);
+        state_turn(slot, s, scratch);
+        state_append(slot, rules, s, lists, words, c->tokens, scratch);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
-        if (!state_rollback(slot, s, c->tokens, rollback, chunk))
+        if (!state_rollback(slot, s, c->tokens, rollback, scratch))
             slot->flags = 0;
     } else if (c->kind == CLS_CHANGE_FORCE && begun) {
         slot->forced = c->params.lists;
@@ -364,7 +434,6 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, __global con
         const u32 vocab, const u32 history, const u32 rollback
 ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
 {
-    __local u32 *const chunk = (__local u32 *)scratch;
     /* Through a pointer to bytes: Mesa 22.3 reads the wrong word if a pointer to structs is cast to
      * words. */
     __global const u32 *const order =
@@ -378,7 +447,7 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
     BARRIER(); /* every item has read the slots, and the lists are complete */
     change_slot(&c, &slot, c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot,
-                &s, &from, &other, words + c.words, lists, history, rollback, chunk);
+                &s, &from, &other, words + c.words, lists, history, rollback, scratch);
     BARRIER();
     if (LOCAL_ID == 0) {
         slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
