@@ -88,9 +88,10 @@ typedef struct cls_context_options {
      * work-groups (max_work_group) and no more local memory (max_local_mem_size, in bytes, at least
      * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
-    /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, at
-     * least, if there are enough tokens; 0: 32. With fewer, each group reads more. Compiled
-     * programs do not depend on it. */
+    /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, if
+     * there are enough tokens; 0: 32. With fewer, each group reads more. There are down to two where
+     * a group's work-items would otherwise have nothing to do. Compiled programs do not depend on
+     * it. */
     uint32_t groups_per_unit;
     uint64_t max_local_mem_size; /* bytes; see max_work_group */
 

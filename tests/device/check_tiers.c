@@ -264,14 +264,15 @@ START_TEST(wrong_subgroups)
 }
 END_TEST
 
-/* Groups share the tiles evenly: never fewer groups than asked for, as long as there are tiles, and
- * never more than 32 tiles in one. */
+/* Groups share the tiles evenly: as many groups as asked for, as long as there are tiles, and never
+ * more than 32 tiles in one. Groups that read several tiles at once get that many, or a multiple,
+ * if two groups for each unit are left. */
 START_TEST(spread)
 {
     static const struct {
         uint32_t units, groups_per_unit;
         uint64_t tiles;
-        uint32_t per_group;
+        uint32_t per_group, work_group, vector;
     } cases[] = {{132, 32, 126, 1},
                  {132, 32, 4224, 1},
                  {132, 32, 8447, 1},
@@ -284,9 +285,21 @@ START_TEST(spread)
                  {2, 1024, 4096, 2},
                  {1, 1, 1, 1},
                  {4, 4, 16, 1},
-                 {1024, 1024, 65535ull * 1024, 32}};
+                 {1024, 1024, 65535ull * 1024, 32},
+                 {132, 32, 1055, 1, 256, 4}, /* of 256 items with vectors of 4: four at once */
+                 {132, 32, 1056, 4, 256, 4},
+                 {132, 32, 16 * 126, 4, 256, 4},
+                 {132, 32, 256 * 126, 4, 256, 4},
+                 {132, 32, 512 * 126, 12, 256, 4},
+                 {132, 32, 4224, 1, 64, 4},
+                 {6, 8, 1000, 20, 256, 4},
+                 {6, 8, 1000, 20, 128, 4},
+                 {6, 8, 1000, 20, 100, 4},
+                 {4, 1, 1000, 32, 1024, 16}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        const cls_shape shape = {.compute_units = cases[i].units,
+        const cls_shape shape = {.work_group = cases[i].work_group != 0 ? cases[i].work_group : 1,
+                                 .vector = cases[i].vector != 0 ? cases[i].vector : 16,
+                                 .compute_units = cases[i].units,
                                  .groups_per_unit = cases[i].groups_per_unit};
         ck_assert_uint_eq(cls_shape_tiles_per_group(&shape, cases[i].tiles), cases[i].per_group);
     }
