@@ -80,6 +80,42 @@ static inline i32 half_bits(__global const ushort *p, u32 i)
 #define FROM_BITS(bits) as_float(bits)
 #endif
 
+/* Where the host knows that rows start at multiples of 16 bytes (CLS_WIDE), groups of several items
+ * load 16 bytes at once: vload promises the alignment of an element only, so that NVIDIA's compiler
+ * makes a load for each element of it. LOAD_2() loads two consecutive vectors. A wider vector than
+ * the 16 bytes of one load would need more alignment than is known. */
+#if WGS > 1 && VEC == 4 && !defined(CLS_LIMITED)
+#define WIDE 1
+#if DTYPE == 0
+#define LOAD_WIDE(p, i) (*(__global const float4 *)((p) + (i)))
+/* What stands in the other branch must differ, or compilers merge the loads of both branches into
+ * one with an element's alignment. */
+#define LOAD_NARROW(p, i) (float4)(vload2(0, (p) + (i)), vload2(0, (p) + (i) + 2))
+#define LOAD_2(p, i, a, b) \
+    { \
+        a = LOAD_WIDE(p, i); \
+        b = LOAD_WIDE(p, (i) + 4); \
+    }
+#else
+#if DTYPE == 1
+#define WIDEN(v) widen(v)
+#else
+#define WIDEN(v) as_float4(convert_uint4(v) << 16)
+#endif
+#define LOAD_2(p, i, a, b) \
+    { \
+        const ushort8 both = *(__global const ushort8 *)((p) + (i)); \
+        a = WIDEN(both.lo); \
+        b = WIDEN(both.hi); \
+    }
+#endif
+#else
+#define WIDE 0
+#endif
+#ifndef LOAD_NARROW
+#define LOAD_NARROW LOAD_V
+#endif
+
 static inline FV clean_v(FV x)
 {
     const IV bits = AS_IV(x);

@@ -388,6 +388,7 @@ typedef struct cls_row {
                                       or -1: a shard drew it */
 #define CLS_HAS_COUNTS 0x20000000u /* of candidates */
 #define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
+#define CLS_WIDE 0x80000000u       /* rows of logits start at multiples of 16 bytes */
 #define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
 
 /* The outputs of a row beside its token, in the order of the kernels' arguments. A step's `wants`

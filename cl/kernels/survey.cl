@@ -373,7 +373,7 @@ static inline u32 status_in_sum(u32 flags)
 
 #define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
 #define SHARE_NAN(g) nan |= x[g] != x[g];
-#define SHARE_STATUS(g) flags |= vector_status(r, i + g * SHARE_STRIDE, x[g]);
+#define SHARE_STATUS(g) flags |= vector_status(r, i + SHARE_OFFSET(g), x[g]);
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
 /* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
@@ -384,7 +384,7 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
     FV most = (FV)(CLS_MASKED);
     u32 flags = 0;
     if ((state & (STATE_UNCHECKED | STATE_ADJUSTED)) == STATE_UNCHECKED) {
-        CLS_EACH_4(SHARE_LOAD)
+        share_load_raw(r, i, x);
         CLS_EACH_4(SHARE_MOST)
 #ifdef CLS_LIMITED
         CLS_EACH_4(SHARE_STATUS)
@@ -406,7 +406,7 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
         const u32 n = (state & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
         for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
-            const u32 at = i + j * SHARE_STRIDE;
+            const u32 at = i + SHARE_OFFSET(j);
             FV y = load_checked(r, at);
             flags |= vector_status(r, at, y);
             y = clean_v(y);

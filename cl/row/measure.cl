@@ -13,7 +13,15 @@
  * one tile at a time, and its items have several shares. */
 #if WGS > 1
 
-#define SHARE_STRIDE (CLS_MAX_TILE / 4) /* tokens between the vectors of a share */
+/* Where a share's vectors lie, relative to the first. Those of 16-bit logits lie in pairs, so that
+ * a load of 16 bytes has two. */
+#if DTYPE != 0 && VEC == 4
+#define SHARE_OFFSET(g) ((g) / 2 * (CLS_MAX_TILE / 2) + (g) % 2 * VEC)
+#define SHARE_WIDTH (2 * VEC)
+#else
+#define SHARE_OFFSET(g) ((g) * (CLS_MAX_TILE / 4))
+#define SHARE_WIDTH VEC
+#endif
 #define SHARES (TILE_VECTORS / 4)
 #define MAX_TILE_SHARES (MAX_TILE_VECTORS / 4)
 #define TEAMS (WGS < SHARES ? 1 : WGS / SHARES)
@@ -23,29 +31,51 @@
 /* Returns a share's first token, relative to its tile. */
 static inline u32 share_token(u32 share)
 {
-    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * VEC;
+    return share / MAX_TILE_SHARES * CLS_MAX_TILE + share % MAX_TILE_SHARES * SHARE_WIDTH;
 }
 /* Returns how many vectors of a share have a token of the row; i is the share's first token. */
+#define SHARE_COUNT(g) n += i + SHARE_OFFSET(g) < ROW_LAST(r);
 static inline u32 share_vectors(const row_logits *r, u32 i)
 {
-    const u32 end = ROW_LAST(r);
-    return i < end ? min(4u, (end - i + SHARE_STRIDE - 1) / SHARE_STRIDE) : 0u;
+    u32 n = 0;
+    CLS_EACH_4(SHARE_COUNT)
+    return n;
 }
-#define SHARE_LOAD(g) x[g] = LOAD_V(r->x, i + g * SHARE_STRIDE);
+#define SHARE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + SHARE_OFFSET(g));
+#if DTYPE != 0
+#define SHARE_LOAD_WIDE \
+    LOAD_2(r->x, i, x[0], x[1]) \
+    LOAD_2(r->x, i + SHARE_OFFSET(2), x[2], x[3])
+#else
+#define SHARE_WIDE(g) x[g] = LOAD_WIDE(r->x, i + SHARE_OFFSET(g));
+#define SHARE_LOAD_WIDE CLS_EACH_4(SHARE_WIDE)
+#endif
 /* Sets vector j of a share, where j is not a constant: an array with such an index would be in
  * memory. */
 #define SHARE_SET(g) x[g] = j == g ? y : x[g];
 #define SHARE_NONE(g) x[g] = (FV)(CLS_MASKED);
 
+/* Loads a share of a tile that needs no checks. */
+static inline void share_load_raw(const row_logits *r, u32 i, FV *x)
+{
+#if WIDE
+    if (r->wide) {
+        SHARE_LOAD_WIDE
+        return;
+    }
+#endif
+    CLS_EACH_4(SHARE_LOAD)
+}
+
 static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
 {
     if (kind == TILE_RAW) {
-        CLS_EACH_4(SHARE_LOAD)
+        share_load_raw(r, i, x);
     } else {
         const u32 n = share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
         for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
-            const FV y = load_adjusted(r, i + j * SHARE_STRIDE, kind == TILE_UNCHECKED, CLS_MASKED);
+            const FV y = load_adjusted(r, i + SHARE_OFFSET(j), kind == TILE_UNCHECKED, CLS_MASKED);
             CLS_EACH_4(SHARE_SET)
         }
     }

@@ -94,7 +94,8 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 #endif
 #define PIECE (PIECE_VECTORS * VEC)
 #define PIECES (CLS_MAX_TILE / PIECE)
-#define PIECE_LOAD(g) x[g] = LOAD_V(r->x, i + g * VEC);
+#define PIECE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + g * VEC);
+#define PIECE_WIDE(g) LOAD_2(r->x, i + 2 * g * VEC, x[2 * g], x[2 * g + 1])
 #define PIECE_NONE(g) x[g] = (FV)(CLS_MASKED);
 #define PIECE_SET(g) x[g] = v == g ? y : x[g];
 #define PIECE_BITS(g) bits |= lane_bits((x[g] > from) & (x[g] <= to)) << (g * VEC);
@@ -102,6 +103,12 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 /* Loads the piece that begins at token i. */
 static inline void piece_load(const row_logits *r, u32 i, int kind, f32 least, FV *x)
 {
+#if WIDE
+    if (kind == TILE_RAW && r->wide) {
+        CLS_EACH_4(PIECE_WIDE)
+        return;
+    }
+#endif
     if (kind == TILE_RAW) {
         EACH_OF_PIECE(PIECE_LOAD)
     } else {

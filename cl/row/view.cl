@@ -29,6 +29,7 @@ typedef struct row_logits {
     slot_state state;
     history_effects effects;
     u32 vocab;
+    u32 wide; /* CLS_WIDE or 0 */
 #if SHARD
     u32 first,
         last; /* the row has tokens first to last - 1 only, and x is first tokens before it */
@@ -107,6 +108,7 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
 #endif
     r.flags = tile_flags + (size_t)row * TILES;
     r.vocab = vocab;
+    r.wide = has & CLS_WIDE;
     r.truncated = 0;
 #if ROW
     const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;

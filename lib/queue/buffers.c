@@ -91,6 +91,17 @@ cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_bu
     return CLS_OK;
 }
 
+int cls_buffer_is_wide(const cls_buffer *b)
+{
+    memory m;
+    void *pointer = NULL;
+    if (b->buffer == NULL || query_memory(b->buffer, &m) != CL_SUCCESS ||
+        clGetMemObjectInfo(m.parent != NULL ? m.parent : b->buffer, CL_MEM_HOST_PTR, sizeof pointer,
+                           &pointer, NULL) != CL_SUCCESS)
+        return 0;
+    return ((uintptr_t)pointer + m.origin + b->offset) % 16 == 0;
+}
+
 cls_status cls_ranges_check(const cls_ranges *ranges)
 {
     for (uint32_t i = 0; i < ranges->n; i++)

@@ -12,6 +12,13 @@
 /* Uploads of one sampler that may be in flight at once. */
 #define CLS_STAGING_COUNT 16
 
+/* ------------------------------------------------------------ buffers.c */
+
+/* Returns 1 if the data certainly start at a multiple of 16 bytes in the device's memory. OpenCL
+ * aligns what it allocates to 128 bytes; where the caller has provided memory, its pointer decides,
+ * and for a sub-buffer its parent's. */
+int cls_buffer_is_wide(const cls_buffer *buffer);
+
 /* ---------------------------------------------------------- arguments.c */
 
 /* A kernel whose arguments are set one after another. The first error is kept in `code`. */

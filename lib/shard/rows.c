@@ -150,6 +150,8 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
     cls_step_args(&a, h->sampler, &h->plan, CLS_ARG_SET_STEP);
     a.tiles_per_group = tiles_per_group(h);
     a.first = h->first;
+    if (h->first * (uint64_t)h->plan.logit_size % 16 != 0)
+        a.has &= ~CLS_WIDE; /* kernels read from where the row's first token would be */
     a.last = h->first + h->width;
     a.shards = h->shards;
     a.whole_tiles = h->whole_tiles;

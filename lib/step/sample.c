@@ -52,6 +52,21 @@ static void draft_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
     a->draft_stride = cls_wide_of(plan->draft_stride);
 }
 
+/* Returns CLS_WIDE if each row of logits certainly starts at a multiple of 16 bytes, and kernels
+ * can use that: see WIDE in cl/core/load.cl. */
+static uint32_t wide_rows(const cls_sampler *s, const cls_plan *plan)
+{
+    const cls_logits *const l = &plan->step.logits;
+    const uint32_t rows = plan->step.logits_rows != 0 ? plan->step.logits_rows : plan->step.rows;
+    const cls_shape *const shape = &s->context->shape;
+    const cls_buffer b = {l->buffer, l->offset};
+    if (shape->vector != 4 || (shape->work_group == 1 && shape->row_group == 1))
+        return 0;
+    return (rows == 1 || l->row_stride * plan->logit_size % 16 == 0) && cls_buffer_is_wide(&b)
+               ? CLS_WIDE
+               : 0;
+}
+
 static int is_raw(enum cls_arg_set arg_set)
 {
     return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
@@ -67,7 +82,8 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
 {
     const cls_step *const step = &plan->step;
     memset(a, 0, sizeof *a);
-    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS], plan->has | (is_raw(arg_set) ? CLS_RAW : 0));
+    cls_request_args(a, s, plan->map[CLS_MAP_SLOTS],
+                     plan->has | (is_raw(arg_set) ? CLS_RAW : 0) | wide_rows(s, plan));
     a->sample_stride = s->sample_stride;
     a->tiles_per_group = tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
