@@ -2,7 +2,9 @@
 /* What the WGS items of a work-group compute together: reductions, prefix sums and a broadcast.
  *
  * Every item of the group must call these functions. `scratch` is local memory of WGS u64. Each
- * function begins with a barrier, so that the previous result may be read until then.
+ * function begins with a barrier, so that the previous result may be read until then. Their
+ * barriers order local memory only: whoever reads next what another item wrote to a buffer needs a
+ * BARRIER().
  *
  * SUBGROUPS (a cls_subgroups) does most of the steps within sub-groups, without barriers. Of each
  * driver's extensions only one function is used: the value of the lane whose number differs by a
@@ -43,7 +45,7 @@
 #define LOCAL_ID ((u32)get_local_id(0))
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE | CLK_GLOBAL_MEM_FENCE)
 /* For places where no item reads what another one wrote to a buffer. With it AMD's compiler keeps
- * loads in flight across the barrier. */
+ * loads in flight across the barrier, and no device waits for stores. */
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
@@ -179,10 +181,10 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
             const T other = SG(x, mask, scratch); \
             x = OP(x, other); \
         } \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         if (SG_LANE == 0) \
             s[LOCAL_ID / size] = x; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         x = s[0]; \
         for (uint i = 1; i < WGS / size; i++) \
             x = OP(x, s[i]); \
@@ -203,10 +205,10 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
                 before = ADD(before, other); \
             x = ADD(x, other); \
         } \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         if (lane == 0) \
             s[own] = x; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         for (uint i = 0; i < WGS / size; i++) { \
             if (i == own) \
                 before = ADD(before, sum); \
@@ -224,9 +226,9 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
     { \
         __local T *const s = (__local T *)scratch; \
         const uint lid = LOCAL_ID; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         s[lid] = x; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         if (WG_ROWS > 1) { \
             if (lid < WG_SIDE) { \
                 for (uint i = 1; i < WG_ROWS; i++) { \
@@ -237,7 +239,7 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
                 } \
                 s[lid] = x; \
             } \
-            BARRIER(); \
+            LOCAL_BARRIER(); \
         } \
         x = s[0]; \
         for (uint i = 1; i < WG_SIDE; i++) { \
@@ -254,9 +256,9 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
         __local T *const s = (__local T *)scratch; \
         const uint lid = LOCAL_ID, row_ = lid / WG_SIDE; \
         T before = ZERO, sum = ZERO; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         s[lid] = x; \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         for (uint i = 0; i < WG_SIDE; i++) \
             if (row_ * WG_SIDE + i < lid) \
                 before = ADD(before, s[row_ * WG_SIDE + i]); \
@@ -266,10 +268,10 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
             *total = sum; \
             return before; \
         } \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         if (lid % WG_SIDE == WG_SIDE - 1 || lid == WGS - 1) \
             s[row_] = ADD(before, x); \
-        BARRIER(); \
+        LOCAL_BARRIER(); \
         for (uint i = 0; i < WG_ROWS; i++) { \
             if (i == row_) \
                 before = ADD(before, sum); \
@@ -307,10 +309,10 @@ static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)
 #if WGS == 1
     return x;
 #else
-    BARRIER();
+    LOCAL_BARRIER();
     if (mine)
         scratch[0] = x;
-    BARRIER();
+    LOCAL_BARRIER();
     return scratch[0];
 #endif
 }

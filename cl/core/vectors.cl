@@ -53,6 +53,15 @@
 #define UV CAT(uint, VEC)
 #define VLOAD(p) CAT(vload, VEC)(0, p)
 #define VSTORE(v, p) CAT(vstore, VEC)(v, 0, p)
+/* Load vectors from the library's own buffers, where each starts at a multiple of its size. vload
+ * promises less: see WIDE in core/load.cl. */
+#if WGS > 1
+#define LOAD_KEYS(p) (*(__global const IV *)(p))
+#define LOAD_FLOATS(p) (*(__global const FV *)(p))
+#else
+#define LOAD_KEYS VLOAD
+#define LOAD_FLOATS VLOAD
+#endif
 #define AS_FV CAT(as_float, VEC)
 #define AS_IV CAT(as_int, VEC)
 #define AS_UV CAT(as_uint, VEC)

@@ -235,6 +235,7 @@ static inline void search_repetitions(const history_effects *p, const repeat_sea
         found[(count - 1) * WGS + lid] = pack;
     }
     const u32 before = wg_scan_u32(count, scratch, &total);
+    BARRIER(); /* the list takes the place of the links */
     for (u32 k = 0; k < count; k++)
         list[before + k] = found[k * WGS + lid];
     BARRIER(); /* the list is complete, and the links are free */

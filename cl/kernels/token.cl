@@ -62,7 +62,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
     const u32 lid = LOCAL_ID;
     u32 first = 0x7fffffffu;
     for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
-        const u32 tops = lane_bits(VLOAD(row_key + base) == max_key);
+        const u32 tops = lane_bits(LOAD_KEYS(row_key + base) == max_key);
         first = tops != 0 ? base + lowest_bit(tops) : first;
     }
     first = wg_umin(first, scratch);

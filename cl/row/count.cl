@@ -10,7 +10,7 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
 {
     IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
-        const IV k = VLOAD(row_key + i);
+        const IV k = LOAD_KEYS(row_key + i);
         c0 += k >= key[0];
         c1 += k >= key[1];
         c2 += k >= key[2];
@@ -27,7 +27,7 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
     const f32 bound = above(key), least = least_above(r, bound);
     u32 count = 0;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
-        if (!ANY(VLOAD(row_key + first) > key))
+        if (!ANY(LOAD_KEYS(row_key + first) > key))
             continue;
         SHORT_LOOP
         for (u32 m = first; m < first + VEC && m < n; m++) {
@@ -57,7 +57,7 @@ static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *r
     IV most = (IV)(CLS_KEY_NONE), count = (IV)(0);
     i32 bound = CLS_KEY_NONE + 1;
     for (u32 i = LOCAL_ID * VEC; LOCAL_ID < ITEMS && i < n; i += ITEMS * VEC) {
-        const IV key = VLOAD(row_key + i);
+        const IV key = LOAD_KEYS(row_key + i);
         most = most > key ? most : key;
     }
     const i32 mine = IMAX(most);
@@ -76,7 +76,7 @@ static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *r
     bound = wg_imax(bound, scratch);
     count = (IV)(0);
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
-        count += VLOAD(row_key + i) >= bound;
+        count += LOAD_KEYS(row_key + i) >= bound;
     *reach = wg_usum(COUNT(count), scratch);
     return bound;
 }
@@ -141,7 +141,7 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
     const f32 least = least_above(r, bound[0]);
     u64 low = u64_from(0), high = low;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
-        if (!ANY(VLOAD(row_key + first) > key[0]))
+        if (!ANY(LOAD_KEYS(row_key + first) > key[0]))
             continue;
         SHORT_LOOP
         for (u32 m = first; m < first + VEC && m < n; m++) {

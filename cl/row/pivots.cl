@@ -19,7 +19,7 @@ static inline void sample_deeper(__global const f32 *depths, __global const f32 
 {
     FV s0 = (FV)(0.0f), s1 = s0, s2 = s0, s3 = s0;
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
-        const FV d = VLOAD(depths + j), w = VLOAD(weights + j), zero = (FV)(0.0f);
+        const FV d = LOAD_FLOATS(depths + j), w = LOAD_FLOATS(weights + j), zero = (FV)(0.0f);
         s0 += d > at[0] ? w : zero;
         s1 += d > at[1] ? w : zero;
         s2 += d > at[2] ? w : zero;
@@ -63,8 +63,8 @@ static inline f32 sample_spread(__global const f32 *depths, __global const f32 *
 {
     FV squares = (FV)(0.0f);
     for (u32 j = LOCAL_ID * VEC; j < n; j += WGS * VEC) {
-        const FV w = VLOAD(weights + j);
-        squares += VLOAD(depths + j) > low ? w * w : (FV)(0.0f);
+        const FV w = LOAD_FLOATS(weights + j);
+        squares += LOAD_FLOATS(depths + j) > low ? w * w : (FV)(0.0f);
     }
     const f32 spread = wg_fsum(FSUM(squares), scratch);
     return sqrt(m->counts ? wanted_count + 1.0f : spread);

@@ -43,7 +43,7 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0;
     for (u32 base = 0; base < n && taken <= LIST; base += VEC) {
-        u32 tiles = lane_bits(VLOAD(row_key + base) >= lo);
+        u32 tiles = lane_bits(LOAD_KEYS(row_key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + lowest_bit(tiles);
@@ -139,7 +139,7 @@ static inline u32 tiles_reaching(__global const i32 *row_key, u32 first, u32 las
     const u32 begin = first + LOCAL_ID * per_item;
     u32 bits = 0, total;
     for (u32 i = 0; i < per_item && begin + i < last; i += VEC)
-        bits |= lane_bits(VLOAD(row_key + begin + i) >= lo) << i;
+        bits |= lane_bits(LOAD_KEYS(row_key + begin + i) >= lo) << i;
     u32 at = wg_scan_u32(popcount(bits), scratch, &total);
     SHORT_LOOP
     for (; bits != 0; bits &= bits - 1)

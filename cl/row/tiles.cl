@@ -10,9 +10,9 @@
 static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 {
     __global const i32 *const key = row_key + tile * CLS_MAX_TILES_PER_TILE;
-    IV m = VLOAD(key);
+    IV m = LOAD_KEYS(key);
     for (u32 i = VEC; i < CLS_MAX_TILES_PER_TILE; i += VEC) {
-        const IV k = VLOAD(key + i);
+        const IV k = LOAD_KEYS(key + i);
         m = m > k ? m : k;
     }
     return IMAX(m);
@@ -145,7 +145,7 @@ static inline i32 row_max_key(__global const i32 *row_key, u32 n, __local u64 *s
 {
     IV m = (IV)(CLS_KEY_NONE);
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
-        const IV k = VLOAD(row_key + i);
+        const IV k = LOAD_KEYS(row_key + i);
         m = m > k ? m : k;
     }
     return wg_imax(IMAX(m), scratch);
@@ -163,7 +163,7 @@ static inline i32 row_summary(__global const u32 *tile_flags, __global const i32
     IV most = (IV)(CLS_KEY_NONE);
     u32 mine = 0;
     for (u32 i = LOCAL_ID * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
-        const IV k = VLOAD(row_key + i);
+        const IV k = LOAD_KEYS(row_key + i);
         most = most > k ? most : k;
     }
     SHORT_LOOP

@@ -24,7 +24,7 @@ ONE_COPY i32 maxima_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 s
     f32 lo = row_max - 44.0f / scale, hi = row_max;
     FV all = (FV)(0.0f);
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
-        const IV k = VLOAD(row_key + i);
+        const IV k = LOAD_KEYS(row_key + i);
         const FV z = AS_FV(k ^ ((k >> 31) & 0x7fffffff));
         const FV w = TO_FV(AS_IV(weight_v(z, row_max, scale, row.fraction)));
         VSTORE(w, work + i);
@@ -37,7 +37,7 @@ ONE_COPY i32 maxima_bound(__global const i32 *row_key, u32 n, f32 row_max, f32 s
         const i32 key = key_of(clean(mid));
         FV sum = (FV)(0.0f);
         for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
-            sum += VLOAD(row_key + i) >= key ? VLOAD(work + i) : (FV)(0.0f);
+            sum += LOAD_KEYS(row_key + i) >= key ? LOAD_FLOATS(work + i) : (FV)(0.0f);
         if (wg_fsum(FSUM(sum), scratch) < wanted)
             hi = mid;
         else
