@@ -89,8 +89,9 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
             } else {
                 const u32 tile = first + n;
                 const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};
+                const u32 i = tile * CLS_TILE + share_token(s % SHARES);
                 FV x[4];
-                share_load(&r, tile * CLS_TILE + share_token(s % SHARES), tile_kind(&r, tile), x);
+                share_load(&r, i, max_tile_kind(&r, i / CLS_MAX_TILE), x);
                 share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
                               share_sum + SUM_INDEX(s));
             }

@@ -353,12 +353,12 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
 
 /* What a group finds out about a tile first. */
 #define STATE_MASK 3u /* tile_mask() */
-#define STATE_UNCHECKED 4u
+#define STATE_OPEN 4u /* tile_is_open() */
 #define STATE_ADJUSTED 8u
 static inline u32 tile_state(const row_logits *r, u32 tile)
 {
     const u32 masked = tile_mask(r, tile);
-    return masked | (tile_is_unchecked(r, tile, masked) ? STATE_UNCHECKED : 0u) |
+    return masked | (tile_is_open(r, masked) ? STATE_OPEN : 0u) |
            (r->adjustments && tile_adjusted(r, tile) != 0 ? STATE_ADJUSTED : 0u);
 }
 
@@ -377,13 +377,13 @@ static inline u32 status_in_sum(u32 flags)
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
 /* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
- * their status bits. Vectors of an unchecked tile stay as in memory, unless there is +inf: they
+ * their status bits. Vectors of an open tile stay as in memory, unless there is +inf: they
  * weigh the same. */
 static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *status)
 {
     FV most = (FV)(CLS_MASKED);
     u32 flags = 0;
-    if ((state & (STATE_UNCHECKED | STATE_ADJUSTED)) == STATE_UNCHECKED) {
+    if ((state & (STATE_OPEN | STATE_ADJUSTED)) == STATE_OPEN && share_is_whole(r, i)) {
         share_load_raw(r, i, x);
         CLS_EACH_4(SHARE_MOST)
 #ifdef CLS_LIMITED

@@ -41,6 +41,11 @@ static inline u32 share_vectors(const row_logits *r, u32 i)
     CLS_EACH_4(SHARE_COUNT)
     return n;
 }
+/* Returns whether the row has all of its tokens. */
+static inline int share_is_whole(const row_logits *r, u32 i)
+{
+    return i >= ROW_FIRST(r) && i + SHARE_OFFSET(3) + VEC <= ROW_LAST(r);
+}
 #define SHARE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + SHARE_OFFSET(g));
 #if DTYPE != 0
 #define SHARE_LOAD_WIDE \

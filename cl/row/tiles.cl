@@ -61,12 +61,17 @@ static inline u32 tile_vectors(const row_logits *r, u32 tile)
 #else
 #define tile_vectors(r, tile) ((u32)TILE_VECTORS)
 #endif
-/* Returns whether a tile needs none of the checks of load_checked(): the row has the whole tile,
+/* Returns whether a tile needs none of the checks of load_checked() where the row has its tokens:
  * nothing of it is masked, and there is no dense bias. Biases and adjustments may still change its
  * tokens. */
+static inline int tile_is_open(const row_logits *r, u32 masked)
+{
+    return masked == MASK_ALL && !r->dense;
+}
+/* Returns whether a tile needs none of these checks at all. */
 static inline int tile_is_unchecked(const row_logits *r, u32 tile, u32 masked)
 {
-    return masked == MASK_ALL && !r->dense && tile_is_whole(r, tile);
+    return tile_is_open(r, masked) && tile_is_whole(r, tile);
 }
 /* Returns the bitwise or of the words that a tile has in the bitmaps of adjusted tokens. */
 static inline u32 tile_adjusted(const row_logits *r, u32 tile)
@@ -87,19 +92,25 @@ static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 #define TILE_CHECKED 0   /* mask, bounds, dense bias, adjustments */
 #define TILE_RAW 1       /* as they are in memory */
 #define TILE_UNCHECKED 2 /* after clean_v(), with biases and adjustments */
-static inline int tile_kind(const row_logits *r, u32 tile)
+static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
 {
-    if (!tile_is_unchecked(r, tile, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
+    if (!whole || !tile_is_open(r, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))
         return TILE_CHECKED;
     if (r->truncated)
         return TILE_UNCHECKED;
     return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
-/* The same for max tile m, which may have no adjusted token although its mass tile has some. */
+static inline int tile_kind(const row_logits *r, u32 tile)
+{
+    return kind_in_tile(r, tile, tile_is_whole(r, tile));
+}
+/* The same for max tile m. The row may have it wholly but only a part of its mass tile, and it may
+ * have no adjusted token although its mass tile has some. */
 static inline int max_tile_kind(const row_logits *r, u32 m)
 {
     const u32 tile = m / CLS_MAX_TILES_PER_TILE;
-    const int kind = tile_kind(r, tile);
+    const int kind = kind_in_tile(
+        r, tile, m * CLS_MAX_TILE >= ROW_FIRST(r) && (m + 1) * CLS_MAX_TILE <= ROW_LAST(r));
 #if ROW
     const u32 w = m * (CLS_MAX_TILE / 32);
     if (kind != TILE_UNCHECKED || r->truncated || (r->flags[tile] & CLS_STATUS_INF))
