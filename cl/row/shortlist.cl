@@ -83,11 +83,14 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 
 #else
 
-/* What an item reads of a max tile at once: consecutive vectors, whose tokens have a bit each in a
- * word. */
+/* What an item reads of a max tile at once: consecutive vectors, whose tokens, at most 32, have a
+ * bit each in a word. */
 #if VEC == 16
 #define PIECE_VECTORS 2
 #define EACH_OF_PIECE CLS_EACH_2
+#elif VEC == 8
+#define PIECE_VECTORS 4
+#define EACH_OF_PIECE CLS_EACH_4
 #else
 #define PIECE_VECTORS 8
 #define EACH_OF_PIECE CLS_EACH_8
@@ -179,12 +182,12 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
             SHORT_LOOP
             for (; bits != 0; bits &= bits - 1) {
                 const u32 j = lowest_bit(bits), to = at + min(tie, ties);
-                const int is_tie = tie_bits >> j & 1u;
-                if (to < LIST && !(is_tie && tie >= ties)) {
+                const u32 is_tie = tie_bits >> j & 1u;
+                if (to < LIST && (is_tie == 0 || tie < ties)) {
                     list->key[to] = key_of(load_one(r, i + j));
                     list->id[to] = (i32)(i + j);
                 }
-                at += !is_tie;
+                at += 1 - is_tie;
                 tie += is_tie;
             }
             larger += all >> 16;
