@@ -84,55 +84,12 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     return wg_imax(token, scratch);
 }
 
-/* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
- * then subtracted. By the whole group. Where a forged partial's masses do not add up, it is any
- * tile of the row. */
-static inline u32 draw_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
-                            __local u64 *scratch)
-{
-    const u32 per_item = (tiles + WGS - 1) / WGS;
-    const u32 first = min(LOCAL_ID * per_item, tiles), last = min(first + per_item, tiles);
-    u64 mine = u64_from(0), total;
-    u32 found = tiles;
-    SHORT_LOOP
-    for (u32 t = first; t < last; t++)
-        mine = u64_add(mine, tile_mass[t]);
-    u64 sum = wg_scan_mass(mine, scratch, &total);
-    u64 rest = *drawn;
-    if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
-        SHORT_LOOP
-        for (u32 t = first; t < last && found == tiles; t++) {
-            const u64 next = u64_add(sum, tile_mass[t]);
-            if (u64_less(*drawn, next)) {
-                found = t;
-                rest = u64_sub(*drawn, sum);
-            }
-            sum = next;
-        }
-    }
-#if WGS > 1
-    BARRIER();
-    if (found < tiles) {
-        scratch[0] = rest;
-        scratch[1] = u64_from(found);
-    }
-    BARRIER();
-    rest = scratch[0];
-    found = u64_lo(scratch[1]);
-#endif
-    *drawn = rest;
-#if ROW
-    found = min(found, tiles - 1);
-#endif
-    return found;
-}
-
 /* Draws by the masses of tiles, in row units. */
 static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
                            __global const u64 *tile_mass, u32 tiles, f32 row_max, f32 scale,
                            const kept_set *set, u64 drawn, __local u64 *scratch)
 {
-    const u32 t = draw_tile(tile_mass, tiles, &drawn, scratch);
+    const u32 t = find_tile(tile_mass, tiles, &drawn, scratch);
     const cls_unit unit = tile_unit(row_key, t, row_max, split(row_max, scale).exponent, scale);
     return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
 }

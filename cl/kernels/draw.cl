@@ -28,7 +28,8 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     /* Each item takes a range of the list. */
     const u32 per_item = (count + WGS - 1) / WGS, first = min(lid * per_item, count),
               last = min(first + per_item, count);
-    cls_row out = rows[row]; /* read before the barriers and written after them */
+    cls_row out = rows[row];
+    BARRIER(); /* every item has read the record, which the first item writes */
     i32 max_key = CLS_KEY_NONE, token = -1;
     u32 special = 0;
     u64 mine = u64_from(0), mass;

@@ -94,7 +94,7 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
     const u64 total = row_total(merged_key, merged_mass, tiles, top, scale, row_work, scratch);
     u64 drawn = u64_mul_hi(bits, total);
     BARRIER();
-    const u32 t = draw_tile(row_work, tiles, &drawn, scratch);
+    const u32 t = find_tile(row_work, tiles, &drawn, scratch);
     if (t < shard_first_tile(ROW_FIRST(r)) ||
         t >= shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab))
         return -1;

@@ -385,7 +385,7 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
             residual_of(&r, &out, flags,
                         (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d,
                         MAX_TILES, (u32)draft, (u32)ids[draft], w.prefix_prob, &rest);
-            const u32 tile = draw_tile(sums, tiles, &drawn, scratch);
+            const u32 tile = find_tile(sums, tiles, &drawn, scratch);
             w.token =
                 residual_draw(&rest, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
         }

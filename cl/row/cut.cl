@@ -50,6 +50,17 @@ static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
                            unit->shift);
 }
 
+/* The measure of several equal tokens. */
+static inline u64 times(u64 one, u32 count)
+{
+    return u64_add(u64_mul32(u64_lo(one), count), u64_shl(u64_mul32(u64_hi(one), count), 32));
+}
+/* The lanes above one bound and not above another, a bit each. */
+static inline u32 tied_lanes(FV x, f32 under, f32 over)
+{
+    return lane_bits((x > under) & (x <= over));
+}
+
 /* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
  * measure to reach the target. It sums up by tiles first, then inside one tile. work[] gets what
  * each tile keeps of these tokens. */
@@ -73,47 +84,45 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
                 const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
                 c += (x > under) & (x <= over);
             }
-            mass = u64_add(u64_mul32(u64_lo(one), COUNT(c)),
-                           u64_shl(u64_mul32(u64_hi(one), COUNT(c)), 32));
+            mass = times(one, COUNT(c));
         }
         work[t] = mass;
         total = u64_add(total, mass);
     }
     total = u64_add(base, wg_mass(total, scratch));
     BARRIER();
-    if (LOCAL_ID == 0 && !u64_less(total, target)) {
-        u64 sum = base;
-        u32 t = 0;
-        SHORT_LOOP
-        while (t + 1 < tiles && u64_less(u64_add(sum, work[t]), target))
-            sum = u64_add(sum, work[t++]);
-        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
-        const u64 one = tie_measure(m, key, &unit);
-        SHORT_LOOP
-        for (u32 i = t * CLS_TILE; i < r->vocab && i < (t + 1) * CLS_TILE && id == CLS_MAX_ID;
-             i++) {
-            if (key_of(load_one(r, i)) == key) {
-                sum = u64_add(sum, one);
-                if (!u64_less(sum, target))
-                    id = (i32)i;
-            }
+    if (u64_less(total, target)) /* the same for the whole group */
+        return CLS_MAX_ID;
+    /* Among the tokens of the tile, the one before which less than all of `rest` lies. */
+    u64 rest = u64_sub(target, u64_add(base, u64_from(1)));
+    const u32 tile = find_tile(work, tiles, &rest, scratch);
+    const cls_unit unit = tile_unit(row_key, tile, m->row_max, m->exponent, m->scale);
+    const u64 one = tie_measure(m, key, &unit);
+    const int kind = tile_kind(r, tile);
+    const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    u32 count = 0, all;
+    for (u32 v = first; v < last; v++)
+        count += popcount(tied_lanes(load_v(r, tile * CLS_TILE + v * VEC, kind), under, over));
+    count = wg_scan_u32(count, scratch, &all);
+    BARRIER(); /* every item has read work[] */
+    for (u32 v = first; v < last && id == CLS_MAX_ID; v++) {
+        const u32 i = tile * CLS_TILE + v * VEC;
+        u32 tied = tied_lanes(load_v(r, i, kind), under, over);
+        for (; tied != 0 && id == CLS_MAX_ID; tied &= tied - 1) {
+            count++;
+            if (u64_less(rest, times(one, count)))
+                id = (i32)(i + lowest_bit(tied));
         }
     }
+    const i32 mine = id;
     id = wg_imin(id, scratch);
+    if (mine == id && id != CLS_MAX_ID)
+        work[tile] = times(one, count);
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
-        if (t > (u32)id / CLS_TILE)
+    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
+        if (t > tile)
             work[t] = u64_from(0);
-        if (t != (u32)id / CLS_TILE)
-            continue;
-        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
-        const u64 one = tie_measure(m, key, &unit);
-        u64 sum = u64_from(0);
-        SHORT_LOOP
-        for (u32 i = t * CLS_TILE; i <= (u32)id; i++)
-            sum = u64_add(sum, key_of(load_one(r, i)) == key ? one : u64_from(0));
-        work[t] = sum;
-    }
     BARRIER();
     return id;
 }

@@ -99,36 +99,46 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 #define PIECES (CLS_MAX_TILE / PIECE)
 #define PIECE_LOAD(g) x[g] = LOAD_NARROW(r->x, i + g * VEC);
 #define PIECE_WIDE(g) LOAD_2(r->x, i + 2 * g * VEC, x[2 * g], x[2 * g + 1])
-#define PIECE_NONE(g) x[g] = (FV)(CLS_MASKED);
-#define PIECE_SET(g) x[g] = v == g ? y : x[g];
-#define PIECE_BITS(g) bits |= lane_bits((x[g] > from) & (x[g] <= to)) << (g * VEC);
-
-/* Loads the piece that begins at token i. */
-static inline void piece_load(const row_logits *r, u32 i, int kind, f32 least, FV *x)
-{
-#if WIDE
-    if (kind == TILE_RAW && r->wide) {
-        CLS_EACH_4(PIECE_WIDE)
-        return;
-    }
-#endif
-    if (kind == TILE_RAW) {
-        EACH_OF_PIECE(PIECE_LOAD)
-    } else {
-        EACH_OF_PIECE(PIECE_NONE)
-        for (u32 v = 0; v < PIECE_VECTORS; v++) { /* a loop, so that its body is compiled once */
-            const FV y = load_adjusted(r, i + v * VEC, kind == TILE_UNCHECKED, least);
-            EACH_OF_PIECE(PIECE_SET)
-        }
-    }
-}
-/* Returns which tokens of a piece are above `from` and not above `to`. */
+#define PIECE_BITS(g) bits |= piece_lanes(x[g], from, to) << (g * VEC);
+static inline u32 piece_lanes(FV x, f32 from, f32 to) { return lane_bits((x > from) & (x <= to)); }
 static inline u32 piece_bits(const FV *x, f32 from, f32 to)
 {
     u32 bits = 0;
     EACH_OF_PIECE(PIECE_BITS)
     return bits;
 }
+
+/* Returns which tokens of the piece that begins at token i are above `under` and not above `over`,
+ * and in *ties which of these are not above `tied`. */
+static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f32 under, f32 tied,
+                             f32 over, u32 *ties)
+{
+    u32 hits = 0;
+    *ties = 0;
+    if (kind == TILE_RAW) {
+        FV x[PIECE_VECTORS];
+#if WIDE
+        if (r->wide) {
+            CLS_EACH_4(PIECE_WIDE)
+        } else
+#endif
+        {
+            EACH_OF_PIECE(PIECE_LOAD)
+        }
+        hits = piece_bits(x, under, over);
+        if (hits != 0)
+            *ties = piece_bits(x, under, tied);
+        return hits;
+    }
+    SHORT_LOOP
+    for (u32 v = 0; v < PIECE_VECTORS; v++) {
+        const FV x = load_adjusted(r, i + v * VEC, kind == TILE_UNCHECKED, least);
+        hits |= piece_lanes(x, under, over) << v * VEC;
+        *ties |= piece_lanes(x, under, tied) << v * VEC;
+    }
+    return hits;
+}
+
 /* The max tiles that are looked through at once: their indexes take the place of the list's masses,
  * and an item has a bit for each of its tiles. */
 #define WINDOW (4 * LIST < 32 * WGS ? 4 * LIST : 32 * WGS)
@@ -167,12 +177,10 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
             const u32 piece = base + LOCAL_ID;
             u32 i = 0, bits = 0, tie_bits = 0;
             if (piece < pieces) {
-                FV x[PIECE_VECTORS];
                 const u32 m = tile[piece / PIECES];
                 i = m * CLS_MAX_TILE + piece % PIECES * PIECE;
-                piece_load(r, i, max_tile_kind(r, m), least, x);
-                bits = piece_bits(x, under, over);
-                tie_bits = ties != ALL_TIES && bits != 0 ? piece_bits(x, under, tied) : 0u;
+                bits = piece_hits(r, i, max_tile_kind(r, m), least, under, tied, over, &tie_bits);
+                tie_bits = ties != ALL_TIES ? tie_bits : 0u;
             }
             /* Both counts share a word: a round of 1,024 items, the most, has 2^15 tokens. */
             u32 all;

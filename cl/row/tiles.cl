@@ -131,6 +131,15 @@ static inline FV load_v(const row_logits *r, u32 i, int kind)
     return load_above(r, i, kind, CLS_MASKED);
 }
 
+/* Stands before a loop over the vectors of a max tile. Intel's compiler for GPUs unrolls it, 16
+ * times in vectors of four; for the token kernel with adjusted logits it then needs minutes and
+ * gigabytes. The search, on the contrary, compiles faster so; hence ROLLED is a build option. */
+#if defined(ROLLED) && WGS > 1
+#define TILE_LOOP SHORT_LOOP
+#else
+#define TILE_LOOP
+#endif
+
 /* UNROLL vectors, `stride` tokens apart. */
 #define STEP_PLAIN(g) x[g] = LOAD_V(r->x, i + g * stride);
 #define STEP_COPY(g) x[g] = adjusted[g];
@@ -210,4 +219,44 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
         total = u64_add(total, mass);
     }
     return wg_mass(total, scratch);
+}
+
+/* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
+ * then subtracted. By the whole group. Where the masses do not add up, as in a forged partial, it
+ * is any tile of the row. */
+static inline u32 find_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
+                            __local u64 *scratch)
+{
+    const u32 per_item = (tiles + WGS - 1) / WGS;
+    const u32 first = min(LOCAL_ID * per_item, tiles), last = min(first + per_item, tiles);
+    u64 mine = u64_from(0), total;
+    u32 found = tiles;
+    SHORT_LOOP
+    for (u32 t = first; t < last; t++)
+        mine = u64_add(mine, tile_mass[t]);
+    u64 sum = wg_scan_mass(mine, scratch, &total);
+    u64 rest = *drawn;
+    if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
+        SHORT_LOOP
+        for (u32 t = first; t < last && found == tiles; t++) {
+            const u64 next = u64_add(sum, tile_mass[t]);
+            if (u64_less(*drawn, next)) {
+                found = t;
+                rest = u64_sub(*drawn, sum);
+            }
+            sum = next;
+        }
+    }
+#if WGS > 1
+    BARRIER();
+    if (found < tiles) {
+        scratch[0] = rest;
+        scratch[1] = u64_from(found);
+    }
+    BARRIER();
+    rest = scratch[0];
+    found = u64_lo(scratch[1]);
+#endif
+    *drawn = rest;
+    return min(found, tiles - 1);
 }
