@@ -35,6 +35,7 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
                 continue;
             const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
+            TILE_LOOP
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC)
                 c += load_above(r, m * CLS_MAX_TILE + v, kind, least) > bound;
             count += COUNT(c);
@@ -149,6 +150,7 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
                 continue;
             const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
+            TILE_LOOP
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
                 c += (x > bound[0]) & 1;

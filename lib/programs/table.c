@@ -36,6 +36,7 @@ enum {
  * -DROW=0 leaves out masks, biases, penalties and history effects, and tokens that shards drew.
  * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones. -DFORCED=1 is for
  * kernels that accept tokens of requests with thinking budgets, loop stops or forced ids.
+ * -DROLLED=1 keeps GPU compilers from unrolling the loops over tiles (cl/row/tiles.cl).
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles token-list, survey-row, pass-row
@@ -52,9 +53,9 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
                      CLS_FEATURE_PLAIN, 1, 0},
     [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1, 80},
-    [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1",
+    [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1 -DROLLED=1",
                      CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SHARD | ROW, 1, 128},
-    [CLS_TOKEN_3] = {"token-all", CLS_TOKEN, FILE_OF(token), "", ALL, 1, 128},
+    [CLS_TOKEN_3] = {"token-all", CLS_TOKEN, FILE_OF(token), " -DROLLED=1", ALL, 1, 128},
     [CLS_PASS_0] = {"pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1, 0},
     [CLS_PASS_1] = {"pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1, 80},
     [CLS_SEARCH_0] = {"search", CLS_SEARCH, FILE_OF(search), " -DROW=0 -DCHAIN=1", 0, 1, 128},
