@@ -479,7 +479,9 @@ typedef struct cls_args {
     u32 set_capacity; /* ids of a row's kept set */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
-    u32 first, last, shards, partial_words, whole_tiles, reserved_3[17];
+    u32 first, last, shards, partial_words, whole_tiles;
+    u32 requests; /* of cls_verify() */
+    u32 reserved_3[16];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -37,7 +37,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
  * their functions that do the work. */
 #define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
 #define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
-#define ROW_ARGS u32 row, u32 n_rows, const shortlist *the_list, ROW_KERNEL_ARGS
+#define ROW_ARGS u32 row, const shortlist *the_list, ROW_KERNEL_ARGS
 
 /* The beginning of both functions. `flags` are the request's. A row without a request must not read
  * from the slot, because another row may be writing it. */
@@ -59,7 +59,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #define ROW_DRAFT(done) \
     if (has & CLS_DRAFTS) \
         weigh_draft(&r, flags, row_key, \
-                    done && !out.no_token ? draft_after(NODES, PARENTS, row, n_rows) : -1, \
+                    done && !out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
                     AT_OFFSET(draft_ids), ROW_DRAFTS, n, row_work, \
                     (__global const u32 *)row_sample, &out, list.scratch);
 #else

@@ -72,13 +72,13 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
 /* counting: it is the first launch, which leaves the counts of the groups in `work`. The second one
  * writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as the
  * survey. */
-ONE_COPY void kept_tiles(u32 row, u32 group, u32 n_groups, __local u64 *scratch, ROWS_ARGS,
+ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
                          __global const u32 *sample, __global u64 *work, __global i32 *set_ids,
                          __global i32 *set_counts, __global i32 *status_out, u32 counting)
 {
     STEP_LOCALS
-    const u32 first = group * args->tiles_per_group,
-              last = min(first + args->tiles_per_group, TILES);
+    const u32 per_group = args->tiles_per_group, first = group * per_group,
+              last = min(first + per_group, TILES), n_groups = (TILES + per_group - 1) / per_group;
     const u32 wants = args->wants, capacity = args->set_capacity;
     const i32 slot_index = ROW_SLOT(row);
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
@@ -136,6 +136,6 @@ KERNEL void cls_kept(ROWS_ARGS, __global const u32 *sample, __global u64 *work,
                      u32 counting)
 {
     __local u64 scratch[WGS];
-    kept_tiles(get_group_id(1), get_group_id(0), get_num_groups(0), scratch, ROWS_NAMES, sample,
-               work, set_ids, set_counts, status_out, counting);
+    kept_tiles(get_group_id(1), get_group_id(0), scratch, ROWS_NAMES, sample, work, set_ids,
+               set_counts, status_out, counting);
 }

@@ -8,10 +8,10 @@
 
 #define RESIDUAL_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS
-ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratch, RESIDUAL_ARGS)
+ONE_COPY void residual_tiles(u32 row, u32 group, __local u64 *scratch, RESIDUAL_ARGS)
 {
     STEP_LOCALS
-    const u32 tiles_per_group = args->tiles_per_group, method = args->method;
+    const u32 tiles_per_group = args->tiles_per_group, method = args->method, n_rows = args->n_rows;
     __global const i32 *const nodes = NODES, *const parents = PARENTS;
     const u32 first_tile = group * tiles_per_group;
     const u32 last_tile = min(first_tile + tiles_per_group, TILES);
@@ -78,6 +78,6 @@ ONE_COPY void residual_tiles(u32 row, u32 n_rows, u32 group, __local u64 *scratc
 KERNEL void cls_residual(RESIDUAL_ARGS)
 {
     __local u64 scratch[WGS];
-    residual_tiles(get_group_id(1), get_num_groups(1), get_group_id(0), scratch, STEP_NAMES,
-                   RANDOM_NAMES, work, sample, DRAFT_NAMES, DRAFT_ROW_NAMES);
+    residual_tiles(get_group_id(1), get_group_id(0), scratch, STEP_NAMES, RANDOM_NAMES, work,
+                   sample, DRAFT_NAMES, DRAFT_ROW_NAMES);
 }

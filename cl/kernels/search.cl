@@ -217,5 +217,5 @@ ONE_COPY void search_the_row(ROW_ARGS)
 KERNEL void cls_search(ROW_KERNEL_ARGS)
 {
     SHORTLIST(list);
-    search_the_row(get_group_id(1), get_num_groups(1), &list, ROW_NAMES);
+    search_the_row(get_group_id(1), &list, ROW_NAMES);
 }

@@ -175,5 +175,5 @@ ONE_COPY void token_row(ROW_ARGS)
 KERNEL void cls_token(ROW_KERNEL_ARGS)
 {
     SHORTLIST(list);
-    token_row(get_group_id(1), get_num_groups(1), &list, ROW_NAMES);
+    token_row(get_group_id(1), &list, ROW_NAMES);
 }

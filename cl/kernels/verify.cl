@@ -333,14 +333,14 @@ static inline void verify_write(__global const cls_args *args, const walk *w,
 #define VERIFY_ARGS \
     STEP_ARGS, RANDOM_ARGS, __global u64 *work, __global f32 *sample, DRAFT_ARGS, DRAFT_ROW_ARGS, \
         VERIFY_OUTS
-ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VERIFY_ARGS)
+ONE_COPY void verify_request(u32 request, __local u64 *scratch, VERIFY_ARGS)
 {
     STEP_LOCALS
     const u32 lid = LOCAL_ID, tiles = TILES;
     const u32 method = args->method, n_rows = args->n_rows;
     const int bonus = (int)args->bonus;
     const u32 first = (u32)FIRSTS[request];
-    const u32 last = request + 1 < requests ? (u32)FIRSTS[request + 1] : n_rows;
+    const u32 last = request + 1 < args->requests ? (u32)FIRSTS[request + 1] : n_rows;
     const i32 slot_index = mapped_slot(args, slots, slot_map, has, first);
     __global const i32 *const nodes = NODES, *const parents = PARENTS;
     __global const i32 *const ids = AT_OFFSET(draft_ids);
@@ -421,6 +421,6 @@ ONE_COPY void verify_request(u32 request, u32 requests, __local u64 *scratch, VE
 KERNEL void cls_verify(VERIFY_ARGS)
 {
     __local u64 scratch[WGS];
-    verify_request(get_group_id(1), get_num_groups(1), scratch, STEP_NAMES, RANDOM_NAMES, work,
-                   sample, DRAFT_NAMES, DRAFT_ROW_NAMES, VERIFY_OUT_NAMES);
+    verify_request(get_group_id(1), scratch, STEP_NAMES, RANDOM_NAMES, work, sample, DRAFT_NAMES,
+                   DRAFT_ROW_NAMES, VERIFY_OUT_NAMES);
 }

@@ -84,6 +84,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     memset(a, 0, sizeof *a);
     cls_request_args(a, s, plan->map[CLS_MAP_SLOTS],
                      plan->has | (is_raw(arg_set) ? CLS_RAW : 0) | wide_rows(s, plan));
+    a->n_rows = step->rows;
     a->sample_stride = s->sample_stride;
     a->tiles_per_group = tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);

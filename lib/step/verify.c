@@ -316,7 +316,7 @@ static cl_int write_args(const verification *v, cls_commands *c)
     cls_args a;
     cls_step_args(&a, c->sampler, &v->plan, CLS_ARG_SET_VERIFY);
     a.method = (uint32_t)call->method;
-    a.n_rows = v->rows;
+    a.requests = call->requests;
     a.bonus = call->disable_bonus == 0;
     a.epsilon = bits_q20(call->epsilon);
     a.delta = bits_q20(call->delta);

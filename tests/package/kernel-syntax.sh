@@ -56,6 +56,9 @@ for shape in '1 16 2048' '256 4 1024'; do
 done
 # Not every device has infinities (doc/kernels.md, rule 8).
 grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
+# The host passes how many groups there are (doc/kernels.md, rule 14).
+grep -nE 'get_num_groups|get_global_size' cl/*/*.cl && failed=$((failed + 1)) ||
+    passed=$((passed + 1))
 # The LM head's program: WGS LANES VEC ROWS TOKENS, with fma() and without, for both types of
 # weights.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
