@@ -24,15 +24,13 @@ static cls_build_config build_config_of(const cls_shape *shape, enum cls_kernel 
 
 /* --------------------------------------------------------------- smaller groups */
 
-/* Returns 1 if a build or a launch may have failed because the group is too large. */
-static int is_refusal(cls_status status, int launched)
+/* Returns 1 if a launched program may have failed because the group is too large. */
+static int is_refusal(cls_status status)
 {
     const cl_int code = cls_error_opencl();
-    if (status == CLS_BUILD_FAILED)
-        return code == CL_BUILD_PROGRAM_FAILURE || code == CL_OUT_OF_RESOURCES;
     if (status == CLS_SELF_TEST_FAILED)
-        return launched;
-    return status == CLS_OPENCL_ERROR && launched &&
+        return 1;
+    return status == CLS_OPENCL_ERROR &&
            (code == CL_OUT_OF_RESOURCES || code == CL_INVALID_WORK_GROUP_SIZE ||
             code == CL_INVALID_WORK_ITEM_SIZE || code == CL_MEM_OBJECT_ALLOCATION_FAILURE);
 }
@@ -144,8 +142,9 @@ static cls_status from_source(cls_context *context, const job *j)
         cls_status status = cls_program_build(context, j->variant, j->dtype, NULL, p);
         if (status == CLS_OK)
             status = check_limits(context, j, &again);
-        else if (is_refusal(status, 0) && make_smaller(context, &p->config))
-            again = 1;
+        else if (cls_error_opencl() != CL_COMPILER_NOT_AVAILABLE &&
+                 make_smaller(context, &p->config))
+            again = 1; /* drivers refuse a large kernel by any code, some in clCreateKernel() */
         else if (tried > 0)
             status = fail_after_retries(status, j);
         if (status == CLS_OK && !again)
@@ -301,7 +300,7 @@ static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const
             cls_program *const p = suspects[i]->program;
             if (can_use_source(context, suspects[i])) {
                 p->config = build_config_of(&context->shape, variant_of(suspects[i])->kernel);
-            } else if ((launched >> suspects[i]->variant & 1u) && is_refusal(status, 1) &&
+            } else if ((launched >> suspects[i]->variant & 1u) && is_refusal(status) &&
                        make_smaller(context, &p->config)) {
                 last_smaller = suspects[i];
             } else {

@@ -17,6 +17,7 @@ void driver_reset(void)
 {
     memset(&fake, 0, sizeof fake);
     fake.gpu = 1;
+    fake.build_refusal = CL_BUILD_PROGRAM_FAILURE;
     fake.max_built_group = MOST_BUILT;
     fake.max_launched_group = MOST_LAUNCHED;
     fake.max_local_group = UINT32_MAX;
@@ -350,6 +351,28 @@ static uint32_t group_of(cls_context *context, const char *name)
     return 0;
 }
 
+/* Whatever the code is with which a compiler refuses a group, a smaller one is tried. */
+START_TEST(refused_codes)
+{
+    static const cl_int codes[] = {CL_OUT_OF_RESOURCES, CL_OUT_OF_HOST_MEMORY,
+                                   CL_INVALID_WORK_GROUP_SIZE, CL_INVALID_BUILD_OPTIONS, -9999};
+    device *const d = fixture_device(_i);
+    const cls_context_options o = plain_options();
+    for (size_t i = 0; i < sizeof codes / sizeof *codes; i++) {
+        driver_reset();
+        fake.max_built_group = 0;
+        fake.build_refusal = codes[i];
+        must_refuse(d, &o, CLS_BUILD_FAILED, codes[i]);
+        ck_assert_ptr_nonnull(strstr(cls_error_message(), "the last of 1 work-items"));
+        ck_assert_ptr_nonnull(strstr(build_of(2), "-DWGS=1 "));
+    }
+    fake.build_refusal = CL_COMPILER_NOT_AVAILABLE;
+    must_refuse(d, &o, CLS_BUILD_FAILED, CL_COMPILER_NOT_AVAILABLE);
+    ck_assert_str_eq(build_of(1), "no such build");
+    driver_reset();
+}
+END_TEST
+
 /* Groups get smaller by halves; the message says what was last. The shortlist stays. */
 START_TEST(refused_builds)
 {
@@ -570,7 +593,7 @@ END_TEST
 static Suite *suite(void)
 {
     Suite *const s = suite_create("binaries");
-    TCase *const t = tcase_create("binaries");
+    TCase *const t = tcase_create("programs"), *const groups = tcase_create("groups");
     tcase_set_timeout(t, 0);
     add_device_test(t, exported);
     add_device_test(t, taken);
@@ -578,12 +601,15 @@ static Suite *suite(void)
     add_device_test(t, damaged);
     add_device_test(t, distrusted);
     add_cache_tests(t);
-    add_device_test(t, refused_builds);
-    add_device_test(t, refused_options);
-    add_device_test(t, refused_launches);
-    add_device_test(t, kernels_limits);
-    add_device_test(t, refused_subgroups);
     suite_add_tcase(s, t);
+    tcase_set_timeout(groups, 0);
+    add_device_test(groups, refused_codes);
+    add_device_test(groups, refused_builds);
+    add_device_test(groups, refused_options);
+    add_device_test(groups, refused_launches);
+    add_device_test(groups, kernels_limits);
+    add_device_test(groups, refused_subgroups);
+    suite_add_tcase(s, groups);
     return s;
 }
 

@@ -9,8 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-driver fake = {
-    .max_built_group = UINT32_MAX, .max_launched_group = UINT32_MAX, .max_local_group = UINT32_MAX};
+driver fake = {.build_refusal = CL_BUILD_PROGRAM_FAILURE,
+               .max_built_group = UINT32_MAX,
+               .max_launched_group = UINT32_MAX,
+               .max_local_group = UINT32_MAX};
 
 static uint32_t group; /* the work-group size of the program that was built last */
 
@@ -135,7 +137,7 @@ cl_int clBuildProgram(cl_program program, cl_uint n, const cl_device_id *devices
     if (fake.nvidia && strstr(options, "-cl-nv-") != NULL)
         return CL_INVALID_BUILD_OPTIONS;
     return group > fake.max_built_group && refuses_build(program)
-               ? CL_BUILD_PROGRAM_FAILURE
+               ? fake.build_refusal
                : real(program, n, devices, options, notify, data);
 }
 

@@ -15,8 +15,9 @@ typedef struct driver {
     cl_uint other_platform; /* the platform query whose result is changed */
     int gpu;                /* reports that devices are GPUs */
     /* Programs for larger work-groups do not build. If failing_kernel is not NULL, this holds only
-     * for the program with this kernel. */
+     * for the program with this kernel. build_refusal: the code of these builds. */
     uint32_t max_built_group;
+    cl_int build_refusal;
     const char *failing_kernel;
     /* Kernels in larger work-groups fail to launch with the code `refusal`, except the test of
      * work-groups and, if it is not NULL, exempt_kernel. */
