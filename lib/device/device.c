@@ -292,25 +292,24 @@ cls_status cls_fail_no_compiler(void)
                     "that were compiled for this kind of device");
 }
 
-/* Returns how many tiles a group reads at once: TEAMS of cl/row/measure.cl. */
-static uint64_t teams(const cls_shape *shape)
+uint32_t cls_shape_round(const cls_shape *shape)
 {
-    const uint64_t shares = CLS_TILE / (4 * (uint64_t)shape->vector);
+    const uint32_t shares = CLS_TILE / (4 * shape->vector);
     return shape->work_group > shares ? shape->work_group / shares : 1;
 }
 
 /* There are enough groups to fill the device and to balance rows that need less work, but at least
  * one mass tile for each group. As soon as each unit has two groups all the same, a group gets as
  * many tiles as it reads at once, or a multiple: with one tile most of its items would idle, and
- * every group waits for its first logits. A group has at most 32 tiles, so that the loops of a
+ * every group waits for its first logits. The number of tiles is limited so that the loops of a
  * work-item stay below the 65,535 trips that llvmpipe allows. */
 uint32_t cls_shape_tiles_per_group(const cls_shape *shape, uint64_t tiles)
 {
-    const uint64_t units = shape->compute_units, round = teams(shape);
+    const uint64_t units = shape->compute_units, round = cls_shape_round(shape);
     uint64_t n = tiles / (shape->groups_per_unit * units);
     if (tiles >= 2 * units * round)
         n = n < round ? round : n / round * round;
-    return n < 1 ? 1 : n > 32 ? 32 : (uint32_t)n;
+    return n < 1 ? 1 : n > CLS_MOST_TILES_PER_GROUP ? CLS_MOST_TILES_PER_GROUP : (uint32_t)n;
 }
 
 /* -------------------------------------------------------------------- queries */

@@ -51,6 +51,12 @@ extern const char *cls_test_limited_options;
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);
 
+/* Returns how many mass tiles a work-group of the kernels over tiles reads at once: TEAMS of
+ * cl/row/measure.cl. */
+uint32_t cls_shape_round(const cls_shape *shape);
+
+#define CLS_MOST_TILES_PER_GROUP 32
+
 /* Returns how many mass tiles a work-group covers in the kernels that go over tiles. tiles: those
  * of all rows of the step. */
 uint32_t cls_shape_tiles_per_group(const cls_shape *shape, uint64_t tiles);

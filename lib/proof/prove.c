@@ -46,7 +46,8 @@ static cls_status prove_self_test(cls_context *context, const cls_program *p,
 
 /* ------------------------------------------------------------------- small steps */
 
-enum { VOCAB = 3100, PROMPT = 5 }; /* a row of three mass tiles and a part of one */
+/* VOCAB: a row of three mass tiles and a part of one. MOST: the longest row of proof_shape(). */
+enum { VOCAB = 3100, PART = 28, MOST = CLS_MOST_TILES_PER_GROUP * CLS_TILE + PART, PROMPT = 5 };
 
 uint32_t cls_test_proof_vocab;
 
@@ -59,21 +60,35 @@ typedef struct trial {
     uint32_t vocab;
     int32_t likeliest;
     int32_t prompt[PROMPT];
-    cl_mem logits, out; /* out: [2][VOCAB] words for outputs */
-    float row[VOCAB];
-    uint16_t halves[VOCAB];
+    cl_mem logits, out; /* out: [2][vocab] words for outputs */
+    float row[MOST];
+    uint16_t halves[MOST];
+    int32_t words[2 * MOST]; /* what was read from `out` */
     cls_params params;
     cls_host_row host;
-    uint32_t kept;      /* number of tokens that the host's last step kept */
-    int32_t set[VOCAB]; /* their ids, then -1 */
-    cls_shard *shard;   /* the only one of the vocabulary, for the programs of shards; or NULL */
+    uint32_t kept;     /* number of tokens that the host's last step kept */
+    int32_t set[MOST]; /* their ids, then -1 */
+    cls_shard *shard;  /* the only one of the vocabulary, for the programs of shards; or NULL */
 } trial;
+
+/* Sets the length of a row, and returns how many tiles each group gets, or 0 for as many as usual.
+ * A group that reads several tiles at once gets a quarter more, so that it also does what follows a
+ * first round of tiles and has work for some of its items only; another group gets a part of a
+ * tile. */
+static uint32_t proof_shape(const cls_shape *shape, uint32_t *vocab)
+{
+    const uint32_t round = cls_shape_round(shape), wanted = round + (round + 3) / 4;
+    const uint32_t tiles = wanted < CLS_MOST_TILES_PER_GROUP ? wanted : CLS_MOST_TILES_PER_GROUP;
+    *vocab = round == 1 ? VOCAB : tiles * CLS_TILE + PART;
+    if (cls_test_proof_vocab != 0)
+        *vocab = cls_test_proof_vocab;
+    return round == 1 ? 0 : tiles;
+}
 
 /* Makes a row of logits that all types represent exactly: multiples of 1/8 from -8 to 8 in no
  * order, and a single 9. */
 static void make_row(trial *t)
 {
-    t->vocab = cls_test_proof_vocab != 0 ? cls_test_proof_vocab : VOCAB;
     t->likeliest = (int32_t)(t->vocab * 2 / 5);
     const int32_t ids[PROMPT] = {1, 7, 40, (int32_t)t->vocab / 2, (int32_t)t->vocab - 100};
     memcpy(t->prompt, ids, sizeof ids);
@@ -100,13 +115,14 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     cl_int code = CL_SUCCESS;
     t->context = context;
     t->dtype = dtype;
+    const uint32_t tiles_per_group = proof_shape(&context->shape, &t->vocab);
     make_row(t);
     const void *const data = dtype == CLS_F32 ? (const void *)t->row : t->halves;
     t->logits =
-        clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(float), NULL, &code);
+        clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * t->vocab * sizeof(float), NULL, &code);
     if (code == CL_SUCCESS)
-        t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * VOCAB * sizeof(uint32_t), NULL,
-                                &code);
+        t->out = clCreateBuffer(context->cl, CL_MEM_READ_WRITE, 2 * t->vocab * sizeof(uint32_t),
+                                NULL, &code);
     for (size_t i = 0; i < 2 && code == CL_SUCCESS; i++)
         code =
             clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, i * t->vocab * cls_dtype_size(dtype),
@@ -123,8 +139,10 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     cls_status status = cls_sampler_create_empty(context, &o, &t->sampler);
     if (status == CLS_OK)
         status = cls_sampler_add_kernels(t->sampler, dtype, available);
-    if (status == CLS_OK)
+    if (status == CLS_OK) {
         t->sampler->override_variants = UINT32_C(1) << variant;
+        t->sampler->tiles_per_group = tiles_per_group;
+    }
     cls_params_default(&t->params, sizeof t->params);
     t->params.temperature = 0.9f; /* at 0.8 some tokens of the row would weigh nothing */
     t->params.seed = 20;
@@ -277,7 +295,7 @@ static cls_status prove_report(trial *t, int variant, int *launched)
 {
     cls_step step;
     cls_outputs outputs;
-    int32_t words[2 * VOCAB];
+    int32_t *const words = t->words;
     set_params(t, variant);
     cls_outputs_default(&outputs, sizeof outputs);
     cls_step_default(&step, sizeof step);
@@ -310,7 +328,7 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
 {
     cls_step step;
     cls_outputs outputs;
-    int32_t words[2 + VOCAB];
+    int32_t *const words = t->words;
     set_params(t, variant);
     cls_outputs_default(&outputs, sizeof outputs);
     cls_step_default(&step, sizeof step);

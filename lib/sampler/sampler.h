@@ -183,7 +183,8 @@ struct cls_sampler {
     atomic_flag in_use; /* set during a call */
     int has_shard;      /* 1 if a shard uses the sampler */
     int shard_is_open;  /* 1 while the shard has an open step: only its calls may use the sampler */
-    int force_search;   /* 1 in tests and proofs: rows with truncations are searched */
+    uint32_t tiles_per_group; /* in proofs: for each group of the kernels over tiles; 0: usual */
+    int force_search;         /* 1 in tests and proofs: rows with truncations are searched */
 };
 
 /* Every call that uses a sampler runs between cls_sampler_enter() and cls_sampler_leave(), which

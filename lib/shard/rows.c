@@ -140,8 +140,7 @@ static uint32_t own_tiles(const cls_shard *h)
 
 static uint32_t tiles_per_group(const cls_shard *h)
 {
-    return cls_shape_tiles_per_group(&h->sampler->context->shape,
-                                     (uint64_t)own_tiles(h) * h->plan.step.rows);
+    return cls_step_tiles_per_group(h->sampler, (uint64_t)own_tiles(h) * h->plan.step.rows);
 }
 
 static cl_int write_args(const cls_shard *h, cls_commands *c)

@@ -72,9 +72,15 @@ static int is_raw(enum cls_arg_set arg_set)
     return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
 }
 
+uint32_t cls_step_tiles_per_group(const cls_sampler *s, uint64_t tiles)
+{
+    return s->tiles_per_group != 0 ? s->tiles_per_group
+                                   : cls_shape_tiles_per_group(&s->context->shape, tiles);
+}
+
 static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
-    return cls_shape_tiles_per_group(&s->context->shape, (uint64_t)s->tiles * rows);
+    return cls_step_tiles_per_group(s, (uint64_t)s->tiles * rows);
 }
 
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,

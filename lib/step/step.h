@@ -92,6 +92,10 @@ cls_wide cls_wide_of(uint64_t x);
 cls_wide cls_element_offset(const cls_buffer *b, size_t element);
 cls_wide cls_map_offset(const cls_sampler *sampler, enum cls_map which, const cls_ints *map);
 
+/* Returns how many mass tiles a group covers in a sampler's kernels over tiles. tiles: those of all
+ * rows of the step. */
+uint32_t cls_step_tiles_per_group(const cls_sampler *sampler, uint64_t tiles);
+
 /* Set the arguments that describe slots and their map, those of draws, and all arguments of a step.
  * cls_step_args() adds CLS_RAW to `has` for the argument sets of raw rows. */
 void cls_request_args(cls_args *args, const cls_sampler *sampler, const cls_ints *slots,
