@@ -156,7 +156,7 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
     out->kept = 0; /* counted only if the set is a list */
 #if CHAIN > 0
     if (listed) {
-        const u32 end = (u32)list->order[c->kept - 1];
+        const u32 end = c->kept != 0 ? (u32)list->order[c->kept - 1] : 0u;
         c->set.key = list->key[end];
         c->set.id = list->id[end];
         out->kept = c->kept;

@@ -55,7 +55,8 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
     return 0;
 }
 
-/* Returns the first token that has the maximum, in the first max tile that has it. */
+/* Returns the first token that has the maximum, in the first max tile that has it. If none has it,
+ * the device is wrong, and the last tile is read in place of memory behind the row. */
 static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
                           __local u64 *scratch)
 {
@@ -65,7 +66,7 @@ static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 
         const u32 tops = lane_bits(LOAD_KEYS(row_key + base) == max_key);
         first = tops != 0 ? base + lowest_bit(tops) : first;
     }
-    first = wg_umin(first, scratch);
+    first = min(wg_umin(first, scratch), n - 1);
     const int kind = max_tile_kind(r, first);
     const f32 under = above(max_key - 1);
     i32 id = CLS_MAX_ID;

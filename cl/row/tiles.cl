@@ -222,8 +222,8 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
 }
 
 /* Returns the tile whose interval contains *drawn, from which the masses of the tiles before are
- * then subtracted. By the whole group. Where the masses do not add up, as in a forged partial, it
- * is any tile of the row. */
+ * then subtracted. By the whole group. Where masses do not add up, as a forged partial's or a wrong
+ * device's may not, it is a tile of the row all the same, and *drawn may stay as it is. */
 static inline u32 find_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn,
                             __local u64 *scratch)
 {
@@ -236,6 +236,8 @@ static inline u32 find_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
         mine = u64_add(mine, tile_mass[t]);
     u64 sum = wg_scan_mass(mine, scratch, &total);
     u64 rest = *drawn;
+    if (!u64_less(rest, total)) /* the same for the whole group */
+        return tiles - 1;
     if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
         SHORT_LOOP
         for (u32 t = first; t < last && found == tiles; t++) {
