@@ -35,27 +35,61 @@ static int has_word(const char *list, const char *word)
     return 0;
 }
 
+/* Returns a text that the device reports, to be freed, or NULL. */
+static char *text_of(cl_device_id device, cl_device_info what)
+{
+    size_t size = 0;
+    if (clGetDeviceInfo(device, what, 0, NULL, &size) != CL_SUCCESS)
+        return NULL;
+    char *const text = calloc(size + 1, 1);
+    if (text != NULL && clGetDeviceInfo(device, what, size, text, NULL) == CL_SUCCESS)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Whether the shuffle is in the device's core, so that its extension need not be listed. */
+static int has_core_shuffle(cl_device_id device)
+{
+    int major = 0, minor = 0;
+    char *const version = text_of(device, CL_DEVICE_VERSION);
+    const int n = version != NULL ? sscanf(version, "OpenCL %d.%d", &major, &minor) : 0;
+    free(version);
+    return n == 2 && (major > 3 || (major == 3 && minor >= 1));
+}
+
+/* Whether Adreno's compiler miscompiles sub-groups or crashes on them: E031.38 and E031.41 do, and
+ * E031.45 does not. */
+static int has_broken_compiler(cl_device_id device)
+{
+    char *const driver = text_of(device, CL_DRIVER_VERSION);
+    const char *const at = driver != NULL ? strstr(driver, "E031.") : NULL;
+    const int broken = at != NULL && atoi(at + strlen("E031.")) < 45;
+    free(driver);
+    return broken;
+}
+
 uint32_t cls_subgroups_candidate(cl_device_id device)
 {
     uint32_t found = CLS_SUBGROUPS_NONE;
-    size_t size = 0;
     cl_device_type type = 0;
     cl_uint major = 0;
     if (cls_test_subgroups != CLS_SUBGROUPS_NONE)
         return cls_test_subgroups;
-    if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS ||
-        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, 0, NULL, &size) != CL_SUCCESS)
+    if (clGetDeviceInfo(device, CL_DEVICE_TYPE, sizeof type, &type, NULL) != CL_SUCCESS)
         return CLS_SUBGROUPS_NONE;
-    char *const list = calloc(size + 1, 1);
-    if (list == NULL ||
-        clGetDeviceInfo(device, CL_DEVICE_EXTENSIONS, size, list, NULL) != CL_SUCCESS) {
-        free(list);
+    char *const list = text_of(device, CL_DEVICE_EXTENSIONS);
+    if (list == NULL)
         return CLS_SUBGROUPS_NONE;
-    }
     for (size_t i = 0; i < sizeof known / sizeof known[0] && found == CLS_SUBGROUPS_NONE; i++)
         if (has_word(list, known[i].extension))
             found = known[i].subgroups;
+    const int adreno = strstr(list, "cl_qcom_") != NULL;
     free(list);
+    if (found == CLS_SUBGROUPS_NONE && has_core_shuffle(device))
+        found = CLS_SUBGROUPS_KHR;
+    if (adreno && has_broken_compiler(device))
+        return CLS_SUBGROUPS_NONE;
     /* AMD's builtins exist in the compiler for GPUs only. NVIDIA's shfl.sync requires Volta. */
     if (found == CLS_SUBGROUPS_AMD && !(type & CL_DEVICE_TYPE_GPU))
         return CLS_SUBGROUPS_NONE;
@@ -182,12 +216,13 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
 
 const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *shape)
 {
-    /* Khronos' functions require OpenCL C 2.0 or 3.0, depending on the driver. */
-    static const uint32_t standards[] = {120, 300, 200};
+    /* Khronos' functions require OpenCL C 2.0, 3.0 or 3.1, depending on the driver. */
+    static const uint32_t standards[] = {310, 120, 300, 200};
     const uint32_t groups[2] = {shape->work_group, shape->row_group};
     const char *reason = "the device has no sub-groups that the library supports";
     const uint32_t candidate = cls_subgroups_candidate(device);
-    for (int i = 0; i < 3 && candidate != CLS_SUBGROUPS_NONE && reason != NULL; i++) {
+    const int first = candidate == CLS_SUBGROUPS_KHR && has_core_shuffle(device) ? 0 : 1;
+    for (int i = first; i < 4 && candidate != CLS_SUBGROUPS_NONE && reason != NULL; i++) {
         shape->subgroups = candidate;
         shape->standard = standards[i];
         reason = groups[0] == 1 && groups[1] == 1 ? "groups have one work-item" : NULL;

@@ -68,6 +68,8 @@ static void report(cl_int *out, cl_int code)
 
 /* ------------------------------------------------------------------- questions */
 
+stub_device_texts stub_texts = {.version = "OpenCL 1.2 stub", .driver = "1", .extensions = ""};
+
 static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t *size_out)
 {
     if (size_out != NULL)
@@ -144,18 +146,18 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_MAX_PARAMETER_SIZE:
         return ANSWER(size_t, 256);
     case CL_DEVICE_VERSION:
-        return ANSWER_TEXT("OpenCL 1.2 stub");
+        return ANSWER_TEXT(stub_texts.version);
     case CL_DEVICE_OPENCL_C_VERSION:
         return ANSWER_TEXT("OpenCL C 1.2 stub");
     case CL_DEVICE_PROFILE:
         return ANSWER_TEXT("FULL_PROFILE");
     case CL_DEVICE_EXTENSIONS:
-        return ANSWER_TEXT("");
+        return ANSWER_TEXT(stub_texts.extensions);
     case CL_DEVICE_NAME:
     case CL_DEVICE_VENDOR:
         return ANSWER_TEXT("Stub");
     case CL_DRIVER_VERSION:
-        return ANSWER_TEXT("1");
+        return ANSWER_TEXT(stub_texts.driver);
     default:
         return CL_INVALID_VALUE;
     }
@@ -294,11 +296,13 @@ cl_program clCreateProgramWithBinary(cl_context context, cl_uint n, const cl_dev
     return new_program(context, code);
 }
 
+cl_int (*stub_build)(const char *options);
+
 cl_int clBuildProgram(cl_program p, cl_uint n, const cl_device_id *devices, const char *options,
                       void(CL_CALLBACK *notify)(cl_program, void *), void *data)
 {
-    (void)p, (void)n, (void)devices, (void)options, (void)notify, (void)data;
-    return CL_SUCCESS;
+    (void)p, (void)n, (void)devices, (void)notify, (void)data;
+    return stub_build != NULL ? stub_build(options) : CL_SUCCESS;
 }
 
 cl_int clGetProgramBuildInfo(cl_program p, cl_device_id device, cl_program_build_info what,

@@ -108,6 +108,15 @@ void stub_free(stub_object *object);
 
 cl_device_id stub_device(void);
 
+/* What the device says of itself. */
+typedef struct stub_device_texts {
+    const char *version, *driver, *extensions;
+} stub_device_texts;
+extern stub_device_texts stub_texts;
+
+/* If it is set, it is called for each build and returns its code. */
+extern cl_int (*stub_build)(const char *options);
+
 /* Returns a buffer's memory, or NULL if the buffer is too large to have any. */
 unsigned char *stub_memory(cl_mem buffer);
 

@@ -2,6 +2,7 @@
 /* Proves what the library does on devices that no test has: how large a proof is where a group
  * reads several tiles at once, and which sub-groups are tried for which extensions and drivers. The
  * OpenCL is a stub, which computes nothing (stub_cl.h). */
+#include <stdio.h>
 #include <string.h>
 
 #include "fixture.h"
@@ -63,12 +64,83 @@ START_TEST(rounds)
 }
 END_TEST
 
+/* ------------------------------------------------------------------- sub-groups */
+
+static char tried[8][8]; /* the versions of OpenCL C for which sub-groups were compiled */
+static uint32_t n_tried;
+
+static cl_int count_build(const char *options)
+{
+    if (strstr(options, "-DSUBGROUPS=0") == NULL && n_tried < 8)
+        snprintf(tried[n_tried++], sizeof tried[0], "%.3s", strstr(options, "-cl-std=CL") + 10);
+    return CL_BUILD_PROGRAM_FAILURE;
+}
+
+#define QCOM "cl_khr_subgroups cl_qcom_subgroup_shuffle cl_qcom_reqd_sub_group_size"
+#define DRIVER(compiler) "OpenCL 3.0 QUALCOMM build: 0676.77.1 Compiler " compiler
+
+/* What a driver says decides which sub-groups are compiled at all, and as which OpenCL C. */
+START_TEST(subgroups)
+{
+    static const struct {
+        const char *version, *driver, *extensions;
+        uint32_t found;
+        const char *standards[5];
+    } cases[] = {
+        {"OpenCL 3.0", DRIVER("E031.45.02.16"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
+        {"OpenCL 3.0", DRIVER("E031.50.00.00"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
+        {"OpenCL 3.0", DRIVER("E17.51.00.00"), QCOM, CLS_SUBGROUPS_QCOM, {"1.2", "3.0", "2.0"}},
+        {"OpenCL 3.0", DRIVER("E031.38.01.00"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        {"OpenCL 3.0", DRIVER("E031.38.11.14"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        {"OpenCL 3.0", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        {"OpenCL 2.0", DRIVER("E031.9.0"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+        /* Such a driver may list Khronos' extension, too. */
+        {"OpenCL 3.0",
+         DRIVER("E031.41.03.64"),
+         QCOM " cl_khr_subgroup_shuffle",
+         CLS_SUBGROUPS_NONE,
+         {NULL}},
+        /* Another driver's words are not looked at. */
+        {"OpenCL 3.0",
+         "Compiler E031.38",
+         "cl_khr_subgroup_shuffle",
+         CLS_SUBGROUPS_KHR,
+         {"1.2", "3.0", "2.0"}},
+        {"OpenCL 3.0", "1", "cl_khr_subgroups", CLS_SUBGROUPS_NONE, {NULL}},
+        {"OpenCL 3.1", "1", "cl_khr_subgroups", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
+        {"OpenCL 3.1 x", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
+        {"OpenCL 4.0", "1", "", CLS_SUBGROUPS_KHR, {"3.1", "1.2", "3.0", "2.0"}},
+        {"OpenCL 3.1", "1", "cl_intel_subgroups", CLS_SUBGROUPS_INTEL, {"1.2"}},
+        {"OpenCL 3.1", DRIVER("E031.41.03.64"), QCOM, CLS_SUBGROUPS_NONE, {NULL}},
+    };
+    const stub_device_texts usual = stub_texts;
+    device *const d = fixture_device(_i);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        cls_shape shape = {.work_group = 256, .row_group = 256, .vector = 4};
+        uint32_t n = 0;
+        stub_texts = (stub_device_texts){cases[i].version, cases[i].driver, cases[i].extensions};
+        n_tried = 0;
+        stub_build = count_build;
+        ck_assert_msg(cls_subgroups_candidate(d->id) == cases[i].found, "case %zu: %u", i,
+                      cls_subgroups_candidate(d->id));
+        ck_assert_ptr_nonnull(cls_subgroups_find(d->context, d->id, &shape));
+        for (; cases[i].standards[n] != NULL; n++)
+            ck_assert_msg(n < n_tried && strcmp(tried[n], cases[i].standards[n]) == 0,
+                          "case %zu: build %u", i, n);
+        ck_assert_msg(n_tried == n, "case %zu: %u builds", i, n_tried);
+        stub_build = NULL;
+        stub_texts = usual;
+    }
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("unseen");
     TCase *const t = tcase_create("unseen");
     tcase_set_timeout(t, 0);
     add_device_test(t, rounds);
+    add_device_test(t, subgroups);
     suite_add_tcase(s, t);
     return s;
 }
