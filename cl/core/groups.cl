@@ -106,9 +106,9 @@ static inline uint sg_xor(uint x, uint mask)
 }
 #define SG_LANE sg_lane()
 #define SG_XOR(x, mask, scratch) sg_xor(x, mask)
-#elif SUBGROUPS == 6 || \
-    SUBGROUPS == \
-        7 /* for tests, in local memory: sub-groups of 4 that work (6) and that do not (7) */
+/* For tests, in local memory: sub-groups of 4 that work (6), that do not (7), and that do not in
+ * groups but the first (8). */
+#elif SUBGROUPS >= 6
 #define SG_SIZE 4u
 #define SG_LANE (LOCAL_ID & 3u)
 static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
@@ -118,7 +118,8 @@ static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
     BARRIER();
     s[lid] = x;
     BARRIER();
-    return s[SUBGROUPS == 7 && mask == 2 ? lid : lid ^ mask];
+    const int wrong = SUBGROUPS == 7 || (SUBGROUPS == 8 && get_group_id(0) != 0);
+    return s[wrong && mask == 2 ? lid : lid ^ mask];
 }
 #define SG_XOR(x, mask, scratch) sg_xor(x, mask, scratch)
 #endif

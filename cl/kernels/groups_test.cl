@@ -2,14 +2,18 @@
 /* groups_test: computes known answers with core/groups.cl. It is a program of its own, by which
  * lib/device/subgroups.c decides whether to use sub-groups.
  *
- * Launch: one group of WGS items; each writes CLS_GROUP_WORDS words. */
+ * Launch: one group of WGS items, each of which writes CLS_GROUP_WORDS words to `out`. Then, with
+ * `compares`, any number of groups, in which each item sets a word of `wrong` if it computes other
+ * words than these: what is wrong now and then shows only if many groups run at once. */
 #include "core/groups.cl"
 
-KERNEL void cls_groups_test(__global u32 *out, __global const half *halves)
+KERNEL void cls_groups_test(__global u32 *out, __global const half *halves, __global u32 *wrong,
+                            u32 compares)
 {
     __local u64 scratch[WGS];
     const u32 lid = LOCAL_ID, x = group_test_input(lid);
-    __global u32 *const to = out + lid * CLS_GROUP_WORDS;
+    __global u32 *const words = out + lid * CLS_GROUP_WORDS;
+    u32 to[CLS_GROUP_WORDS], different = 0;
     u32 count;
     u64 mass;
     to[0] = (u32)wg_imax((i32)x, scratch);
@@ -42,4 +46,12 @@ KERNEL void cls_groups_test(__global u32 *out, __global const half *halves)
     const f32 again = wg_fmax((f32)(x >> 8), scratch), least = wg_fmin((f32)(x >> 8), scratch);
     to[15] = as_uint(least) + 3 * as_uint(again) + 5 * (u32)wg_imin((i32)x, scratch) +
              7 * wg_umin(x, scratch);
+    for (u32 i = 0; i < CLS_GROUP_WORDS; i++) {
+        if (compares)
+            different |= to[i] ^ words[i];
+        else
+            words[i] = to[i];
+    }
+    if (different != 0)
+        wrong[lid] = 1;
 }

@@ -148,46 +148,93 @@ static const char *check_output(const uint32_t *out, uint32_t group)
     return NULL;
 }
 
-/* Runs the built program. *reason becomes NULL, or says what is wrong. */
-static cl_int run(cl_context cl, cl_device_id device, cl_program program, uint32_t group,
-                  const char **reason)
+/* The test's memory, on the host and on the device. */
+typedef struct groups_test {
+    cl_command_queue queue;
+    cl_kernel kernel;
+    uint32_t group;
+    size_t size[3];    /* of the buffers, in bytes */
+    cl_mem buffer[3];  /* what a group wrote, float16 values, and which items of others differ */
+    uint32_t *host[3]; /* the contents of the first and the last of them */
+} groups_test;
+
+enum { OUT, HALVES, WRONG };
+
+static void close_test(groups_test *t)
+{
+    for (int i = 0; i < 3; i++) {
+        if (t->buffer[i] != NULL)
+            clReleaseMemObject(t->buffer[i]);
+        free(t->host[i]);
+    }
+    if (t->kernel != NULL)
+        clReleaseKernel(t->kernel);
+    if (t->queue != NULL)
+        clReleaseCommandQueue(t->queue);
+}
+
+static cl_int open_test(cl_context cl, cl_device_id device, cl_program program, uint32_t group,
+                        groups_test *t)
 {
     static const uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff};
-    const size_t bytes = (size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), items = group;
-    uint32_t *const words = calloc(1, bytes);
-    cl_mem out = NULL, in = NULL;
-    cl_kernel kernel = NULL;
-    cl_int code;
-    *reason = "there is no host memory for the test of groups";
-    if (words == NULL)
-        return CL_OUT_OF_HOST_MEMORY;
-    const cl_command_queue queue = clCreateCommandQueue(cl, device, 0, &code);
+    const size_t sizes[3] = {(size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), sizeof halves,
+                             group * sizeof(uint32_t)};
+    cl_int code = CL_SUCCESS;
+    memset(t, 0, sizeof *t);
+    t->group = group;
+    for (int i = 0; i < 3; i++)
+        if ((t->host[i] = calloc(1, t->size[i] = sizes[i])) == NULL)
+            return CL_OUT_OF_HOST_MEMORY;
+    memcpy(t->host[HALVES], halves, sizeof halves);
+    t->queue = clCreateCommandQueue(cl, device, 0, &code);
     if (code == CL_SUCCESS)
-        out = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, bytes, words, &code);
-    if (code == CL_SUCCESS)
-        in = clCreateBuffer(cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof halves,
-                            (void *)(uintptr_t)halves, &code);
-    if (code == CL_SUCCESS)
-        kernel = clCreateKernel(program, "cls_groups_test", &code);
-    if (code == CL_SUCCESS)
-        code = clSetKernelArg(kernel, 0, sizeof out, &out);
-    if (code == CL_SUCCESS)
-        code = clSetKernelArg(kernel, 1, sizeof in, &in);
-    if (code == CL_SUCCESS)
-        code = clEnqueueNDRangeKernel(queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
-    if (code == CL_SUCCESS)
-        code = clEnqueueReadBuffer(queue, out, CL_TRUE, 0, bytes, words, 0, NULL, NULL);
-    if (kernel != NULL)
-        clReleaseKernel(kernel);
-    if (in != NULL)
-        clReleaseMemObject(in);
-    if (out != NULL)
-        clReleaseMemObject(out);
-    if (queue != NULL)
-        clReleaseCommandQueue(queue);
-    *reason = code == CL_SUCCESS ? check_output(words, group) : "the test of groups did not run";
-    free(words);
+        t->kernel = clCreateKernel(program, "cls_groups_test", &code);
+    for (cl_uint i = 0; i < 3 && code == CL_SUCCESS; i++) {
+        t->buffer[i] = clCreateBuffer(cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, t->size[i],
+                                      t->host[i], &code);
+        if (code == CL_SUCCESS)
+            code = clSetKernelArg(t->kernel, i, sizeof t->buffer[i], &t->buffer[i]);
+    }
     return code;
+}
+
+/* Runs a number of groups, some times, and reads a buffer that they write. */
+static cl_int run_groups(groups_test *t, size_t groups, int times, cl_uint compares, int buffer)
+{
+    const size_t local = t->group, global = groups * local;
+    cl_int code = clSetKernelArg(t->kernel, 3, sizeof compares, &compares);
+    for (int i = 0; i < times && code == CL_SUCCESS; i++)
+        code = clEnqueueNDRangeKernel(t->queue, t->kernel, 1, NULL, &global, &local, 0, NULL, NULL);
+    return code == CL_SUCCESS ? clEnqueueReadBuffer(t->queue, t->buffer[buffer], CL_TRUE, 0,
+                                                    t->size[buffer], t->host[buffer], 0, NULL, NULL)
+                              : code;
+}
+
+/* Runs the built program in one group, then in as many as fill the device several times. Returns
+ * NULL, or what is wrong. */
+static const char *run(cl_context cl, cl_device_id device, cl_program program,
+                       const cls_shape *shape, uint32_t group)
+{
+    const uint32_t units = shape->compute_units < 1     ? 1
+                           : shape->compute_units > 128 ? 128
+                                                        : shape->compute_units;
+    const char *reason = NULL;
+    groups_test t;
+    cl_int code = open_test(cl, device, program, group, &t);
+    if (code == CL_SUCCESS)
+        code = run_groups(&t, 1, 1, 0, OUT);
+    if (code == CL_SUCCESS)
+        reason = check_output(t.host[OUT], group);
+    if (code == CL_SUCCESS && reason == NULL)
+        code = run_groups(&t, (size_t)32 * units, 4, 1, WRONG);
+    for (uint32_t i = 0; i < group && code == CL_SUCCESS && reason == NULL; i++)
+        if (t.host[WRONG][i] != 0)
+            reason = "results differ from group to group";
+    if (code != CL_SUCCESS)
+        reason = code == CL_OUT_OF_HOST_MEMORY ? "there is no host memory for the test of groups"
+                                               : "the test of groups did not run";
+    close_test(&t);
+    return reason;
 }
 
 /* Tests one size of group, with sub-groups or without. Returns NULL if it computes correctly,
@@ -209,7 +256,7 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
              (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
-        run(cl, device, program, group, &reason);
+        reason = run(cl, device, program, shape, group);
     clReleaseProgram(program);
     return reason;
 }

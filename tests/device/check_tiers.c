@@ -233,17 +233,21 @@ START_TEST(limits)
 }
 END_TEST
 
-/* Sub-groups that compute wrong are found out, and not used. */
+/* Sub-groups that compute wrong, if only in some groups, are found out, and not used. */
 START_TEST(wrong_subgroups)
 {
     device *const d = fixture_device(_i);
     configuration c = {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 4};
     cls_context_options o = options_of(&c);
     cls_context *context = NULL;
-    cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4};
+    cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4, .compute_units = 2};
     cls_test_subgroups = CLS_SUBGROUPS_FAULTY;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s",
+                  cls_error_message());
+    cls_test_subgroups = CLS_SUBGROUPS_FAULTY_LATER;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_msg(strstr(cls_error_message(), "differ from group to group") != NULL, "%s",
                   cls_error_message());
     cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
     ck_assert_ptr_null(cls_subgroups_find(d->context, d->id, &shape));
