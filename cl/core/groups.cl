@@ -37,7 +37,7 @@
 #define BARRIER()
 #define LOCAL_BARRIER()
 #else
-#ifdef cl_intel_vec_len_hint /* see ITEMS_APART */
+#ifdef cl_intel_vec_len_hint /* see ITEMS_WIDTH */
 #define ONE_COPY static inline __attribute__((always_inline))
 #else
 #define ONE_COPY static inline
@@ -52,13 +52,23 @@
 /* Intel's compiler for CPUs merges the items of a group into vectors, 16 at a time. A function that
  * it then calls, and does not inline, runs from its beginning to its end for one item after
  * another, as if it had no barriers (2026.2). So it must leave items apart; and where sub-groups
- * make it merge them all the same, it must inline. */
-#ifdef cl_intel_vec_len_hint
-#define ITEMS_APART __attribute__((intel_vec_len_hint(1)))
+ * make it merge them all the same, it must inline.
+ *
+ * Other compilers choose the size of sub-groups for each kernel, so the one that was tested is
+ * required of all kernels. (If it is required of Intel's compiler for CPUs, that merges the items
+ * by 16, and one of the self-test's cases gets a wrong token.) */
+#if defined cl_intel_vec_len_hint
+#define ITEMS_WIDTH __attribute__((intel_vec_len_hint(1)))
+#elif SUBGROUPS == 2 && defined cl_intel_required_subgroup_size && WGS % 16 == 0
+#pragma OPENCL EXTENSION cl_intel_required_subgroup_size : enable
+#define ITEMS_WIDTH __attribute__((intel_reqd_sub_group_size(16)))
+#elif SUBGROUPS == 3 && defined cl_qcom_reqd_sub_group_size && WGS % 64 == 0
+#pragma OPENCL EXTENSION cl_qcom_reqd_sub_group_size : enable
+#define ITEMS_WIDTH __attribute__((qcom_reqd_sub_group_size("half")))
 #else
-#define ITEMS_APART
+#define ITEMS_WIDTH
 #endif
-#define KERNEL __kernel ITEMS_APART __attribute__((reqd_work_group_size(WGS, 1, 1)))
+#define KERNEL __kernel ITEMS_WIDTH __attribute__((reqd_work_group_size(WGS, 1, 1)))
 
 /* ------------------------------------------------------------- sub-groups */
 

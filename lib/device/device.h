@@ -82,8 +82,8 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
 const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape);
 
 /* For tests. If it is not CLS_SUBGROUPS_NONE, cls_subgroups_candidate() returns it for every
- * device. It may also be one of three kinds that kernels emulate in local memory; the second computes
- * wrong results on purpose, the third in all groups but the first. */
+ * device. It may also be one of three kinds that kernels emulate in local memory; the second
+ * computes wrong results on purpose, the third does so in all groups but the first. */
 extern uint32_t cls_test_subgroups;
 #define CLS_SUBGROUPS_EMULATED 6
 #define CLS_SUBGROUPS_FAULTY 7

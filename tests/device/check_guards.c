@@ -29,7 +29,7 @@ static const char source[] =
     "        list.order[i] = list.rank[i] = 0x40000000;\n"
     "    list.scratch[LOCAL_ID] = u64_make(0u, 0x40000000u);\n"
     "    BARRIER();\n"
-    "    const u32 tile = draw_tile(mass, 3, &drawn, list.scratch);\n"
+    "    const u32 tile = find_tile(mass, 3, &drawn, list.scratch);\n"
     "    const i32 id = largest(&r, keys, 3 * CLS_MAX_TILES_PER_TILE, 9, list.scratch);\n"
     "    chain_begin(9, &c);\n"
     "    record_begin(0, -1, &record);\n"

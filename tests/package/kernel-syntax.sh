@@ -54,6 +54,26 @@ for shape in '1 16 2048' '256 4 1024'; do
         done
     done
 done
+# Where a compiler chooses the size of sub-groups, every kernel requires one that divides the group.
+required() { # extensions, SUBGROUPS, WGS, attribute
+    for kernel in $kernels; do
+        # shellcheck disable=SC2086 # a list of options
+        sh $order --text cl "$kernel" |
+            "$CLANG" -x cl -cl-std=CL1.2 -E -P $1 -DSUBGROUPS="$2" -DWGS="$3" -DVEC=4 \
+                -DLIST=64 -DDTYPE=0 -DTIER=2 - | tr '\n' ' ' |
+            grep -q "__kernel *$4 *__attribute__((reqd_work_group_size($3, 1, 1)))" &&
+            passed=$((passed + 1)) && continue
+        echo "$kernel: not $4 in groups of $3"
+        failed=$((failed + 1))
+    done
+}
+required -Dcl_intel_required_subgroup_size 2 256 '__attribute__((intel_reqd_sub_group_size(16)))'
+required -Dcl_intel_required_subgroup_size 2 12 ''
+required -Dcl_qcom_reqd_sub_group_size 3 256 '__attribute__((qcom_reqd_sub_group_size("half")))'
+required -Dcl_qcom_reqd_sub_group_size 3 32 ''
+required '' 2 256 ''
+required '-Dcl_intel_required_subgroup_size -Dcl_intel_vec_len_hint' 2 256 \
+    '__attribute__((intel_vec_len_hint(1)))'
 # Not every device has infinities (doc/kernels.md, rule 8).
 grep -nE 'INFINITY|isnan|isinf|isfinite' cl/*/* && failed=$((failed + 1)) || passed=$((passed + 1))
 # The host passes how many groups there are (doc/kernels.md, rule 14).
