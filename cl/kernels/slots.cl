@@ -251,18 +251,14 @@ static inline void append_thinking(cls_slot *slot, __global const cls_slot *rule
 }
 #endif
 
-/* Appends tokens to a slot's history. */
+/* Appends n tokens to a slot's history, `outputs` of which are output. */
 static inline void state_append(cls_slot *slot, __global const cls_slot *rules, const slot_state *s,
                                 __global const u32 *lists, __global const u32 *entries, u32 n,
-                                __local u64 *scratch)
+                                u32 outputs, __local u64 *scratch)
 {
-    u32 outputs = 0;
 #if CHANGES
     append_thinking(slot, rules, s, lists, entries, n);
 #endif
-    for (u32 j = LOCAL_ID; j < n; j += WGS)
-        outputs += entries[j] >> 31;
-    outputs = wg_usum(outputs, scratch);
     if (slot->flags & CLS_SLOT_DECAYS) {
         for (u32 j = 0; j < n; j++) {
             const u32 entry = entries[j];
@@ -369,17 +365,17 @@ static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 t
 /* Applies one call to `slot`. `rules`: its parameters in memory, where tokens are appended. */
 static inline void change_slot(const cls_change *c, cls_slot *slot, __global const cls_slot *rules,
                                const slot_state *s, const slot_state *from, const cls_slot *other,
-                               __global const u32 *words, __global const u32 *lists, u32 history,
-                               u32 rollback, __local u64 *scratch)
+                               __global const u32 *words, u32 outputs, __global const u32 *lists,
+                               u32 history, u32 rollback, __local u64 *scratch)
 {
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
         *slot = c->params;
         state_clear(s);
-        state_append(slot, rules, s, lists, words, c->tokens, scratch);
+        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
     } else if (c->kind == CLS_CHANGE_APPEND && begun) {
-        state_append(slot, rules, s, lists, words, c->tokens, scratch);
+        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
 #if CHANGES
     } else if (c->kind == CLS_CHANGE_PARAMS && begun) {
         *slot = c->params;
@@ -411,7 +407,7 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, __global con
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, scratch);
-        state_append(slot, rules, s, lists, words, c->tokens, scratch);
+        state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
         if (!state_rollback(slot, s, c->tokens, rollback, scratch))
             slot->flags = 0;
@@ -445,9 +441,19 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
     const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
     cls_slot slot = slots[c.slot];
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
+    /* Here, and not where the tokens are appended: PoCL 3.1 crashes when it compiles a reduction
+     * there. */
+    const u32 tokens =
+        c.kind == CLS_CHANGE_BEGIN || c.kind == CLS_CHANGE_APPEND || c.kind == CLS_CHANGE_TURN
+            ? c.tokens
+            : 0u;
+    u32 outputs = 0;
+    for (u32 j = LOCAL_ID; j < tokens; j += WGS)
+        outputs += words[c.words + j] >> 31;
+    outputs = wg_usum(outputs, scratch);
     BARRIER(); /* every item has read the slots, and the lists are complete */
     change_slot(&c, &slot, c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot,
-                &s, &from, &other, words + c.words, lists, history, rollback, scratch);
+                &s, &from, &other, words + c.words, outputs, lists, history, rollback, scratch);
     BARRIER();
     if (LOCAL_ID == 0) {
         slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
