@@ -139,7 +139,6 @@ typedef struct cli_device {
     cl_device_type type;
     char platform_name[128], name[128], c_version[64], driver[64];
     bool usable, is_default;
-    bool infinities;      /* float32 has infinities and NaN */
     char reason[256];     /* why the device is not usable */
     cls_device_info info; /* valid if the device is usable */
 } cli_device;

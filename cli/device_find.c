@@ -72,9 +72,6 @@ static void describe(cl_device_id id, const char *platform_name, const cls_conte
     text_of(id, CL_DEVICE_NAME, device->name, sizeof device->name);
     text_of(id, CL_DEVICE_OPENCL_C_VERSION, device->c_version, sizeof device->c_version);
     text_of(id, CL_DRIVER_VERSION, device->driver, sizeof device->driver);
-    cl_device_fp_config floats = 0;
-    clGetDeviceInfo(id, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL);
-    device->infinities = (floats & CL_FP_INF_NAN) != 0;
     device->info.struct_size = sizeof device->info;
     device->usable = cls_device_query(id, options, &device->info) == CLS_OK;
     if (!device->usable)
@@ -196,7 +193,6 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
     json_object_set_new(object, "tier", json_string(cli_tier_name(device->info.tier)));
     json_object_set_new(object, "subgroups",
                         json_string(cli_subgroups_name(device->info.subgroups)));
-    json_object_set_new(object, "infinities", json_boolean(device->infinities));
     return object;
 }
 

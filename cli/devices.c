@@ -24,8 +24,6 @@ static void print(const cli_device *device, uint32_t index)
     printf("       tier      %s", cli_tier_name(info->tier));
     if (info->subgroups != CLS_SUBGROUPS_NONE)
         printf(" (%s's), if they compute correctly", cli_subgroups_name(info->subgroups));
-    if (!device->infinities)
-        printf("; no infinities or NaN: logits beyond 2^100 are treated as such");
     putchar('\n');
 }
 

@@ -16,15 +16,8 @@
 
 /* ------------------------------------------------------------ values and order */
 
-#define CLS_LIMIT_BITS 0x71800000 /* 2^100 */
-#ifdef CLS_LIMITED /* kernels for a device without infinities: 2^100 stands for infinity, and \
-                      logits are smaller */
-#define CLS_FLT_MAX 0x1.fffffep+99f
-#define CLS_INF_BITS CLS_LIMIT_BITS
-#else
 #define CLS_FLT_MAX 0x1.fffffep+127f
 #define CLS_INF_BITS 0x7f800000
-#endif
 #define CLS_INF CLS_AS_F32(CLS_INF_BITS)
 #define CLS_MASKED CLS_AS_F32(CLS_INF_BITS | (i32)0x80000000) /* -inf: masked, NaN or absent */
 #define CLS_KEY_INF CLS_INF_BITS     /* the key of +inf, which no token has after clean() */
@@ -38,15 +31,10 @@ CLS_INLINE f32 clean(f32 x)
 {
     const i32 bits = CLS_AS_I32(x);
     const i32 magnitude = bits & 0x7fffffff;
-#ifdef CLS_LIMITED /* there is no NaN here: see limited() */
-    if (magnitude >= CLS_INF_BITS)
-        return bits < 0 ? CLS_MASKED : CLS_FLT_MAX;
-#else
     if (magnitude > CLS_INF_BITS || bits == (i32)0xff800000)
         return CLS_MASKED;
     if (bits == CLS_INF_BITS)
         return CLS_FLT_MAX;
-#endif
     return magnitude < 0x00800000 ? 0.0f : x;
 }
 
@@ -84,18 +72,6 @@ CLS_INLINE f32 settle(f32 x)
     return magnitude < 0x03800000 ? 0.0f : x;
 }
 
-/* Returns a settled product. A product beyond all logits is recognized by its exponents, and is not
- * computed where it could leave the range of floats. */
-CLS_INLINE f32 settled_product(f32 x, f32 factor)
-{
-#ifdef CLS_LIMITED
-    const i32 a = CLS_AS_I32(x), b = CLS_AS_I32(factor);
-    if (((a >> 23) & 0xff) + ((b >> 23) & 0xff) > 2 * 127 + 100)
-        return a < 0 ? -CLS_FLT_MAX : CLS_FLT_MAX;
-#endif
-    return settle(x * factor);
-}
-
 /* Applies the penalties to one token that occurs. `count` is how often it counts for frequency and
  * presence. */
 CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 frequency,
@@ -104,7 +80,7 @@ CLS_INLINE f32 penalize(f32 x, u32 count, f32 repetition, f32 reciprocal, f32 fr
     const f32 often = frequency * (f32)count;
     if (!(x > CLS_MASKED))
         return x;
-    x = settled_product(x, x > 0.0f ? reciprocal : repetition);
+    x = settle(x * (x > 0.0f ? reciprocal : repetition));
     if (count == 0)
         return x;
     x = settle(x - often);
@@ -235,12 +211,7 @@ CLS_INLINE f32 cls_u32_as_f32(u32 x) { return CLS_AS_F32((i32)x); }
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #else
 #define CLS_TO_U32(x) as_uint(convert_int(x))
-#ifdef CLS_LIMITED /* at some temperatures -2^100 would still weigh something */
-#define CLS_W_SCALAR(i) \
-    w[i] = z[i] > CLS_MASKED ? CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23))) : 0u;
-#else
 #define CLS_W_SCALAR(i) w[i] = CLS_TO_U32(as_float(as_uint(p[i]) + (as_uint(r[i]) << 23)));
-#endif
 CLS_DEFINE_WEIGHTS(weights_scalar, 1, CLS_EACH_1, f32, u32, CLS_W_SCALAR)
 #endif
 CLS_INLINE u32 weight(f32 z, f32 tile_max, f32 scale, f32 fraction)

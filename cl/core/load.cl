@@ -43,48 +43,11 @@ static inline u32 bits_status(i32 bits)
                                             : 0u;
 }
 
-#ifdef CLS_LIMITED
-/* On a device without infinities and NaN, bits from memory become a float only after they are
- * mapped to the range that logits have there. */
-static inline FV limited_v(IV bits)
-{
-    const IV magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
-    IV x = magnitude >= CLS_INF_BITS ? (sign | (IV)(CLS_INF_BITS - 1)) : bits;
-    x = magnitude < 0x00800000 ? (IV)(0) : x;
-    return AS_FV(((magnitude > 0x7f800000) | (bits == (IV)((i32)0xff800000)))
-                     ? (IV)(CLS_AS_I32(CLS_MASKED))
-                     : x);
-}
-static inline f32 limited(i32 bits) { return limited_v((IV)(bits)).s0; }
-#undef LOAD
-#undef LOAD_V
-#if DTYPE == 0
-#define BITS_V(p, i) VLOAD((__global const i32 *)((p) + (i)))
-#define BITS(p, i) as_int((p)[i])
-#elif DTYPE == 1
-#define BITS_V(p, i) AS_IV(widen_bits(VLOAD((__global const ushort *)(p) + (i))))
-#define BITS(p, i) half_bits((__global const ushort *)(p), i)
-#else
-#define BITS_V(p, i) AS_IV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
-#define BITS(p, i) ((i32)((uint)(p)[i] << 16))
-#endif
-static inline i32 half_bits(__global const ushort *p, u32 i)
-{
-    return (i32)widen_bits((CAT(ushort, VEC))(p[i])).s0;
-}
-#define LOAD(p, i) limited(BITS(p, i))
-#define LOAD_V(p, i) limited_v(BITS_V(p, i))
-#define FROM_BITS(bits) \
-    limited((i32)(bits)) /* for other floats that may be infinite: biases and candidates */
-#else
-#define FROM_BITS(bits) as_float(bits)
-#endif
-
 /* Where the host knows that rows start at multiples of 16 bytes (CLS_WIDE), groups of several items
  * load 16 bytes at once: vload promises the alignment of an element only, so that NVIDIA's compiler
  * makes a load for each element of it. LOAD_2() loads two consecutive vectors. A wider vector than
  * the 16 bytes of one load would need more alignment than is known. */
-#if WGS > 1 && VEC == 4 && !defined(CLS_LIMITED)
+#if WGS > 1 && VEC == 4
 #define WIDE 1
 #if DTYPE == 0
 #define LOAD_WIDE(p, i) (*(__global const float4 *)((p) + (i)))
@@ -121,10 +84,6 @@ static inline FV clean_v(FV x)
     const IV bits = AS_IV(x);
     const IV magnitude = bits & 0x7fffffff;
     x = magnitude < 0x00800000 ? (FV)(0.0f) : x;
-#ifdef CLS_LIMITED
-    return magnitude >= CLS_INF_BITS ? (bits < 0 ? (FV)(CLS_MASKED) : (FV)(CLS_FLT_MAX)) : x;
-#else
     x = bits == CLS_INF_BITS ? (FV)(CLS_FLT_MAX) : x;
     return magnitude > CLS_INF_BITS ? (FV)(CLS_MASKED) : x;
-#endif
 }

@@ -76,12 +76,7 @@
 #define UNROLL 1
 #define EACH_UNROLLED CLS_EACH_1
 #endif
-#ifdef CLS_LIMITED /* as in arithmetic.h */
-#define W_VECTOR(i) \
-    w[i] = z[i] > CLS_MASKED ? TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23))) : (UV)(0u);
-#else
 #define W_VECTOR(i) w[i] = TO_UV(AS_FV(AS_UV(p[i]) + (AS_UV(r[i]) << 23)));
-#endif
 CLS_DEFINE_WEIGHTS(weigh_vectors, UNROLL, EACH_UNROLLED, FV, UV, W_VECTOR)
 CLS_DEFINE_WEIGHTS(weigh_vector, 1, CLS_EACH_1, FV, UV, W_VECTOR)
 static inline UV weight_v(FV z, f32 tile_max, f32 scale, f32 fraction)

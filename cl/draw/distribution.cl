@@ -7,27 +7,6 @@
 /* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
 #define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
 
-/* WRITE_LOGIT writes a logit for the caller, WRITE_LOGPROB a log-probability. Devices without
- * infinities write the bits of these. There a log-probability may be any number up to 0, so the
- * value that stands for none is positive. */
-#ifdef CLS_LIMITED
-static inline i32 output_bits(f32 x)
-{
-    const i32 bits = as_int(x), magnitude = bits & 0x7fffffff, sign = bits & (i32)0x80000000;
-    if (magnitude == CLS_INF_BITS - 1)
-        return sign | 0x7f7fffff;
-    return magnitude >= CLS_INF_BITS ? sign | 0x7f800000 : bits;
-}
-#define WRITE_LOGIT(out, at, x) ((__global i32 *)(out))[at] = output_bits(x)
-#define NO_LOGPROB CLS_FLT_MAX
-static inline i32 logprob_bits(f32 x) { return x == NO_LOGPROB ? (i32)0xff800000 : as_int(x); }
-#define WRITE_LOGPROB(out, at, x) ((__global i32 *)(out))[at] = logprob_bits(x)
-#else
-#define WRITE_LOGIT(out, at, x) (out)[at] = (x)
-#define NO_LOGPROB CLS_MASKED
-#define WRITE_LOGPROB(out, at, x) (out)[at] = (x)
-#endif
-
 /* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
     row_logits r;            /* truncated to the set, where that is a range of the order */
@@ -110,18 +89,18 @@ static inline f32 report_probability(const report *t, u64 mass)
     return t->greedy ? 1.0f
                      : u64_to_f32(mass) / u64_to_f32(t->set.adapted ? t->adapted : t->set.mass);
 }
-/* Returns the natural logarithm of a token's probability; NO_LOGPROB for a token that weighs
+/* Returns the natural logarithm of a token's probability; CLS_MASKED for a token that weighs
  * nothing, except in the raw row. The drawn token always has one: in a row that nothing truncates,
  * the draw rounds down the sum of a tile's weights and not each weight, so it may choose a token
  * whose own weight is below the row's unit. */
 static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, int drawn)
 {
     if (z == CLS_MASKED || t->greedy)
-        return z == CLS_MASKED ? NO_LOGPROB : 0.0f;
+        return z == CLS_MASKED ? CLS_MASKED : 0.0f;
     const int weighed = t->set.adapted || !(t->raw || drawn);
     const u64 mass = weighed ? report_mass(t, z, unit) : u64_from(1);
     if (u64_is_zero(mass))
-        return NO_LOGPROB;
+        return CLS_MASKED;
     if (!t->set.adapted)
         return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.mass);
     return (f32)(log2_q24(mass) - log2_q24(t->adapted)) * (0x1p-24f * 0x1.62e430p-1f);

@@ -38,7 +38,7 @@ static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32
         if (wants & CLS_WANTS(CLS_OUT_PROBS))
             row_probs[i] = z > CLS_MASKED ? report_probability(t, mass) : 0.0f;
         if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-            WRITE_LOGIT(row_final, i, z);
+            row_final[i] = z;
         if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
             const u64 whole_mass =
                 to_row_units(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);

@@ -36,7 +36,7 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     for (u32 i = first; i < last; i++) {
         if (id[i] < 0 || (u32)id[i] >= vocab)
             continue;
-        const i32 key = key_of(clean(FROM_BITS(as_int(x[i]))));
+        const i32 key = key_of(clean(x[i]));
         special |= bits_status(as_int(x[i]));
         max_key = max_key > key ? max_key : key;
     }
@@ -46,9 +46,8 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
               fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
     for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
         if (id[i] >= 0 && (u32)id[i] < vocab)
-            mine = u64_add(mine, to_row_units(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
-                                                              CLS_LOG2E, fraction)),
-                                              0));
+            mine = u64_add(
+                mine, to_row_units(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = u64_from(0);
     if (runs)
@@ -56,9 +55,8 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
-                sum = u64_add(sum, to_row_units(u64_from(weight(clean(FROM_BITS(as_int(x[i]))), top,
-                                                                CLS_LOG2E, fraction)),
-                                                0));
+                sum = u64_add(
+                    sum, to_row_units(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
                 token = u64_less(drawn, sum) ? id[i] : -1;
             }
         }

@@ -91,7 +91,7 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
                                u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
 {
-    *logprob = NO_LOGPROB;
+    *logprob = CLS_MASKED;
     if (no_token || id < 0 || (u32)id >= vocab)
         return CLS_MASKED;
     const f32 z = report_kept(t, (u32)id, load_one(r, (u32)id));
@@ -110,7 +110,7 @@ static inline void report_drawn(__global const cls_args *args, const report *t, 
     f32 logprob;
     const f32 z = report_token(t, r, row_key, vocab, token, no_token, drawn, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        WRITE_LOGPROB(OUTPUT(logprobs, CLS_OUT_LOGPROBS), row, logprob);
+        OUTPUT(logprobs, CLS_OUT_LOGPROBS)[row] = logprob;
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
         const u32 count = z > CLS_MASKED ? report_count(t, row_key, n, key_of(z), list) : 0u;
         if (LOCAL_ID == 0)
@@ -159,7 +159,7 @@ static inline void report_given(__global const cls_args *args, const report *t, 
         const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
         const f32 z = report_token(t, r, row_key, vocab, id, no_token, 0, &logprob);
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-            WRITE_LOGPROB(OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS), at + i, logprob);
+            OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS)[at + i] = logprob;
         if (counted)
             list->key[i] = key_of(z);
         else if (ranked)
@@ -218,12 +218,11 @@ static inline void report_top(__global const cls_args *args, const report *t, co
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
             OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            WRITE_LOGPROB(OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS), top,
-                          report_logprob(t, z, &unit, 0));
+            OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS)[top] = report_logprob(t, z, &unit, 0);
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
             OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-            WRITE_LOGIT(OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS), candidate, z);
+            OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS)[candidate] = z;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
             OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)
         [candidate] = exists ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;

@@ -45,11 +45,6 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
  * +inf met -inf, or if the sum overflowed; only then the tile is read again to find out. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
-#ifdef CLS_LIMITED
-    u32 flags = 0;
-    for (u32 v = 0; v < tile_vectors(r, tile); v++)
-        flags |= vector_status(r, tile * CLS_TILE + v * VEC, sum);
-#else
     u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
     if (ANY(sum != sum)) {
         IV nan = (IV)(0);
@@ -59,7 +54,6 @@ static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
         }
         flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;
     }
-#endif
     return flags;
 }
 
@@ -373,7 +367,6 @@ static inline u32 status_in_sum(u32 flags)
 
 #define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
 #define SHARE_NAN(g) nan |= x[g] != x[g];
-#define SHARE_STATUS(g) flags |= vector_status(r, i + SHARE_OFFSET(g), x[g]);
 #define SHARE_MOST(g) most = x[g] > most ? x[g] : most;
 
 /* Loads the vectors of a share from token i on. Returns their maximum, which is not cleaned, and
@@ -386,9 +379,6 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
     if ((state & (STATE_OPEN | STATE_ADJUSTED)) == STATE_OPEN && share_is_whole(r, i)) {
         share_load_raw(r, i, x);
         CLS_EACH_4(SHARE_MOST)
-#ifdef CLS_LIMITED
-        CLS_EACH_4(SHARE_STATUS)
-#else
         /* The sum is NaN if one of them is NaN, if +inf met -inf, or if the sum overflowed; only
          * then the vectors are examined. */
         const FV sum = (x[0] + x[1]) + (x[2] + x[3]);
@@ -401,14 +391,13 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
             flags |= CLS_STATUS_INF;
             CLS_EACH_4(SHARE_CLEAN)
         }
-#endif
     } else {
         const u32 n = (state & STATE_MASK) == MASK_NONE ? 0u : share_vectors(r, i);
         CLS_EACH_4(SHARE_NONE)
         for (u32 j = 0; j < n; j++) { /* a loop, so that its body is compiled once */
             const u32 at = i + SHARE_OFFSET(j);
             FV y = load_checked(r, at);
-            flags |= vector_status(r, at, y);
+            flags |= vector_status(y);
             y = clean_v(y);
             if (state & STATE_ADJUSTED)
                 y = adjust_vector(r, at, y, CLS_MASKED);

@@ -15,40 +15,6 @@ static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LA
 
 /* ------------------------------------------------------------ mask, bias, bounds */
 
-#ifdef CLS_LIMITED
-static inline i32 dense_bits(const row_logits *r, u32 i)
-{
-    return r->dense & CLS_BIAS_F16 ? half_bits((__global const ushort *)r->bias, i)
-                                   : as_int(r->bias[i]);
-}
-/* Returns the status bits of the sum of two floats, given by their bits. A finite sum is computed
- * by halves. */
-static inline u32 sum_status(i32 a, i32 b)
-{
-    const u32 status = bits_status(a) | bits_status(b);
-    if ((a ^ b) == (i32)0x80000000 && (a & 0x7fffffff) == 0x7f800000) /* +inf and -inf */
-        return CLS_STATUS_NAN;
-    if ((a & 0x7fffffff) >= 0x7f800000 || (b & 0x7fffffff) >= 0x7f800000)
-        return status & CLS_STATUS_NAN ? CLS_STATUS_NAN : status;
-    return 0.5f * as_float(a) + 0.5f * as_float(b) >= 0x1p+127f ? CLS_STATUS_INF : 0u;
-}
-static inline FV add_dense(const row_logits *r, u32 i, FV x)
-{
-    FV bias;
-    if (r->dense & CLS_BIAS_F16)
-        bias = limited_v(AS_IV(widen_bits(VLOAD((__global const ushort *)r->bias + i))));
-    else
-        bias = limited_v(VLOAD((__global const i32 *)r->bias + i));
-    const FV sum = x + bias, least = (FV)(-CLS_FLT_MAX);
-    return ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? (sum > least ? sum : least)
-                                                    : (FV)(CLS_MASKED);
-}
-static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
-{
-    const f32 bias = r->dense ? limited(dense_bits(r, i)) : 0.0f;
-    return x > CLS_MASKED && bias > CLS_MASKED ? LARGER(x + bias, -CLS_FLT_MAX) : CLS_MASKED;
-}
-#else
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
 {
     if (r->dense & CLS_BIAS_F16)
@@ -63,7 +29,6 @@ static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 {
     return x + (r->dense ? dense_one(r, i) : 0.0f);
 }
-#endif
 
 #if ROW
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
@@ -135,21 +100,9 @@ static inline FV load_checked(const row_logits *r, u32 i)
 #endif
 
 /* Returns the status bits of a vector that load_checked() returned. */
-static inline u32 vector_status(const row_logits *r, u32 i, FV x)
+static inline u32 vector_status(FV x)
 {
-#ifdef CLS_LIMITED
-    u32 flags = 0;
-    if (!r->dense && i >= ROW_FIRST(r) && i + VEC <= ROW_LAST(r) &&
-        !ANY((BITS_V(r->x, i) & 0x7fffffff) >= (IV)(0x7f800000)))
-        return 0;
-    for (u32 j = LARGER(i, ROW_FIRST(r)); j < i + VEC && j < ROW_LAST(r); j++)
-        if (is_allowed(r, j))
-            flags |=
-                r->dense ? sum_status(BITS(r->x, j), dense_bits(r, j)) : bits_status(BITS(r->x, j));
-    return flags;
-#else
     return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);
-#endif
 }
 
 /* -------------------------------------------------------- biases, penalties, history effects */
@@ -181,7 +134,7 @@ static inline f32 add_listed(const row_logits *r, u32 i, f32 x)
 {
     const u32 w = i >> 5, bit = 1u << (i & 31), word = r->list[w];
     const u32 before = r->list[bias_before_offset(r->vocab, w)] + popcount(word & (bit - 1));
-    return word & bit ? add_bias(x, FROM_BITS(r->list[bias_list_offset(r->vocab, before)])) : x;
+    return word & bit ? add_bias(x, as_float(r->list[bias_list_offset(r->vocab, before)])) : x;
 }
 
 /* Adjusts one token: its bias from the list form, penalties, and then history effects, that is
@@ -208,19 +161,14 @@ ONE_COPY f32 adjust_listed(const row_logits *r, u32 i, f32 x)
 static inline f32 adjust_one(const row_logits *r, u32 i, f32 x)
 {
     if ((r->adjustments & ADJUST_BIAS_ROW) && (r->list[i >> 5] >> (i & 31) & 1u))
-        x = add_bias(x, FROM_BITS(r->list[bias_row_offset(r->vocab, i)]));
+        x = add_bias(x, as_float(r->list[bias_row_offset(r->vocab, i)]));
     return adjust_listed(r, i, x);
 }
 
 /* Adds the biases of the row form to the tokens of a vector that have a bit in `lanes`. */
 static inline FV add_row(const row_logits *r, u32 i, u32 lanes, FV x)
 {
-    const IV bits = VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i));
-#ifdef CLS_LIMITED
-    const FV bias = limited_v(bits);
-#else
-    const FV bias = AS_FV(bits);
-#endif
+    const FV bias = AS_FV(VLOAD((__global const i32 *)r->list + bias_row_offset(r->vocab, i)));
     const FV sum = ((x > CLS_MASKED) & (bias > CLS_MASKED)) ? settle_v(x + bias) : (FV)(CLS_MASKED);
     return ((IV)((i32)lanes) & ((IV)(1) << LANES)) != 0 ? sum : x;
 }

@@ -43,7 +43,7 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-const char *cls_test_limited_options;
+const char *cls_test_build_options;
 
 /* The device's properties on which the shape depends. */
 typedef struct properties {
@@ -109,6 +109,11 @@ static cls_status query_properties(cl_device_id device, properties *p)
         (major == 1 && minor < 2))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device reports \"%s\"; OpenCL 1.2 or later is required", p->version);
+    if (!(p->float_config & CL_FP_INF_NAN))
+        return cls_fail(
+            CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+            "the device has no infinities and NaN (its CL_DEVICE_SINGLE_FP_CONFIG lacks "
+            "CL_FP_INF_NAN), which the library requires");
     if (p->max_parameter_size < CLS_MAX_ARGUMENTS * sizeof(uint64_t))
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device accepts %zu bytes of kernel arguments; %zu are required",
@@ -269,8 +274,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
         return cls_fail_no_compiler();
     shape->compiler = p.compiler != CL_FALSE;
     shape->nvidia = p.nvidia;
-    shape->extra_options = cls_test_limited_options != NULL ? cls_test_limited_options : "";
-    shape->limited = cls_test_limited_options != NULL || !(p.float_config & CL_FP_INF_NAN);
+    shape->extra_options = cls_test_build_options != NULL ? cls_test_build_options : "";
     shape->compute_units = p.compute_units;
     shape->groups_per_unit = o.groups_per_unit != 0 ? o.groups_per_unit : 32;
     shape->local_mem_size = o.max_local_mem_size != 0 && o.max_local_mem_size < p.local_mem_size

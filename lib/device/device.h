@@ -31,8 +31,7 @@ typedef struct cls_shape {
     uint32_t standard;         /* version of OpenCL C: 120, or what sub-groups require */
     int compiler;              /* 1 if the device has a compiler */
     int nvidia;                /* 1 if that compiler accepts cl_nv_compiler_options */
-    int limited;               /* 1 if the device has neither infinities nor NaN */
-    const char *extra_options; /* for its compiler: cls_test_limited_options, or "" */
+    const char *extra_options; /* for its compiler: cls_test_build_options, or "" */
 } cls_shape;
 
 /* Checks the options and the device, and chooses the shape. shape->subgroups is what the device's
@@ -44,9 +43,9 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
 /* Records that the device has no compiler and that there are no compiled programs for it. */
 cls_status cls_fail_no_compiler(void);
 
-/* For tests. If it is not NULL, every device counts as one without infinities and NaN, and this
- * text, which begins with a space, is appended to the compiler's options. */
-extern const char *cls_test_limited_options;
+/* For tests. If it is not NULL, this text, which begins with a space, is appended to the compiler's
+ * options. */
+extern const char *cls_test_build_options;
 
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);

@@ -220,8 +220,7 @@ extern uint32_t cls_test_features;
 /* For tests. Every row that truncates takes the threshold search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
-/* For tests. Reads the row records of the last step and waits for them. Infinities have their keys
- * even if the device has no infinities. */
+/* For tests. Reads the row records of the last step and waits for them. */
 cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_row *rows,
                              uint32_t n);
 

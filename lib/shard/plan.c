@@ -92,7 +92,7 @@ enum cls_protocol cls_rows_plan(cls_shard *h)
     const cls_sampler *const s = h->sampler;
     const cls_step *const step = &h->plan.step;
     if (h->gathers || cls_report_of_raw(&h->plan) || (h->plan.has & CLS_HAS_LOGITS_MAP) ||
-        s->force_search || s->context->shape.limited)
+        s->force_search)
         return CLS_PROTOCOL_LOGITS;
     if (step->slots.device.buffer != NULL)
         return plan_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;

@@ -475,28 +475,12 @@ void cls_sampler_force_search(cls_sampler *s, int on)
         s->force_search = on;
 }
 
-/* Returns the key that kernels with infinities use for a key of kernels without them. */
-static int32_t unlimited_key(int32_t key)
-{
-    const int32_t shift = CLS_INF_BITS - CLS_LIMIT_BITS;
-    return key >= CLS_LIMIT_BITS - 1      ? key + shift
-           : key <= ~(CLS_LIMIT_BITS - 1) ? key - shift
-                                          : key;
-}
-
 cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
 {
     cls_sampler_flush(s, queue);
     const cl_int code = clEnqueueReadBuffer(queue, s->rows, CL_TRUE, 0, n * sizeof *rows, rows,
                                             s->last_event != NULL ? 1 : 0,
                                             s->last_event != NULL ? &s->last_event : NULL, NULL);
-    for (uint32_t i = 0; i < n && s->context->shape.limited; i++) {
-        rows[i].max_key = unlimited_key(rows[i].max_key);
-        rows[i].cut_key = unlimited_key(rows[i].cut_key);
-        rows[i].top_key = unlimited_key(rows[i].top_key);
-        rows[i].upper_key = unlimited_key(rows[i].upper_key);
-        rows[i].draft_key = unlimited_key(rows[i].draft_key);
-    }
     return code == CL_SUCCESS ? CLS_OK
                               : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the row records");
 }

@@ -118,7 +118,6 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     cls_context_options o = *options;
     if (o.dtypes == 0)
         o.dtypes = (1u << CLS_DTYPES) - 1;
-    const uint32_t like = subgroups | (cls_test_limited_options ? 1u << 16 : 0u);
     char shape[160];
     /* On CPUs the library chooses groups of one item, and for rows the tests use no others, since
      * PoCL takes minutes to compile them. Oclgrind interprets kernels, so it runs larger groups, in
@@ -139,7 +138,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.tier = o.tier != 0 ? o.tier : usual_tier;
     }
     for (unsigned i = 0; i < d->n_cached; i++)
-        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->subgroups[i] == like)
+        if (memcmp(&d->shape[i], &o, sizeof o) == 0 && d->subgroups[i] == subgroups)
             return d->cached[i];
     ck_assert_msg(d->n_cached < FIXTURE_CONTEXTS, "more shapes than FIXTURE_CONTEXTS");
     snprintf(
@@ -166,7 +165,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
                       o.max_work_group || o.max_local_mem_size,
                   "%s: no context: %s", d->name, cls_error_message());
     d->shape[d->n_cached] = o;
-    d->subgroups[d->n_cached] = like;
+    d->subgroups[d->n_cached] = subgroups;
     d->cached[d->n_cached++] = context;
     return context;
 }
@@ -226,8 +225,6 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     const char *const wish = getenv("CLS_TEST_SEED");
     if (wish != NULL)
         seed = strtoull(wish, NULL, 0);
-    const char *const limited = getenv("CLS_TEST_LIMITED");
-    cls_test_limited_options = limited != NULL && *limited != '\0' ? FIXTURE_NO_INFINITIES : NULL;
     read_shape();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);

@@ -56,12 +56,7 @@ device *fixture_device(int i);
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist);
 
-/* A value of cls_test_limited_options: the compiler may assume that there are no infinities.
- * Ordinary kernels compute wrong results then. */
-#define FIXTURE_NO_INFINITIES " -cl-finite-math-only"
-
-/* Does the same for any options. subgroups: the value of cls_test_subgroups. If
- * cls_test_limited_options is set, the context is a separate one. */
+/* Does the same for any options. subgroups: the value of cls_test_subgroups. */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
 
 /* Make calls that must not fail. The message names the call that failed. */

@@ -144,9 +144,6 @@ typedef struct ends {
     int32_t start[SEQUENCE], end[SEQUENCE], forced[SEQUENCE];
 } ends;
 
-/* A device without infinities limits sums to 2^100, which changes the results of larger ones. */
-static float in_limits(float x) { return cls_test_limited_options && x > 1e20f ? 1e20f : x; }
-
 /* Sets parameters that need a history. */
 static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t, cls_params *p,
                            looks_back *l)
@@ -155,7 +152,7 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
                        bases[] = {1.75f, 1.75f, 1.1f, 1.0f, 3.0f, 1e10f};
     static const uint32_t allowed[] = {2, 2, 1, 0, 3, 20};
     if (rng_below(r, 4) == 0) {
-        p->dry_multiplier = in_limits(multipliers[rng_below(r, 6)]);
+        p->dry_multiplier = multipliers[rng_below(r, 6)];
         p->dry_base = bases[rng_below(r, 6)];
         p->dry_allowed_length = allowed[rng_below(r, 6)];
         p->dry_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
@@ -239,7 +236,7 @@ void batch_requests(batch *b, rng *r)
         for (uint32_t i = 0; i < p.logit_bias_count; i++)
             bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id
                                                                  : random_id(b, row, r, 1),
-                                       in_limits(biases[rng_below(r, 8)])};
+                                       biases[rng_below(r, 8)]};
         p.stop_ids = stop;
         p.stop_count = rng_below(r, 5);
         for (uint32_t i = 0; i < p.stop_count; i++)
@@ -273,8 +270,7 @@ void batch_bias(batch *b, rng *r, int dtype)
                      b->bias + i * size);
     }
     dtype_encode(dtype, NAN, b->bias + rng_below(r, b->rows * b->vocab) * size);
-    dtype_encode(dtype, cls_test_limited_options ? 1.0f : INFINITY,
-                 b->bias + rng_below(r, b->rows * b->vocab) * size);
+    dtype_encode(dtype, INFINITY, b->bias + rng_below(r, b->rows * b->vocab) * size);
     for (uint32_t row = 0; row < b->rows; row++)
         b->bias_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
 }

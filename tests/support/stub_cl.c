@@ -83,6 +83,7 @@ static cl_int answer(const void *value, size_t n, size_t size, void *out, size_t
 #define ANSWER(type, x) answer(&(const type){x}, sizeof(type), size, out, size_out)
 #define ANSWER_TEXT(x) answer(x, strlen(x) + 1, size, out, size_out)
 
+stub_lack stub_lacks;
 cl_device_id stub_device(void) { return &the_device; }
 
 cl_int clGetPlatformIDs(cl_uint n, cl_platform_id *out, cl_uint *n_out)
@@ -135,7 +136,9 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_ADDRESS_BITS:
         return ANSWER(cl_uint, 64);
     case CL_DEVICE_SINGLE_FP_CONFIG:
-        return ANSWER(cl_device_fp_config, CL_FP_ROUND_TO_NEAREST | CL_FP_INF_NAN);
+        return ANSWER(cl_device_fp_config,
+                      CL_FP_ROUND_TO_NEAREST |
+                          (stub_lacks == STUB_LACKS_INFINITIES ? 0u : CL_FP_INF_NAN));
     case CL_DEVICE_LOCAL_MEM_SIZE:
         return ANSWER(cl_ulong, 49152);
     case CL_DEVICE_GLOBAL_MEM_SIZE:
@@ -150,7 +153,7 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
     case CL_DEVICE_OPENCL_C_VERSION:
         return ANSWER_TEXT("OpenCL C 1.2 stub");
     case CL_DEVICE_PROFILE:
-        return ANSWER_TEXT("FULL_PROFILE");
+        return ANSWER_TEXT(stub_lacks == STUB_LACKS_INT64 ? "EMBEDDED_PROFILE" : "FULL_PROFILE");
     case CL_DEVICE_EXTENSIONS:
         return ANSWER_TEXT(stub_texts.extensions);
     case CL_DEVICE_NAME:

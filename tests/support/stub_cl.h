@@ -117,6 +117,10 @@ extern stub_device_texts stub_texts;
 /* If it is set, it is called for each build and returns its code. */
 extern cl_int (*stub_build)(const char *options);
 
+/* What the device lacks: infinities and NaN, or (it is of the embedded profile) 64-bit integers. */
+typedef enum stub_lack { STUB_LACKS_NOTHING, STUB_LACKS_INFINITIES, STUB_LACKS_INT64 } stub_lack;
+extern stub_lack stub_lacks;
+
 /* Returns a buffer's memory, or NULL if the buffer is too large to have any. */
 unsigned char *stub_memory(cl_mem buffer);
 

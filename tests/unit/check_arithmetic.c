@@ -297,7 +297,7 @@ static uint64_t whole(enum halves_function f, uint64_t a, uint64_t b)
         [HALVES_MUL] = a * b,
         [HALVES_DIV] = b != 0 ? a / b : 0,
         [HALVES_MUL_HI] = product_high(a, b),
-        [HALVES_SELF_TEST] = self_test_word((uint32_t)a, 1),
+        [HALVES_SELF_TEST] = self_test_word((uint32_t)a),
     };
     return of[f];
 }

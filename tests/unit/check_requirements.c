@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that a device which lacks what the kernels need is refused with a sentence that names it,
+ * before anything is compiled. The OpenCL is a stub, which computes nothing (stub_cl.h). */
+#include <string.h>
+
+#include "fixture.h"
+#include "stub_cl.h"
+
+static void refuse(device *d, stub_lack lacks, const char *sentence)
+{
+    cls_context_options o;
+    cls_context *context = NULL;
+    cls_device_info info = {.struct_size = sizeof info};
+    cls_context_options_default(&o, sizeof o);
+    stub_lacks = lacks;
+    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_str_eq(cls_error_message(), sentence);
+    ck_assert_ptr_null(context);
+    ck_assert_int_eq(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_int_eq(stub_alive(STUB_PROGRAM), 0);
+    stub_lacks = STUB_LACKS_NOTHING;
+    must(cls_device_query(d->id, &o, &info));
+}
+
+START_TEST(infinities)
+{
+    refuse(fixture_device(_i), STUB_LACKS_INFINITIES,
+           "the device has no infinities and NaN (its CL_DEVICE_SINGLE_FP_CONFIG lacks "
+           "CL_FP_INF_NAN), which the library requires");
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("requirements");
+    TCase *const t = tcase_create("requirements");
+    add_device_test(t, infinities);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(void) { return fixture_run(make, 1); }
