@@ -182,7 +182,7 @@ typedef struct cli_target {
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
     {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
-     "OpenCL features to use: auto (default), base, int64 or subgroups", \
+     "OpenCL features to use: auto (default), int64 or subgroups", \
      "auto|base|int64|subgroups", 0}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "use no work-groups larger than N (default: the device's limit)", NULL, 0}, \

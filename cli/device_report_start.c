@@ -25,14 +25,13 @@ static void add_shape(cli_device_report *report)
         json_object_set_new(report->json, "shape", shape);
 }
 
-/* Opens a context in the tier of the options. If the tier is auto and fails, it tries lower tiers.
- */
+/* Opens a context in the tier of the options. If the tier is auto and fails, it tries the lower
+ * one. */
 static int open_some_tier(cli_device_report *report)
 {
-    static const uint32_t lower[] = {CLS_TIER_INT64, CLS_TIER_BASE};
     cls_context_options options = report->options;
     char part[64];
-    for (size_t i = 0;; i++) {
+    for (;;) {
         const double start = cli_seconds();
         if (cli_open_context(&report->target, &options) == 0) {
             json_object_set_new(start_of(report), "context_seconds",
@@ -42,9 +41,9 @@ static int open_some_tier(cli_device_report *report)
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
         cli_device_report_fail(report, part, cli_last_error());
         json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
-        if (report->options.tier != CLS_TIER_AUTO || i == sizeof lower / sizeof *lower)
+        if (options.tier != CLS_TIER_AUTO)
             return 1;
-        options.tier = lower[i];
+        options.tier = CLS_TIER_INT64;
     }
 }
 

@@ -39,8 +39,7 @@ static uint8_t *write_container(input *in, size_t *size)
 {
     static const uint8_t code[256] = {1, 2, 3};
     const uint8_t shape = take_byte(in), which = take_byte(in);
-    const cls_build_config as = {1u + shape % 4, shape & 128 ? CLS_TIER_INT64 : CLS_TIER_BASE,
-                                 CLS_SUBGROUPS_NONE, 120, 64};
+    const cls_build_config as = {1u + shape % 4, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 120, 64};
     cls_container c;
     memset(&c, 0, sizeof c);
     for (unsigned i = 0; i < 8; i++)

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* 64-bit integers, in the common subset of C and OpenCL C. All other code uses these functions and
- * no operators. So a device without 64-bit integers (TIER 0; they are optional in the embedded
- * profile) computes the same with two halves. Shifts are by 0 to 63. */
+ * no operators. Shifts are by 0 to 63. */
 #ifndef CLS_INTEGERS_H
 #define CLS_INTEGERS_H
 
 #include "core/types.h"
-
-#ifndef CLS_HALVES
 
 CLS_INLINE u64 u64_make(u32 hi, u32 lo) { return ((u64)hi << 32) | (u64)lo; }
 CLS_INLINE u64 u64_from(u32 x) { return (u64)x; }
@@ -25,70 +22,6 @@ CLS_INLINE u64 u64_div(u64 a, u64 b) { return a / b; }
 /* Returns the full product of two 32-bit integers. It does not use mul_hi(uint), which PoCL
  * emulates 4 to 14 times more slowly. */
 CLS_INLINE u64 u64_mul32(u32 a, u32 b) { return (u64)a * (u64)b; }
-#else /* x is the low half and y the high one, as in the memory of a little-endian device */
-
-CLS_INLINE u64 u64_make(u32 hi, u32 lo)
-{
-    u64 r;
-    r.x = lo;
-    r.y = hi;
-    return r;
-}
-CLS_INLINE u64 u64_from(u32 x) { return u64_make(0, x); }
-CLS_INLINE u32 u64_hi(u64 x) { return x.y; }
-CLS_INLINE u32 u64_lo(u64 x) { return x.x; }
-CLS_INLINE u64 u64_add(u64 a, u64 b)
-{
-    const u32 lo = a.x + b.x;
-    return u64_make(a.y + b.y + (u32)(lo < a.x), lo);
-}
-CLS_INLINE u64 u64_sub(u64 a, u64 b) { return u64_make(a.y - b.y - (u32)(a.x < b.x), a.x - b.x); }
-CLS_INLINE int u64_less(u64 a, u64 b) { return a.y < b.y || (a.y == b.y && a.x < b.x); }
-CLS_INLINE int u64_is_zero(u64 a) { return (a.x | a.y) == 0; }
-/* Bits that cross between the halves are shifted in two steps, because some devices ignore a shift
- * by 32. */
-CLS_INLINE u64 u64_shl(u64 a, u32 n)
-{
-    return n > 31 ? u64_make(a.x << (n - 32), 0)
-                  : u64_make((a.y << n) | ((a.x >> 1) >> (31 - n)), a.x << n);
-}
-CLS_INLINE u64 u64_shr(u64 a, u32 n)
-{
-    return n > 31 ? u64_make(0, a.y >> (n - 32))
-                  : u64_make(a.y >> n, (a.x >> n) | ((a.y << 1) << (31 - n)));
-}
-CLS_INLINE u64 u64_mul32(u32 a, u32 b)
-{
-#ifdef __OPENCL_C_VERSION__
-    return u64_make(mul_hi(a, b), a * b);
-#else
-    const u32 al = a & 0xffffu, ah = a >> 16, bl = b & 0xffffu, bh = b >> 16;
-    const u32 low = al * bl, one = ah * bl + (low >> 16), two = al * bh + (one & 0xffffu);
-    return u64_make(ah * bh + (one >> 16) + (two >> 16), (two << 16) | (low & 0xffffu));
-#endif
-}
-CLS_INLINE u64 u64_mul(u64 a, u64 b)
-{
-    const u64 low = u64_mul32(a.x, b.x);
-    return u64_make(low.y + a.x * b.y + a.y * b.x, low.x);
-}
-CLS_INLINE u64 u64_div(u64 a, u64 b)
-{
-    u64 quotient = u64_from(0), rest = u64_from(0);
-    for (u32 i = 0; i < 64; i++) {
-        const u32 carry = rest.y >> 31;
-        rest = u64_add(u64_shl(rest, 1), u64_from(a.y >> 31));
-        a = u64_shl(a, 1);
-        quotient = u64_shl(quotient, 1);
-        if (carry != 0 || !u64_less(rest, b)) {
-            rest = u64_sub(rest, b);
-            quotient = u64_add(quotient, u64_from(1));
-        }
-    }
-    return quotient;
-}
-
-#endif
 
 /* Returns floor(a * b / 2^64). */
 CLS_INLINE u64 u64_mul_hi(u64 a, u64 b)

@@ -8,18 +8,7 @@
 #pragma OPENCL FP_CONTRACT OFF
 typedef uint u32;
 typedef int i32;
-#if defined(CLS_STRICT) || (defined(TIER) && TIER == 0)
-#define CLS_HALVES
-#endif
-#ifdef CLS_STRICT /* a struct, so that operators on it fail: for tests/package/kernel-syntax.sh */
-typedef struct u64 {
-    uint x, y;
-} u64;
-#elif defined(CLS_HALVES)
-typedef uint2 u64;
-#else
 typedef ulong u64;
-#endif
 typedef float f32;
 #define CLS_INLINE static inline
 #define CLS_AS_I32(x) as_int(x)
@@ -29,13 +18,7 @@ typedef float f32;
 #include <string.h>
 typedef uint32_t u32;
 typedef int32_t i32;
-#ifdef CLS_HALVES /* for tests: the two halves that kernels use in tier 0 */
-typedef struct u64 {
-    u32 x, y;
-} u64;
-#else
 typedef uint64_t u64;
-#endif
 typedef float f32;
 #define CLS_INLINE static inline
 CLS_INLINE i32 CLS_AS_I32(f32 x)

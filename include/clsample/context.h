@@ -9,14 +9,12 @@
 extern "C" {
 #endif
 
-/* The OpenCL features that the kernels use. Tokens are the same bit for bit in all tiers. The
- * documents count tiers from 0; these values count from 1, because 0 is CLS_TIER_AUTO. */
+/* The OpenCL features that the kernels use. Tokens are the same bit for bit in all tiers. */
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
-    /* Tier 0: OpenCL C 1.2 of the embedded profile; 64-bit numbers in two halves. */
-    CLS_TIER_BASE = 1,
-    CLS_TIER_INT64 = 2, /* tier 1: also 64-bit integers */
-    /* Tier 2: also sub-groups, where work-groups have several work-items. */
+    CLS_TIER_BASE = 1, /* of earlier versions, without 64-bit integers; it is refused */
+    CLS_TIER_INT64 = 2, /* OpenCL C 1.2 and 64-bit integers, which every device needs */
+    /* Also sub-groups, where work-groups have several work-items. */
     CLS_TIER_SUBGROUPS = 3
 } cls_tier;
 
@@ -89,9 +87,9 @@ typedef struct cls_context_options {
      * 1,024). 0: the device's limit. */
     uint32_t max_work_group;
     /* 1 to 1024: how many work-groups per compute unit share the reading of the vocabulary, if
-     * there are enough tokens; 0: 32. With fewer, each group reads more. There are down to two where
-     * a group's work-items would otherwise have nothing to do. Compiled programs do not depend on
-     * it. */
+     * there are enough tokens; 0: 32. With fewer, each group reads more. There are down to two
+     * where a group's work-items would otherwise have nothing to do. Compiled programs do not
+     * depend on it. */
     uint32_t groups_per_unit;
     uint64_t max_local_mem_size; /* bytes; see max_work_group */
 

@@ -118,7 +118,12 @@ static cls_status query_properties(cl_device_id device, properties *p)
         return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
                         "the device accepts %zu bytes of kernel arguments; %zu are required",
                         p->max_parameter_size, CLS_MAX_ARGUMENTS * sizeof(uint64_t));
-    return query_extensions(device, p);
+    const cls_status status = query_extensions(device, p);
+    return status != CLS_OK || p->int64
+               ? status
+               : cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                          "the device has no 64-bit integers (it is of the embedded profile and "
+                          "lacks cles_khr_int64), which the library requires");
 }
 
 /* ----------------------------------------------------------------- the options */
@@ -141,6 +146,11 @@ static cls_status check_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
                         o->work_group > 1024 ? "work_group" : "row_group",
                         (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
+    if (o->tier == CLS_TIER_BASE)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "options->tier is CLS_TIER_BASE, for devices without 64-bit integers, which "
+            "the library no longer supports");
     if (o->tier > CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->tier is %u, which is not a cls_tier", (unsigned)o->tier);
@@ -228,30 +238,24 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
 }
 
 /* Fails if the options name a tier that the device does not have. */
-static cls_status choose_tier(cl_device_id device, const properties *p,
-                              const cls_context_options *o, cls_shape *shape)
+static cls_status choose_tier(cl_device_id device, const cls_context_options *o, cls_shape *shape)
 {
     const int several = shape->work_group > 1 || shape->row_group > 1;
     const char *reason = NULL;
-    shape->tier = p->int64 ? CLS_TIER_INT64 : CLS_TIER_BASE;
+    shape->tier = CLS_TIER_INT64;
     shape->subgroups = CLS_SUBGROUPS_NONE;
     shape->standard = 120;
-    if (o->tier > CLS_TIER_BASE && !p->int64)
-        reason = "the device has no 64-bit integers (an embedded profile without cles_khr_int64)";
-    else if (o->tier == CLS_TIER_SUBGROUPS && !several)
+    if (o->tier == CLS_TIER_SUBGROUPS && !several)
         reason = "groups have one work-item on this device; set options->work_group";
-    else if (several && p->int64 && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
+    else if (several && (o->tier == CLS_TIER_AUTO || o->tier == CLS_TIER_SUBGROUPS))
         shape->subgroups = cls_subgroups_candidate(device);
     if (reason == NULL && o->tier == CLS_TIER_SUBGROUPS && shape->subgroups == CLS_SUBGROUPS_NONE)
         reason = "the device has no sub-groups that the library supports";
     if (reason != NULL)
-        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "options->tier is %s, but %s",
-                        o->tier == CLS_TIER_INT64 ? "CLS_TIER_INT64" : "CLS_TIER_SUBGROUPS",
-                        reason);
+        return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS,
+                        "options->tier is CLS_TIER_SUBGROUPS, but %s", reason);
     if (shape->subgroups != CLS_SUBGROUPS_NONE)
         shape->tier = CLS_TIER_SUBGROUPS;
-    else if (o->tier == CLS_TIER_BASE)
-        shape->tier = CLS_TIER_BASE;
     return CLS_OK;
 }
 
@@ -286,7 +290,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     status = choose_groups(&p, &o, shape);
     if (status == CLS_OK)
         status = choose_shortlist(&p, &o, shape);
-    return status == CLS_OK ? choose_tier(device, &p, &o, shape) : status;
+    return status == CLS_OK ? choose_tier(device, &o, shape) : status;
 }
 
 cls_status cls_fail_no_compiler(void)

@@ -254,16 +254,13 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
     char options[96];
     const char *reason = "the test of groups does not compile";
     cl_int code;
-    const int tier = subgroups != CLS_SUBGROUPS_NONE ? CLS_TIER_SUBGROUPS
-                     : shape->tier == CLS_TIER_BASE  ? CLS_TIER_BASE
-                                                     : CLS_TIER_INT64;
     const cl_program program =
         cls_program_create(cl, cls_source_groups_test, cls_source_groups_test_count, &code);
     if (code != CL_SUCCESS)
         return "the test of groups cannot be created";
-    snprintf(options, sizeof options, "-w -cl-std=CL%u.%u -DWGS=%u -DTIER=%u -DSUBGROUPS=%u",
+    snprintf(options, sizeof options, "-w -cl-std=CL%u.%u -DWGS=%u -DSUBGROUPS=%u",
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
-             (unsigned)(tier - CLS_TIER_BASE), (unsigned)subgroups);
+             (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
         reason = run(cl, device, program, shape, group);
     clReleaseProgram(program);

@@ -107,7 +107,7 @@ static const char *const kernel_names[CLS_HEAD_KERNELS] = {
     [CLS_HEAD_FINISH] = "cls_head_finish",
 };
 
-static cls_status build(const cls_head *h, const cls_device_info *info, cl_program *program)
+static cls_status build(const cls_head *h, cl_program *program)
 {
     /* OpenCL only reads the strings, although the type of its argument does not say so. */
     const char **const strings = (const char **)(uintptr_t)cls_source_head;
@@ -123,10 +123,10 @@ static cls_status build(const cls_head *h, const cls_device_info *info, cl_progr
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot query the device's CL_DEVICE_SINGLE_FP_CONFIG");
     snprintf(options, sizeof options,
-             "-w -cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s%s",
+             "-w -cl-std=CL1.2 -DWGS=%u -DLANES=%u -DVEC=%u -DROWS=%u -DTOKENS=%u%s%s",
              (unsigned)h->group, h->group == 1 ? 1u : CLS_HEAD_LANES, (unsigned)h->vector,
              (unsigned)h->rows, (unsigned)h->tokens, h->dtype == CLS_F32 ? " -DWEIGHT_F32" : "",
-             config & CL_FP_FMA ? " -DFUSED" : "", info->tier == CLS_TIER_BASE ? " -DTIER=0" : "");
+             config & CL_FP_FMA ? " -DFUSED" : "");
     *program = clCreateProgramWithSource(h->cl, cls_source_head_count, strings, NULL, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create the head's program");
@@ -207,7 +207,7 @@ static cls_status compile(cls_head *h)
     do {
         h->group = group_within(&info, limit);
         release_kernels(h);
-        status = build(h, &info, &program);
+        status = build(h, &program);
         if (status != CLS_OK)
             return status;
         status = create_kernels(h, program, &limit);

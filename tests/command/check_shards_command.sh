@@ -114,7 +114,7 @@ request="--prompt tokens.npy --output tokens.npy"
         --top-n-sigma 2 --top-a 0.1
     splits "--shards 3" -- $f $request --mirostat 2 --mirostat-ent 2
     splits "--shards 3" -- $f --infill --infill-end 3,4,5
-    splits "--shards 3" -- $f --work-group 8 --vector 8 --tier base --top-k 3
+    splits "--shards 3" -- $f --work-group 8 --vector 8 --tier int64 --top-k 3
 }
 
 # The further outputs have their own files.

@@ -204,7 +204,7 @@ START_TEST(of_others)
     static const cl_uint of_platform[] = {CL_PLATFORM_NAME, CL_PLATFORM_VERSION};
     device *const d = fixture_device(_i);
     const cls_context_options o = with_export(_i);
-    cls_context_options other[7] = {o, o, o, o, o, o, o};
+    cls_context_options other[6] = {o, o, o, o, o, o};
     cls_device_info queried = {.struct_size = sizeof queried};
     driver_reset();
     must(cls_device_query(d->id, &o, &queried));
@@ -218,13 +218,15 @@ START_TEST(of_others)
     }
     other[0].shortlist = 16;
     other[1].vector = queried.vector == 16 ? 8 : 16;
-    other[2].tier = CLS_TIER_BASE;
-    other[3].max_local_mem_size = queried.local_mem_size - 1;
-    other[4].max_work_group = GROUP - 1;
-    other[5].row_group = 1;
-    other[6].work_group = 1;
+    other[2].max_local_mem_size = queried.local_mem_size - 1;
+    other[3].max_work_group = GROUP - 1;
+    other[4].row_group = 1;
+    other[5].work_group = 1;
     for (size_t k = 0; k < sizeof other / sizeof other[0]; k++)
         expect_none(d, &other[k], "another shape");
+    cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
+    expect_none(d, &o, "another tier");
+    cls_test_subgroups = CLS_SUBGROUPS_NONE;
 
     /* Another type alone: its programs are not there, the others are. */
     cls_context_options typed = o;
@@ -568,21 +570,21 @@ START_TEST(refused_subgroups)
     o.shortlist = 16;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_uint_ge(fake.builds, 3); /* with the test of sub-groups */
-    ck_assert_msg(strstr(build_of(0), "TIER=2 -DSUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "TIER=1 -DSUBGROUPS=0") != NULL, "%s", build_of(1));
+    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
+    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
     ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
     ck_assert_str_eq(build_of(2), "no such build");
     o.tier = CLS_TIER_SUBGROUPS;
     must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(build_of(0), "TIER=2") != NULL, "%s", build_of(0));
+    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
     ck_assert_str_eq(build_of(1), "no such build");
     /* A built program has a limit, too, which may be another without sub-groups. */
     fake.max_built_group = UINT32_MAX;
     fake.kernel_group = 2;
     o.tier = CLS_TIER_AUTO;
     must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(build_of(0), "TIER=2 -DSUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "TIER=1 -DSUBGROUPS=0") != NULL, "%s", build_of(1));
+    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
+    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
     ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
     ck_assert_str_eq(build_of(2), "no such build");
     cls_test_subgroups = CLS_SUBGROUPS_NONE;

@@ -59,7 +59,7 @@ START_TEST(kernels_that_do_not_compile)
     o.row_group = info.row_group;
     o.build_log = log;
     o.build_log_size = sizeof log;
-    faulty_options = "-cl-std=CL1.2 -DVEC=4 -DWGS=1 -DLIST=64 -DDTYPE=0 -DTIER=0 -DSUBGROUPS=0 "
+    faulty_options = "-cl-std=CL1.2 -DVEC=4 -DWGS=1 -DLIST=64 -DDTYPE=0 -DSUBGROUPS=0 "
                      "-Duint=undeclared_type";
     const cls_status made = cls_context_create(d->context, d->id, &o, &context);
     o.build_log = small;

@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles the kernels by clang's front end, which warns where drivers are
-# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device,
-# and with 64-bit numbers of which only the functions for them are allowed.
+# silent: as OpenCL C 1.2, in the shapes of a CPU, a GPU and the least device.
 # usage: kernel-syntax.sh [SOURCE DIRECTORY]
 set -eu
 cd "${1:-$(dirname "$0")/../..}"
@@ -14,18 +13,15 @@ order=build-aux/cl-order.sh
 kernels=$(cd cl && echo kernels/*.cl)
 # Unused: the helpers are for all kernels, and kernels share their arguments.
 passed=0 failed=0
-for shape \
-    in '1 16 2048 -DTIER=1' '256 4 1024 -DTIER=1' '12 2 16 -DTIER=0' '7 8 64 -DTIER=1' \
-    '1 16 1024 -DCLS_STRICT' \
-    '12 4 64 -DCLS_STRICT'; do
-    # shellcheck disable=SC2086 # three numbers and options
+for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
+    # shellcheck disable=SC2086 # three numbers
     set -- $shape
     for kernel in $kernels; do
         for dtype in 0 1 2; do
             sh $order --text cl "$kernel" |
                 "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
                     -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 $4 ${5-} - &&
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 - &&
                 passed=$((passed + 1)) || failed=$((failed + 1))
         done
     done
@@ -44,14 +40,12 @@ for shape in '1 16 2048' '256 4 1024'; do
         'distribution -DROW=0' 'report -DROW=0' 'kept -DROW=0' 'survey -DROW=0 -DSHARD=1' \
         'survey -DSHARD=1' \
         'partial -DCHAIN=1 -DSHARD=1' 'merge -DROW=0 -DCHAIN=0'; do
-        for limits in -DTIER=1 -DTIER=0 -DCLS_STRICT; do
-            # shellcheck disable=SC2086 # a kernel's name and options
-            sh $order --text cl "kernels/${variant%% *}.cl" |
-                "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
-                    -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=1 $limits ${variant#* } - &&
-                passed=$((passed + 1)) || failed=$((failed + 1))
-        done
+        # shellcheck disable=SC2086 # a kernel's name and options
+        sh $order --text cl "kernels/${variant%% *}.cl" |
+            "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
+                -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
+                -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=1 ${variant#* } - &&
+            passed=$((passed + 1)) || failed=$((failed + 1))
     done
 done
 # Where a compiler chooses the size of sub-groups, every kernel requires one that divides the group.
@@ -82,7 +76,7 @@ grep -nE 'get_num_groups|get_global_size' cl/*/*.cl && failed=$((failed + 1)) ||
 # The LM head's program: WGS LANES VEC ROWS TOKENS, with fma() and without, for both types of
 # weights.
 for shape in '1 1 16 4 4' '256 16 4 4 2' '7 1 2 1 1'; do
-    for options in -DFUSED -DCLS_STRICT -DWEIGHT_F32 '-DWEIGHT_F32 -DFUSED'; do
+    for options in -DFUSED '' -DWEIGHT_F32 '-DWEIGHT_F32 -DFUSED'; do
         # shellcheck disable=SC2086 # five numbers
         set -- $shape
         # shellcheck disable=SC2086 # a list of options

@@ -5,7 +5,7 @@
  *                    slow devices; "tiny": some hundred steps, for interpreters
  *     CLS_TEST_SEED  the seed of all random rows; printed by every program
  *     CLS_TEST_GROUP, CLS_TEST_TIER
- *                    the work-items of groups, and a tier by name (base, int64 or subgroups), where
+ *                    the work-items of groups, and a tier by name (int64 or subgroups), where
  *                    a test chooses neither and sets no limit */
 #ifndef TESTS_FIXTURE_H
 #define TESTS_FIXTURE_H

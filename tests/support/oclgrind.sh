@@ -4,8 +4,7 @@
 # accesses out of bounds and diverging barriers. Oclgrind exits as its program
 # does, whatever it found, so anything in its log fails the test here.
 # Kernels are not optimised: of functions that return structs clang makes
-# llvm.experimental.noalias.scope.decl, and of 64-bit numbers in two halves
-# llvm.fshl, both of which Oclgrind 21.10 lacks.
+# llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks.
 # usage: make check LOG_COMPILER=.../tests/support/oclgrind.sh   (OCLGRIND_FLAGS: options)
 unset CLS_TEST_PROGRAMS # so that kernels are compiled with these options
 log=$1.oclgrind

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "batch.h"
-#include "halves.h"
 
 static uint32_t trials(void) { return fixture_by_size(2000, 100000, 400000); }
 
@@ -284,48 +283,6 @@ START_TEST(logarithm)
 }
 END_TEST
 
-static uint64_t whole(enum halves_function f, uint64_t a, uint64_t b)
-{
-    const uint64_t of[HALVES_FUNCTIONS] = {
-        [HALVES_ADD] = a + b,
-        [HALVES_SUB] = a - b,
-        [HALVES_LESS] = a < b,
-        [HALVES_IS_ZERO] = a == 0,
-        [HALVES_SHL] = a << (b & 63),
-        [HALVES_SHR] = a >> (b & 63),
-        [HALVES_MUL32] = (a & 0xffffffff) * (b & 0xffffffff),
-        [HALVES_MUL] = a * b,
-        [HALVES_DIV] = b != 0 ? a / b : 0,
-        [HALVES_MUL_HI] = product_high(a, b),
-        [HALVES_SELF_TEST] = self_test_word((uint32_t)a),
-    };
-    return of[f];
-}
-
-/* Numbers near 0, 2^32 and 2^64, where carries are. */
-static uint64_t edge_u64(rng *r)
-{
-    static const uint64_t edges[] = {0, UINT64_C(1) << 31, UINT64_C(1) << 32, UINT64_C(1) << 63};
-    return rng_below(r, 3) ? random_u64(r) : edges[rng_below(r, 4)] + rng_below(r, 5) - 2;
-}
-
-START_TEST(in_halves)
-{
-    rng r = {fixture_seed() + 8};
-    for (uint32_t i = 0; i < trials(); i++) {
-        const enum halves_function f = (enum halves_function)(i % HALVES_FUNCTIONS);
-        const uint64_t a = edge_u64(&r),
-                       b = f == HALVES_SHL || f == HALVES_SHR ? rng_below(&r, 64) : edge_u64(&r);
-        if (f == HALVES_DIV && b == 0)
-            continue;
-        ck_assert_msg(halves(f, a, b) == whole(f, a, b),
-                      "function %d of %llu, %llu: %llu, not %llu", (int)f, (unsigned long long)a,
-                      (unsigned long long)b, (unsigned long long)halves(f, a, b),
-                      (unsigned long long)whole(f, a, b));
-    }
-}
-END_TEST
-
 /* Where rows begin: beyond 2^31 elements, 2^32 bytes, and as far as a size_t tells. */
 START_TEST(row_places)
 {
@@ -365,7 +322,6 @@ static Suite *make(void)
     tcase_add_test(t, top_p_targets);
     tcase_add_test(t, depth_keys);
     tcase_add_test(t, logarithm);
-    tcase_add_test(t, in_halves);
     tcase_add_test(t, row_places);
     suite_add_tcase(s, t);
     return s;

@@ -141,7 +141,7 @@ static const cls_container some = {
                 },
             [CLS_BF16] =
                 {
-                    [FIRST_OF] = {{1, CLS_TIER_BASE, CLS_SUBGROUPS_NONE, 300, 16},
+                    [FIRST_OF] = {{1, CLS_TIER_INT64, CLS_SUBGROUPS_NONE, 300, 16},
                                   {(const uint8_t *)"!", 1}},
                 },
         },
@@ -267,8 +267,8 @@ START_TEST(nonsense)
         {FIRST + 4, CLS_VARIANTS}, /* of no variant */
         {FIRST + 9, 0},            /* a group of 0 */
         {FIRST + 9, 5},            /* ... of 1280 */
-        {FIRST + 12, 0},           /* tier 0 */
-        {FIRST + 12, 4},           /* ... 4 */
+        {FIRST + 12, 1},           /* the tier without 64-bit integers */
+        {FIRST + 12, 4},           /* ... that does not exist */
         {FIRST + 12, 2},           /* int64 with sub-groups */
         {FIRST + 16, 0},           /* sub-groups without any */
         {FIRST + 16, 200},         /* ... of nobody's */

@@ -30,11 +30,20 @@ START_TEST(infinities)
 }
 END_TEST
 
+START_TEST(int64)
+{
+    refuse(fixture_device(_i), STUB_LACKS_INT64,
+           "the device has no 64-bit integers (it is of the embedded profile and lacks "
+           "cles_khr_int64), which the library requires");
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("requirements");
     TCase *const t = tcase_create("requirements");
     add_device_test(t, infinities);
+    add_device_test(t, int64);
     suite_add_tcase(s, t);
     return s;
 }
