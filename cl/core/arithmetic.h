@@ -6,9 +6,7 @@
  * doc/arithmetic.md derives it and gives the error bounds. In short: a token's weight is an integer
  * in units of its tile's exponent (weight()), a tile's exponent is exact (split()), and
  * to_row_units() brings weights and masses of tiles to the row's unit, 2^(E-43), with 13 guard
- * bits.
- *
- * 64-bit integers are handled by the functions of integers.h only. */
+ * bits. */
 #ifndef CLS_ARITHMETIC_H
 #define CLS_ARITHMETIC_H
 
@@ -117,7 +115,7 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
     r.fraction = 0.0f;
     if ((a & 0x7f800000) == 0)
         return r;
-    y = u64_mul32((u32)((a & 0x007fffff) | 0x00800000), (u32)((b & 0x007fffff) | 0x00800000));
+    y = (u64)(u32)((a & 0x007fffff) | 0x00800000) * (u32)((b & 0x007fffff) | 0x00800000);
     /* The value is y * 2^(ea + eb - 300); y becomes the value times 2^24. */
     shift = ((a >> 23) & 0xff) + ((b >> 23) & 0xff) - 276;
     if (shift > 15) {
@@ -125,15 +123,15 @@ CLS_INLINE cls_split split(f32 max, f32 scale)
         fraction = 0;
     } else {
         if (shift >= 0)
-            y = u64_shl(y, (u32)shift);
+            y <<= (u32)shift;
         else
-            y = shift < -63 ? u64_from(0) : u64_shr(y, (u32)-shift);
+            y = shift < -63 ? 0 : y >> (u32)-shift;
         fraction = u64_lo(y) & 0x00ffffffu;
-        if (u64_less(u64_make(1u << 22, 0), y)) { /* above 2^30 */
+        if (u64_make(1u << 22, 0) < y) { /* above 2^30 */
             whole = 1u << 30;
             fraction = 0;
         } else {
-            whole = u64_lo(u64_shr(y, 24));
+            whole = u64_lo(y >> 24);
         }
     }
     if (a < 0) {
@@ -234,7 +232,7 @@ CLS_INLINE u32 shift_of(f32 row_max, f32 tile_max, f32 scale, i32 row_exponent, 
 }
 
 /* Converts from tile units to row units, 2^(E-43). */
-CLS_INLINE u64 to_row_units(u64 mass, u32 shift) { return u64_shr(u64_shl(mass, 13), shift); }
+CLS_INLINE u64 to_row_units(u64 mass, u32 shift) { return (mass << 13) >> shift; }
 
 /* What is needed to weigh a tile's tokens in row units. */
 typedef struct cls_unit {
@@ -257,8 +255,8 @@ CLS_INLINE cls_unit unit_of(f32 tile_max, f32 row_max, i32 row_exponent, f32 sca
 /* Returns the mass that top-p must reach: ceil(mass * p / 2^32). */
 CLS_INLINE u64 top_p_target(u64 mass, u32 p)
 {
-    const u64 low = u64_add(u64_mul32(u64_lo(mass), p), u64_from(0xffffffffu));
-    return u64_add(u64_mul32(u64_hi(mass), p), u64_shr(low, 32));
+    const u64 low = (u64)u64_lo(mass) * p + 0xffffffffu;
+    return (u64)u64_hi(mass) * p + (low >> 32);
 }
 
 /* The depth as an integer, in units of 2^-20 bits, at most 64 bits. */
@@ -309,13 +307,13 @@ CLS_INLINE i32 log2_q24(u64 x)
     const i32 whole = u64_hi(x) != 0 ? 32 + (i32)top_bit(u64_hi(x)) : (i32)top_bit(u64_lo(x));
     i32 r = 0;
     u32 m;
-    m = whole >= 31 ? u64_lo(u64_shr(x, (u32)(whole - 31))) : u64_lo(x) << (31 - whole);
+    m = whole >= 31 ? u64_lo(x >> (u32)(whole - 31)) : u64_lo(x) << (31 - whole);
     for (int i = 0; i < 24; i++) {
-        u64 sq = u64_shr(u64_mul32(m, m), 31);
+        u64 sq = ((u64)m * m) >> 31;
         r <<= 1;
         if (u64_hi(sq) != 0) {
             r |= 1;
-            sq = u64_shr(sq, 1);
+            sq >>= 1;
         }
         m = u64_lo(sq);
     }
@@ -334,7 +332,7 @@ CLS_INLINE u32 mass_q20(u64 mass, f32 top, f32 scale)
 /* Returns 2^-bits in units of 2^-30; `bits` is in units of 2^-20. */
 CLS_INLINE u32 exp2_q30(u64 bits)
 {
-    if (!u64_less(bits, u64_from(CLS_MAX_DEPTH)))
+    if (bits >= CLS_MAX_DEPTH)
         return 0;
     return weight(-((f32)u64_lo(bits) * 0x1p-20f), 0.0f, 1.0f, 0.0f);
 }

@@ -301,7 +301,7 @@ DEFINE_WG_REDUCE(wg_uor, u32, sg_u32, EITHER)
 DEFINE_WG_REDUCE(wg_fsum, f32, sg_f32, PLUS)
 DEFINE_WG_REDUCE(wg_fmax, f32, sg_f32, LARGER)
 DEFINE_WG_REDUCE(wg_fmin, f32, sg_f32, SMALLER)
-DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, u64_add)
+DEFINE_WG_REDUCE(wg_mass, u64, sg_u64, PLUS)
 /* Two sums at once, of floats whose bits are the words of a u64. */
 static inline u64 two_floats(f32 a, f32 b) { return u64_make(as_uint(a), as_uint(b)); }
 static inline f32 first_float(u64 x) { return as_float(u64_hi(x)); }
@@ -312,7 +312,7 @@ static inline u64 add_two_floats(u64 a, u64 b)
 }
 DEFINE_WG_REDUCE(wg_fsum_2, u64, sg_u64, add_two_floats)
 DEFINE_WG_SCAN(wg_scan_u32, u32, sg_u32, PLUS, 0)
-DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, u64_add, u64_from(0))
+DEFINE_WG_SCAN(wg_scan_mass, u64, sg_u64, PLUS, 0)
 
 /* Broadcasts the number of the item for which `mine` is set; the others pass any number. */
 static inline u64 wg_broadcast(u64 x, int mine, __local u64 *scratch)

@@ -23,8 +23,8 @@
 CLS_INLINE void philox4x32(u32 c[4], u32 k0, u32 k1)
 {
     for (int round = 0; round < 10; round++) {
-        const u64 a = u64_mul32(0xD2511F53u, c[0]);
-        const u64 b = u64_mul32(0xCD9E8D57u, c[2]);
+        const u64 a = (u64)0xD2511F53u * c[0];
+        const u64 b = (u64)0xCD9E8D57u * c[2];
         const u32 c0 = u64_hi(b) ^ c[1] ^ k0;
         const u32 c2 = u64_hi(a) ^ c[3] ^ k1;
         c[1] = u64_lo(b);
@@ -66,8 +66,8 @@ CLS_INLINE u32 self_test_word(u32 i)
     scale = CLS_LOG2E * (0.25f + (f32)(c[2] >> 8) * (1.0f / 4194304.0f));
     unit = unit_of(max, max + (f32)(c[3] >> 28), split(max + (f32)(c[3] >> 28), scale).exponent,
                    scale);
-    mass = to_row_units(u64_from(weight(clean(z), unit.max, scale, unit.fraction)), unit.shift);
-    mass = u64_mul_hi(u64_make(c[3], c[2]), u64_add(mass, top_p_target(mass, c[1])));
+    mass = to_row_units(weight(clean(z), unit.max, scale, unit.fraction), unit.shift);
+    mass = u64_mul_hi(u64_make(c[3], c[2]), mass + top_p_target(mass, c[1]));
     /* Infinity, NaN, the largest float or 0, of either sign: a masked logit is -inf. The value is
      * chosen by bits, not by a chain of i == n, which clang turns into a table that Oclgrind reads
      * as zeros. */

@@ -46,7 +46,7 @@
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
 /* The start of a buffer's data, whose offset is in the arguments. */
-#define AT_OFFSET(x) ((x) + u64_to_size(u64_of(args->x##_offset)))
+#define AT_OFFSET(x) ((x) + (size_t)u64_of(args->x##_offset))
 
 #define FV CAT(float, VEC)
 #define IV CAT(int, VEC)
@@ -173,7 +173,6 @@ static inline void sum_vectors(weight_sum *s, const UV *x)
 static inline u64 sum_total(const weight_sum *s)
 {
     const UV rest = s->low - (s->high << 7); /* the sum of x & 127, which is small */
-    const u64 high =
-        u64_add(u64_shl(u64_from(USUM(s->high >> 16)), 16), u64_from(USUM(s->high & 0xffffu)));
-    return u64_add(u64_shl(high, 7), u64_from(USUM(rest)));
+    const u64 high = ((u64)USUM(s->high >> 16) << 16) + USUM(s->high & 0xffffu);
+    return (high << 7) + USUM(rest);
 }

@@ -24,19 +24,18 @@
 /* Returns floor(a * b / c) of Q63 numbers; 2^63 if that is 2^63 or more, or if c is 0. */
 CLS_INLINE u64 ratio_q63(u64 a, u64 b, u64 c)
 {
-    const u64 low = u64_mul(a, b);
-    u64 rest = u64_mul_hi(a, b), quotient = u64_from(0);
-    if (!u64_less(u64_shl(rest, 1),
-                  c)) /* a * b / c >= 2^63; rest < 2^62, so the shift loses nothing */
+    const u64 low = a * b;
+    u64 rest = u64_mul_hi(a, b), quotient = 0;
+    if (rest << 1 >= c) /* a * b / c >= 2^63; rest < 2^62, so the shift loses nothing */
         return CLS_ONE_Q63;
     for (u32 i = 0; i < 64; i++) {
         /* Only the needed bit of `low` is taken. Shifting both words together would be llvm.fshl,
          * which Oclgrind lacks. */
-        rest = u64_add(u64_shl(rest, 1), u64_from(u64_lo(u64_shr(low, 63 - i)) & 1u));
-        quotient = u64_shl(quotient, 1);
-        if (!u64_less(rest, c)) {
-            rest = u64_sub(rest, c);
-            quotient = u64_add(quotient, u64_from(1));
+        rest = (rest << 1) + (u64)(u64_lo(low >> (63 - i)) & 1u);
+        quotient <<= 1;
+        if (rest >= c) {
+            rest -= c;
+            quotient += 1;
         }
     }
     return quotient;
@@ -52,19 +51,19 @@ typedef struct cls_reciprocal {
 CLS_INLINE cls_reciprocal reciprocal_of(u64 whole)
 {
     cls_reciprocal s;
-    u64 rest = u64_sub(CLS_ONE_Q63, u64_from(1)), quotient = u64_from(0);
+    u64 rest = CLS_ONE_Q63 - 1, quotient = 0;
     s.shift = 0;
-    while (!u64_is_zero(whole) && u64_less(u64_shl(whole, s.shift), CLS_ONE_Q63))
+    while (whole != 0 && whole << s.shift < CLS_ONE_Q63)
         s.shift++;
-    whole = u64_shl(whole, s.shift);
+    whole <<= s.shift;
     /* (2^127 - 1) / total, bit by bit. The upper half is below the total already. */
-    for (u32 i = 0; i < 64 && !u64_is_zero(whole); i++) {
-        const int carry = !u64_less(rest, CLS_ONE_Q63);
-        rest = u64_add(u64_shl(rest, 1), u64_from(1));
-        quotient = u64_shl(quotient, 1);
-        if (carry || !u64_less(rest, whole)) {
-            rest = u64_sub(rest, whole);
-            quotient = u64_add(quotient, u64_from(1));
+    for (u32 i = 0; i < 64 && whole != 0; i++) {
+        const int carry = rest >= CLS_ONE_Q63;
+        rest = (rest << 1) + 1;
+        quotient <<= 1;
+        if (carry || rest >= whole) {
+            rest -= whole;
+            quotient += 1;
         }
     }
     s.reciprocal = quotient;
@@ -72,34 +71,34 @@ CLS_INLINE cls_reciprocal reciprocal_of(u64 whole)
 }
 CLS_INLINE u64 fraction_q63(const cls_reciprocal *s, u64 mass)
 {
-    return u64_mul_hi(u64_shl(mass, s->shift), s->reciprocal);
+    return u64_mul_hi(mass << s->shift, s->reciprocal);
 }
 
 /* Returns a float probability, given by its bits, as an integer. Only bits below 2^-63 are lost. */
 CLS_INLINE u64 probability_q63(u32 bits)
 {
     const u32 exponent = bits >> 23; /* includes the sign */
-    const u64 digits = u64_from((bits & 0x7fffffu) | 0x800000u);
+    const u64 digits = (u64)((bits & 0x7fffffu) | 0x800000u);
     if (bits > 0x7f800000u || exponent < 64) /* negative, NaN, or below 2^-63 */
-        return u64_from(0);
+        return 0;
     if (exponent >= 127)
         return CLS_ONE_Q63;
     /* p = digits * 2^(exponent - 150) */
-    return exponent >= 87 ? u64_shl(digits, exponent - 87) : u64_shr(digits, 87 - exponent);
+    return exponent >= 87 ? digits << (exponent - 87) : digits >> (87 - exponent);
 }
 
 /* Returns the residual of a token: what is left of its target probability, times `prefix_prob`
  * (2^63 is one), when its draft probability is subtracted; at least 0. */
 CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
 {
-    const u64 part = u64_shl(u64_mul_hi(p, prefix_prob), 1), rest = u64_sub(part, q);
-    const u32 keep = ~((u32)u64_less(q, part) - 1u);
+    const u64 part = u64_mul_hi(p, prefix_prob) << 1, rest = part - q;
+    const u32 keep = ~((u32)(q < part) - 1u);
     return u64_make(u64_hi(rest) & keep,
                     u64_lo(rest) & keep); /* not by ?:, for which Oclgrind lacks llvm.usub.sat */
 }
 
 /* Returns whether a random number accepts a draft of target probability p and draft probability
  * q. */
-CLS_INLINE int accepts(u64 bits, u64 p, u64 q) { return u64_less(u64_mul_hi(bits, q), p); }
+CLS_INLINE int accepts(u64 bits, u64 p, u64 q) { return u64_mul_hi(bits, q) < p; }
 
 #endif

@@ -5,7 +5,7 @@
 #include "draw/draw.cl"
 
 /* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
-#define OUTPUT(buffer, which) ((buffer) + u64_to_size(u64_of(args->output_offset[which])))
+#define OUTPUT(buffer, which) ((buffer) + (size_t)u64_of(args->output_offset[which]))
 
 /* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
@@ -59,7 +59,7 @@ static inline void report_raw(const row_logits *r, i32 max_key, u64 mass, report
     t->exponent = split(float_of_key(max_key), CLS_LOG2E).exponent;
     whole_row(max_key, &t->set);
     t->set.mass = mass;
-    t->adapted = u64_from(0);
+    t->adapted = 0;
 }
 
 /* Returns a token's logit x if the set has the token, else -inf. */
@@ -78,9 +78,8 @@ static inline cls_unit report_unit(const report *t, __global const i32 *row_key,
 /* Returns a kept token's mass, or its weight by adaptive p. */
 static inline u64 report_mass(const report *t, f32 z, const cls_unit *unit)
 {
-    const u64 mass =
-        to_row_units(u64_from(weight(z, unit->max, t->scale, unit->fraction)), unit->shift);
-    return t->set.adapted ? u64_from(adapted_weight(&t->set, mass)) : mass;
+    const u64 mass = to_row_units(weight(z, unit->max, t->scale, unit->fraction), unit->shift);
+    return t->set.adapted ? (u64)adapted_weight(&t->set, mass) : mass;
 }
 
 /* Returns the probability of a kept token, from its mass. */
@@ -98,8 +97,8 @@ static inline f32 report_logprob(const report *t, f32 z, const cls_unit *unit, i
     if (z == CLS_MASKED || t->greedy)
         return z == CLS_MASKED ? CLS_MASKED : 0.0f;
     const int weighed = t->set.adapted || !(t->raw || drawn);
-    const u64 mass = weighed ? report_mass(t, z, unit) : u64_from(1);
-    if (u64_is_zero(mass))
+    const u64 mass = weighed ? report_mass(t, z, unit) : 1;
+    if (mass == 0)
         return CLS_MASKED;
     if (!t->set.adapted)
         return logprob_of(z, float_of_key(t->set.top_key), t->scale, t->set.mass);
@@ -114,9 +113,9 @@ static inline u64 report_term(const report *t, f32 z, u64 mass)
 {
     if (!t->set.adapted)
         return depth_term(mass, depth_q20(z, float_of_key(t->set.top_key), t->scale));
-    if (u64_is_zero(mass))
+    if (mass == 0)
         return mass;
-    return depth_term(u64_shl(mass, 13), (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
+    return depth_term(mass << 13, (u32)not_negative((30 << 24) - log2_q24(mass)) >> 4);
 }
 /* Returns the entropy in nats, from the sum of these terms. */
 static inline f32 report_entropy(const report *t, u64 terms)
@@ -124,7 +123,7 @@ static inline f32 report_entropy(const report *t, u64 terms)
     u32 bits;
     if (t->set.adapted)
         bits = (u32)((log2_q24(t->adapted) - (30 << 24)) >> 4) +
-               mean_depth_q20(terms, u64_shl(t->adapted, 13));
+               mean_depth_q20(terms, t->adapted << 13);
     else
         bits = mass_q20(t->set.mass, float_of_key(t->set.top_key), t->scale) +
                mean_depth_q20(terms, t->set.mass);

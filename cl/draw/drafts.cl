@@ -17,7 +17,7 @@ typedef struct draft_rows {
 static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x,
                                        __global const i32 *key, __global const u64 *mass)
 {
-    const size_t offset = u64_to_size(u64_of(args->draft_offset));
+    const size_t offset = (size_t)u64_of(args->draft_offset);
     draft_rows d;
     d.kind = args->draft_kind;
     d.x = d.kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset)
@@ -50,13 +50,13 @@ static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, cons
                                     const cls_reciprocal *reciprocal)
 {
     if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const u32 *)d->x)[u64_to_size(d->stride) * draft + id]);
-    const f32 z = clean(LOAD(d->x + u64_to_size(d->stride) * draft, id));
+        return probability_q63(((__global const u32 *)d->x)[(size_t)d->stride * draft + id]);
+    const f32 z = clean(LOAD(d->x + (size_t)d->stride * draft, id));
     return z > CLS_MASKED
-               ? fraction_q63(reciprocal, to_row_units(u64_from(weight(z, unit->max, CLS_LOG2E,
-                                                                       unit->fraction)),
-                                                       unit->shift))
-               : u64_from(0);
+               ? fraction_q63(
+                     reciprocal,
+                     to_row_units(weight(z, unit->max, CLS_LOG2E, unit->fraction), unit->shift))
+               : 0;
 }
 
 /* Computes the two probabilities of the draft that follows a row, by the whole group: in the
@@ -68,7 +68,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
 {
     cls_reciprocal reciprocal;
     cls_unit unit = {0.0f, 0.0f, 0};
-    out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
+    out->target_prob = out->draft_prob = out->draft_mass = 0;
     out->draft_key = CLS_KEY_NONE;
     if (draft < 0 || ids[draft] < 0 || (u32)ids[draft] >= r->vocab || (flags & CLS_SLOT_GREEDY))
         return; /* the same for the whole group */
@@ -76,7 +76,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
     out->draft_prob = CLS_ONE_Q63;
     if (d.kind == CLS_DRAFT_LOGITS) {
         out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
-        out->draft_prob = u64_from(0);
+        out->draft_prob = 0;
         if (out->draft_key != CLS_KEY_NONE)
             out->draft_mass = row_total(d.key + (size_t)n * draft,
                                         d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),

@@ -33,10 +33,7 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
 }
 /* Returns the sum of a vector of weights. Lanes are at most 2^30 + 128, so 32 bits do not hold it;
  * the halves of the weights are added up separately. */
-static inline u64 vector_mass(UV w)
-{
-    return u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu)));
-}
+static inline u64 vector_mass(UV w) { return ((u64)USUM(w >> 16) << 16) + USUM(w & 0xffffu); }
 /* Returns the token of the vector at id i whose interval contains `drawn`; `sum` is the sum of the
  * tile's weights before the vector. Compilers do not unroll this loop. */
 static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *set, u64 sum,
@@ -44,8 +41,8 @@ static inline i32 draw_lane(UV w, u32 i, const cls_unit *unit, const kept_set *s
 {
     SHORT_LOOP
     for (u32 j = 0; j < VEC; j++) {
-        sum = u64_add(sum, u64_from(USUM(LANES == (IV)((i32)j) ? w : (UV)(0u))));
-        if (u64_less(drawn, set_finish(sum, unit, set)))
+        sum = sum + (u64)USUM(LANES == (IV)((i32)j) ? w : (UV)(0u));
+        if (drawn < set_finish(sum, unit, set))
             return (i32)(i + j);
     }
     return -1;
@@ -58,7 +55,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
     const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const int kind = tile_kind(r, tile);
-    u64 sum = u64_from(0), total;
+    u64 sum = 0, total;
     i32 token = -1;
     int here = 1;
     /* Round 0 sums up each item's range; round 1 finds the token in the range that has it. It is a
@@ -67,8 +64,8 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
         for (u32 v = first; v < last && here; v++) {
             const u32 i = tile * CLS_TILE + v * VEC;
             const UV w = vector_weights(r, i, kind, unit, scale, set);
-            const u64 next = u64_add(sum, vector_mass(w));
-            if (round == 1 && u64_less(drawn, set_finish(next, unit, set))) {
+            const u64 next = sum + vector_mass(w);
+            if (round == 1 && drawn < set_finish(next, unit, set)) {
                 token = draw_lane(w, i, unit, set, sum, drawn);
                 break;
             }
@@ -77,8 +74,7 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
         if (round == 0) {
             const u64 mine = sum;
             sum = wg_scan_mass(mine, scratch, &total);
-            here = !u64_less(drawn, set_finish(sum, unit, set)) &&
-                   u64_less(drawn, set_finish(u64_add(sum, mine), unit, set));
+            here = drawn >= set_finish(sum, unit, set) && drawn < set_finish(sum + mine, unit, set);
         }
     }
     return wg_imax(token, scratch);
@@ -97,7 +93,7 @@ static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
 /* Draws from the first `kept` ranks of a list; returns -1 if their mass is not above `drawn`. */
 static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
 {
-    const u32 count = list_reach(list, 1, kept, u64_from(0), u64_add(drawn, u64_from(1)));
+    const u32 count = list_reach(list, 1, kept, 0, drawn + 1);
     return count <= list->n ? list->id[count - 1] : -1;
 }
 

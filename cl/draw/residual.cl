@@ -36,8 +36,8 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
     VSTORE(load_v(&w->t.r, i, kind), x);
     for (u32 j = 0; j < VEC; j++) {
         const f32 z = clean(x[j]);
-        u64 q = u64_from(0);
-        lane[j] = u64_from(0);
+        u64 q = 0;
+        lane[j] = 0;
         if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
         if (w->d.kind != CLS_DRAFT_NONE)
@@ -73,21 +73,20 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const int kind = tile_kind(&w->t.r, tile);
     cls_unit unit, draft_tile;
-    u64 mine = u64_from(0), sum = u64_from(0), total, lane[VEC];
+    u64 mine = 0, sum = 0, total, lane[VEC];
     i32 token = -1;
     residual_units(w, row_key, tile, &unit, &draft_tile);
     /* Round 0 sums up each item's vectors; round 1 finds the token, in the one item that has it. */
     for (u32 round = 0; round < 2; round++) {
-        const int here =
-            round == 0 || (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine)));
+        const int here = round == 0 || (drawn >= sum && drawn < sum + mine);
         for (u32 v = first; v < last && here && token < 0; v++) {
             residual_lanes(w, tile * CLS_TILE + v * VEC, kind, &unit, &draft_tile, lane);
             for (u32 j = 0; j < VEC; j++) {
                 if (round == 0) {
-                    mine = u64_add(mine, lane[j]);
+                    mine += lane[j];
                 } else if (token < 0) {
-                    sum = u64_add(sum, lane[j]);
-                    token = u64_less(drawn, sum) ? (i32)(tile * CLS_TILE + v * VEC + j) : -1;
+                    sum += lane[j];
+                    token = drawn < sum ? (i32)(tile * CLS_TILE + v * VEC + j) : -1;
                 }
             }
         }

@@ -13,8 +13,8 @@ static inline u32 greedy_flags(u32 flags)
 /* Fills a row's record before anything is known about the row. */
 static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
-    out->mass = out->total = out->target = out->drawn = out->adapted = u64_from(0);
-    out->target_prob = out->draft_prob = out->draft_mass = u64_from(0);
+    out->mass = out->total = out->target = out->drawn = out->adapted = 0;
+    out->target_prob = out->draft_prob = out->draft_mass = 0;
     out->draft_key = 0;
     out->forced = 0;
     out->next.mu = 0;
@@ -106,8 +106,7 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
     if (flags & CLS_SLOT_ADAPTIVE) {
         const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top,
                                         split(top, out->scale).exponent, out->scale);
-        const u64 mass =
-            to_row_units(u64_from(weight(z, unit.max, out->scale, unit.fraction)), unit.shift);
+        const u64 mass = to_row_units(weight(z, unit.max, out->scale, unit.fraction), unit.shift);
         adaptive_p_accept(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
 }

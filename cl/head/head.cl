@@ -71,7 +71,7 @@ kernel void cls_head_gather(global const float *hidden, u64 hidden_offset, u64 h
                             uint has_map, uint rows, global float *scratch)
 {
     const uint row = (uint)get_group_id(0), lane = (uint)get_local_id(0);
-    const int from = row >= rows ? -1 : has_map ? map[u64_to_size(map_offset) + row] : (int)row;
+    const int from = row >= rows ? -1 : has_map ? map[(size_t)map_offset + row] : (int)row;
     global float *const to = scratch + (size_t)row * d;
     if (from >= 0 && (uint)from < hidden_rows) {
         global const float *const x = hidden + row_offset(hidden_offset, hidden_stride, (uint)from);
@@ -141,7 +141,7 @@ kernel void cls_head_product(global const weight_element *weight, u64 weight_off
         }
     }
 
-    logits += u64_to_size(logits_offset) + (size_t)first_row * vocab + first_token;
+    logits += (size_t)logits_offset + (size_t)first_row * vocab + first_token;
 #if LANES == 1
     for (uint r = 0; r < ROWS && first_row + r < rows; r++)
         for (uint t = 0; t < TOKENS && first_token + t < vocab; t++)
@@ -181,8 +181,8 @@ kernel void cls_head_finish(uint vocab, global const float *bias, u64 bias_offse
 {
     const uint first = (uint)get_group_id(0) * FINISH_TOKENS, item = (uint)get_local_id(0);
     const uint n = min(vocab - first, (uint)FINISH_TOKENS);
-    logits += u64_to_size(logits_offset) + (size_t)get_group_id(1) * vocab + first;
-    bias += u64_to_size(bias_offset) + first;
+    logits += (size_t)logits_offset + (size_t)get_group_id(1) * vocab + first;
+    bias += (size_t)bias_offset + first;
     for (uint i = item; i < n / VEC; i += WGS) {
         floatV x = vloadV(i, logits);
         FINISH(x, vloadV(i, bias));

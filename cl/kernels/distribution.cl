@@ -34,18 +34,18 @@ static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32
             x = load_one(r, i);
         }
         const f32 z = empty ? x : report_kept(t, i, x);
-        const u64 mass = z > CLS_MASKED ? report_mass(t, z, unit) : u64_from(0);
+        const u64 mass = z > CLS_MASKED ? report_mass(t, z, unit) : 0;
         if (wants & CLS_WANTS(CLS_OUT_PROBS))
             row_probs[i] = z > CLS_MASKED ? report_probability(t, mass) : 0.0f;
         if (wants & CLS_WANTS(CLS_OUT_FINAL_LOGITS))
             row_final[i] = z;
         if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
             const u64 whole_mass =
-                to_row_units(u64_from(weight(x, whole->max, scale, whole->fraction)), whole->shift);
-            sum[0] = u64_add(sum[0], whole_mass);
+                to_row_units(weight(x, whole->max, scale, whole->fraction), whole->shift);
+            sum[0] += whole_mass;
             if (z > CLS_MASKED) {
-                sum[1] = u64_add(sum[1], whole_mass);
-                sum[2] = u64_add(sum[2], report_term(t, z, mass));
+                sum[1] += whole_mass;
+                sum[2] += report_term(t, z, mass);
             }
         }
     }
@@ -99,7 +99,7 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
             const int empty = no_token || !(tile_max > CLS_MASKED),
                       raw = !empty && tile_kind(&r, tile) == TILE_RAW;
             cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
-            u64 sum[SUMS] = {u64_from(0), u64_from(0), u64_from(0)};
+            u64 sum[SUMS] = {0, 0, 0};
             if (!empty) {
                 unit = unit_of(tile_max < top ? tile_max : top, top, t.exponent, t.scale);
                 whole = unit_of(tile_max < max ? tile_max : max, max, exponent, out.scale);
@@ -112,7 +112,7 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
 #else
             __local u64 *const to = share_sum + SUM_INDEX(s);
             for (u32 n = 0; n < SUMS; n++)
-                to[n * TEAM_SUMS] = IS_FIRST_SHARE(s) ? sum[n] : u64_add(to[n * TEAM_SUMS], sum[n]);
+                to[n * TEAM_SUMS] = IS_FIRST_SHARE(s) ? sum[n] : to[n * TEAM_SUMS] + sum[n];
 #endif
         }
 #if WGS > 1

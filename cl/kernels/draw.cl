@@ -32,7 +32,7 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     BARRIER(); /* every item has read the record, which the first item writes */
     i32 max_key = CLS_KEY_NONE, token = -1;
     u32 special = 0;
-    u64 mine = u64_from(0), mass;
+    u64 mine = 0, mass;
     for (u32 i = first; i < last; i++) {
         if (id[i] < 0 || (u32)id[i] >= vocab)
             continue;
@@ -46,18 +46,16 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
               fraction = max_key == CLS_KEY_NONE ? 0.0f : split(top, CLS_LOG2E).fraction;
     for (u32 i = first; i < last && max_key != CLS_KEY_NONE; i++)
         if (id[i] >= 0 && (u32)id[i] < vocab)
-            mine = u64_add(
-                mine, to_row_units(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
+            mine += to_row_units(weight(clean(x[i]), top, CLS_LOG2E, fraction), 0);
     u64 sum = wg_scan_mass(mine, scratch, &mass);
-    u64 drawn = u64_from(0);
+    u64 drawn = 0;
     if (runs)
         drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), mass);
-    if (!u64_less(drawn, sum) && u64_less(drawn, u64_add(sum, mine))) {
+    if (drawn >= sum && drawn < sum + mine) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
-                sum = u64_add(
-                    sum, to_row_units(u64_from(weight(clean(x[i]), top, CLS_LOG2E, fraction)), 0));
-                token = u64_less(drawn, sum) ? id[i] : -1;
+                sum += to_row_units(weight(clean(x[i]), top, CLS_LOG2E, fraction), 0);
+                token = drawn < sum ? id[i] : -1;
             }
         }
     }

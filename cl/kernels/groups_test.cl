@@ -29,7 +29,7 @@ KERNEL void cls_groups_test(__global u32 *out, __global const half *halves, __gl
     const u64 before = wg_scan_mass(u64_make(x >> 16, x), scratch, &mass);
     to[9] = u64_hi(before);
     to[10] = u64_lo(before);
-    to[11] = u64_lo(wg_broadcast(u64_from(x), lid == WGS - 1, scratch));
+    to[11] = u64_lo(wg_broadcast(x, lid == WGS - 1, scratch));
 #if SUBGROUPS == 0
     to[12] = 1;
     to[13] = 0;

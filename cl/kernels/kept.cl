@@ -115,7 +115,7 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
                          set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
                          counting ? 0u : capacity, ids, scratch);
     if (LOCAL_ID == 0 && counting)
-        group_count[group] = u64_from(at);
+        group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
         ids[i] = (i32)sample[(size_t)row * args->sample_stride + i];
     if (writes)

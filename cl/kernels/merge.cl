@@ -38,7 +38,7 @@ static inline void clear_row(const merged_row *m, int logits)
     for (u32 i = LOCAL_ID; i < m->tiles * CLS_MAX_TILES_PER_TILE; i += WGS)
         m->key[i] = CLS_KEY_NONE;
     for (u32 t = LOCAL_ID; t < m->tiles; t += WGS) {
-        m->mass[t] = u64_from(0);
+        m->mass[t] = 0;
         m->flags[t] = 0;
     }
     for (u32 i = LOCAL_ID * VEC; i < m->tiles * CLS_TILE && logits; i += WGS * VEC)
@@ -116,14 +116,13 @@ static inline void merge_keys(const merged_row *m, __global const u32 *from, u32
 static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u64 *scratch)
 {
     const i32 key = tile_max_key(m->key, tile);
-    u64 mass = u64_from(0);
+    u64 mass = 0;
     if (key != CLS_KEY_NONE) { /* the same for the whole group */
         const f32 top = float_of_key(key), fraction = split(top, scale).fraction;
         SHORT_LOOP
         for (u32 v = LOCAL_ID * VEC; v < CLS_TILE; v += WGS * VEC) {
             const UV w = weight_v(VLOAD(m->z + tile * CLS_TILE + v), top, scale, fraction);
-            mass = u64_add(
-                mass, u64_add(u64_shl(u64_from(USUM(w >> 16)), 16), u64_from(USUM(w & 0xffffu))));
+            mass += ((u64)USUM(w >> 16) << 16) + USUM(w & 0xffffu);
         }
     }
     return wg_mass(mass, scratch);

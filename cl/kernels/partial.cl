@@ -63,7 +63,7 @@ ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
               end = shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab);
     for (u32 t = LOCAL_ID; t < whole_tiles; t += WGS) {
         i32 key = CLS_KEY_NONE;
-        u64 mass = u64_from(0);
+        u64 mass = 0;
         if (active && first + t < end)
             key = tile_max_key(row_key, first + t);
         if (key != CLS_KEY_NONE)
@@ -185,7 +185,7 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     const int active = slot_index >= 0 && !slot->stopped;
     __global u32 *const section = partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
-    const u64 bits = active ? ROW_BITS(CLS_PURPOSE_TOKEN, slot, row) : u64_from(0);
+    const u64 bits = active ? ROW_BITS(CLS_PURPOSE_TOKEN, slot, row) : 0;
     if (LOCAL_ID == 0) /* at once: what it reads need not stay in registers */
         section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
     u32 status = 0, listed = 0, reach = 0;

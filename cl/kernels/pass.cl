@@ -15,7 +15,7 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
         const i32 top = tile_max_key(row_key, t);
         u64 part[CLS_PIVOTS];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
-            part[p] = u64_from(0);
+            part[p] = 0;
         if (float_of_key(top) > bound[0]) {
             const cls_unit unit = unit_of(float_of_key(top), m->row_max, m->exponent, m->scale);
             if (known)
@@ -85,7 +85,7 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
             const u32 n = t - first + s / SHARES;
             if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
                 for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = u64_from(0);
+                    share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = 0;
             } else {
                 const u32 tile = first + n;
                 const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};

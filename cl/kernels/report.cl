@@ -9,12 +9,11 @@ static inline u64 report_total(__global const i32 *row_key, __global const u64 *
                                f32 max, __local u64 *scratch)
 {
     const i32 exponent = split(max, CLS_LOG2E).exponent;
-    u64 total = u64_from(0);
+    u64 total = 0;
     for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
         if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
-            total = u64_add(total,
-                            to_row_units(row_mass[tile],
-                                         tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift));
+            total += to_row_units(row_mass[tile],
+                                  tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift);
     return wg_mass(total, scratch);
 }
 
@@ -187,9 +186,9 @@ static inline void report_sums(__global const cls_args *args, const report *t,
     const u32 wants = args->wants;
     u64 sum[3];
     for (u32 s = 0; s < 3; s++) {
-        u64 mine = u64_from(0);
+        u64 mine = 0;
         for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
-            mine = u64_add(mine, sums[tile * CLS_PIVOTS + s]);
+            mine += sums[tile * CLS_PIVOTS + s];
         sum[s] = wg_mass(mine, scratch);
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))

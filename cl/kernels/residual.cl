@@ -29,7 +29,7 @@ ONE_COPY void residual_tiles(u32 row, u32 group, __local u64 *scratch, RESIDUAL_
     for (; wanted && at <= row; at++) {
         const u64 target_prob = rows[at].target_prob, draft_prob = rows[at].draft_prob;
         draft = draft_after(nodes, parents, at, n_rows);
-        wanted = draft >= 0 && !u64_is_zero(draft_prob) && !rows[at].no_token;
+        wanted = draft >= 0 && draft_prob != 0 && !rows[at].no_token;
         if (method == CLS_VERIFY_STANDARD && wanted) {
             wanted = accepts(ROW_BITS(CLS_PURPOSE_ACCEPT, slots + slot_index, at), target_prob,
                              draft_prob) == (at < row);
@@ -49,7 +49,7 @@ ONE_COPY void residual_tiles(u32 row, u32 group, __local u64 *scratch, RESIDUAL_
                 (u32)draft, (u32)AT_OFFSET(draft_ids)[draft], prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, draft_tile;
-        u64 sum = u64_from(0), lane[VEC];
+        u64 sum = 0, lane[VEC];
         const int there = residual_units(&w, row_key, tile, &unit, &draft_tile),
                   kind = tile_kind(&w.t.r, tile);
         const u32 n = there ? tile_vectors(&w.t.r, tile) : 0u;
@@ -61,12 +61,12 @@ ONE_COPY void residual_tiles(u32 row, u32 group, __local u64 *scratch, RESIDUAL_
                 for (u32 j = 0; j < VEC; j++) {
                     const f32 z = clean(x[j]);
                     if (z > CLS_MASKED && report_kept(&w.t, i + j, z) > CLS_MASKED)
-                        sum = u64_add(sum, report_term(&w.t, z, report_mass(&w.t, z, &unit)));
+                        sum += report_term(&w.t, z, report_mass(&w.t, z, &unit));
                 }
             } else {
                 residual_lanes(&w, i, kind, &unit, &draft_tile, lane);
                 for (u32 j = 0; j < VEC; j++)
-                    sum = u64_add(sum, lane[j]);
+                    sum += lane[j];
             }
         }
         sum = wg_mass(sum, scratch);

@@ -20,10 +20,10 @@ typedef struct pass_sums {
 static inline void pass_total(const pass_sums *pass, u32 tiles, u64 *known, __local u64 *scratch)
 {
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        u64 sum = u64_from(0);
+        u64 sum = 0;
         SHORT_LOOP
         for (u32 t = LOCAL_ID; t < tiles; t += WGS)
-            sum = u64_add(sum, pass->by_tile[t * CLS_PIVOTS + p]);
+            sum += pass->by_tile[t * CLS_PIVOTS + p];
         known[p] = wg_mass(sum, scratch);
     }
 }
@@ -108,7 +108,7 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
         else
             w->cut = CUT_AT_TARGET;
         w->counts = 1;
-        w->target = u64_from(w->slot->min_keep);
+        w->target = w->slot->min_keep;
     }
 #if CHAIN == 2
     if (w->cut == CUT_UPPER || stage == CLS_STAGE_TYPICAL_P) {
@@ -191,9 +191,8 @@ ONE_COPY void search_the_row(ROW_ARGS)
     sums.counts = out.state == CLS_ROW_SEARCH_COUNT;
     sums.by_tile = row_pass;
     sums.last = no_cut;
-    row_stage w = {slot,        &r,   row_key, tiles,       n,  row_work,    &list,
-                   &c,          &out, 0.0f,    0.0f,        0u, u64_from(0), xtc_cuts,
-                   CUT_NOTHING, 0,    0,       u64_from(0), 0u};
+    row_stage w = {slot, &r, row_key, tiles,    n,           row_work, &list, &c, &out, 0.0f,
+                   0.0f, 0u, 0,       xtc_cuts, CUT_NOTHING, 0,        0,     0,  0u};
     const int listed = search_row(&w, &sums);
     if (listed) /* the list holds the whole set, so it can serve every stage; if not, the status
                    says so */

@@ -11,7 +11,7 @@ KERNEL void cls_self_test(__global u32 *out, const u32 n)
     __local u64 room[3 * LIST + WGS];
     const u32 lid = LOCAL_ID;
     for (u32 i = lid; i < n; i += WGS) {
-        room[3 * LIST + lid] = u64_from(self_test_word(i));
+        room[3 * LIST + lid] = self_test_word(i);
         out[i] = u64_lo(room[3 * LIST + lid +
                              (n >> 31)]); /* compilers cannot know that this is the same element */
     }

@@ -102,7 +102,7 @@ static inline void add_found(const slot_state *s, __global const u32 *from, u32 
 {
     SHORT_LOOP
     for (; n_found > 0; n_found--) {
-        const u32 j = u64_lo(u64_shr(found, 9 * (n_found - 1))) & 511u;
+        const u32 j = u64_lo(found >> (9 * (n_found - 1))) & 511u;
         if (j < here)
             add_entry(s, from, first, size, at, n, base + j, flags, counts);
     }
@@ -124,12 +124,12 @@ static inline void add_entries(const slot_state *s, __global const u32 *from, u3
             owner[j] = (uchar)entry_owner(from[i - (i < size ? 0u : size)]);
         }
         BARRIER();
-        u64 found = u64_from(0);
+        u64 found = 0;
         u32 n_found = 0;
         for (u32 j = 0; j < here; j += 16) {
             u32 hits = equal_bytes(vload4(j / 16, (__local const u32 *)owner), LOCAL_ID & 255u);
             for (; hits != 0; hits &= hits - 1) {
-                found = u64_add(u64_shl(found, 9), u64_from(j + lowest_bit(hits)));
+                found = (found << 9) + (j + lowest_bit(hits));
                 if (++n_found == FOUND) {
                     add_found(s, from, first, size, at, n, base, here, flags, counts, found, FOUND);
                     n_found = 0;

@@ -307,7 +307,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
         __global i32 *const key = row_key + t * CLS_MAX_TILES_PER_TILE;
         f32 tile_max = next_max;
         u32 flags = next_flags;
-        u64 mass = u64_from(0);
+        u64 mass = 0;
         int is_kept = 0;
         if (masked == MASK_NONE) { /* no logit is read */
             for (u32 n = 0; n < CLS_MAX_TILES_PER_TILE; n++)
@@ -417,7 +417,7 @@ static inline u64 share_mass(const FV *x, f32 tile_max, f32 scale)
         weight_v(x[0], tile_max, scale, fraction) + weight_v(x[1], tile_max, scale, fraction);
     const UV two =
         weight_v(x[2], tile_max, scale, fraction) + weight_v(x[3], tile_max, scale, fraction);
-    return u64_add(SUM_64(one), SUM_64(two));
+    return SUM_64(one) + SUM_64(two);
 }
 
 /* The first token of share s of the current round. */
@@ -516,7 +516,7 @@ KERNEL void cls_survey(ROWS_ARGS)
         for (u32 s = lid; s < TEAM_SHARES; s += WGS)
             if (s < now * SHARES) {
                 const f32 most = tile_maximum(max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
-                u64 mass = u64_from(0);
+                u64 mass = 0;
 #if WGS < \
     SHARES /* an item has several shares, and only the vectors of the latest are still there */
                 share_read(&r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);

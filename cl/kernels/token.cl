@@ -102,7 +102,7 @@ static inline void plan_pass(const row_logits *r, __global const cls_slot *slot,
             out->pivot[p] = lowest - 1;
     } else if (out->state != CLS_ROW_SEARCH_ALL) {
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
-        const u64 target = stage == CLS_STAGE_TOP_K ? u64_from((u32)slot->top_k)
+        const u64 target = stage == CLS_STAGE_TOP_K ? (u64)(u32)slot->top_k
                                                     : top_p_target(out->total, row_top_p(slot));
         guess_pivots(r, &m, target, out->total, row_sample, out->pivot, scratch);
     }

@@ -8,9 +8,9 @@
 
 static inline u64 sum_of(__global const u64 *tile_sum, u32 tiles, __local u64 *scratch)
 {
-    u64 sum = u64_from(0);
+    u64 sum = 0;
     for (u32 t = LOCAL_ID; t < tiles; t += WGS)
-        sum = u64_add(sum, tile_sum[t]);
+        sum += tile_sum[t];
     return wg_mass(sum, scratch);
 }
 
@@ -107,7 +107,7 @@ static inline int can_verify(const verifier *v, const cls_row *out, i32 *draft, 
     *draft = draft_after(v->nodes, v->parents, w->row, v->n_rows);
     if (!walk_row(out, w))
         return 0;
-    if (*draft >= 0 && !u64_is_zero(out->draft_prob))
+    if (*draft >= 0 && out->draft_prob != 0)
         return 1;
     w->token = *draft >= 0 || v->bonus || v->single ? out->token : -1;
     return 0;
@@ -120,10 +120,10 @@ static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u3
 {
     const cls_row next = v->rows[w->row];
     const i32 after = draft_after(v->nodes, v->parents, w->row, v->n_rows);
-    const int inner = stop == 0 && !next.no_token && after >= 0 && !u64_is_zero(next.draft_prob);
+    const int inner = stop == 0 && !next.no_token && after >= 0 && next.draft_prob != 0;
     *prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);
     const u64 sum = inner ? row_sum_of(v, w->row) : *prefix_prob;
-    const u64 whole = inner ? u64_add(sum, u64_sub(CLS_ONE_Q63, *prefix_prob)) : CLS_ONE_Q63;
+    const u64 whole = inner ? sum + CLS_ONE_Q63 - *prefix_prob : CLS_ONE_Q63;
     if (accepts(bits, sum, whole)) {
         *best = *w;
         best->from_residual = inner;
@@ -377,7 +377,7 @@ ONE_COPY void verify_request(u32 request, __local u64 *scratch, VERIFY_ARGS)
         const i32 draft = draft_after(nodes, parents, w.row, n_rows);
         __global const u64 *const sums = work + (size_t)w.row * tiles;
         const u64 total = sum_of(sums, tiles, scratch);
-        if (!u64_is_zero(total)) {
+        if (total != 0) {
             u64 drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_RESIDUAL, slot, w.row), total);
             const row_logits r = ROW_VIEW(w.row, slot_index);
             const draft_rows d = ROW_DRAFTS;

@@ -17,10 +17,10 @@ static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_know
 {
     b->lo = CLS_KEY_NONE;
     b->hi = max_key;
-    b->at_lo = b->at_hi = u64_from(0);
+    b->at_lo = b->at_hi = 0;
     b->lo_pivot = b->hi_pivot = -1;
     for (u32 p = 0; p < CLS_PIVOTS && is_known; p++) {
-        const int less = u64_less(known[p], target);
+        const int less = known[p] < target;
         if (!less && pivot[p] > b->lo) {
             b->lo = pivot[p];
             b->at_lo = known[p];
@@ -44,8 +44,7 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
     c->from_below = 0;
     if (guess) {
         const f32 zl = float_of_key(b->lo), zh = float_of_key(b->hi);
-        const f32 part =
-            u64_to_f32(u64_sub(target, b->at_hi)) / u64_to_f32(u64_sub(b->at_lo, b->at_hi));
+        const f32 part = u64_to_f32(target - b->at_hi) / u64_to_f32(b->at_lo - b->at_hi);
         c->from_below = part > 0.5f;
         const i32 edge = key_of(clean(zh - (part + (part > 0.5f ? -0.08f : 0.08f)) * (zh - zl)));
         if (c->from_below)
@@ -57,8 +56,8 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
     if (from >= b->lo && from < to && to <= b->hi &&
         collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
         list_measure(list, row_key, m);
-        const u64 base = c->from_below ? u64_sub(b->at_lo, list_mass(list, list->n)) : b->at_hi;
-        c->kept = u64_less(base, target) ? list_reach(list, 0, list->n, base, target) : list->n + 1;
+        const u64 base = c->from_below ? b->at_lo - list_mass(list, list->n) : b->at_hi;
+        c->kept = base < target ? list_reach(list, 0, list->n, base, target) : list->n + 1;
         if (c->kept <= list->n) {
             c->key = list->key[list->order[c->kept - 1]];
             c->id = list->id[list->order[c->kept - 1]];
@@ -98,7 +97,7 @@ static inline void bracket_keys(const bracket *b, u32 round, f32 span, i32 *key)
 static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, bracket *b)
 {
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        if (!u64_less(sum[p], target)) {
+        if (sum[p] >= target) {
             b->lo = key[p] > b->lo ? key[p] : b->lo;
         } else if (key[p] < b->hi) {
             b->hi = key[p];
@@ -123,8 +122,8 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
     c->pivot = -1;
     c->from_below = c->tied = 0;
     c->kept = 0;
-    if (u64_is_zero(target))
-        target = u64_from(1); /* keep at least one token */
+    if (target == 0)
+        target = 1; /* keep at least one token */
     bracket_begin(pivot, known, is_known, max_key, target, &b);
     int whole =
         b.lo == CLS_KEY_NONE; /* whether the whole row reaches the target is not known yet */
@@ -159,8 +158,7 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
                 key[p] = CLS_KEY_NONE;
         }
         measure_row(r, row_key, tiles, m, key, sum, list->scratch);
-        if (whole &&
-            u64_less(sum[0], target)) /* the whole row does not span the target: keep all of it */
+        if (whole && sum[0] < target) /* the whole row does not span the target: keep all of it */
             return;
         if (!whole)
             bracket_narrow(key, sum, target, &b);

@@ -26,7 +26,7 @@ static inline void whole_row(i32 max_key, kept_set *set)
     set->top_key = max_key;
     set->adapted = 0;
     set->aim = set->min_depth = 0;
-    set->mass = u64_from(0);
+    set->mass = 0;
 }
 
 /* From now on tokens outside the set read as -inf. */
@@ -60,7 +60,7 @@ static inline u64 set_finish(u64 mass, const cls_unit *unit, const kept_set *set
 {
     if (set->untruncated)
         return to_row_units(mass, unit->shift);
-    return u64_shl(mass, set->adapted ? 0u : spare_bits(unit->shift));
+    return mass << (set->adapted ? 0u : spare_bits(unit->shift));
 }
 
 /* ------------------------------------------------------------------- the chain */
@@ -144,12 +144,12 @@ static inline void chain_begin(i32 max_key, chain_state *c)
 static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *unit)
 {
     if (what == SUM_UNITS)
-        return u64_from(sigma_unit(z, top, scale));
+        return sigma_unit(z, top, scale);
     if (what == SUM_UNIT_SQUARES)
-        return u64_mul32(sigma_unit(z, top, scale), sigma_unit(z, top, scale));
+        return (u64)sigma_unit(z, top, scale) * sigma_unit(z, top, scale);
     const u32 w = weight(z, unit->max, scale, unit->fraction);
     if (what == SUM_SQUARES)
         return square_term(w, unit->shift);
-    const u64 mass = to_row_units(u64_from(w), unit->shift);
+    const u64 mass = to_row_units(w, unit->shift);
     return what == SUM_DEPTHS ? depth_term(mass, depth_q20(z, top, scale)) : mass;
 }

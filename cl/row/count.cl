@@ -140,7 +140,7 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
 {
     const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
     const f32 least = least_above(r, bound[0]);
-    u64 low = u64_from(0), high = low;
+    u64 low = 0, high = 0;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
         if (!ANY(LOAD_KEYS(row_key + first) > key[0]))
             continue;
@@ -159,8 +159,8 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
                 c += (x > bound[3]) & 0x1000000;
             }
             const u32 packed = (u32)ISUM(c);
-            low = u64_add(low, u64_make(packed >> 8 & 255u, packed & 255u));
-            high = u64_add(high, u64_make(packed >> 24, packed >> 16 & 255u));
+            low += u64_make(packed >> 8 & 255u, packed & 255u);
+            high += u64_make(packed >> 24, packed >> 16 & 255u);
         }
     }
     low = wg_mass(low, scratch);

@@ -44,17 +44,11 @@ ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n,
 /* What one token of a key adds to a tile's measure. */
 static inline u64 tie_measure(const measure *m, i32 key, const cls_unit *unit)
 {
-    return m->counts ? u64_from(1)
-                     : to_row_units(
-                           u64_from(weight(float_of_key(key), unit->max, m->scale, unit->fraction)),
-                           unit->shift);
+    return m->counts ? 1
+                     : to_row_units(weight(float_of_key(key), unit->max, m->scale, unit->fraction),
+                                    unit->shift);
 }
 
-/* The measure of several equal tokens. */
-static inline u64 times(u64 one, u32 count)
-{
-    return u64_add(u64_mul32(u64_lo(one), count), u64_shl(u64_mul32(u64_hi(one), count), 32));
-}
 /* The lanes above one bound and not above another, a bit each. */
 static inline u32 tied_lanes(FV x, f32 under, f32 over)
 {
@@ -68,12 +62,12 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
                      i32 key, u64 base, u64 target, __global u64 *work, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
-    u64 total = u64_from(0);
+    u64 total = 0;
     i32 id = CLS_MAX_ID;
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
-        u64 mass = u64_from(0);
+        u64 mass = 0;
         if (top >= key) {
             const int kind = tile_kind(r, t);
             const u32 n = tile_vectors(r, t);
@@ -84,17 +78,17 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
                 const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
                 c += (x > under) & (x <= over);
             }
-            mass = times(one, COUNT(c));
+            mass = one * COUNT(c);
         }
         work[t] = mass;
-        total = u64_add(total, mass);
+        total += mass;
     }
-    total = u64_add(base, wg_mass(total, scratch));
+    total = base + wg_mass(total, scratch);
     BARRIER();
-    if (u64_less(total, target)) /* the same for the whole group */
+    if (total < target) /* the same for the whole group */
         return CLS_MAX_ID;
     /* Among the tokens of the tile, the one before which less than all of `rest` lies. */
-    u64 rest = u64_sub(target, u64_add(base, u64_from(1)));
+    u64 rest = target - (base + 1);
     const u32 tile = find_tile(work, tiles, &rest, scratch);
     const cls_unit unit = tile_unit(row_key, tile, m->row_max, m->exponent, m->scale);
     const u64 one = tie_measure(m, key, &unit);
@@ -111,18 +105,18 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
         u32 tied = tied_lanes(load_v(r, i, kind), under, over);
         for (; tied != 0 && id == CLS_MAX_ID; tied &= tied - 1) {
             count++;
-            if (u64_less(rest, times(one, count)))
+            if (rest < one * count)
                 id = (i32)(i + lowest_bit(tied));
         }
     }
     const i32 mine = id;
     id = wg_imin(id, scratch);
     if (mine == id && id != CLS_MAX_ID)
-        work[tile] = times(one, count);
+        work[tile] = one * count;
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS)
         if (t > tile)
-            work[t] = u64_from(0);
+            work[t] = 0;
     BARRIER();
     return id;
 }
@@ -134,7 +128,7 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
     if (m->counts) {
         SHORT_LOOP
         for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-            list->mass[i] = u64_from(1);
+            list->mass[i] = 1;
         BARRIER();
     } else {
         list_weigh(list, row_key, m->row_max, m->scale);
@@ -149,12 +143,12 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
                         const measure *m, const kept_set *set, __global u64 *work,
                         __local u64 *scratch)
 {
-    u64 total = u64_from(0);
+    u64 total = 0;
     BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 top = tile_max_key(row_key, t);
-        u64 mass = u64_from(0);
+        u64 mass = 0;
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int kind = tile_kind(r, t);
             const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
@@ -172,7 +166,7 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
             mass = set_finish(sum_total(&sum), &unit, set);
         }
         work[t] = mass;
-        total = u64_add(total, mass);
+        total += mass;
     }
     return wg_mass(total, scratch);
 }
@@ -181,12 +175,12 @@ ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 ti
 static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
                               u32 tiles, __global u64 *work, __local u64 *scratch)
 {
-    u64 total = u64_from(0);
+    u64 total = 0;
     BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const u64 over = row_pass[t * CLS_PIVOTS + (u32)c->pivot];
-        work[t] = c->tied ? u64_add(over, work[t]) : over;
+        work[t] = c->tied ? over + work[t] : over;
     }
     BARRIER();
     /* The list is in order of ids, so each tile has a run of it, which one item adds up. */
@@ -199,15 +193,15 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         for (u32 j = i; j < list->n && (u32)list->id[j] / CLS_TILE == t; j++) {
             const int kept = (u32)list->rank[j] < c->kept;
             if (kept && !c->from_below)
-                sum = u64_add(sum, list->mass[j]);
+                sum += list->mass[j];
             if (!kept && c->from_below)
-                sum = u64_sub(sum, list->mass[j]);
+                sum -= list->mass[j];
         }
         work[t] = sum;
     }
     BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS)
-        total = u64_add(total, work[t]);
+        total += work[t];
     return wg_mass(total, scratch);
 }

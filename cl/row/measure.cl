@@ -89,11 +89,8 @@ static inline void share_load(const row_logits *r, u32 i, int kind, FV *x)
 /* The sum of a vector's lanes, each below 2^32. For sums of two vectors of weights this takes 1.5
  * operations a token; a weight_sum would take 4.3 for a share. */
 #define DEFINE_SUM_64(N, HALF) \
-    static inline u64 sum_64_##N(uint##N v) \
-    { \
-        return u64_add(sum_64_##HALF(v.lo), sum_64_##HALF(v.hi)); \
-    }
-static inline u64 sum_64_2(uint2 v) { return u64_add(u64_from(v.x), u64_from(v.y)); }
+    static inline u64 sum_64_##N(uint##N v) { return sum_64_##HALF(v.lo) + sum_64_##HALF(v.hi); }
+static inline u64 sum_64_2(uint2 v) { return (u64)v.x + v.y; }
 DEFINE_SUM_64(4, 2)
 DEFINE_SUM_64(8, 4)
 DEFINE_SUM_64(16, 8)
@@ -118,7 +115,7 @@ static inline u64 fold_sums(__local const u64 *s, u32 n)
 {
     u64 sum = s[0];
     for (u32 i = 1; i < n; i++)
-        sum = u64_add(sum, s[i]);
+        sum += s[i];
     return sum;
 }
 
@@ -231,9 +228,9 @@ static inline void share_measure(const FV *x, const measure *m, const cls_unit *
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         const f32 b = bound[p];
         if (p < n) {
-            const u64 amount = u64_add(SUM_64(SHARE_ABOVE(0) + SHARE_ABOVE(1)),
-                                       SUM_64(SHARE_ABOVE(2) + SHARE_ABOVE(3)));
-            sum[p * TEAM_SUMS] = adds ? u64_add(sum[p * TEAM_SUMS], amount) : amount;
+            const u64 amount =
+                SUM_64(SHARE_ABOVE(0) + SHARE_ABOVE(1)) + SUM_64(SHARE_ABOVE(2) + SHARE_ABOVE(3));
+            sum[p * TEAM_SUMS] = adds ? sum[p * TEAM_SUMS] + amount : amount;
         }
     }
 }
@@ -241,7 +238,7 @@ static inline void share_measure(const FV *x, const measure *m, const cls_unit *
 
 static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit)
 {
-    return u64_shl(sum, m->counts ? 0u : spare_bits(unit->shift));
+    return sum << (m->counts ? 0u : spare_bits(unit->shift));
 }
 
 /* Sums up what the whole row has above each of four keys, by the whole group. */
@@ -251,7 +248,7 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         bound[p] = above(key[p]);
-        sum[p] = u64_from(0);
+        sum[p] = 0;
     }
     for (u32 t = 0; t < tiles; t++) {
         const i32 top = tile_max_key(row_key, t);
@@ -262,7 +259,7 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
         u64 part[CLS_PIVOTS];
         measure_vectors(r, t, m, &unit, bound, part);
         for (u32 p = 0; p < CLS_PIVOTS; p++)
-            sum[p] = u64_add(sum[p], measure_finish(part[p], m, &unit));
+            sum[p] += measure_finish(part[p], m, &unit);
 #else
         /* An item of a large group has one vector of a tile. Its lanes are added up at once:
          * vectors of sums, as above, would occupy 32 registers. */
@@ -274,8 +271,7 @@ ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 
             const UV w =
                 m->counts ? (UV)(1u) : weight_v(x, unit.max, m->scale, unit.fraction) >> lost;
             for (u32 p = 0; p < CLS_PIVOTS; p++)
-                sum[p] =
-                    u64_add(sum[p], measure_finish(SUM_64(x > bound[p] ? w : (UV)(0u)), m, &unit));
+                sum[p] = sum[p] + measure_finish(SUM_64(x > bound[p] ? w : (UV)(0u)), m, &unit);
         }
 #endif
     }

@@ -274,8 +274,7 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
             unit = tile_unit(row_key, t, row_max, exponent, scale);
         }
         list->mass[i] = to_row_units(
-            u64_from(weight(float_of_key(list->key[i]), unit.max, scale, unit.fraction)),
-            unit.shift);
+            weight(float_of_key(list->key[i]), unit.max, scale, unit.fraction), unit.shift);
     }
     BARRIER();
 }
@@ -283,18 +282,18 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
 /* Returns the mass of the list's first `kept` ranks. */
 static inline u64 list_mass(const shortlist *list, u32 kept)
 {
-    u64 mass = u64_from(0);
+    u64 mass = 0;
     SHORT_LOOP
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
-            mass = u64_add(mass, list->mass[i]);
+            mass += list->mass[i];
     return wg_mass(mass, list->scratch);
 }
 
 static inline u64 kept_mass(const shortlist *list, int by_id, u32 kept, u32 i)
 {
     const u32 at = by_id ? i : (u32)list->order[i];
-    return (u32)list->rank[at] < kept ? list->mass[at] : u64_from(0);
+    return (u32)list->rank[at] < kept ? list->mass[at] : 0;
 }
 /* Adds up the masses of the list's first `kept` ranks, by rank or (`by_id`) in order of ids.
  * Returns how many entries, at least one, are needed until base plus their mass reaches the target;
@@ -306,16 +305,16 @@ ONE_COPY u32 list_reach(const shortlist *list, int by_id, u32 kept, u64 base, u6
     u64 sum = base;
     u32 count = n + 1;
 #if WGS > 1
-    u64 mine = u64_from(0), all;
+    u64 mine = 0, all;
     SHORT_LOOP
     for (u32 i = first; i < last; i++)
-        mine = u64_add(mine, kept_mass(list, by_id, kept, i));
-    sum = u64_add(base, wg_scan_mass(mine, list->scratch, &all));
+        mine += kept_mass(list, by_id, kept, i);
+    sum = base + wg_scan_mass(mine, list->scratch, &all);
 #endif
     SHORT_LOOP
     for (u32 i = first; i < last && count > n; i++) {
-        sum = u64_add(sum, kept_mass(list, by_id, kept, i));
-        count = u64_less(sum, target) ? count : i + 1;
+        sum += kept_mass(list, by_id, kept, i);
+        count = sum < target ? count : i + 1;
     }
     return wg_umin(count, list->scratch);
 }
@@ -335,7 +334,7 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
                       f32 top, f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;
-    u64 sum = u64_from(0);
+    u64 sum = 0;
     u32 tile = 0xffffffffu;
     cls_unit unit;
     SHORT_LOOP
@@ -346,7 +345,7 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
             unit = tile_unit(row_key, t, top, exponent, scale);
         }
         if ((u32)list->rank[i] < kept)
-            sum = u64_add(sum, sum_term(what, float_of_key(list->key[i]), top, scale, &unit));
+            sum += sum_term(what, float_of_key(list->key[i]), top, scale, &unit);
     }
     return wg_mass(sum, list->scratch);
 }

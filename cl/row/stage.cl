@@ -81,5 +81,5 @@ static inline void cut_at_count(row_stage *w, u32 count)
 {
     w->cut = CUT_AT_TARGET;
     w->counts = 1;
-    w->target = u64_from(count);
+    w->target = count;
 }

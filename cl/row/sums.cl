@@ -7,7 +7,7 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
                      f32 scale, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
-    u64 sum = u64_from(0);
+    u64 sum = 0;
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         if (tile_max_key(row_key, t) == CLS_KEY_NONE)
             continue;
@@ -20,7 +20,7 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
             for (u32 j = 0; j < VEC; j++) {
                 const f32 z = clean(lane[j]);
                 if (z > CLS_MASKED)
-                    sum = u64_add(sum, sum_term(what, z, top, scale, &unit));
+                    sum += sum_term(what, z, top, scale, &unit);
             }
         }
     }

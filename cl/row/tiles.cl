@@ -207,16 +207,16 @@ ONE_COPY u64 row_total(__global const i32 *row_key, __global const u64 *row_mass
                        f32 row_max, f32 scale, __global u64 *out, __local u64 *scratch)
 {
     const i32 exponent = split(row_max, scale).exponent;
-    u64 total = u64_from(0);
+    u64 total = 0;
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const i32 key = tile_max_key(row_key, t);
-        u64 mass = u64_from(0);
+        u64 mass = 0;
         if (key != CLS_KEY_NONE)
             mass = to_row_units(row_mass[t],
                                 unit_of(float_of_key(key), row_max, exponent, scale).shift);
         out[t] = mass;
-        total = u64_add(total, mass);
+        total += mass;
     }
     return wg_mass(total, scratch);
 }
@@ -229,22 +229,22 @@ static inline u32 find_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
 {
     const u32 per_item = (tiles + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, tiles), last = min(first + per_item, tiles);
-    u64 mine = u64_from(0), total;
+    u64 mine = 0, total;
     u32 found = tiles;
     SHORT_LOOP
     for (u32 t = first; t < last; t++)
-        mine = u64_add(mine, tile_mass[t]);
+        mine += tile_mass[t];
     u64 sum = wg_scan_mass(mine, scratch, &total);
     u64 rest = *drawn;
-    if (!u64_less(rest, total)) /* the same for the whole group */
+    if (rest >= total) /* the same for the whole group */
         return tiles - 1;
-    if (!u64_less(*drawn, sum) && u64_less(*drawn, u64_add(sum, mine))) {
+    if (*drawn >= sum && *drawn < sum + mine) {
         SHORT_LOOP
         for (u32 t = first; t < last && found == tiles; t++) {
-            const u64 next = u64_add(sum, tile_mass[t]);
-            if (u64_less(*drawn, next)) {
+            const u64 next = sum + tile_mass[t];
+            if (*drawn < next) {
                 found = t;
-                rest = u64_sub(*drawn, sum);
+                rest = *drawn - sum;
             }
             sum = next;
         }
@@ -253,7 +253,7 @@ static inline u32 find_tile(__global const u64 *tile_mass, u32 tiles, u64 *drawn
     BARRIER();
     if (found < tiles) {
         scratch[0] = rest;
-        scratch[1] = u64_from(found);
+        scratch[1] = (u64)found;
     }
     BARRIER();
     rest = scratch[0];

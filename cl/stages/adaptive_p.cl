@@ -15,10 +15,9 @@ static inline UV adapted_vector(const kept_set *set, UV kept, UV w, const cls_un
     u32 lane[VEC];
     VSTORE((w & 0x7fffffffu) | (kept << 31), lane);
     for (u32 j = 0; j < VEC; j++)
-        lane[j] =
-            lane[j] >> 31
-                ? adapted_weight(set, to_row_units(u64_from(lane[j] & 0x7fffffffu), unit->shift))
-                : 0u;
+        lane[j] = lane[j] >> 31
+                      ? adapted_weight(set, to_row_units(lane[j] & 0x7fffffffu, unit->shift))
+                      : 0u;
     return VLOAD(lane);
 }
 
@@ -32,7 +31,7 @@ static inline void adapt_list(shortlist *list, u32 kept, kept_set *set)
     set->min_depth = wg_umin(least, list->scratch);
     for (u32 i = LOCAL_ID; i < list->n; i += WGS)
         if ((u32)list->rank[i] < kept)
-            list->mass[i] = u64_from(adapted_weight(set, list->mass[i]));
+            list->mass[i] = adapted_weight(set, list->mass[i]);
     BARRIER();
 }
 
@@ -46,12 +45,11 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
         const f32 z = clean(lane[j]);
         if (!(z > CLS_MASKED))
             continue;
-        const u64 one =
-            to_row_units(u64_from(weight(z, unit->max, scale, unit->fraction)), unit->shift);
+        const u64 one = to_row_units(weight(z, unit->max, scale, unit->fraction), unit->shift);
         if (round == 0)
             *least = min(*least, adaptive_depth(probability_q30(one, set->mass), set->aim));
         else
-            *mass = u64_add(*mass, u64_from(adapted_weight(set, one)));
+            *mass += adapted_weight(set, one);
     }
 }
 
@@ -61,12 +59,12 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
                             f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
-    u64 sum = u64_from(0);
+    u64 sum = 0;
     u32 least = CLS_MAX_DEPTH;
     for (u32 round = 0; round < 2; round++) {
         for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
             const i32 highest = tile_max_key(row_key, t);
-            u64 mass = u64_from(0);
+            u64 mass = 0;
             if (highest >= set->key && highest != CLS_KEY_NONE) {
                 const int kind = tile_kind(r, t);
                 const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
@@ -77,7 +75,7 @@ static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u3
                 }
             }
             work[t] = mass;
-            sum = u64_add(sum, mass);
+            sum += mass;
         }
         set->min_depth = wg_umin(least, scratch);
     }

@@ -26,16 +26,16 @@ static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
 static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
                                    u32 n_end, u64 *mass)
 {
-    u64 ends = u64_from(0), text = u64_from(0);
+    u64 ends = 0, text = 0;
     for (u32 a = 0; a < kept; a++) {
         const u64 m = list->mass[list->order[a]];
         if (is_end(infill, n_end, list->id[list->order[a]]))
-            ends = u64_add(ends, m);
+            ends += m;
         else
-            text = u64_add(text, m);
+            text += m;
     }
-    *mass = u64_add(ends, text);
-    return u64_less(u64_shr(text, 12), u64_mul(u64_shr(ends, 12), u64_from(3 * kept)));
+    *mass = ends + text;
+    return text >> 12 < (ends >> 12) * (3 * kept);
 }
 
 /* Merges pairs of tokens of which one is a prefix of the other: the likelier one gets both masses,
@@ -49,9 +49,9 @@ static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *p
             if (b == a || list->rank[i1] == RANK_REMOVED ||
                 !begins_with(prefix_of, list->id[i1], list->id[i0]))
                 continue;
-            const int more = u64_less(list->mass[i0], list->mass[i1]);
+            const int more = list->mass[i0] < list->mass[i1];
             const u32 to = more ? i1 : i0, from = more ? i0 : i1;
-            list->mass[to] = u64_add(list->mass[to], list->mass[from]);
+            list->mass[to] += list->mass[from];
             list->rank[from] = RANK_REMOVED;
         }
     }
@@ -61,7 +61,7 @@ static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *p
  * the number of kept ranks. */
 static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
 {
-    u64 mass, of_left = u64_from(0);
+    u64 mass, of_left = 0;
     const int only_ends = infill_only_ends(list, kept, infill, n_end, &mass);
     u32 has_text = 0, left = 0;
     if (!only_ends)
@@ -71,19 +71,19 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
         const int end = is_end(infill, n_end, list->id[i]);
         if (list->rank[i] == RANK_REMOVED)
             continue;
-        if (!end && (only_ends || u64_less(u64_mul(list->mass[i], u64_from(5)), mass))) {
+        if (!end && (only_ends || list->mass[i] * 5 < mass)) {
             list->rank[i] = RANK_REMOVED;
             continue;
         }
         has_text += !end;
-        of_left = u64_add(of_left, list->mass[i]);
+        of_left += list->mass[i];
     }
     for (u32 a = 0; a < kept && (only_ends || has_text > 0); a++) {
         const u32 i = (u32)list->order[a];
         if (list->rank[i] == RANK_REMOVED)
             continue;
         if (!only_ends && !is_end(infill, n_end, list->id[i]) &&
-            u64_less(u64_mul(list->mass[i], u64_from(has_text + 1)), of_left)) {
+            list->mass[i] * (has_text + 1) < of_left) {
             list->rank[i] = RANK_REMOVED;
             continue;
         }
@@ -127,7 +127,7 @@ ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
     }
     if (first_item)
         left = infill_ranks(w->list, c->kept, infill, n_end);
-    c->kept = u64_lo(wg_broadcast(u64_from(left), first_item, w->list->scratch));
+    c->kept = u64_lo(wg_broadcast(left, first_item, w->list->scratch));
     if (c->kept == 0 && !infill_first_end(w, infill[0])) {
         w->out->status |= CLS_STATUS_EMPTY;
         return 0;

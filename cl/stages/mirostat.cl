@@ -49,7 +49,7 @@ static inline int mirostat_1_list(list_stage *w)
 {
     chain_state *const c = w->c;
     const shortlist *const list = w->list;
-    u64 terms = u64_from(0), squares = u64_from(0);
+    u64 terms = 0, squares = 0;
     if (!c->complete && c->kept < CLS_MIROSTAT_RANKS)
         return 0;
     if (c->kept < 2)
@@ -58,8 +58,8 @@ static inline int mirostat_1_list(list_stage *w)
         const u32 step = mirostat_step(i);
         const u32 drop = depth_q20(rank_logit(list, i + 1), w->top, c->scale) -
                          depth_q20(rank_logit(list, i), w->top, c->scale);
-        terms = u64_add(terms, u64_mul32(step, drop));
-        squares = u64_add(squares, u64_mul32(step, step));
+        terms += (u64)step * drop;
+        squares += (u64)step * step;
     }
     terms = wg_mass(terms, list->scratch);
     squares = wg_mass(squares, list->scratch);
@@ -77,18 +77,18 @@ ONE_COPY u32 mirostat_1_count(const row_stage *w)
 {
     __local u64 *const scratch = w->list->scratch;
     const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);
-    u64 terms = u64_from(0), squares = u64_from(0);
+    u64 terms = 0, squares = 0;
     i32 key = w->c->set.top_key;
     if (ranks < 2)
         return 1;
     for (u32 i = 0; i + 1 < ranks; i++)
-        squares = u64_add(squares, u64_mul32(mirostat_step(i), mirostat_step(i)));
+        squares += (u64)mirostat_step(i) * mirostat_step(i);
     for (u32 rank = key_count(w->r, w->row_key, w->n, key, scratch); rank < ranks;) {
         i32 lo = CLS_KEY_NONE, next = key - 1;
         key_range(w->r, w->row_key, w->n, &lo, &next, scratch);
         const u32 drop = depth_q20(float_of_key(next), w->top, w->scale) -
                          depth_q20(float_of_key(key), w->top, w->scale);
-        terms = u64_add(terms, u64_mul32(mirostat_step(rank - 1), drop));
+        terms += (u64)mirostat_step(rank - 1) * drop;
         key = next;
         rank += key_count(w->r, w->row_key, w->n, key, scratch);
     }

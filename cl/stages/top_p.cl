@@ -57,7 +57,7 @@ static inline void top_p_list(list_stage *w)
     chain_state *const c = w->c;
     w->out->total = w->mass;
     w->out->target = top_p_target(w->mass, row_top_p(w->slot));
-    const u32 count = list_reach(w->list, 0, c->kept, u64_from(0), w->out->target);
+    const u32 count = list_reach(w->list, 0, c->kept, 0, w->out->target);
     if (count <= c->kept || c->complete) /* otherwise the set reaches beyond the list */
         keep_ranks(w, count, 1);
 }

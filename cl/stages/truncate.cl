@@ -74,7 +74,7 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
                            __global const i32 *row_key, const row_logits *r, int xtc_cuts,
                            __global const i32 *infill, u32 n_end, chain_state *c, cls_row *out)
 {
-    list_stage w = {slot, list, row_key, r, c, out, 0.0f, u64_from(0), CLS_KEY_INF};
+    list_stage w = {slot, list, row_key, r, c, out, 0.0f, 0, CLS_KEY_INF};
     SHORT_LOOP
     for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(slot, c->at);
@@ -136,7 +136,7 @@ static inline void run_stage(u32 stage, row_stage *w)
     w->cut = CUT_NOTHING;
     w->counts = 1;
     w->key = CLS_KEY_NONE + 1;
-    w->target = u64_from(1);
+    w->target = 1;
     if (stage == CLS_STAGE_TOP_K)
         top_k_row(w);
     else if (stage == CLS_STAGE_TOP_P)

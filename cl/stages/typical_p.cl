@@ -15,13 +15,13 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
     const shortlist *const list = w->list;
     const f32 top = w->top, scale = w->c->scale;
     const u32 kept = w->c->kept, least = w->slot->min_keep;
-    u64 sum = u64_from(0);
+    u64 sum = 0;
     u32 count = 0;
     t->first = t->gap = t->gap_end = 0;
     while (t->first < kept && depth_q20(rank_logit(list, t->first), top, scale) <= mean)
         t->first++;
     t->end = t->first;
-    while ((u64_less(sum, target) || count < least) && (t->first > 0 || t->end < kept)) {
+    while ((sum < target || count < least) && (t->first > 0 || t->end < kept)) {
         const u32 up_to = t->first > 0
                               ? mean - depth_q20(rank_logit(list, t->first - 1), top, scale)
                               : 0xffffffffu;
@@ -32,15 +32,15 @@ ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ra
             u32 first = t->first - 1, i;
             while (first > 0 && list->key[list->order[first - 1]] == key)
                 first--;
-            for (i = first; i < t->first && (u64_less(sum, target) || count < least); i++) {
-                sum = u64_add(sum, list->mass[list->order[i]]);
+            for (i = first; i < t->first && (sum < target || count < least); i++) {
+                sum += list->mass[list->order[i]];
                 count++;
             }
             t->gap = i;
             t->gap_end = t->first;
             t->first = first;
         } else {
-            sum = u64_add(sum, list->mass[list->order[t->end]]);
+            sum += list->mass[list->order[t->end]];
             count++;
             t->end++;
         }
@@ -54,7 +54,7 @@ static inline void typical_list(list_stage *w)
     chain_state *const c = w->c;
     const u32 mean =
         mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
-    u64 packed = u64_from(0);
+    u64 packed = 0;
     typical_ranks t;
     if (LOCAL_ID == 0) {
         typical_walk(w, mean, typical_target(w->mass, w->slot->typical_p), &t);
@@ -99,7 +99,7 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
                          __local u64 *scratch)
 {
     const f32 top = m->row_max;
-    u64 below = u64_from(0); /* the measure of what is nearer than `lo` */
+    u64 below = 0; /* the measure of what is nearer than `lo` */
     u32 distance = 0;
     i32 group = 0, group_end = 0;
     /* Round 0 searches distances, round 1 the keys above the mean that have the found distance. */
@@ -123,9 +123,9 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
             }
             measure_row(r, row_key, tiles, m, key, sum, scratch);
             for (u32 i = 0; i < 2; i++)
-                to[i] = u64_add(base, u64_sub(sum[1 - i], sum[2 + i]));
+                to[i] = base + sum[1 - i] - sum[2 + i];
             for (u32 i = 0; i < 2; i++) {
-                if (u64_less(to[i], target)) {
+                if (to[i] < target) {
                     if (at[i] >= lo) {
                         lo = at[i] + 1;
                         below = to[i];

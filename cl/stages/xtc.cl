@@ -41,9 +41,8 @@ static inline void xtc_row(row_stage *w)
     key_range(w->r, w->row_key, w->n, &lo, &hi, scratch);
     const i32 last_key = lo + 1;
     const measure m = measure_of(1, w->top, w->scale);
-    const i32 id =
-        tie_cut(w->r, w->row_key, w->tiles, &m, last_key, u64_from(0),
-                u64_from(key_count(w->r, w->row_key, w->n, last_key, scratch)), w->work, scratch);
+    const i32 id = tie_cut(w->r, w->row_key, w->tiles, &m, last_key, 0,
+                           key_count(w->r, w->row_key, w->n, last_key, scratch), w->work, scratch);
     set->upper_last = last_key == set->upper_key ? set->upper_last : CLS_MAX_ID;
     set->upper_key = last_key;
     set->upper_first = id;

@@ -37,7 +37,7 @@ static const char source[] =
     "    if (LOCAL_ID == 0) {\n"
     "        out[0] = u64_hi(drawn) == 0x40000000u ? (i32)tile : -1;\n"
     "        out[1] = id;\n"
-    "        out[2] = (i32)record.kept + draw_list(&list, record.kept, u64_from(0));\n"
+    "        out[2] = (i32)record.kept + draw_list(&list, record.kept, 0);\n"
     "    }\n"
     "}\n";
 

@@ -26,7 +26,7 @@ cat >"$dir/table" <<'END'
 1@survey@flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;@flags |= ANY(nan) ? CLS_STATUS_INF : 0u;
 1@biases@return x + VLOAD(r->bias + i);@return x - VLOAD(r->bias + i);
 1@p-less@w->key = depth_q20_key(w->top, scale, p_less_depth(@w->key = 0x00400000 + depth_q20_key(w->top, scale, p_less_depth(
-1@infill@u64_less(u64_mul(list->mass[i], u64_from(5)), mass)@u64_less(u64_mul(list->mass[i], u64_from(2)), mass)
+1@infill@list->mass[i] * 5 < mass@list->mass[i] * 2 < mass
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
 1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
 1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
@@ -36,8 +36,8 @@ cat >"$dir/table" <<'END'
 2@top-n-sigma@sigma_limit(kept, sum[0], sum[1], w->slot->sigma)@sigma_limit(kept, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@typical_walk(w, mean, typical_target@typical_walk(w, mean + 1000000u, typical_target
 2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
-2@logprobs@to_row_units(row_mass[tile],@to_row_units(u64_shr(row_mass[tile], 1),
-2@candidates@token = u64_less(drawn, sum) ? id[i] : -1;@token = u64_less(drawn, sum) ? id[first] : -1;
+2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
+2@candidates@token = drawn < sum ? id[i] : -1;@token = drawn < sum ? id[first] : -1;
 2@forced tokens@found |= (u32)(back == n * (repeats - 1));@found |= (u32)(back > n * (repeats - 1));
 2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
@@ -48,13 +48,13 @@ cat >"$dir/table" <<'END'
 3@verify: typical@whole < max(epsilon, delta + entropy);@whole > max(epsilon, delta + entropy);
 3@verify: greedy@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
 4@top-k@c->kept = min(c->kept, (u32)w->slot->top_k);@c->kept = min(c->kept, (u32)w->slot->top_k + 1);
-4@top-p@count = list_reach(w->list, c->kept, u64_from(0), w->out->target);@count = 1 + list_reach(w->list, c->kept, u64_from(0), w->out->target);
+4@top-p@count = list_reach(w->list, 0, c->kept, 0, w->out->target);@count = 1 + list_reach(w->list, 0, c->kept, 0, w->out->target);
 4@threshold search@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot) / 2);
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
-5@draw@rest = u64_sub(*drawn, sum);@rest = u64_shr(u64_sub(*drawn, sum), 1);
+5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
-4@top-p decay@top_p = u64_hi(u64_mul32(top_p, decay));@top_p = u64_hi(u64_mul32(top_p, decay / 2));
+4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
 4@forced tokens@forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);@forced = emits = 1;
 4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
 END
