@@ -72,6 +72,7 @@
 
 /* ------------------------------------------------------------- sub-groups */
 
+/* Each kind defines SG_SIZE, SG_LANE and SG_XOR(), the value of the lane whose number differs. */
 #if SUBGROUPS == 1 || SUBGROUPS == 2 || SUBGROUPS == 3
 #define SG_SIZE ((uint)get_sub_group_size())
 #define SG_LANE ((uint)get_sub_group_local_id())
@@ -79,14 +80,14 @@
 #if SUBGROUPS == 1 /* cl_khr_subgroup_shuffle */
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #pragma OPENCL EXTENSION cl_khr_subgroup_shuffle : enable
-#define SG_XOR(x, mask, scratch) sub_group_shuffle_xor((uint)(x), (uint)(mask))
+#define SG_XOR(x, mask) sub_group_shuffle_xor((uint)(x), (uint)(mask))
 #elif SUBGROUPS == 2 /* cl_intel_subgroups */
 #pragma OPENCL EXTENSION cl_intel_subgroups : enable
-#define SG_XOR(x, mask, scratch) intel_sub_group_shuffle_xor((uint)(x), (uint)(mask))
+#define SG_XOR(x, mask) intel_sub_group_shuffle_xor((uint)(x), (uint)(mask))
 #elif SUBGROUPS == 3 /* cl_qcom_subgroup_shuffle */
 #pragma OPENCL EXTENSION cl_khr_subgroups : enable
 #pragma OPENCL EXTENSION cl_qcom_subgroup_shuffle : enable
-#define SG_XOR(x, mask, scratch) \
+#define SG_XOR(x, mask) \
     qcom_sub_group_shuffle_xor((uint)(x), (uint)(mask), \
                                CLK_SUB_GROUP_SHUFFLE_WIDTH_WAVE_SIZE_QCOM, (uint)(x))
 #elif SUBGROUPS == 4           /* AMD's compiler; its sub-group functions require OpenCL C 2.0 */
@@ -96,7 +97,7 @@
 #define SG_SIZE ((uint)__builtin_amdgcn_wavefrontsize())
 #endif
 #define SG_LANE ((uint)__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u)))
-#define SG_XOR(x, mask, scratch) \
+#define SG_XOR(x, mask) \
     ((uint)__builtin_amdgcn_ds_bpermute((int)((SG_LANE ^ (mask)) << 2), (int)(x)))
 #elif SUBGROUPS == 5 /* NVIDIA: PTX 6.0 */
 #define SG_SIZE 32u
@@ -115,44 +116,13 @@ static inline uint sg_xor(uint x, uint mask)
     return other;
 }
 #define SG_LANE sg_lane()
-#define SG_XOR(x, mask, scratch) sg_xor(x, mask)
-/* For tests, in local memory: sub-groups of 4 that work (6), that do not (7), and that do not in
- * groups but the first (8). */
-#elif SUBGROUPS >= 6
-#define SG_SIZE 4u
-#define SG_LANE (LOCAL_ID & 3u)
-static inline uint sg_xor(uint x, uint mask, __local u64 *scratch)
-{
-    __local uint *const s = (__local uint *)scratch;
-    const uint lid = LOCAL_ID;
-    BARRIER();
-    s[lid] = x;
-    BARRIER();
-    const int wrong = SUBGROUPS == 7 || (SUBGROUPS == 8 && get_group_id(0) != 0);
-    return s[wrong && mask == 2 ? lid : lid ^ mask];
-}
-#define SG_XOR(x, mask, scratch) sg_xor(x, mask, scratch)
+#define SG_XOR(x, mask) sg_xor(x, mask)
 #endif
 
-#if SUBGROUPS != 0
-static inline u32 sg_u32(u32 x, uint mask, __local u64 *scratch)
-{
-    return SG_XOR(x, mask, scratch);
-}
-static inline i32 sg_i32(i32 x, uint mask, __local u64 *scratch)
-{
-    return (i32)SG_XOR((u32)x, mask, scratch);
-}
-static inline f32 sg_f32(f32 x, uint mask, __local u64 *scratch)
-{
-    return as_float(SG_XOR(as_uint(x), mask, scratch));
-}
-static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
-{
-    const u32 hi = SG_XOR(u64_hi(x), mask, scratch), lo = SG_XOR(u64_lo(x), mask, scratch);
-    return u64_make(hi, lo);
-}
-#endif
+#define sg_u32(x, mask) SG_XOR(x, mask)
+#define sg_i32(x, mask) ((i32)SG_XOR((u32)(x), mask))
+#define sg_f32(x, mask) as_float(SG_XOR(as_uint(x), mask))
+#define sg_u64(x, mask) u64_make(SG_XOR(u64_hi(x), mask), SG_XOR(u64_lo(x), mask))
 
 /* ------------------------------------------------------ reductions and prefix sums */
 
@@ -189,7 +159,7 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
         __local T *const s = (__local T *)scratch; \
         const uint size = SG_SIZE; \
         for (uint mask = size >> 1; mask > 0; mask >>= 1) { \
-            const T other = SG(x, mask, scratch); \
+            const T other = SG(x, mask); \
             x = OP(x, other); \
         } \
         LOCAL_BARRIER(); \
@@ -211,7 +181,7 @@ static inline u64 sg_u64(u64 x, uint mask, __local u64 *scratch)
         const uint size = SG_SIZE, lane = SG_LANE, own = LOCAL_ID / size; \
         T before = ZERO, sum = ZERO; \
         for (uint mask = 1; mask < size; mask <<= 1) { \
-            const T other = SG(x, mask, scratch); \
+            const T other = SG(x, mask); \
             if (lane & mask) \
                 before = ADD(before, other); \
             x = ADD(x, other); \

@@ -13,6 +13,9 @@
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
                               cl_int *code);
 
+/* For tests. If it is not NULL, each program begins with this text. */
+extern const char *cls_test_text;
+
 /* ------------------------------------------------------------- device.c */
 
 /* The most arguments of a kernel. OpenCL 1.2 guarantees them if a pointer has 8 bytes. */
@@ -81,11 +84,9 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
 const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape);
 
 /* For tests. If it is not CLS_SUBGROUPS_NONE, cls_subgroups_candidate() returns it for every
- * device. It may also be one of three kinds that kernels emulate in local memory; the second
- * computes wrong results on purpose, the third does so in all groups but the first. */
+ * device. It may also be CLS_SUBGROUPS_TEST, whose macros (see cl/core/groups.cl) cls_test_text
+ * then defines. */
 extern uint32_t cls_test_subgroups;
-#define CLS_SUBGROUPS_EMULATED 6
-#define CLS_SUBGROUPS_FAULTY 7
-#define CLS_SUBGROUPS_FAULTY_LATER 8
+#define CLS_SUBGROUPS_TEST 6
 
 #endif

@@ -112,7 +112,7 @@ int cls_container_payload_size(const void *header, const uint8_t key[CLS_DIGEST_
 static int is_valid(const cls_build_config *config)
 {
     return config->group >= 1 && config->group <= 1024 && config->tier >= CLS_TIER_INT64 &&
-           config->tier <= CLS_TIER_SUBGROUPS && config->subgroups <= CLS_SUBGROUPS_FAULTY_LATER &&
+           config->tier <= CLS_TIER_SUBGROUPS && config->subgroups <= CLS_SUBGROUPS_TEST &&
            config->standard >= 120 && config->standard <= 310 && config->shortlist >= 16 &&
            config->shortlist <= 2048 && (config->shortlist & (config->shortlist - 1)) == 0 &&
            (config->tier == CLS_TIER_SUBGROUPS) == (config->subgroups != CLS_SUBGROUPS_NONE);

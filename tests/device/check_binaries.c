@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "binaries.h"
+#include "subgroups.h"
 
 static struct exported {
     uint8_t *bytes;
@@ -224,9 +225,9 @@ START_TEST(of_others)
     other[5].work_group = 1;
     for (size_t k = 0; k < sizeof other / sizeof other[0]; k++)
         expect_none(d, &other[k], "another shape");
-    cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
+    test_subgroups(EMULATED_SUBGROUPS);
     expect_none(d, &o, "another tier");
-    cls_test_subgroups = CLS_SUBGROUPS_NONE;
+    test_subgroups(CLS_SUBGROUPS_NONE);
 
     /* Another type alone: its programs are not there, the others are. */
     cls_context_options typed = o;
@@ -563,7 +564,7 @@ START_TEST(refused_subgroups)
     device *const d = fixture_device(_i);
     cls_context_options o = plain_options();
     driver_reset();
-    cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
+    test_subgroups(EMULATED_SUBGROUPS);
     fake.max_built_group = 0;
     o.max_work_group = 0;
     o.work_group = o.row_group = 16;
@@ -587,7 +588,7 @@ START_TEST(refused_subgroups)
     ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
     ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
     ck_assert_str_eq(build_of(2), "no such build");
-    cls_test_subgroups = CLS_SUBGROUPS_NONE;
+    test_subgroups(CLS_SUBGROUPS_NONE);
     driver_reset();
 }
 END_TEST

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client.h"
+#include "subgroups.h"
 
 typedef struct configuration {
     uint32_t tier, work_group, vector, shortlist, max_work_group;
@@ -22,10 +23,7 @@ static const configuration few[] = {
     {.tier = CLS_TIER_INT64},
     {.tier = CLS_TIER_INT64, .groups_per_unit = 1},
     {.tier = CLS_TIER_INT64, .work_group = 12, .vector = 4, .shortlist = 64},
-    {.tier = CLS_TIER_SUBGROUPS,
-     .work_group = 16,
-     .vector = 8,
-     .subgroups = CLS_SUBGROUPS_EMULATED},
+    {.tier = CLS_TIER_SUBGROUPS, .work_group = 16, .vector = 8, .subgroups = EMULATED_SUBGROUPS},
     {.tier = CLS_TIER_INT64, .work_group = 7, .max_local_mem = 1024},
 };
 
@@ -44,7 +42,7 @@ static configuration configuration_of(uint32_t i)
     else
         c.max_local_mem = locals[limit - 3];
     if (c.tier == CLS_TIER_SUBGROUPS) {
-        c.subgroups = CLS_SUBGROUPS_EMULATED;
+        c.subgroups = EMULATED_SUBGROUPS;
         c.work_group = c.max_work_group == 1 || c.max_work_group == 12 ? 4 : 16;
         c.max_work_group = c.max_work_group == 64 ? 64 : 0;
     }
@@ -150,15 +148,15 @@ START_TEST(wrong_subgroups)
     cls_context_options o = options_of(&c);
     cls_context *context = NULL;
     cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4, .compute_units = 2};
-    cls_test_subgroups = CLS_SUBGROUPS_FAULTY;
+    test_subgroups(FAULTY_SUBGROUPS);
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s",
                   cls_error_message());
-    cls_test_subgroups = CLS_SUBGROUPS_FAULTY_LATER;
+    test_subgroups(LATER_FAULTY_SUBGROUPS);
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_msg(strstr(cls_error_message(), "differ from group to group") != NULL, "%s",
                   cls_error_message());
-    cls_test_subgroups = CLS_SUBGROUPS_EMULATED;
+    test_subgroups(EMULATED_SUBGROUPS);
     ck_assert_ptr_null(cls_subgroups_find(d->context, d->id, &shape));
     shape.row_group = 6; /* fours do not divide it */
     ck_assert_ptr_nonnull(strstr(cls_subgroups_find(d->context, d->id, &shape), "does not divide"));
@@ -168,12 +166,12 @@ START_TEST(wrong_subgroups)
         if (i == CLS_SUBGROUPS_NV &&
             (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
             continue; /* their compilers end the process at an assembler's instruction */
-        cls_test_subgroups = i;
+        test_subgroups(i);
         shape.row_group = 1;
         const char *const why = cls_subgroups_find(d->context, d->id, &shape);
         printf("%s: sub-groups %u: %s\n", d->name, i, why != NULL ? why : "compute right");
     }
-    cls_test_subgroups = CLS_SUBGROUPS_NONE;
+    test_subgroups(CLS_SUBGROUPS_NONE);
 }
 END_TEST
 

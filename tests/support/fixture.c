@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
 #include "proof/proof.h"
+#include "subgroups.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -153,9 +154,9 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.max_local_mem_size == 0)
         with_cache.cache_dir = getenv("CLS_TEST_PROGRAMS"); /* see kernels.sh */
     with_cache.cache_always = 1;
-    cls_test_subgroups = subgroups;
+    test_subgroups(subgroups);
     const cls_status status = cls_context_create(d->context, d->id, &with_cache, &context);
-    cls_test_subgroups = CLS_SUBGROUPS_NONE;
+    test_subgroups(CLS_SUBGROUPS_NONE);
     ck_assert_msg(status == CLS_OK || status == CLS_UNSUPPORTED_DEVICE ||
                       status == CLS_BAD_ARGUMENT,
                   "%s: %s: %s: %s", d->name, shape, cls_status_name(status), cls_error_message());

@@ -56,7 +56,7 @@ device *fixture_device(int i);
 cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, uint32_t vector,
                              uint32_t shortlist);
 
-/* Does the same for any options. subgroups: the value of cls_test_subgroups. */
+/* Does the same for any options. subgroups: as for test_subgroups(). */
 cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t subgroups);
 
 /* Make calls that must not fail. The message names the call that failed. */
