@@ -6,7 +6,7 @@
 #include "device/device.h"
 
 /* From here on every device has this kind: CLS_SUBGROUPS_NONE, one of cls_subgroups, or one of the
- * two below, of which the second computes wrong results on purpose. */
+ * three below, of which the others than the first compute wrong results on purpose. */
 void test_subgroups(uint32_t kind);
 #define EMULATED_SUBGROUPS CLS_SUBGROUPS_TEST
 #define FAULTY_SUBGROUPS (CLS_SUBGROUPS_TEST + 1)
