@@ -1,21 +1,28 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Compiles each program for GPUs, without a GPU, and prints what it needs: registers, stack,
-# spills, local memory, occupancy and barriers. For NVIDIA clang compiles to PTX and ptxas for
-# sm_90; for AMD clang compiles for gfx90a and gfx1100. Clang replaces the vendors' front ends and
-# inlines everything, as they do. The script measures no times. It fails if a program exceeds the
-# limits below.
+# spills, local memory, occupancy, barriers and wide loads. For NVIDIA clang compiles to PTX and
+# ptxas for sm_90; for AMD clang compiles for gfx90a and gfx1100. Clang replaces the vendors' front
+# ends and inlines everything, as they do. For Intel its own compiler compiles for dg2 and gen9; it
+# is known to take minutes and gigabytes for a large kernel, so its seconds of processor time and
+# its MB are printed, too. The script measures no times of kernels. It fails if a program exceeds
+# the limits below, or if Intel's compiler does not end well.
 #
 # usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]     PROGRAMS: the built bench/programs
-# WITHOUT_GFX90A=1 leaves out the target that has no limits, a third of the time.
+# WITHOUT_GFX90A=1 leaves out the target that has no limits, a fifth of the time.
+# WITHOUT_GEN9=1 leaves out Intel's older GPUs, which have dg2's limits on seconds and MB alone.
 # ONLY='accept force' compiles these programs alone.
-# needs: clang-15 and libclc-15 (Debian); ptxas (CUDA) for NVIDIA's lines
+# needs: clang-15 and libclc-15 (Debian); ptxas (CUDA) for most of NVIDIA's columns; ocloc
+# (intel-opencl-icd) and time (Debian) for Intel's
 set -eu
 programs=${1:?usage: gpu-resources.sh PROGRAMS [GROUP [VECTOR]]}
 group=${2:-256}
 vector=${3:-4}
 clang=${CLANG:-/usr/lib/llvm-15/bin/clang}
 clc=${LIBCLC:-/usr/lib/clc}
+ptxas=${PTXAS:-ptxas}
+ocloc=${OCLOC:-ocloc}
+gnu_time=${GNU_TIME:-/usr/bin/time}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 PATH=$PATH:/usr/local/cuda/bin
@@ -26,60 +33,67 @@ fi
 common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inline-threshold=1000000"
 
 # The limits that a change must not exceed: name, registers (sm_90), bytes of stack, bytes of
-# spills, occupancy in percent, vector registers (gfx1100). doc/performance.md lists what each
-# program needs.
+# spills, occupancy in percent (at least), loads of 16 bytes in the PTX (at least), vector registers
+# (gfx1100), and for Intel's GPUs seconds of processor time, which depend on the machine and so are
+# twice what a busy one took, MB, lanes (at least) and bytes of scratch on dg2. What is left out at
+# the end has no limit.
+# doc/performance.md lists what each program needs.
 limits() {
     cat <<EOF
-slots 80 544 0 37 88
-slots-state 128 744 0 25 88
-prepare 64 32 0 50 80
-survey 64 0 0 50 64
-survey-row 80 0 0 37 96
-token-plain 64 0 0 50 64
-token-list 80 0 0 37 96
-token-row 128 0 0 25 128
-token-all 128 160 1110 25 128
-pass 64 0 0 50 64
-pass-row 80 0 0 37 96
-search 128 96 24 25 128
-search-row 128 264 1240 25 128
-search-all 128 400 3140 25 128
-distribution 64 0 0 50 64
-distribution-row 80 0 0 37 64
-report 80 24 0 37 64
-report-row 128 24 0 25 104
-force 64 32 24 50 64
-kept 64 0 0 50 64
-kept-row 64 0 0 50 64
-accept 64 0 0 50 64
-draw 64 136 0 50 64
-residual 128 48 0 25 96
-verify 128 48 0 25 128
-verify-forced 128 80 100 25 128
-shard-survey 64 0 0 50 64
-shard-survey-row 80 0 0 37 96
-partial 128 56 96 25 128
-merge 64 0 0 50 96
+slots 80 544 0 37 0 88 5 200 8 0
+slots-state 128 744 0 25 0 88 5 350 8 0
+prepare 64 32 0 50 0 80 5 300 8 0
+survey 64 0 0 50 4 64 5 200 8 0
+survey-row 80 0 0 37 4 96 5 200 8 0
+token-plain 64 32 96 50 10 64 5 200 16 0
+token-list 80 144 876 37 38 108 5 300 8 0
+token-row 128 112 568 25 51 128 8 400 8 0
+token-all 128 224 1616 25 75 128 28 750 8 2048
+pass 64 0 0 50 8 64 5 200 8 0
+pass-row 80 0 0 37 8 96 5 200 16 0
+search 128 96 124 25 55 128 10 350 8 0
+search-row 128 264 1240 25 68 128 60 1000 8
+search-all 128 400 3216 25 125 128 60 1000 8
+distribution 64 0 0 50 4 64 5 200 16 0
+distribution-row 80 0 0 37 4 64 5 200 16 0
+report 80 64 284 37 34 86 5 350 16 0
+report-row 128 104 560 25 34 106 12 350 8 0
+force 64 32 24 50 0 64 5 200 16 0
+kept 64 0 0 50 4 64 5 200 16 0
+kept-row 64 0 0 50 4 64 5 200 8 0
+accept 64 0 0 50 0 64 5 200 16 0
+draw 64 136 0 50 0 64 5 200 16 0
+residual 128 48 0 25 12 96 5 250 16 0
+verify 128 48 0 25 16 128 5 250 16 0
+verify-forced 128 80 100 25 16 128 5 250 16 0
+shard-survey 64 0 0 50 4 64 5 200 8 0
+shard-survey-row 80 0 0 37 4 96 5 200 8 0
+partial 128 152 560 25 42 128 60 1000 8
+merge 64 8 24 50 16 96 5 200 16 0
 EOF
 }
 
-# Compiles a program for NVIDIA. Prints: registers stack spills local barriers
+# Compiles a program for NVIDIA. Prints: barriers, wide loads, registers, stack, spills, local; the
+# last four only where ptxas is installed.
 nvidia() {
     # The library limits registers by a build option of NVIDIA's compiler; ptxas takes a directive.
-    register_limit=$(printf '%s\n' "$3" |
+    register_limit=$(printf '%s\n' "$2" |
         sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
-    set -- "$1" "$2" "${3%% -cl-nv-maxrregcount=*}"
+    set -- "$1" "${2%% -cl-nv-maxrregcount=*}"
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 \
         -Xclang -target-feature -Xclang +ptx70 \
         -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" \
-        $3 "$2" -o "$folder/k.ptx" || return 1
+        $2 "$1" -o "$folder/k.ptx" || return 1
     # clang 15 does not pass the work-group size on, as NVIDIA's compiler does.
     awk -v group="$group" -v limit="$register_limit" '
         /^\.visible \.entry/ { entry = 1 }
         entry && /^\{/ { print ".reqntid " group ", 1, 1 " limit; entry = 0 }
         { print }' "$folder/k.ptx" >"$folder/g.ptx"
-    if ! ptxas -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1; then
+    grep -cE 'bar\.sync|barrier\.sync' "$folder/k.ptx" || true
+    grep -cE 'ld\.global(\.nc)?\.v4' "$folder/k.ptx" || true
+    [ -n "$have_ptxas" ] || return 0
+    if ! "$ptxas" -v -arch=sm_90 "$folder/g.ptx" -o "$folder/k.cubin" >"$folder/k.txt" 2>&1; then
         tail -n 3 "$folder/k.txt" >&2
         return 1
     fi
@@ -96,8 +110,7 @@ nvidia() {
                 if ($(i + 1) == "bytes" && $(i + 2) ~ /^smem/) local = $i
             }
         }
-        END { printf "%d %d %d %d ", registers, stack, spills, local }' "$folder/k.txt"
-    grep -cE 'bar\.sync|barrier\.sync' "$folder/k.ptx" || true
+        END { printf "%d %d %d %d\n", registers, stack, spills, local }' "$folder/k.txt"
 }
 
 # Compiles a program for AMD. Prints: vector registers, scratch, spilled, waves of a SIMD
@@ -115,65 +128,139 @@ amd() {
         END { printf "%d %d %d %d\n", v, scratch, spilled, waves }' "$folder/a.txt"
 }
 
-have_ptxas=
-if command -v ptxas >/dev/null; then have_ptxas=1; fi
-printf 'groups of %s, vectors of %s, float32\n\n' "$group" "$vector"
-printf '%-18s|%33s|%24s|%24s\n' '' 'sm_90' 'gfx90a' 'gfx1100'
-printf '%-18s|%5s%6s%7s%7s%5s%4s|%6s%8s%5s%5s|%6s%8s%5s%5s\n' \
-    program reg stack spills local occ bar vgpr scratch sp occ vgpr scratch sp occ
+# Compiles a program for Intel. Prints: the compiler's status, its seconds, its MB, lanes, bytes of
+# a work-item's stack and of a thread's scratch; on gen9 the scratch holds the stack. Without the
+# limits a compiler that does not come to an end would keep the script from its own.
+intel() {
+    status=0
+    rm -rf "$folder/intel"
+    mkdir "$folder/intel"
+    # shellcheck disable=SC3045 # dash and bash both limit processor time
+    (cd "$folder/intel" && ulimit -t 120 &&
+        "$gnu_time" -q -o time -f '%U %S %M' timeout 600 "$ocloc" compile -file ../source.cl \
+            -device "$1" --format zebin -exclude_ir -options "$2") >"$folder/intel.txt" 2>&1 ||
+        status=$?
+    { cat "$folder/intel/time" 2>/dev/null || echo 0 0 0; } | awk -v status="$status" '
+        END { printf "%d %.0f %.0f ", status, $1 + $2, $3 / 1024 }'
+    cat "$folder"/intel/*.bin 2>/dev/null | strings | awk '
+        $1 == "-" && $2 == "name:" { kernel = $3 ~ /^cls_/ } # there is a program of constants, too
+        !kernel { next }
+        $1 == "simd_size:" { lanes = $2 }
+        $1 == "usage:" { usage = $2 }
+        $1 == "size:" && usage == "private_space" { stack = $2 }
+        $1 == "size:" && (usage == "spill_fill_space" || usage == "single_space") { scratch += $2 }
+        $1 == "size:" { usage = "" }
+        END { printf "%d %d %d\n", lanes, stack, scratch }'
+}
+
+complaints=
 failed=0
-over() {
-    echo "    exceeds its limit: $*"
+complain() {
+    complaints="$complaints    $name$*
+"
     failed=$((failed + 1))
 }
-# The sub-groups of the vendor's compiler: 5 for NVIDIA, 4 for AMD.
-"$programs" "$group" "$vector" 5 >"$folder/nvidia"
-"$programs" "$group" "$vector" 4 >"$folder/amd"
-while read -r name file _tiles options; do
-    [ "$file" != self_test ] || continue
-    case " ${ONLY-$name} " in *" $name "*) ;; *) continue ;; esac
-    "$programs" --text "$name" >"$folder/source.cl"
-    printf '%-18s|' "$name"
-    registers=0 stack=0 spills=0 occupancy=100
-    if [ -n "$have_ptxas" ]; then
-        # shellcheck disable=SC2046 # numbers
-        set -- $(nvidia sm_90 "$folder/source.cl" "$options")
-        registers=$1 stack=$2 spills=$3
-        # A multiprocessor has 65,536 registers, 2,048 work-items and 227 KiB of local memory; each
-        # group wastes 1 KiB of it.
-        occupancy=$(awk -v r="$1" -v l="$4" -v g="$group" 'BEGIN {
-            per = int((r + 7) / 8) * 8 * 32
-            warps = int(65536 / per)
-            b = int(warps / (g / 32))
-            m = int(227 * 1024 / (l + 1024))
-            if (m < b) b = m
-            if (2048 / g < b) b = 2048 / g
-            printf "%d", 100 * b * g / 2048
-        }')
-        printf '%5d%6d%7d%7d%4d%%%4d|' "$1" "$2" "$3" "$4" "$occupancy" "$5"
-    else
-        printf '%34s|' 'no ptxas'
+at_most() { # VALUE LIMIT WHAT; an empty limit is none
+    [ -z "$2" ] || [ "$1" -le "$2" ] || complain " exceeds its limit: $1 $3, at most $2"
+}
+at_least() {
+    [ -z "$2" ] || [ "$1" -ge "$2" ] || complain " exceeds its limit: $1 $3, at least $2"
+}
+
+options_of() { # SUBGROUPS
+    sed -n "s/^$name [^ ]* [^ ]* //p" "$folder/programs.$1"
+}
+
+nvidia_columns() { # OPTIONS
+    # shellcheck disable=SC2046 # numbers
+    set -- $(nvidia "$folder/source.cl" "$1")
+    at_least "$2" "$min_wide" 'loads of 16 bytes'
+    if [ -z "$have_ptxas" ]; then
+        printf '%29s%4d%5d|' 'no ptxas' "$1" "$2"
+        return
     fi
-    other=$(awk -v name="$name" '$1 == name { $1 = $2 = $3 = ""; print }' "$folder/amd")
+    # A multiprocessor has 65,536 registers, 2,048 work-items and 227 KiB of local memory; each
+    # group wastes 1 KiB of it.
+    occupancy=$(awk -v r="$3" -v l="$6" -v g="$group" 'BEGIN {
+        per = int((r + 7) / 8) * 8 * 32
+        warps = int(65536 / per)
+        b = int(warps / (g / 32))
+        m = int(227 * 1024 / (l + 1024))
+        if (m < b) b = m
+        if (2048 / g < b) b = 2048 / g
+        printf "%d", 100 * b * g / 2048
+    }')
+    printf '%5d%6d%7d%7d%4d%%%4d%5d|' "$3" "$4" "$5" "$6" "$occupancy" "$1" "$2"
+    at_most "$3" "$max_registers" registers
+    at_most "$4" "$max_stack" 'bytes of stack'
+    at_most "$5" "$max_spills" 'bytes of spills'
+    at_least "$occupancy" "$min_occupancy" '% occupancy'
+}
+
+amd_columns() { # OPTIONS
     if [ -n "${WITHOUT_GFX90A-}" ]; then
         printf '%24s|' 'left out'
     else
         # shellcheck disable=SC2046 # numbers
-        set -- $(amd gfx90a "$folder/source.cl" "$other")
-        printf '%6d%8d%5d%5d|' "$1" "$2" "$3" "$4"
+        set -- "$1" $(amd gfx90a "$folder/source.cl" "$1")
+        printf '%6d%8d%5d%5d|' "$2" "$3" "$4" "$5"
     fi
     # shellcheck disable=SC2046 # numbers
-    set -- $(amd gfx1100 "$folder/source.cl" "$other")
-    printf '%6d%8d%5d%5d\n' "$1" "$2" "$3" "$4"
-    limit=$(limits | awk -v name="$name" '$1 == name { print $2, $3, $4, $5, $6 }')
-    [ -n "$limit" ] && [ "$group" = 256 ] || continue
-    vgprs=$1
-    # shellcheck disable=SC2086 # numbers
-    set -- $limit
-    [ "$registers" -le "$1" ] || over "$registers registers, at most $1"
-    [ "$stack" -le "$2" ] || over "$stack bytes of stack, at most $2"
-    [ "$spills" -le "$3" ] || over "$spills bytes of spills, at most $3"
-    [ "$occupancy" -ge "$4" ] || over "$occupancy % occupancy, at least $4"
-    [ "$vgprs" -le "$5" ] || over "$vgprs vector registers on gfx1100, at most $5"
-done <"$folder/nvidia"
+    set -- "$1" $(amd gfx1100 "$folder/source.cl" "$1")
+    printf '%6d%8d%5d%5d|' "$2" "$3" "$4" "$5"
+    at_most "$2" "$max_vgprs" 'vector registers on gfx1100'
+}
+
+intel_columns() { # TARGET DEVICE OPTIONS
+    target=$1
+    # shellcheck disable=SC2046 # numbers
+    set -- $(intel "$2" "$3")
+    printf '%4d%6d%5d%6d%8d|' "$2" "$3" "$4" "$5" "$6"
+    at_most "$2" "$max_seconds" "seconds of ocloc for $target"
+    at_most "$3" "$max_mb" "MB in ocloc for $target"
+    if [ "$1" != 0 ]; then
+        said=$(tail -n 1 "$folder/intel.txt")
+        complain ": ocloc for $target ended with status $1 after $2 s of processor time" \
+            "${said:+($said)}"
+    elif [ "$4" = 0 ]; then
+        complain ": ocloc for $target wrote no kernel"
+    elif [ "$target" = dg2 ]; then
+        at_least "$4" "$min_lanes" "lanes on dg2"
+        at_most "$6" "$max_scratch" "bytes of scratch on dg2"
+    fi
+}
+
+have_ptxas='' have_ocloc=''
+if command -v "$ptxas" >/dev/null; then have_ptxas=1; fi
+if command -v "$ocloc" >/dev/null && [ -x "$gnu_time" ]; then have_ocloc=1; fi
+printf 'groups of %s, vectors of %s, float32\n' "$group" "$vector"
+if [ -z "$have_ocloc" ]; then echo 'ocloc or time is not installed: no columns for Intel'; fi
+printf '\n%-18s|%38s|%24s|%24s|%29s|%29s|\n' '' sm_90 gfx90a gfx1100 dg2 gen9
+printf '%-18s|%5s%6s%7s%7s%5s%4s%5s|%6s%8s%5s%5s|%6s%8s%5s%5s|%4s%6s%5s%6s%8s|%4s%6s%5s%6s%8s|\n' \
+    program reg stack spills local occ bar wide vgpr scratch sp occ vgpr scratch sp occ \
+    s MB simd stack scratch s MB simd stack scratch
+# The sub-groups of the vendor's compiler: 5 for NVIDIA, 4 for AMD, 2 for Intel.
+for subgroups in 5 4 2; do
+    "$programs" "$group" "$vector" $subgroups >"$folder/programs.$subgroups"
+done
+while read -r name file _tiles options; do
+    [ "$file" != self_test ] || continue
+    case " ${ONLY-$name} " in *" $name "*) ;; *) continue ;; esac
+    read -r max_registers max_stack max_spills min_occupancy min_wide max_vgprs \
+        max_seconds max_mb min_lanes max_scratch <<EOF
+$([ "$group" != 256 ] || limits | sed -n "s/^$name //p")
+EOF
+    "$programs" --text "$name" >"$folder/source.cl"
+    [ -n "$max_registers" ] || [ "$group" != 256 ] || complain ' has no limits'
+    printf '%-18s|' "$name"
+    nvidia_columns "$options"
+    amd_columns "$(options_of 4)"
+    if [ -n "$have_ocloc" ]; then
+        intel_columns dg2 dg2 "$(options_of 2)"
+        # One device of the family: gen9 itself stands for all, each of which ocloc compiles for.
+        [ -n "${WITHOUT_GEN9-}" ] || intel_columns gen9 skl "$(options_of 2)"
+    fi
+    printf '\n%s' "$complaints"
+    complaints=
+done <"$folder/programs.5"
 [ "$failed" = 0 ]
