@@ -34,15 +34,22 @@ typedef struct shortlist {
 
 #define ALL_TIES 0x7fffffffu
 
-#if WGS == 1
-/* Writes the tokens with lo <= key <= hi, of those with key lo the first `ties`, as far as the list
- * has room. Returns their number, and may stop counting beyond LIST. */
-static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
-                                 i32 hi, u32 ties, shortlist *list)
+/* Here each item looks through a range of tiles, and reads the tiles that it finds there. That is
+ * for groups of one item; and for Intel's compiler for GPUs, which needs minutes and gigabytes for
+ * some programs with adjusted logits if items share tiles (search-row: 7 s, and over 120 s). */
+#if WGS == 1 || (SUBGROUPS == 2 && ROW && !defined(ROLLED))
+/* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
+ * of those with key lo only the next *ties. Where `write` is set, they are written from index
+ * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
+ * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
+ * them. */
+static inline u32 collect_alone(const row_logits *r, __global const i32 *row_key, u32 first,
+                                u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
+                                shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
-    u32 taken = 0;
-    for (u32 base = 0; base < n && taken <= LIST; base += VEC) {
+    u32 taken = 0, left = *ties;
+    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
         u32 tiles = lane_bits(LOAD_KEYS(row_key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
@@ -65,24 +72,53 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
                     const u32 j = lowest_bit(hits);
                     const i32 key = key_of(clean(lane_of(x, j)));
                     if (key == lo) {
-                        if (ties == 0)
+                        if (left == 0)
                             continue;
-                        ties--;
+                        left--;
                     }
-                    if (taken < LIST) {
-                        list->key[taken] = key;
-                        list->id[taken] = (i32)(i + j);
+                    if (write && at_list + taken < LIST) {
+                        list->key[at_list + taken] = key;
+                        list->id[at_list + taken] = (i32)(i + j);
                     }
                     taken++;
                 }
             }
         }
     }
+    *ties = left;
     return taken;
 }
 
+static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
+                                 i32 hi, u32 ties, shortlist *list)
+{
+#if WGS == 1
+    return collect_alone(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
 #else
+    /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
+     * it. So ids stay in order without sorting. */
+    const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    u32 quota = ALL_TIES, at = 0, total = 0;
+    for (u32 write = 0; write < 2 && total <= LIST; write++) {
+        const u32 count =
+            collect_alone(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+        if (write == 0) { /* the same for the whole group */
+            u64 all;
+            const u32 my_ties = ALL_TIES - quota;
+            const u64 before =
+                wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
+            quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
+            at = u64_hi(before) + min(u64_lo(before), ties);
+            /* If an item stopped counting, the total is still larger than LIST. */
+            total = u64_hi(all) + min(u64_lo(all), ties);
+        }
+    }
+    return total;
+#endif
+}
 
+#else
 /* What an item reads of a max tile at once: consecutive vectors, whose tokens, at most 32, have a
  * bit each in a word. */
 #if VEC == 16
@@ -161,8 +197,9 @@ static inline u32 tiles_reaching(__global const i32 *row_key, u32 first, u32 las
     return total;
 }
 
-/* Does the same by the whole group. The tiles that can have such a token are found first; then each
- * item reads pieces of them, and a prefix sum says where their tokens go. */
+/* Collects the tokens with lo <= key <= hi, of those with key lo the first `ties`; returns their
+ * number, which is above LIST if they do not fit. The tiles that can have such a token are found
+ * first; then each item reads pieces of them, and a prefix sum says where their tokens go. */
 static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
                                  i32 hi, u32 ties, shortlist *list)
 {
