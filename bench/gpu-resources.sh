@@ -41,17 +41,17 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 limits() {
     cat <<EOF
 slots 80 544 0 37 0 88 5 200 8 0
-slots-state 128 744 0 25 0 88 5 350 8 0
+slots-state 128 744 0 25 0 96 6 350 16 65536
 prepare 64 32 0 50 0 80 5 300 8 0
 survey 64 0 0 50 4 64 5 200 8 0
 survey-row 80 0 0 37 4 96 5 200 8 0
 token-plain 64 32 96 50 10 64 5 200 16 0
-token-list 80 144 876 37 38 108 5 300 8 0
-token-row 128 112 568 25 51 128 8 400 8 0
-token-all 128 224 1616 25 75 128 28 750 8 2048
+token-list 128 8 20 25 38 108 5 300 16 8192
+token-row 128 112 568 25 51 128 8 400 16 8192
+token-all 128 224 1616 25 75 128 28 750 16 16384
 pass 64 0 0 50 8 64 5 200 8 0
 pass-row 80 0 0 37 8 96 5 200 16 0
-search 128 96 124 25 55 128 10 350 8 0
+search 128 96 124 25 55 128 10 350 16 16384
 search-row 128 264 1240 25 68 128 60 1000 8
 search-all 128 400 3216 25 125 128 60 1000 8
 distribution 64 0 0 50 4 64 5 200 16 0
