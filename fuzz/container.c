@@ -11,8 +11,17 @@
 
 #include "programs/programs.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* The files that cache.c opens. */
 #define fopen file_open
 #define fclose file_close
+#define open(path, flags) ((void)(path), 0)
+#define fstat(number, status) ((status)->st_mode = S_IFREG, 0)
+#define fdopen(number, mode) file_open("", mode)
+#define close(number) (void)(number)
 #include "lib/programs/cache.c"
 
 enum { RAW, CORRECTED, EDITED, KINDS };

@@ -78,7 +78,7 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
 {
     STEP_LOCALS
     const u32 per_group = args->tiles_per_group, first = group * per_group,
-              last = min(first + per_group, TILES), n_groups = (TILES + per_group - 1) / per_group;
+              last = min(first + per_group, TILES);
     const u32 wants = args->wants, capacity = args->set_capacity;
     const i32 slot_index = ROW_SLOT(row);
     __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
@@ -100,7 +100,8 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
     u32 at = 0, total = 0;
     if (!counting) { /* an argument */
         u32 before = 0;
-        for (u32 g = LOCAL_ID; g < n_groups; g += WGS) {
+        /* Over all groups. Mesa 22.3 computes their number wrongly by a division. */
+        for (u32 g = LOCAL_ID; g * per_group < TILES; g += WGS) {
             total += u64_lo(group_count[g]);
             before += g < group ? u64_lo(group_count[g]) : 0u;
         }

@@ -55,18 +55,17 @@ static inline void state_clear(const slot_state *s)
     BARRIER();
 }
 
-/* The item to which an entry belongs: only one item may change a word of the bitmaps, and it takes
- * a token's entries in order. */
-static inline u32 entry_owner(u32 entry) { return (entry & CLS_ENTRY_ID) / 32 % WGS; }
+/* The item to which an entry belongs, as a byte: only one item may change a word of the bitmaps,
+ * and it takes a token's entries in order. */
+#define OWNERS (WGS < 256 ? WGS : 256)
+static inline u32 entry_owner(u32 entry) { return (entry & CLS_ENTRY_ID) / 32 % OWNERS; }
 
-/* Stores entry j of n in the ring, at index at + j of the history, if it belongs to this item. It
- * is from[first + j], where `from` begins again after `size` entries. */
+/* Stores entry j of n in the ring, at index at + j of the history. It is from[first + j], where
+ * `from` begins again after `size` entries. */
 static inline void add_entry(const slot_state *s, __global const u32 *from, u32 first, u32 size,
                              u32 at, u32 n, u32 j, u32 flags, int counts)
 {
     u32 entry = from[first + j - (first + j < size ? 0u : size)];
-    if (entry_owner(entry) != LOCAL_ID)
-        return;
     if (counts)
         entry = state_add(s, entry, flags);
     if (j + s->n_ring >= n) /* later entries would overwrite it */
@@ -85,12 +84,11 @@ static inline void add_entries(const slot_state *s, __global const u32 *from, u3
 #define ENTRIES (WGS < 16 ? 16 : WGS < 256 ? WGS / 8 * 16 : 512) /* of a chunk, at most 2^9 */
 #define FOUND 7 /* as many numbers of 9 bits fit a u64 */
 
-/* Returns which of 16 bytes equal one, a bit each. A byte that differs by 1 from it may count, too,
- * behind one that is equal. */
+/* Returns which of 16 bytes equal one, a bit each. */
 static inline u32 equal_bytes(uint4 bytes, u32 byte)
 {
     const uint4 other = bytes ^ byte * 0x01010101u;
-    const uint4 equal = ((other - 0x01010101u) & ~other & 0x80808080u) >> 7;
+    const uint4 equal = (~((other & 0x7f7f7f7fu) + 0x7f7f7f7fu | other) & 0x80808080u) >> 7;
     const uint4 bits = equal * 0x10204080u >> 28; /* bits 0, 8, 16 and 24 become 0 to 3 */
     return bits.x | bits.y << 4 | bits.z << 8 | bits.w << 12;
 }
@@ -126,8 +124,8 @@ static inline void add_entries(const slot_state *s, __global const u32 *from, u3
         BARRIER();
         u64 found = 0;
         u32 n_found = 0;
-        for (u32 j = 0; j < here; j += 16) {
-            u32 hits = equal_bytes(vload4(j / 16, (__local const u32 *)owner), LOCAL_ID & 255u);
+        for (u32 j = 0; j < here && LOCAL_ID < OWNERS; j += 16) {
+            u32 hits = equal_bytes(vload4(j / 16, (__local const u32 *)owner), LOCAL_ID);
             for (; hits != 0; hits &= hits - 1) {
                 found = (found << 9) + (j + lowest_bit(hits));
                 if (++n_found == FOUND) {

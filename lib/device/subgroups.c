@@ -64,7 +64,8 @@ static int has_broken_compiler(cl_device_id device)
 {
     char *const driver = text_of(device, CL_DRIVER_VERSION);
     const char *const at = driver != NULL ? strstr(driver, "E031.") : NULL;
-    const int broken = at != NULL && atoi(at + strlen("E031.")) < 45;
+    int version = 0;
+    const int broken = at != NULL && sscanf(at, "E031.%d", &version) == 1 && version < 45;
     free(driver);
     return broken;
 }
@@ -154,11 +155,12 @@ typedef struct groups_test {
     cl_kernel kernel;
     uint32_t group;
     size_t size[3];    /* of the buffers, in bytes */
-    cl_mem buffer[3];  /* what a group wrote, float16 values, and which items of others differ */
+    cl_mem buffer[3];  /* what a group wrote, float16 values, and which groups differ */
     uint32_t *host[3]; /* the contents of the first and the last of them */
 } groups_test;
 
 enum { OUT, HALVES, WRONG };
+enum { GROUPS_OF_UNIT = 32, MOST_UNITS = 128, MOST_GROUPS = GROUPS_OF_UNIT * MOST_UNITS };
 
 static void close_test(groups_test *t)
 {
@@ -178,7 +180,7 @@ static cl_int open_test(cl_context cl, cl_device_id device, cl_program program, 
 {
     static const uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff};
     const size_t sizes[3] = {(size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), sizeof halves,
-                             group * sizeof(uint32_t)};
+                             (size_t)MOST_GROUPS * sizeof(uint32_t)};
     cl_int code = CL_SUCCESS;
     memset(t, 0, sizeof *t);
     t->group = group;
@@ -210,14 +212,25 @@ static cl_int run_groups(groups_test *t, size_t groups, int times, cl_uint compa
                               : code;
 }
 
-/* Returns how many times in a row groups must differ to be wrong: once. On PoCL 3.1, a group in
- * some thousands was seen to be wrong on a busy machine, and no shape that the library chooses for
- * a CPU has groups of several items. */
-static int runs_to_fail(cl_device_id device)
+static int version_has(cl_device_id device, const char *name)
 {
     char version[256] = "";
     clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
-    return strstr(version, "PoCL") != NULL ? 3 : 1;
+    return strstr(version, name) != NULL;
+}
+
+/* Returns how many times in a row groups must differ to be wrong: once. On PoCL 3.1, a group in
+ * some thousands was seen to be wrong on a busy machine, and no shape that the library chooses for
+ * a CPU has groups of several items. */
+static int runs_to_fail(cl_device_id device) { return version_has(device, "PoCL") ? 3 : 1; }
+
+/* Returns how many units to fill. Oclgrind would simulate those of a GPU for minutes. */
+static uint32_t units_to_fill(cl_device_id device, const cls_shape *shape)
+{
+    const uint32_t units = shape->compute_units;
+    return units < 1 || version_has(device, "Oclgrind") ? 1
+           : units > MOST_UNITS                         ? MOST_UNITS
+                                                        : units;
 }
 
 /* Runs the built program in as many groups as fill the device, four times. Sets *differ if a group
@@ -228,9 +241,9 @@ static cl_int compare_groups(groups_test *t, uint32_t units, int *differ)
     cl_int code = clEnqueueWriteBuffer(t->queue, t->buffer[WRONG], CL_TRUE, 0, t->size[WRONG],
                                        t->host[WRONG], 0, NULL, NULL);
     if (code == CL_SUCCESS)
-        code = run_groups(t, (size_t)32 * units, 4, 1, WRONG);
+        code = run_groups(t, (size_t)GROUPS_OF_UNIT * units, 4, 1, WRONG);
     *differ = 0;
-    for (uint32_t i = 0; i < t->group && code == CL_SUCCESS; i++)
+    for (uint32_t i = 0; i < MOST_GROUPS && code == CL_SUCCESS; i++)
         *differ |= t->host[WRONG][i] != 0;
     return code;
 }
@@ -239,9 +252,7 @@ static cl_int compare_groups(groups_test *t, uint32_t units, int *differ)
 static const char *run(cl_context cl, cl_device_id device, cl_program program,
                        const cls_shape *shape, uint32_t group)
 {
-    const uint32_t units = shape->compute_units < 1     ? 1
-                           : shape->compute_units > 128 ? 128
-                                                        : shape->compute_units;
+    const uint32_t units = units_to_fill(device, shape);
     const char *reason = NULL;
     groups_test t;
     cl_int code = open_test(cl, device, program, group, &t);

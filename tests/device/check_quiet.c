@@ -63,7 +63,7 @@ START_TEST(samplers)
 {
     device *const d = fixture_device(_i);
     cls_context *context;
-    cls_sampler *sampler;
+    cls_sampler *sampler = NULL;
     cls_sampler_options o;
     printf("%s: the compiler %s\n", d->name, warns(d) ? "warns on stderr" : "is silent by itself");
     cls_sampler_options_default(&o, sizeof o);
