@@ -3,9 +3,8 @@
  * lib/device/subgroups.c decides whether to use sub-groups.
  *
  * Launch: one group of WGS items, each of which writes CLS_GROUP_WORDS words to `out`. Then, with
- * `compares`, any number of groups, each of which sets its word of `wrong` if one of its items
- * computes other words than these: what is wrong now and then shows only if many groups run at
- * once. */
+ * `compares`, any number of groups, each item of which sets its word of `wrong` if it computes
+ * other words than these: what is wrong now and then shows only if many groups run at once. */
 #include "core/groups.cl"
 
 KERNEL void cls_groups_test(__global u32 *out, __global const half *halves, __global u32 *wrong,
@@ -54,5 +53,5 @@ KERNEL void cls_groups_test(__global u32 *out, __global const half *halves, __gl
             words[i] = to[i];
     }
     if (different != 0)
-        wrong[get_group_id(0)] = 1;
+        wrong[get_global_id(0)] = 1;
 }

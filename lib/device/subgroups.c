@@ -155,12 +155,12 @@ typedef struct groups_test {
     cl_kernel kernel;
     uint32_t group;
     size_t size[3];    /* of the buffers, in bytes */
-    cl_mem buffer[3];  /* what a group wrote, float16 values, and which groups differ */
+    cl_mem buffer[3];  /* what a group wrote, float16 values, and which items differ */
     uint32_t *host[3]; /* the contents of the first and the last of them */
 } groups_test;
 
 enum { OUT, HALVES, WRONG };
-enum { GROUPS_OF_UNIT = 32, MOST_UNITS = 128, MOST_GROUPS = GROUPS_OF_UNIT * MOST_UNITS };
+enum { GROUPS_OF_UNIT = 32, MOST_UNITS = 128 };
 
 static void close_test(groups_test *t)
 {
@@ -176,11 +176,11 @@ static void close_test(groups_test *t)
 }
 
 static cl_int open_test(cl_context cl, cl_device_id device, cl_program program, uint32_t group,
-                        groups_test *t)
+                        size_t groups, groups_test *t)
 {
     static const uint16_t halves[4] = {0x3c00, 0xc000, 0x0001, 0x7bff};
     const size_t sizes[3] = {(size_t)group * CLS_GROUP_WORDS * sizeof(uint32_t), sizeof halves,
-                             (size_t)MOST_GROUPS * sizeof(uint32_t)};
+                             groups * group * sizeof(uint32_t)};
     cl_int code = CL_SUCCESS;
     memset(t, 0, sizeof *t);
     t->group = group;
@@ -235,15 +235,15 @@ static uint32_t units_to_fill(cl_device_id device, const cls_shape *shape)
 
 /* Runs the built program in as many groups as fill the device, four times. Sets *differ if a group
  * computes other words than the first one did. */
-static cl_int compare_groups(groups_test *t, uint32_t units, int *differ)
+static cl_int compare_groups(groups_test *t, size_t groups, int *differ)
 {
     memset(t->host[WRONG], 0, t->size[WRONG]);
     cl_int code = clEnqueueWriteBuffer(t->queue, t->buffer[WRONG], CL_TRUE, 0, t->size[WRONG],
                                        t->host[WRONG], 0, NULL, NULL);
     if (code == CL_SUCCESS)
-        code = run_groups(t, (size_t)GROUPS_OF_UNIT * units, 4, 1, WRONG);
+        code = run_groups(t, groups, 4, 1, WRONG);
     *differ = 0;
-    for (uint32_t i = 0; i < MOST_GROUPS && code == CL_SUCCESS; i++)
+    for (size_t i = 0; i < groups * t->group && code == CL_SUCCESS; i++)
         *differ |= t->host[WRONG][i] != 0;
     return code;
 }
@@ -252,10 +252,10 @@ static cl_int compare_groups(groups_test *t, uint32_t units, int *differ)
 static const char *run(cl_context cl, cl_device_id device, cl_program program,
                        const cls_shape *shape, uint32_t group)
 {
-    const uint32_t units = units_to_fill(device, shape);
+    const size_t groups = (size_t)GROUPS_OF_UNIT * units_to_fill(device, shape);
     const char *reason = NULL;
     groups_test t;
-    cl_int code = open_test(cl, device, program, group, &t);
+    cl_int code = open_test(cl, device, program, group, groups, &t);
     if (code == CL_SUCCESS)
         code = run_groups(&t, 1, 1, 0, OUT);
     if (code == CL_SUCCESS)
@@ -263,7 +263,7 @@ static const char *run(cl_context cl, cl_device_id device, cl_program program,
     if (code == CL_SUCCESS && reason == NULL) {
         int differ = 1;
         for (int i = runs_to_fail(device); i > 0 && code == CL_SUCCESS && differ; i--)
-            code = compare_groups(&t, units, &differ);
+            code = compare_groups(&t, groups, &differ);
         reason = differ ? "results differ from group to group" : NULL;
     }
     if (code != CL_SUCCESS)
