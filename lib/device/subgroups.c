@@ -212,36 +212,22 @@ static cl_int run_groups(groups_test *t, size_t groups, int times, cl_uint compa
                               : code;
 }
 
-static int version_has(cl_device_id device, const char *name)
-{
-    char version[256] = "";
-    clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
-    return strstr(version, name) != NULL;
-}
-
-/* Returns how many times in a row groups must differ to be wrong: once. On PoCL 3.1, a group in
- * some thousands was seen to be wrong on a busy machine, and no shape that the library chooses for
- * a CPU has groups of several items. */
-static int runs_to_fail(cl_device_id device) { return version_has(device, "PoCL") ? 3 : 1; }
-
 /* Returns how many units to fill. Oclgrind would simulate those of a GPU for minutes. */
 static uint32_t units_to_fill(cl_device_id device, const cls_shape *shape)
 {
     const uint32_t units = shape->compute_units;
-    return units < 1 || version_has(device, "Oclgrind") ? 1
-           : units > MOST_UNITS                         ? MOST_UNITS
-                                                        : units;
+    char version[256] = "";
+    clGetDeviceInfo(device, CL_DEVICE_VERSION, sizeof version - 1, version, NULL);
+    return units < 1 || strstr(version, "Oclgrind") != NULL ? 1
+           : units > MOST_UNITS                             ? MOST_UNITS
+                                                            : units;
 }
 
 /* Runs the built program in as many groups as fill the device, four times. Sets *differ if a group
  * computes other words than the first one did. */
 static cl_int compare_groups(groups_test *t, size_t groups, int *differ)
 {
-    memset(t->host[WRONG], 0, t->size[WRONG]);
-    cl_int code = clEnqueueWriteBuffer(t->queue, t->buffer[WRONG], CL_TRUE, 0, t->size[WRONG],
-                                       t->host[WRONG], 0, NULL, NULL);
-    if (code == CL_SUCCESS)
-        code = run_groups(t, groups, 4, 1, WRONG);
+    const cl_int code = run_groups(t, groups, 4, 1, WRONG);
     *differ = 0;
     for (size_t i = 0; i < groups * t->group && code == CL_SUCCESS; i++)
         *differ |= t->host[WRONG][i] != 0;
@@ -254,18 +240,17 @@ static const char *run(cl_context cl, cl_device_id device, cl_program program,
 {
     const size_t groups = (size_t)GROUPS_OF_UNIT * units_to_fill(device, shape);
     const char *reason = NULL;
+    int differ = 0;
     groups_test t;
     cl_int code = open_test(cl, device, program, group, groups, &t);
     if (code == CL_SUCCESS)
         code = run_groups(&t, 1, 1, 0, OUT);
     if (code == CL_SUCCESS)
         reason = check_output(t.host[OUT], group);
-    if (code == CL_SUCCESS && reason == NULL) {
-        int differ = 1;
-        for (int i = runs_to_fail(device); i > 0 && code == CL_SUCCESS && differ; i--)
-            code = compare_groups(&t, groups, &differ);
-        reason = differ ? "results differ from group to group" : NULL;
-    }
+    if (code == CL_SUCCESS && reason == NULL)
+        code = compare_groups(&t, groups, &differ);
+    if (differ)
+        reason = "results differ from group to group";
     if (code != CL_SUCCESS)
         reason = code == CL_OUT_OF_HOST_MEMORY ? "there is no host memory for the test of groups"
                                                : "the test of groups did not run";
