@@ -202,7 +202,7 @@ typedef struct cli_target {
     {"shortlist", CLI_UINT, &(o)->shortlist, "N", \
      "candidates in the list of a row (default: chosen for the device)", NULL, 0}, \
     {"groups-per-unit", CLI_UINT, &(o)->groups_per_unit, "N", \
-     "groups per compute unit that read the vocabulary, at least (default 32)", NULL, 0}
+     "groups per compute unit that read the vocabulary (default 32)", NULL, 0}
 /* clang-format on */
 
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
