@@ -70,9 +70,9 @@ static inline f32 report_kept(const report *t, u32 id, f32 x)
     return t->r.truncated ? truncate_one(&t->r, id, x) : x;
 }
 
-static inline cls_unit report_unit(const report *t, __global const i32 *row_key, u32 id)
+static inline cls_unit report_unit(const report *t, u32 id)
 {
-    return tile_unit(row_key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
+    return tile_unit(t->r.key, id / CLS_TILE, float_of_key(t->set.top_key), t->exponent, t->scale);
 }
 
 /* Returns a kept token's mass, or its weight by adaptive p. */

@@ -61,11 +61,11 @@ static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, cons
 
 /* Computes the two probabilities of the draft that follows a row, by the whole group: in the
  * distribution from which the row's token was drawn, and in the draft's own. */
-ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *row_key, i32 draft,
-                          __global const i32 *ids, const draft_rows d, u32 n,
-                          __global u64 *row_work, __global const u32 *row_ids, cls_row *out,
-                          __local u64 *scratch)
+ONE_COPY void weigh_draft(const row_logits *r, u32 flags, i32 draft, __global const i32 *ids,
+                          const draft_rows d, __global u64 *row_work, __global const u32 *row_ids,
+                          cls_row *out, __local u64 *scratch)
 {
+    const u32 n = max_tiles(r);
     cls_reciprocal reciprocal;
     cls_unit unit = {0.0f, 0.0f, 0};
     out->target_prob = out->draft_prob = out->draft_mass = 0;
@@ -78,10 +78,9 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
         out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
         out->draft_prob = 0;
         if (out->draft_key != CLS_KEY_NONE)
-            out->draft_mass = row_total(d.key + (size_t)n * draft,
-                                        d.mass + (size_t)draft * (n / CLS_MAX_TILES_PER_TILE),
-                                        n / CLS_MAX_TILES_PER_TILE, float_of_key(out->draft_key),
-                                        CLS_LOG2E, row_work, scratch);
+            out->draft_mass =
+                row_total(d.key + (size_t)n * draft, d.mass + (size_t)draft * r->tiles, r->tiles,
+                          float_of_key(out->draft_key), CLS_LOG2E, row_work, scratch);
     }
     if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
         reciprocal = reciprocal_of(out->draft_mass);
@@ -94,7 +93,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, __global const i32 *ro
     report_final(r, out, flags, row_ids, &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
     if (z > CLS_MASKED) {
-        unit = report_unit(&t, row_key, id);
+        unit = report_unit(&t, id);
         reciprocal = reciprocal_of(out->mass);
         out->target_prob = fraction_q63(&reciprocal, report_mass(&t, z, &unit));
     }

@@ -81,12 +81,11 @@ static inline i32 draw_in_tile(const row_logits *r, u32 tile, const cls_unit *un
 }
 
 /* Draws by the masses of tiles, in row units. */
-static inline i32 draw_row(const row_logits *r, __global const i32 *row_key,
-                           __global const u64 *tile_mass, u32 tiles, f32 row_max, f32 scale,
-                           const kept_set *set, u64 drawn, __local u64 *scratch)
+static inline i32 draw_row(const row_logits *r, __global const u64 *tile_mass, f32 row_max,
+                           f32 scale, const kept_set *set, u64 drawn, __local u64 *scratch)
 {
-    const u32 t = find_tile(tile_mass, tiles, &drawn, scratch);
-    const cls_unit unit = tile_unit(row_key, t, row_max, split(row_max, scale).exponent, scale);
+    const u32 t = find_tile(tile_mass, r->tiles, &drawn, scratch);
+    const cls_unit unit = tile_unit(r->key, t, row_max, split(row_max, scale).exponent, scale);
     return draw_in_tile(r, t, &unit, scale, set, drawn, scratch);
 }
 

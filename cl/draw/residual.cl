@@ -7,19 +7,18 @@
 typedef struct residual {
     report t;
     draft_rows d;
-    u32 n, draft, drafted; /* the row's number of max tiles; the draft; the draft's token */
+    u32 draft, drafted; /* the draft and its token */
     i32 draft_key;
     cls_reciprocal reciprocal, draft_reciprocal;
     u64 prefix_prob;
 } residual;
 
 static inline void residual_of(const row_logits *r, const cls_row *out, u32 flags,
-                               __global const u32 *row_ids, const draft_rows *d, u32 n, u32 draft,
+                               __global const u32 *row_ids, const draft_rows *d, u32 draft,
                                u32 drafted, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, row_ids, &w->t);
     w->d = *d;
-    w->n = n;
     w->draft = draft;
     w->drafted = drafted;
     w->draft_key = out->draft_key;
@@ -51,23 +50,21 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
 
 /* Computes the units of a tile in the row and in the draft's row. Returns 0 if the set has nothing
  * in the tile. */
-static inline int residual_units(const residual *w, __global const i32 *row_key, u32 tile,
-                                 cls_unit *unit, cls_unit *draft_tile)
+static inline int residual_units(const residual *w, u32 tile, cls_unit *unit, cls_unit *draft_tile)
 {
-    const i32 key = tile_max_key(row_key, tile);
+    const i32 key = tile_max_key(w->t.r.key, tile);
     draft_tile->max = draft_tile->fraction = 0.0f;
     draft_tile->shift = 0;
     if (key == CLS_KEY_NONE || key < w->t.set.key)
         return 0;
-    *unit = report_unit(&w->t, row_key, tile * CLS_TILE);
+    *unit = report_unit(&w->t, tile * CLS_TILE);
     if (w->d.kind == CLS_DRAFT_LOGITS && w->draft_key != CLS_KEY_NONE)
-        *draft_tile = draft_unit(&w->d, w->draft, tile, w->n, w->draft_key);
+        *draft_tile = draft_unit(&w->d, w->draft, tile, max_tiles(&w->t.r), w->draft_key);
     return 1;
 }
 
 /* Returns the token of a tile whose interval contains `drawn`, by the whole group. */
-static inline i32 residual_draw(const residual *w, __global const i32 *row_key, u32 tile, u64 drawn,
-                                __local u64 *scratch)
+static inline i32 residual_draw(const residual *w, u32 tile, u64 drawn, __local u64 *scratch)
 {
     const u32 n = tile_vectors(&w->t.r, tile), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
@@ -75,7 +72,7 @@ static inline i32 residual_draw(const residual *w, __global const i32 *row_key, 
     cls_unit unit, draft_tile;
     u64 mine = 0, sum = 0, total, lane[VEC];
     i32 token = -1;
-    residual_units(w, row_key, tile, &unit, &draft_tile);
+    residual_units(w, tile, &unit, &draft_tile);
     /* Round 0 sums up each item's vectors; round 1 finds the token, in the one item that has it. */
     for (u32 round = 0; round < 2; round++) {
         const int here = round == 0 || (drawn >= sum && drawn < sum + mine);

@@ -44,9 +44,8 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #define ROW_BEGIN \
     shortlist list = *the_list; \
     STEP_LOCALS \
-    const u32 tiles = TILES, n = MAX_TILES; \
+    const u32 tiles = TILES; \
     const i32 slot_index = ROW_SLOT(row); \
-    __global const i32 *const row_key = tile_key + (size_t)row * n; \
     __global u64 *const row_work = work + (size_t)row * tiles; \
     __global f32 *const row_sample = sample + (size_t)row * args->sample_stride; \
     __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0); \
@@ -58,17 +57,17 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #if ROW
 #define ROW_DRAFT(done) \
     if (has & CLS_DRAFTS) \
-        weigh_draft(&r, flags, row_key, \
+        weigh_draft(&r, flags, \
                     done && !out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
-                    AT_OFFSET(draft_ids), ROW_DRAFTS, n, row_work, \
-                    (__global const u32 *)row_sample, &out, list.scratch);
+                    AT_OFFSET(draft_ids), ROW_DRAFTS, row_work, (__global const u32 *)row_sample, \
+                    &out, list.scratch);
 #else
 #define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
 #endif
 #if CHAIN == 2
 #define ROW_ADAPTIVE \
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    adaptive_after(&r, slot, flags, row_key, &out, &next); \
+    adaptive_after(&r, slot, flags, &out, &next); \
     const int first = \
         !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
 #else
@@ -91,7 +90,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 
 /* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
-                             __global const i32 *row_key, const cls_row *out, cls_slot_adaptive *m)
+                             const cls_row *out, cls_slot_adaptive *m)
 {
     if (out->no_token || out->state != CLS_ROW_DONE)
         return;
@@ -104,7 +103,7 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
                               depth_q20(z, top, out->scale) + mass_q20(out->mass, top, out->scale),
                               slot->tau, slot->eta);
     if (flags & CLS_SLOT_ADAPTIVE) {
-        const cls_unit unit = tile_unit(row_key, (u32)out->token / CLS_TILE, top,
+        const cls_unit unit = tile_unit(r->key, (u32)out->token / CLS_TILE, top,
                                         split(top, out->scale).exponent, out->scale);
         const u64 mass = to_row_units(weight(z, unit.max, out->scale, unit.fraction), unit.shift);
         adaptive_p_accept(m, probability_q30(mass, out->mass), slot->adaptive_decay);
@@ -113,22 +112,20 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
 
 /* Fills row_work[] with the masses of the set by tiles, where the set is not in the list; returns
  * their sum. `last`: the cut whose masses follow from the pass. */
-ONE_COPY u64 set_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
-                        const chain_state *c, const cut *last, f32 pass_scale,
+ONE_COPY u64 set_masses(const row_logits *r, const chain_state *c, const cut *last, f32 pass_scale,
                         __global const u64 *row_pass, __global u64 *row_work, const shortlist *list)
 {
     const measure m = measure_of(0, float_of_key(c->set.top_key), c->scale);
     const u64 mass = last->pivot >= 0 && c->scale == pass_scale
-                         ? pass_masses(list, last, row_pass, tiles, row_work, list->scratch)
-                         : cut_masses(r, row_key, tiles, &m, &c->set, row_work, list->scratch);
+                         ? pass_masses(list, last, row_pass, r->tiles, row_work, list->scratch)
+                         : cut_masses(r, &m, &c->set, row_work, list->scratch);
     BARRIER();
     return mass;
 }
 
 /* Replaces the masses of the set by the weights of adaptive p; returns their sum. */
-ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
-                       __global const i32 *row_key, u32 tiles, int listed, __global u64 *row_work,
-                       shortlist *list, chain_state *c, cls_row *out)
+ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, int listed,
+                       __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
 {
     c->set.adapted = 1;
     c->set.mass = out->mass;
@@ -137,8 +134,8 @@ ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
         adapt_list(list, c->kept, &c->set);
         out->adapted = list_mass(list, c->kept);
     } else {
-        out->adapted = adapt_row(r, row_key, tiles, float_of_key(c->set.top_key), c->scale, &c->set,
-                                 row_work, list->scratch);
+        out->adapted =
+            adapt_row(r, float_of_key(c->set.top_key), c->scale, &c->set, row_work, list->scratch);
         BARRIER();
     }
     out->min_depth = c->set.min_depth;
@@ -146,8 +143,8 @@ ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot,
 }
 
 /* Writes the set into the record: for a list its cut and its mass. */
-static inline void record_set(__global const i32 *row_key, int listed, shortlist *list,
-                              chain_state *c, cls_row *out)
+static inline void record_set(const row_logits *r, int listed, shortlist *list, chain_state *c,
+                              cls_row *out)
 {
     out->state = CLS_ROW_DONE;
     out->scale = c->scale;
@@ -160,7 +157,7 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
         c->set.id = list->id[end];
         out->kept = c->kept;
         if (c->weighed != c->scale)
-            list_weigh(list, row_key, float_of_key(c->set.top_key), c->scale);
+            list_weigh(r, list, float_of_key(c->set.top_key), c->scale);
         out->mass = list_mass(list, c->kept);
     }
 #endif
@@ -176,16 +173,15 @@ static inline void record_set(__global const i32 *row_key, int listed, shortlist
 
 /* Draws from the set that a chain has left: from the list (`listed`), or by tiles, whose masses are
  * in row_work[] with the sum in out->mass. */
-ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
-                         __global const i32 *row_key, u32 tiles, int listed, u64 bits,
+ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, int listed, u64 bits,
                          i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
                          shortlist *list, chain_state *c, cls_row *out)
 {
-    record_set(row_key, listed, list, c, out);
+    record_set(r, listed, list, c, out);
     u64 drawable = out->mass;
 #if CHAIN == 2
     if (slot->flags & CLS_SLOT_ADAPTIVE)
-        drawable = adapt_set(r, slot, row_key, tiles, listed, row_work, list, c, out);
+        drawable = adapt_set(r, slot, listed, row_work, list, c, out);
 #endif
     out->drawn = u64_mul_hi(bits, drawable);
 #if CHAIN > 0
@@ -196,8 +192,8 @@ ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot,
 #if CHAIN > 0 && ROW
         if (!c->set.untruncated || out->token < 0) /* otherwise a shard drew it */
 #endif
-        out->token = draw_row(r, row_key, row_work, tiles, float_of_key(c->set.top_key), c->scale,
-                              &c->set, out->drawn, list->scratch);
+        out->token = draw_row(r, row_work, float_of_key(c->set.top_key), c->scale, &c->set,
+                              out->drawn, list->scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = invalid_token;
         out->status |= CLS_STATUS_UNFIT;

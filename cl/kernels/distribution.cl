@@ -10,7 +10,7 @@
 #define SHARES 1
 #define TEAMS 1
 #define TEAM_SHARES 1
-#define TILE_TOP(t) tile_max_key(row_key, t)
+#define TILE_TOP(t) tile_max_key(r.key, t)
 #else
 #define TILE_TOP(t) tile_top[(t)-first]
 #endif
@@ -76,7 +76,6 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
                  (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
     const f32 max = float_of_key(out.max_key), top = float_of_key(t.set.top_key);
     const i32 exponent = split(max, out.scale).exponent;
-    __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
     __global f32 *const row_probs = OUTPUT(probs, CLS_OUT_PROBS) + (size_t)row * vocab;
     __global f32 *const row_final =
@@ -84,7 +83,7 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
 #if WGS > 1
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last)
-            tile_top[n] = tile_max_key(row_key, first + n);
+            tile_top[n] = tile_max_key(r.key, first + n);
     LOCAL_BARRIER();
 #endif
     /* Each round processes as many tiles as there are teams. An item has every SHARES-th token of a

@@ -23,13 +23,12 @@ static inline void kept_ids(__global i32 *ids, u32 i, u32 hits, u32 to, u32 capa
 /* Does this with the set's tokens in tiles first to last - 1, from index `at` on. Returns the index
  * behind the last of these tokens. By the whole group. `least`: a key that all tokens of the set
  * reach. */
-static inline u32 kept_tokens(const row_logits *r, __global const i32 *row_key, u32 first, u32 last,
-                              i32 least, u32 at, u32 capacity, __global i32 *ids,
-                              __local u64 *scratch)
+static inline u32 kept_tokens(const row_logits *r, u32 first, u32 last, i32 least, u32 at,
+                              u32 capacity, __global i32 *ids, __local u64 *scratch)
 {
 #if WGS == 1
     for (u32 m = first * CLS_MAX_TILES_PER_TILE; m < last * CLS_MAX_TILES_PER_TILE; m++) {
-        if (row_key[m] < least)
+        if (r->key[m] < least)
             continue;
         const int kind = max_tile_kind(r, m);
         for (u32 i = m * CLS_MAX_TILE; i < (m + 1) * CLS_MAX_TILE; i += VEC) {
@@ -40,12 +39,12 @@ static inline u32 kept_tokens(const row_logits *r, __global const i32 *row_key, 
     }
 #else /* neighbouring items read neighbouring vectors */
     for (u32 tile = first; tile < last; tile++) {
-        if (tile_max_key(row_key, tile) < least) /* the same for the whole group */
+        if (tile_max_key(r->key, tile) < least) /* the same for the whole group */
             continue;
         for (u32 base = 0; base < TILE_VECTORS; base += WGS) {
             const u32 i = tile * CLS_TILE + (base + LOCAL_ID) * VEC, m = i / CLS_MAX_TILE;
             u32 hits = 0, n;
-            if (base + LOCAL_ID < TILE_VECTORS && row_key[m] >= least)
+            if (base + LOCAL_ID < TILE_VECTORS && r->key[m] >= least)
                 hits = kept_lanes(r, i, max_tile_kind(r, m));
             kept_ids(ids, i, hits, at + wg_scan_u32(popcount(hits), scratch, &n), capacity);
             at += n;
@@ -81,7 +80,6 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
               last = min(first + per_group, TILES);
     const u32 wants = args->wants, capacity = args->set_capacity;
     const i32 slot_index = ROW_SLOT(row);
-    __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     __global u64 *const group_count = work + (size_t)row * TILES;
     __global i32 *const ids = OUTPUT(set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
     /* Read field by field, since the first group changes the status. */
@@ -112,8 +110,7 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
-        at = kept_tokens(&r, row_key, first, last,
-                         set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
+        at = kept_tokens(&r, first, last, set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
                          counting ? 0u : capacity, ids, scratch);
     if (LOCAL_ID == 0 && counting)
         group_count[group] = at;

@@ -25,17 +25,16 @@ static inline u32 state_digest(__global const cls_slot *slot, const slot_state *
 }
 
 /* Writes the first k tokens in order; returns their number. */
-ONE_COPY u32 send_list(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 max_key,
-                       shortlist *list, __global u32 *out)
+ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, shortlist *list, __global u32 *out)
 {
     u32 count = 0;
     list->n = 0;
     if (max_key != CLS_KEY_NONE) { /* the same for the whole group */
-        const i32 bound = tile_bound(row_key, n, k, max_key, list->scratch);
-        if (!collect(r, row_key, n, bound, CLS_KEY_INF, ALL_TIES, list)) {
+        const i32 bound = tile_bound(r, k, max_key, list->scratch);
+        if (!collect(r, bound, CLS_KEY_INF, ALL_TIES, list)) {
             u32 over;
-            const i32 lo = kth_key(r, row_key, n, k, bound, max_key, &over, list->scratch);
-            collect(r, row_key, n, lo, CLS_KEY_INF, k - over, list);
+            const i32 lo = kth_key(r, k, bound, max_key, &over, list->scratch);
+            collect(r, lo, CLS_KEY_INF, k - over, list);
         }
         list_sort(list);
         count = min(list->n, k);
@@ -55,9 +54,8 @@ static inline u32 sent_key(const row_logits *r, int active, u32 id)
 }
 
 /* Writes the whole tiles and the tokens of cut tiles. */
-ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
-                         __global const u64 *row_mass, int active, u32 whole_tiles,
-                         __global u32 *out)
+ONE_COPY void send_tiles(const row_logits *r, __global const u64 *row_mass, int active,
+                         u32 whole_tiles, __global u32 *out)
 {
     const u32 first = shard_first_tile(ROW_FIRST(r)),
               end = shard_end_tile(ROW_FIRST(r), ROW_LAST(r), r->vocab);
@@ -65,7 +63,7 @@ ONE_COPY void send_tiles(const row_logits *r, __global const i32 *row_key,
         i32 key = CLS_KEY_NONE;
         u64 mass = 0;
         if (active && first + t < end)
-            key = tile_max_key(row_key, first + t);
+            key = tile_max_key(r->key, first + t);
         if (key != CLS_KEY_NONE)
             mass = row_mass[first + t];
         out[t * CLS_TILE_WORDS] = (u32)key;
@@ -106,8 +104,8 @@ ONE_COPY i32 draw_own(const row_logits *r, __global const i32 *merged_key,
 }
 
 /* Writes the number and the mass of the tokens that reach each edge. */
-ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 tiles,
-                          const cls_shard_row *p, __global u32 *out, __local u64 *scratch)
+ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global u32 *out,
+                          __local u64 *scratch)
 {
     const measure m = measure_of(0, float_of_key(p->key), p->scale);
     for (u32 e = 0; e < CLS_EDGES; e += CLS_PIVOTS) {
@@ -116,8 +114,8 @@ ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 
         u64 mass[CLS_PIVOTS];
         for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
             key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
-        tokens_above_each(r, row_key, tiles * CLS_MAX_TILES_PER_TILE, key, count, scratch);
-        measure_row(r, row_key, tiles, &m, key, mass, scratch);
+        tokens_above_each(r, key, count, scratch);
+        measure_row(r, &m, key, mass, scratch);
         if (LOCAL_ID != 0)
             continue;
         for (u32 i = 0; i < CLS_PIVOTS; i++) {
@@ -131,17 +129,17 @@ ONE_COPY void send_counts(const row_logits *r, __global const i32 *row_key, u32 
 
 /* Writes all tokens with at least a key, up to k of them, in no order that matters; returns their
  * number. Round 0 counts, and round 1 writes behind the tokens of the items before. */
-ONE_COPY u32 send_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, u32 k,
-                         __global u32 *out, __local u64 *scratch)
+ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
+                         __local u64 *scratch)
 {
-    const u32 per_item = (n + WGS - 1) / WGS;
+    const u32 n = max_tiles(r), per_item = (n + WGS - 1) / WGS;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     const f32 under = above(lo - 1);
     u32 total = 0, at = 0;
     for (u32 write = 0; write < 2; write++) {
         u32 found = at;
         for (u32 m = first; m < last; m++) {
-            if (row_key[m] < lo)
+            if (r->key[m] < lo)
                 continue;
             const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
@@ -175,13 +173,12 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     const cls_shard_row p = plan[row];
     if (p.sends == 0) /* the same for the whole group */
         return;
-    const u32 tiles = TILES, all = MAX_TILES;
+    const u32 tiles = TILES;
     const i32 slot_index = ROW_SLOT(row);
-    __global const i32 *const row_key = tile_key + (size_t)row * all;
     __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
-    const row_logits r = ROW_VIEW(row, slot_index);
+    row_logits r = ROW_VIEW(row, slot_index);
     /* Tiles after the shard's last one have no key. */
-    const u32 end = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE, n = end * CLS_MAX_TILES_PER_TILE;
+    r.tiles = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE;
     const int active = slot_index >= 0 && !slot->stopped;
     __global u32 *const section = partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
@@ -191,21 +188,21 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     u32 status = 0, listed = 0, reach = 0;
     i32 max_key = CLS_KEY_NONE;
     if (active)
-        max_key = row_summary(r.flags, row_key, end, &status, list.scratch);
+        max_key = row_summary(&r, &status, list.scratch);
     if (p.sends & CLS_SENDS_LIST) {
-        listed = send_list(&r, row_key, n, p.k, max_key, &list, out);
+        listed = send_list(&r, p.k, max_key, &list, out);
         out += 2 * p.k;
     }
     if (p.sends & CLS_SENDS_TILES)
-        send_tiles(&r, row_key, tile_mass + (size_t)row * tiles, active, args->whole_tiles, out);
+        send_tiles(&r, tile_mass + (size_t)row * tiles, active, args->whole_tiles, out);
     if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
-        reach = tokens_above(&r, row_key, n, depth_key(float_of_key(max_key), p.scale, p.depth) - 1,
-                             list.scratch);
+        reach =
+            tokens_above(&r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list.scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
-        const i32 id =
-            active ? draw_own(&r, merged_key + (size_t)row * all, merged_mass + (size_t)row * tiles,
-                              tiles, p.scale, bits, work + (size_t)row * tiles, list.scratch)
-                   : -1;
+        const i32 id = active ? draw_own(&r, merged_key + (size_t)row * MAX_TILES,
+                                         merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
+                                         work + (size_t)row * tiles, list.scratch)
+                              : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {
             out[0] = listed ? (u32)key_of(load_one(&r, (u32)id)) : 0u;
@@ -213,9 +210,9 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
         }
     }
     if (p.sends & CLS_SENDS_COUNTS)
-        send_counts(&r, row_key, end, &p, out, list.scratch);
+        send_counts(&r, &p, out, list.scratch);
     if (p.sends & CLS_SENDS_TOKENS)
-        listed = send_tokens(&r, row_key, n, p.key, p.k, out, list.scratch);
+        listed = send_tokens(&r, p.key, p.k, out, list.scratch);
     if (p.sends & CLS_SENDS_KEYS)
         for (u32 i = ROW_FIRST(&r) + LOCAL_ID; i < ROW_LAST(&r); i += WGS)
             out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);

@@ -6,13 +6,13 @@
 #if WGS == 1
 /* Measures tiles first to last - 1 with one item. */
 ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, const f32 *bound,
-                         const measure *m, __global const i32 *row_key, __global u64 *out)
+                         const measure *m, __global u64 *out)
 {
     const row_logits own = *row,
                      *const r =
                          &own; /* this copy's address is not passed on, so it stays in registers */
     for (u32 t = first; t < last; t++) {
-        const i32 top = tile_max_key(row_key, t);
+        const i32 top = tile_max_key(r->key, t);
         u64 part[CLS_PIVOTS];
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             part[p] = 0;
@@ -63,7 +63,7 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         bound[p] = above(rows[row].pivot[p]);
 #if WGS == 1
-    pass_tiles(&r, first, last, known, bound, &m, tile_key + (size_t)row * MAX_TILES, out);
+    pass_tiles(&r, first, last, known, bound, &m, out);
 #else
     /* First one item computes each tile's unit. Then each round processes as many tiles as there
      * are teams: the sums of shares, of max tiles and of tiles for all pivots, with two barriers
@@ -71,8 +71,7 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last) {
-            const f32 top =
-                float_of_key(tile_max_key(tile_key + (size_t)row * MAX_TILES, first + n));
+            const f32 top = float_of_key(tile_max_key(r.key, first + n));
             const cls_unit unit = unit_of(top, m.row_max, m.exponent, m.scale);
             unit_max[n] = top;
             unit_fraction[n] = unit.fraction;

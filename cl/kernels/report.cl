@@ -5,15 +5,15 @@
 #include "row/ranks.cl"
 
 /* Returns the mass of the raw row, from the masses of its tiles. */
-static inline u64 report_total(__global const i32 *row_key, __global const u64 *row_mass, u32 tiles,
-                               f32 max, __local u64 *scratch)
+static inline u64 report_total(const row_logits *r, __global const u64 *row_mass, f32 max,
+                               __local u64 *scratch)
 {
     const i32 exponent = split(max, CLS_LOG2E).exponent;
     u64 total = 0;
-    for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
-        if (tile_max_key(row_key, tile) != CLS_KEY_NONE)
+    for (u32 tile = LOCAL_ID; tile < r->tiles; tile += WGS)
+        if (tile_max_key(r->key, tile) != CLS_KEY_NONE)
             total += to_row_units(row_mass[tile],
-                                  tile_unit(row_key, tile, max, exponent, CLS_LOG2E).shift);
+                                  tile_unit(r->key, tile, max, exponent, CLS_LOG2E).shift);
     return wg_mass(total, scratch);
 }
 
@@ -25,30 +25,28 @@ static inline i32 report_lowest(const report *t)
 
 /* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
  * The list may get more. */
-static inline void report_first(const report *t, __global const i32 *row_key, u32 n, i32 max_key,
-                                u32 wanted, shortlist *list)
+static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
     u32 ties = ALL_TIES, over;
     /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
     if (t->set.upper_key == CLS_KEY_INF) {
-        const i32 bound = tile_bound(row_key, n, wanted, max_key, list->scratch);
+        const i32 bound = tile_bound(&t->r, wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
     /* A loop, so that compilers that inline everything compile collect() once. */
-    while (!collect(&t->r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
-        lo = kth_key(&t->r, row_key, n, wanted, lo, max_key, &over, list->scratch);
+    while (!collect(&t->r, lo, CLS_KEY_INF, ties, list)) {
+        lo = kth_key(&t->r, wanted, lo, max_key, &over, list->scratch);
         ties = wanted - over;
     }
 }
 
 /* Returns how many tokens of the set reach a key. */
-static inline u32 report_count(const report *t, __global const i32 *row_key, u32 n, i32 key,
-                               shortlist *list)
+static inline u32 report_count(const report *t, i32 key, shortlist *list)
 {
     u32 count = 0;
     if (!t->listed)
-        return tokens_above(&t->r, row_key, n, key - 1, list->scratch);
+        return tokens_above(&t->r, key - 1, list->scratch);
     for (u32 i = LOCAL_ID; i < t->n_ids; i += WGS)
         count += list->key[i] >= key;
     return wg_usum(count, list->scratch);
@@ -87,44 +85,42 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 
 /* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it was
  * drawn from the row. */
-static inline f32 report_token(const report *t, const row_logits *r, __global const i32 *row_key,
-                               u32 vocab, i32 id, int no_token, int drawn, f32 *logprob)
+static inline f32 report_token(const report *t, const row_logits *r, u32 vocab, i32 id,
+                               int no_token, int drawn, f32 *logprob)
 {
     *logprob = CLS_MASKED;
     if (no_token || id < 0 || (u32)id >= vocab)
         return CLS_MASKED;
     const f32 z = report_kept(t, (u32)id, load_one(r, (u32)id));
-    const cls_unit unit = report_unit(t, row_key, (u32)id);
+    const cls_unit unit = report_unit(t, (u32)id);
     *logprob = report_logprob(t, z, &unit, drawn);
     return z;
 }
 
 /* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, i32 token,
-                                int no_token, int drawn, u32 row, __global f32 *logprobs,
-                                __global i32 *ranks, shortlist *list)
+                                u32 vocab, i32 token, int no_token, int drawn, u32 row,
+                                __global f32 *logprobs, __global i32 *ranks, shortlist *list)
 {
     const u32 wants = args->wants;
     f32 logprob;
-    const f32 z = report_token(t, r, row_key, vocab, token, no_token, drawn, &logprob);
+    const f32 z = report_token(t, r, vocab, token, no_token, drawn, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
         OUTPUT(logprobs, CLS_OUT_LOGPROBS)[row] = logprob;
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
-        const u32 count = z > CLS_MASKED ? report_count(t, row_key, n, key_of(z), list) : 0u;
+        const u32 count = z > CLS_MASKED ? report_count(t, key_of(z), list) : 0u;
         if (LOCAL_ID == 0)
             OUTPUT(ranks, CLS_OUT_RANKS)[row] = (i32)count;
     }
 }
 
 /* Reports the number of tokens in the set. */
-static inline void report_whole(__global const cls_args *args, const report *t,
-                                __global const i32 *row_key, u32 n, int no_token, u32 row,
-                                __global i32 *kept, shortlist *list)
+static inline void report_whole(__global const cls_args *args, const report *t, int no_token,
+                                u32 row, __global i32 *kept, shortlist *list)
 {
     if (!(args->wants & CLS_WANTS(CLS_OUT_KEPT)))
         return;
-    const u32 count = no_token ? 0u : report_count(t, row_key, n, report_lowest(t), list);
+    const u32 count = no_token ? 0u : report_count(t, report_lowest(t), list);
     if (LOCAL_ID == 0)
         OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
 }
@@ -142,10 +138,9 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
  * list, the keys of the ids are put into the list. The list must have room for twice as many,
  * because the rest is needed for counting them. */
 static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
-                                __global const i32 *row_key, u32 n, u32 vocab, int no_token,
-                                u32 row, u32 first, u32 n_ids, __global const i32 *given_ids,
-                                __global f32 *given_logprobs, __global i32 *given_ranks,
-                                shortlist *list)
+                                u32 vocab, int no_token, u32 row, u32 first, u32 n_ids,
+                                __global const i32 *given_ids, __global f32 *given_logprobs,
+                                __global i32 *given_ranks, shortlist *list)
 {
     const u32 wants = args->wants;
     const size_t at = (size_t)row * args->given_n + first;
@@ -156,7 +151,7 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
         f32 logprob;
         const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
-        const f32 z = report_token(t, r, row_key, vocab, id, no_token, 0, &logprob);
+        const f32 z = report_token(t, r, vocab, id, no_token, 0, &logprob);
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
             OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS)[at + i] = logprob;
         if (counted)
@@ -172,7 +167,7 @@ static inline void report_given(__global const cls_args *args, const report *t, 
         list->key[i] = CLS_KEY_NONE;
     BARRIER();
     const u32 edges = order_keys(list, list->id);
-    count_keys(&t->r, row_key, n, list->id, edges, list->order, list);
+    count_keys(&t->r, list->id, edges, list->order, list);
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS)
         OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)
     [at + i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
@@ -180,14 +175,14 @@ static inline void report_given(__global const cls_args *args, const report *t, 
 
 /* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
 static inline void report_sums(__global const cls_args *args, const report *t,
-                               __global const u64 *sums, u32 tiles, int no_token, u32 row,
+                               __global const u64 *sums, int no_token, u32 row,
                                __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
 {
     const u32 wants = args->wants;
     u64 sum[3];
     for (u32 s = 0; s < 3; s++) {
         u64 mine = 0;
-        for (u32 tile = LOCAL_ID; tile < tiles; tile += WGS)
+        for (u32 tile = LOCAL_ID; tile < t->r.tiles; tile += WGS)
             mine += sums[tile * CLS_PIVOTS + s];
         sum[s] = wg_mass(mine, scratch);
     }
@@ -201,9 +196,9 @@ static inline void report_sums(__global const cls_args *args, const report *t,
 
 /* Reports the most likely tokens and the candidates, from the sorted list. */
 static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
-                              __global const i32 *row_key, u32 row, __global i32 *top_ids,
-                              __global f32 *top_logprobs, __global i32 *candidate_ids,
-                              __global f32 *candidate_logits, __global f32 *candidate_probs)
+                              u32 row, __global i32 *top_ids, __global f32 *top_logprobs,
+                              __global i32 *candidate_ids, __global f32 *candidate_logits,
+                              __global f32 *candidate_probs)
 {
     const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
@@ -213,7 +208,7 @@ static inline void report_top(__global const cls_args *args, const report *t, co
         const f32 z = exists ? float_of_key(list->key[from]) : CLS_MASKED;
         cls_unit unit = {0.0f, 0.0f, 0};
         if (exists)
-            unit = report_unit(t, row_key, (u32)id);
+            unit = report_unit(t, (u32)id);
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
             OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
@@ -238,10 +233,8 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     shortlist list = *the_list;
     STEP_LOCALS
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
-    const u32 n = MAX_TILES;
     const i32 slot_index = ROW_SLOT(row);
     const row_logits r = ROW_VIEW(row, slot_index);
-    __global const i32 *const row_key = tile_key + (size_t)row * n;
     const cls_row out = rows[row];
     i32 max_key = out.max_key;
     int no_token = slot_index < 0 || (out.no_token && !(has & CLS_NO_SLOTS));
@@ -249,10 +242,10 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
     if (has & CLS_RAW) {
         no_token &= slot_index < 0 || !out.forced; /* nothing could be drawn, but the model's
                                                       distribution has the forced token */
-        max_key = row_max_key(row_key, n, list.scratch);
+        max_key = row_max_key(r.key, max_tiles(&r), list.scratch);
         no_token |= max_key == CLS_KEY_NONE;
-        const u64 total = report_total(row_key, tile_mass + (size_t)row * TILES, TILES,
-                                       float_of_key(max_key), list.scratch);
+        const u64 total =
+            report_total(&r, tile_mass + (size_t)row * TILES, float_of_key(max_key), list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
         report_final(&r, &out, no_token ? 0u : slots[slot_index].flags,
@@ -263,24 +256,24 @@ ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(args, &t, &r, row_key, n, vocab, no_token, row, first,
-                     min(each, given_n - first), given_ids, given_logprobs, given_ranks, &list);
+        report_given(args, &t, &r, vocab, no_token, row, first, min(each, given_n - first),
+                     given_ids, given_logprobs, given_ranks, &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(args, &t, &r, row_key, n, vocab, out.token, no_token, !out.forced, row,
-                     logprobs, ranks, &list);
+        report_drawn(args, &t, &r, vocab, out.token, no_token, !out.forced, row, logprobs, ranks,
+                     &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(args, &t, row_key, n, no_token, row, kept, &list);
+        report_whole(args, &t, no_token, row, kept, &list);
         if (args->wants & CLS_WANTS_SUMS)
-            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, TILES, no_token, row,
-                        entropy, kept_mass, list.scratch);
+            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, no_token, row, entropy,
+                        kept_mass, list.scratch);
     } else if (listed_n > 0) {
         if (no_token)
             list.n = 0;
         else if (!t.listed)
-            report_first(&t, row_key, n, max_key, listed_n, &list);
+            report_first(&t, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(args, &t, &list, row_key, row, top_ids, top_logprobs, candidate_ids,
-                   candidate_logits, candidate_probs);
+        report_top(args, &t, &list, row, top_ids, top_logprobs, candidate_ids, candidate_logits,
+                   candidate_probs);
     }
 }
 

@@ -42,15 +42,14 @@ ONE_COPY void residual_tiles(u32 row, u32 group, __local u64 *scratch, RESIDUAL_
     const row_logits r = ROW_VIEW(row, slot_index);
     const cls_row out = rows[row];
     const draft_rows d = ROW_DRAFTS;
-    __global const i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
     residual w;
     residual_of(&r, &out, slots[slot_index].flags,
-                (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, MAX_TILES,
-                (u32)draft, (u32)AT_OFFSET(draft_ids)[draft], prefix_prob, &w);
+                (__global const u32 *)sample + (size_t)row * args->sample_stride, &d, (u32)draft,
+                (u32)AT_OFFSET(draft_ids)[draft], prefix_prob, &w);
     for (u32 tile = first_tile; tile < last_tile; tile++) {
         cls_unit unit, draft_tile;
         u64 sum = 0, lane[VEC];
-        const int there = residual_units(&w, row_key, tile, &unit, &draft_tile),
+        const int there = residual_units(&w, tile, &unit, &draft_tile),
                   kind = tile_kind(&w.t.r, tile);
         const u32 n = there ? tile_vectors(&w.t.r, tile) : 0u;
         for (u32 v = LOCAL_ID; v < n; v += WGS) {

@@ -40,14 +40,13 @@ ONE_COPY int search_sizes(row_stage *w, int skips_mass)
         u64 sum[CLS_PIVOTS];
         if (i == 1 && skips_mass)
             break;
-        measure_row(w->r, w->row_key, w->tiles, &m, all, sum, list->scratch);
+        measure_row(w->r, &m, all, sum, list->scratch);
         if (i == 0)
             w->tokens = u64_lo(sum[0]);
         else
             w->mass = sum[0];
     }
-    if (w->tokens > LIST ||
-        !collect(w->r, w->row_key, w->n, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list))
+    if (w->tokens > LIST || !collect(w->r, CLS_KEY_NONE + 1, CLS_KEY_INF, ALL_TIES, list))
         return 0;
     list_sort(list);
     c->kept = list->n;
@@ -72,8 +71,8 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
         *set = before;
 #if CHAIN == 2
         if (w->cut == CUT_TYPICAL)
-            search = typical_cut(w->r, w->row_key, w->tiles, &m, w->mean, w->target, w->work, set,
-                                 &cutting.key, w->list->scratch);
+            search = typical_cut(w->r, &m, w->mean, w->target, w->work, set, &cutting.key,
+                                 w->list->scratch);
 #endif
         if (by_key && !pass->counts && pass->valid) {
             cutting.pivot = 0; /* all four pivots are this key, so the pass alone has the masses */
@@ -83,10 +82,10 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
             const int is_known = by_pass && pass->counts == w->counts && pass->valid;
             u64 known[CLS_PIVOTS];
             if (is_known)
-                pass_total(pass, w->tiles, known, w->list->scratch);
+                pass_total(pass, w->r->tiles, known, w->list->scratch);
             pass->last.pivot = -1; /* the list is about to change */
-            find_cut(w->r, w->row_key, w->tiles, &m, w->target, w->out->pivot, known, is_known,
-                     w->out->max_key, w->work, w->list, &cutting);
+            find_cut(w->r, &m, w->target, w->out->pivot, known, is_known, w->out->max_key, w->work,
+                     w->list, &cutting);
         }
         if (w->cut != CUT_UPPER &&
             (cutting.key > set->key || (cutting.key == set->key && cutting.id < set->id))) {
@@ -100,8 +99,7 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
             break;
         row_logits truncated = *w->r;
         row_truncate(&truncated, set);
-        if (tokens_above(&truncated, w->row_key, w->n, CLS_KEY_NONE, w->list->scratch) >=
-            w->slot->min_keep)
+        if (tokens_above(&truncated, CLS_KEY_NONE, w->list->scratch) >= w->slot->min_keep)
             break;
         if (w->cut == CUT_TYPICAL)
             row_truncate(w->r, &before);
@@ -114,7 +112,7 @@ ONE_COPY void search_cut(row_stage *w, u32 stage, int is_first, pass_sums *pass)
     if (w->cut == CUT_UPPER || stage == CLS_STAGE_TYPICAL_P) {
         i32 lo = CLS_KEY_NONE, hi = w->out->max_key;
         row_truncate(w->r, set);
-        key_range(w->r, w->row_key, w->n, &lo, &hi, w->list->scratch);
+        key_range(w->r, &lo, &hi, w->list->scratch);
         set->top_key = hi;
     }
 #endif
@@ -191,21 +189,19 @@ ONE_COPY void search_the_row(ROW_ARGS)
     sums.counts = out.state == CLS_ROW_SEARCH_COUNT;
     sums.by_tile = row_pass;
     sums.last = no_cut;
-    row_stage w = {slot, &r, row_key, tiles,    n,           row_work, &list, &c, &out, 0.0f,
-                   0.0f, 0u, 0,       xtc_cuts, CUT_NOTHING, 0,        0,     0,  0u};
+    row_stage w = {slot, &r, row_work, &list,       &c, &out, 0.0f, 0.0f,
+                   0u,   0,  xtc_cuts, CUT_NOTHING, 0,  0,    0,    0u};
     const int listed = search_row(&w, &sums);
     if (listed) /* the list holds the whole set, so it can serve every stage; if not, the status
                    says so */
-        out.status |=
-            truncate_list(slot, &list, row_key, &r, xtc_cuts, infill, args->n_end, &c, &out)
-                ? 0u
-                : CLS_STATUS_UNFIT;
+        out.status |= truncate_list(slot, &list, &r, xtc_cuts, infill, args->n_end, &c, &out)
+                          ? 0u
+                          : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
-        out.mass = set_masses(&r, row_key, tiles, &c, &sums.last, rows[row].scale, row_pass,
-                              row_work, &list);
+        out.mass = set_masses(&r, &c, &sums.last, rows[row].scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
-                   args->invalid_token, row_work, row_sample, &list, &c, &out);
+        pick_token(&r, slot, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
+                   row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.no_token = 1;

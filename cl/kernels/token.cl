@@ -11,9 +11,8 @@
 /* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
  * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
  * compilers that inline everything compile collect() once. */
-static inline int list_row(const row_logits *r, __global const cls_slot *slot,
-                           __global const i32 *row_key, u32 n, i32 max_key, __global f32 *work,
-                           shortlist *list, chain_state *c, const cls_row *out)
+static inline int list_row(const row_logits *r, __global const cls_slot *slot, i32 max_key,
+                           __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
 {
     stage_bound b;
     chain_bound(slot, max_key, out->total, &b);
@@ -25,7 +24,7 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
         if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;
         } else if (attempt == 0 && b.k != 0) {
-            bound = tile_bound(row_key, n, b.k, max_key, list->scratch);
+            bound = tile_bound(r, b.k, max_key, list->scratch);
             lo = bound > lo ? bound : lo;
         } else if (attempt == 0) {
             if (!b.bounded)
@@ -35,17 +34,17 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
             u32 over;
             if (b.k == 0)
                 continue;
-            lo = kth_key(r, row_key, n, b.k, bound, max_key, &over, list->scratch);
+            lo = kth_key(r, b.k, bound, max_key, &over, list->scratch);
             ties = b.k - over;
         } else {
             if (!b.by_maxima)
                 continue;
-            lo = maxima_bound(row_key, n, float_of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
+            lo = maxima_bound(r, float_of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
                               top_p_target(out->total, row_top_p(slot)), work, list->scratch);
             if (lo == CLS_KEY_NONE)
                 continue;
         }
-        if (collect(r, row_key, n, lo, CLS_KEY_INF, ties, list)) {
+        if (collect(r, lo, CLS_KEY_INF, ties, list)) {
             c->floor = ties == ALL_TIES ? lo : lo + 1;
             c->complete = c->floor == CLS_KEY_NONE + 1;
             c->kept = list->n;
@@ -57,13 +56,12 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot,
 
 /* Returns the first token that has the maximum, in the first max tile that has it. If none has it,
  * the device is wrong, and the last tile is read in place of memory behind the row. */
-static inline i32 largest(const row_logits *r, __global const i32 *row_key, u32 n, i32 max_key,
-                          __local u64 *scratch)
+static inline i32 largest(const row_logits *r, i32 max_key, __local u64 *scratch)
 {
-    const u32 lid = LOCAL_ID;
+    const u32 lid = LOCAL_ID, n = max_tiles(r);
     u32 first = 0x7fffffffu;
     for (u32 base = lid * VEC; base < n && first == 0x7fffffffu; base += WGS * VEC) {
-        const u32 tops = lane_bits(LOAD_KEYS(row_key + base) == max_key);
+        const u32 tops = lane_bits(LOAD_KEYS(r->key + base) == max_key);
         first = tops != 0 ? base + lowest_bit(tops) : first;
     }
     first = min(wg_umin(first, scratch), n - 1);
@@ -116,7 +114,7 @@ ONE_COPY void token_row(ROW_ARGS)
     if (slot_index >= 0 && slot->stopped) {
         out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (slot_index >= 0) {
-        out.max_key = out.top_key = row_summary(r.flags, row_key, tiles, &out.status, list.scratch);
+        out.max_key = out.top_key = row_summary(&r, &out.status, list.scratch);
         out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
         out.no_token = out.max_key == CLS_KEY_NONE;
         out.status |= out.no_token ? CLS_STATUS_EMPTY : 0u;
@@ -124,7 +122,7 @@ ONE_COPY void token_row(ROW_ARGS)
     }
     if (!out.no_token &&
         (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
-        out.token = largest(&r, row_key, n, out.max_key, list.scratch);
+        out.token = largest(&r, out.max_key, list.scratch);
         out.cut_key = out.max_key;
         out.cut_id = out.token;
         out.kept = 1;
@@ -134,8 +132,8 @@ ONE_COPY void token_row(ROW_ARGS)
         chain_begin(out.max_key, &c);
         if (flags & CLS_SLOT_TOTAL)
             out.total =
-                row_total(row_key, tile_mass + (size_t)row * tiles, tiles,
-                          float_of_key(out.max_key), slot->total_scale, row_work, list.scratch);
+                row_total(r.key, tile_mass + (size_t)row * tiles, tiles, float_of_key(out.max_key),
+                          slot->total_scale, row_work, list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(flags, slot->chain[0], slot->adaptive.mu)) {
             c.set.untruncated = 1;
@@ -147,15 +145,15 @@ ONE_COPY void token_row(ROW_ARGS)
         }
 #if CHAIN > 0
         else if (!(has & CLS_FORCE_SEARCH) &&
-                 list_row(&r, slot, row_key, n, out.max_key, row_sample, &list, &c, &out)) {
+                 list_row(&r, slot, out.max_key, row_sample, &list, &c, &out)) {
             list_sort(&list);
-            listed = truncate_list(slot, &list, row_key, &r, ROW_XTC_CUTS(slot, row), infill,
-                                   args->n_end, &c, &out);
+            listed = truncate_list(slot, &list, &r, ROW_XTC_CUTS(slot, row), infill, args->n_end,
+                                   &c, &out);
         }
 #endif
         if ((c.set.untruncated || listed) &&
             !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, row_key, tiles, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
+            pick_token(&r, slot, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
                        args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and

@@ -366,7 +366,7 @@ ONE_COPY void verify_request(u32 request, __local u64 *scratch, VERIFY_ARGS)
         const row_logits r = ROW_VIEW(first, slot_index);
         /* The adaptive state must follow this token before the next one is drawn. */
         if (walk_row(&out, &w))
-            adaptive_after(&r, slot, flags, tile_key + (size_t)first * MAX_TILES, &out, &next);
+            adaptive_after(&r, slot, flags, &out, &next);
     } else if (!by_probability) {
         walk_matches(slot, lists, rows, nodes, parents, ids, last, bonus, &w);
     } else {
@@ -384,10 +384,9 @@ ONE_COPY void verify_request(u32 request, __local u64 *scratch, VERIFY_ARGS)
             residual rest;
             residual_of(&r, &out, flags,
                         (__global const u32 *)sample + (size_t)w.row * args->sample_stride, &d,
-                        MAX_TILES, (u32)draft, (u32)ids[draft], w.prefix_prob, &rest);
+                        (u32)draft, (u32)ids[draft], w.prefix_prob, &rest);
             const u32 tile = find_tile(sums, tiles, &drawn, scratch);
-            w.token =
-                residual_draw(&rest, tile_key + (size_t)w.row * MAX_TILES, tile, drawn, scratch);
+            w.token = residual_draw(&rest, tile, drawn, scratch);
         }
     }
 #if FORCED

@@ -36,9 +36,8 @@ static inline void bracket_begin(const i32 *pivot, const u64 *known, int is_know
 
 /* Tries to find the cut in a list of the interval's tokens. With `guess` it lists only a part, from
  * the nearer end to where interpolation between the two measures puts the cut, with a margin. */
-static inline int bracket_list(const row_logits *r, __global const i32 *row_key, u32 n,
-                               const measure *m, u64 target, const bracket *b, int guess,
-                               shortlist *list, cut *c)
+static inline int bracket_list(const row_logits *r, const measure *m, u64 target, const bracket *b,
+                               int guess, shortlist *list, cut *c)
 {
     i32 from = b->lo, to = b->hi;
     c->from_below = 0;
@@ -53,9 +52,8 @@ static inline int bracket_list(const row_logits *r, __global const i32 *row_key,
             from = edge;
     }
     c->pivot = c->from_below ? b->lo_pivot : b->hi_pivot;
-    if (from >= b->lo && from < to && to <= b->hi &&
-        collect(r, row_key, n, from + 1, to, ALL_TIES, list)) {
-        list_measure(list, row_key, m);
+    if (from >= b->lo && from < to && to <= b->hi && collect(r, from + 1, to, ALL_TIES, list)) {
+        list_measure(r, list, m);
         const u64 base = c->from_below ? b->at_lo - list_mass(list, list->n) : b->at_hi;
         c->kept = base < target ? list_reach(list, 0, list->n, base, target) : list->n + 1;
         if (c->kept <= list->n) {
@@ -110,11 +108,10 @@ static inline void bracket_narrow(const i32 *key, const u64 *sum, u64 target, br
 /* Finds the cut at which the measure from the top reaches the target, that is, the token that
  * reaches it. `pivot` and `known`: ascending keys and what lies above each, if the pass measured
  * that. */
-ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 tiles,
-                       const measure *m, u64 target, const i32 *pivot, const u64 *known,
-                       int is_known, i32 max_key, __global u64 *work, shortlist *list, cut *c)
+ONE_COPY void find_cut(const row_logits *r, const measure *m, u64 target, const i32 *pivot,
+                       const u64 *known, int is_known, i32 max_key, __global u64 *work,
+                       shortlist *list, cut *c)
 {
-    const u32 n = tiles * CLS_MAX_TILES_PER_TILE;
     const f32 span = is_known ? float_of_key(pivot[CLS_PIVOTS - 1]) - float_of_key(pivot[0]) : 0.0f;
     bracket b;
     c->key = CLS_KEY_NONE;
@@ -135,18 +132,17 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
         i32 key[CLS_PIVOTS];
         u64 sum[CLS_PIVOTS];
         if (!whole) {
-            if (bracket_list(r, row_key, n, m, target, &b, guess, list, c))
+            if (bracket_list(r, m, target, &b, guess, list, c))
                 return;
             if (guess) {
                 guess = 0;
                 continue;
             }
             if (round > 0 || between) {
-                key_range(r, row_key, n, &b.lo, &b.hi, list->scratch);
+                key_range(r, &b.lo, &b.hi, list->scratch);
                 if (b.lo + 1 >= b.hi) {
                     c->key = b.hi;
-                    c->id =
-                        tie_cut(r, row_key, tiles, m, b.hi, b.at_hi, target, work, list->scratch);
+                    c->id = tie_cut(r, m, b.hi, b.at_hi, target, work, list->scratch);
                     c->tied = 1;
                     return;
                 }
@@ -157,7 +153,7 @@ ONE_COPY void find_cut(const row_logits *r, __global const i32 *row_key, u32 til
             for (u32 p = 0; p < CLS_PIVOTS; p++)
                 key[p] = CLS_KEY_NONE;
         }
-        measure_row(r, row_key, tiles, m, key, sum, list->scratch);
+        measure_row(r, m, key, sum, list->scratch);
         if (whole && sum[0] < target) /* the whole row does not span the target: keep all of it */
             return;
         if (!whole)

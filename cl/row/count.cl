@@ -5,12 +5,11 @@
 
 /* Returns how many keys of max tiles reach each of four keys, by the whole group. The counts have
  * 16 bits each, since a row has at most 2^14 max tiles. */
-static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key,
-                              __local u64 *scratch)
+static inline u64 tiles_reach(const row_logits *r, const i32 *key, __local u64 *scratch)
 {
     IV c0 = (IV)(0), c1 = c0, c2 = c0, c3 = c0;
-    for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC) {
-        const IV k = LOAD_KEYS(row_key + i);
+    for (u32 i = LOCAL_ID * VEC; i < max_tiles(r); i += WGS * VEC) {
+        const IV k = LOAD_KEYS(r->key + i);
         c0 += k >= key[0];
         c1 += k >= key[1];
         c2 += k >= key[2];
@@ -21,17 +20,17 @@ static inline u64 tiles_reach(__global const i32 *row_key, u32 n, const i32 *key
 
 /* Returns the number of the row's tokens above a key, by the whole group. Only tiles with a maximum
  * above the key are read. */
-ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
-                          __local u64 *scratch)
+ONE_COPY u32 tokens_above(const row_logits *r, i32 key, __local u64 *scratch)
 {
     const f32 bound = above(key), least = least_above(r, bound);
+    const u32 n = max_tiles(r);
     u32 count = 0;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
-        if (!ANY(LOAD_KEYS(row_key + first) > key))
+        if (!ANY(LOAD_KEYS(r->key + first) > key))
             continue;
         SHORT_LOOP
         for (u32 m = first; m < first + VEC && m < n; m++) {
-            if (row_key[m] <= key)
+            if (r->key[m] <= key)
                 continue;
             const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
@@ -50,15 +49,15 @@ ONE_COPY u32 tokens_above(const row_logits *r, __global const i32 *row_key, u32 
  * tiles some 63 reach it for k = 50, unless the largest tiles are neighbours. The items compare
  * their maxima with all others, without a barrier between; twice as many would be four times the
  * comparisons. */
-static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *reach,
-                               __local u64 *scratch)
+static inline i32 ranked_bound(const row_logits *r, u32 k, u32 *reach, __local u64 *scratch)
 {
+    const u32 n = max_tiles(r);
     enum { ITEMS = WGS / 2 };
     __local i32 *const maximum = (__local i32 *)scratch;
     IV most = (IV)(CLS_KEY_NONE), count = (IV)(0);
     i32 bound = CLS_KEY_NONE + 1;
     for (u32 i = LOCAL_ID * VEC; LOCAL_ID < ITEMS && i < n; i += ITEMS * VEC) {
-        const IV key = LOAD_KEYS(row_key + i);
+        const IV key = LOAD_KEYS(r->key + i);
         most = most > key ? most : key;
     }
     const i32 mine = IMAX(most);
@@ -77,7 +76,7 @@ static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *r
     bound = wg_imax(bound, scratch);
     count = (IV)(0);
     for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
-        count += LOAD_KEYS(row_key + i) >= bound;
+        count += LOAD_KEYS(r->key + i) >= bound;
     *reach = wg_usum(COUNT(count), scratch);
     return bound;
 }
@@ -87,16 +86,16 @@ static inline i32 ranked_bound(__global const i32 *row_key, u32 n, u32 k, u32 *r
  * all reach, if there are fewer than k. Each round counts for four keys: first keys at growing
  * distances below the maximum, then keys that divide the interval evenly as floats, since maxima
  * mostly lie so, and at last evenly as keys. */
-ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
-                        __local u64 *scratch)
+ONE_COPY i32 tile_bound(const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
 {
+    const u32 n = max_tiles(r);
     i32 lo = CLS_KEY_NONE + 1;  /* at least k tiles reach it, unless there are fewer than k */
     i32 hi = max_key + 1;       /* fewer than k tiles reach it */
     u32 reach = k < n ? n : 0u; /* how many tiles reach lo */
     f32 gap = 4.0f;
 #if WGS > 1
     if (k <= WGS / 4 && k < n)
-        lo = ranked_bound(row_key, n, k, &reach, scratch);
+        lo = ranked_bound(r, k, &reach, scratch);
 #endif
     SHORT_LOOP
     for (u32 round = 0; hi - 1 > lo && reach > k + k / 4 + 7 && round < 40; round++) {
@@ -114,7 +113,7 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
             key[p] = mid > lo || (round == 0 && p == 3) ? mid : lo + 1;
             gap *= 8.0f;
         }
-        const u64 counts = tiles_reach(row_key, n, key, scratch);
+        const u64 counts = tiles_reach(r, key, scratch);
         for (u32 p = 4; p > 0; p--) { /* from the least key upwards */
             const u32 count =
                 (p > 2 ? u64_hi(counts) : u64_lo(counts)) >> (p - 1) % 2 * 16 & 0xffffu;
@@ -135,18 +134,19 @@ ONE_COPY i32 tile_bound(__global const i32 *row_key, u32 n, u32 k, i32 max_key,
 /* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
  * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
  * registers of a GPU. */
-ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key, u32 n,
-                                const i32 *key, u32 *count, __local u64 *scratch)
+ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u32 *count,
+                                __local u64 *scratch)
 {
     const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
     const f32 least = least_above(r, bound[0]);
+    const u32 n = max_tiles(r);
     u64 low = 0, high = 0;
     for (u32 first = LOCAL_ID * VEC; first < n; first += WGS * VEC) {
-        if (!ANY(LOAD_KEYS(row_key + first) > key[0]))
+        if (!ANY(LOAD_KEYS(r->key + first) > key[0]))
             continue;
         SHORT_LOOP
         for (u32 m = first; m < first + VEC && m < n; m++) {
-            if (row_key[m] <= key[0])
+            if (r->key[m] <= key[0])
                 continue;
             const int kind = max_tile_kind(r, m);
             IV c = (IV)(0);
@@ -174,8 +174,8 @@ ONE_COPY void tokens_above_each(const row_logits *r, __global const i32 *row_key
 /* Returns the k-th largest key of the row, between a known bound and the maximum, and in *over how
  * many tokens are above it. Each round counts for four keys. So the tiles above the bound are read
  * at most 14 times; with one key a round it would be 31 times. */
-ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u32 k, i32 bound,
-                     i32 max_key, u32 *over, __local u64 *scratch)
+ONE_COPY i32 kth_key(const row_logits *r, u32 k, i32 bound, i32 max_key, u32 *over,
+                     __local u64 *scratch)
 {
     i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
     *over = 0;
@@ -187,7 +187,7 @@ ONE_COPY i32 kth_key(const row_logits *r, __global const i32 *row_key, u32 n, u3
         u32 count[4];
         for (u32 p = 0; p < 4; p++)
             key[p] = (i32)((u32)from + min((p + 1) * fifth, width) - 1u);
-        tokens_above_each(r, row_key, n, key, count, scratch);
+        tokens_above_each(r, key, count, scratch);
         for (u32 p = 0; p < 4; p++) {
             if (count[p] >= k) {
                 lo = key[p] + 1;

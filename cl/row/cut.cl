@@ -16,13 +16,12 @@ typedef struct cut {
 
 /* Shrinks (lo, hi] to the keys that occur in it, by the whole group: hi becomes the largest, lo + 1
  * the least. */
-ONE_COPY void key_range(const row_logits *r, __global const i32 *row_key, u32 n, i32 *lo, i32 *hi,
-                        __local u64 *scratch)
+ONE_COPY void key_range(const row_logits *r, i32 *lo, i32 *hi, __local u64 *scratch)
 {
     const f32 under = above(*lo), over = above(*hi);
     FV least = (FV)(CLS_INF), most = (FV)(CLS_MASKED);
-    for (u32 m = LOCAL_ID; m < n; m += WGS) {
-        if (row_key[m] > *lo) {
+    for (u32 m = LOCAL_ID; m < max_tiles(r); m += WGS) {
+        if (r->key[m] > *lo) {
             const int kind = max_tile_kind(r, m);
             for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
                 const FV x = clean_v(load_v(r, m * CLS_MAX_TILE + v, kind));
@@ -58,20 +57,20 @@ static inline u32 tied_lanes(FV x, f32 under, f32 over)
 /* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
  * measure to reach the target. It sums up by tiles first, then inside one tile. work[] gets what
  * each tile keeps of these tokens. */
-ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                     i32 key, u64 base, u64 target, __global u64 *work, __local u64 *scratch)
+ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u64 target,
+                     __global u64 *work, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     u64 total = 0;
     i32 id = CLS_MAX_ID;
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
-        const i32 top = tile_max_key(row_key, t);
+    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
+        const i32 top = tile_max_key(r->key, t);
         u64 mass = 0;
         if (top >= key) {
             const int kind = tile_kind(r, t);
             const u32 n = tile_vectors(r, t);
-            const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
+            const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
             const u64 one = tie_measure(m, key, &unit);
             IV c = (IV)(0);
             for (u32 v = 0; v < n; v++) {
@@ -89,8 +88,8 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
         return CLS_MAX_ID;
     /* Among the tokens of the tile, the one before which less than all of `rest` lies. */
     u64 rest = target - (base + 1);
-    const u32 tile = find_tile(work, tiles, &rest, scratch);
-    const cls_unit unit = tile_unit(row_key, tile, m->row_max, m->exponent, m->scale);
+    const u32 tile = find_tile(work, r->tiles, &rest, scratch);
+    const cls_unit unit = tile_unit(r->key, tile, m->row_max, m->exponent, m->scale);
     const u64 one = tie_measure(m, key, &unit);
     const int kind = tile_kind(r, tile);
     const u32 n = tile_vectors(r, tile), per_item = (n + WGS - 1) / WGS;
@@ -114,7 +113,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
     if (mine == id && id != CLS_MAX_ID)
         work[tile] = one * count;
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
+    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS)
         if (t > tile)
             work[t] = 0;
     BARRIER();
@@ -122,7 +121,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, __global const i32 *row_key, u32 tiles
 }
 
 /* Sorts a list and computes each entry's measure. */
-static inline void list_measure(shortlist *list, __global const i32 *row_key, const measure *m)
+static inline void list_measure(const row_logits *r, shortlist *list, const measure *m)
 {
     list_sort(list);
     if (m->counts) {
@@ -131,7 +130,7 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
             list->mass[i] = 1;
         BARRIER();
     } else {
-        list_weigh(list, row_key, m->row_max, m->scale);
+        list_weigh(r, list, m->row_max, m->scale);
     }
 }
 
@@ -139,19 +138,18 @@ static inline void list_measure(shortlist *list, __global const i32 *row_key, co
 
 /* Stores the masses of what a cut keeps, by tiles in work[]; returns their sum. Each item takes
  * whole tiles. */
-ONE_COPY u64 cut_masses(const row_logits *r, __global const i32 *row_key, u32 tiles,
-                        const measure *m, const kept_set *set, __global u64 *work,
-                        __local u64 *scratch)
+ONE_COPY u64 cut_masses(const row_logits *r, const measure *m, const kept_set *set,
+                        __global u64 *work, __local u64 *scratch)
 {
     u64 total = 0;
     BARRIER();
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
-        const i32 top = tile_max_key(row_key, t);
+    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
+        const i32 top = tile_max_key(r->key, t);
         u64 mass = 0;
         if (top >= set->key && top != CLS_KEY_NONE) {
             const int kind = tile_kind(r, t);
-            const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
+            const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
             const u32 n = tile_vectors(r, t), lost = lost_bits(unit.shift);
             weight_sum sum = {(UV)(0), (UV)(0)};
             for (u32 v = 0; v < n; v += UNROLL) {

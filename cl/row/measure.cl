@@ -242,19 +242,19 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
 }
 
 /* Sums up what the whole row has above each of four keys, by the whole group. */
-ONE_COPY void measure_row(const row_logits *r, __global const i32 *row_key, u32 tiles,
-                          const measure *m, const i32 *key, u64 *sum, __local u64 *scratch)
+ONE_COPY void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
+                          __local u64 *scratch)
 {
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++) {
         bound[p] = above(key[p]);
         sum[p] = 0;
     }
-    for (u32 t = 0; t < tiles; t++) {
-        const i32 top = tile_max_key(row_key, t);
+    for (u32 t = 0; t < r->tiles; t++) {
+        const i32 top = tile_max_key(r->key, t);
         if (top <= key[0])
             continue;
-        const cls_unit unit = tile_unit(row_key, t, m->row_max, m->exponent, m->scale);
+        const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
 #if WGS == 1
         u64 part[CLS_PIVOTS];
         measure_vectors(r, t, m, &unit, bound, part);

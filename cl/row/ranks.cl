@@ -32,12 +32,12 @@ static inline u32 order_keys(shortlist *list, __local i32 *edge)
 /* Counts how many tokens of the row reach each of `edges` descending keys, in count[], by the whole
  * group. Each read of the row serves four keys. Where one item has memory for buckets, and more
  * than two reads would be needed, one read serves all keys. */
-static inline void count_keys(const row_logits *r, __global const i32 *row_key, u32 n,
-                              __local i32 *edge, u32 edges, __local i32 *count, shortlist *list)
+static inline void count_keys(const row_logits *r, __local i32 *edge, u32 edges, __local i32 *count,
+                              shortlist *list)
 {
 #ifdef COUNTS_BY_BUCKETS
     if (edges > 8) {
-        count_by_buckets(r, row_key, n, edge, edges, count);
+        count_by_buckets(r, edge, edges, count);
         return;
     }
 #endif
@@ -47,9 +47,9 @@ static inline void count_keys(const row_logits *r, __global const i32 *row_key, 
         for (u32 p = 0; p < 4; p++) /* ascending */
             key[p] = edge[min(i + 3 - p, edges - 1)] - 1;
         if (edges == 1)
-            counts[3] = tokens_above(r, row_key, n, key[3], list->scratch);
+            counts[3] = tokens_above(r, key[3], list->scratch);
         else
-            tokens_above_each(r, row_key, n, key, counts, list->scratch);
+            tokens_above_each(r, key, counts, list->scratch);
         for (u32 p = 0; p < 4; p++)
             if (LOCAL_ID == 0 && i + p < edges)
                 count[i + p] = (i32)counts[3 - p];

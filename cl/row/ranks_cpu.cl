@@ -122,15 +122,14 @@ ONE_COPY void buckets_look_up(const key_table *t, const u32 *bits, const i32 *bu
     }
 #define COUNT_FOUR(j) COUNT_ONE(j) COUNT_ONE(j + 1) COUNT_ONE(j + 2) COUNT_ONE(j + 3)
 
-ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r,
-                            __global const i32 *row_key, u32 n, buckets *b)
+ONE_COPY void buckets_count(const key_table *the_table, const row_logits *r, buckets *b)
 {
     const key_table table = *the_table;
     const i32 least_key = key_of(table.under);
     u32 bits[BATCH], lookup[BATCH + 1], held = 0, n_lookups = 0;
     i32 bucket_of_token[BATCH];
-    for (u32 m = 0; m < n; m++) {
-        if (row_key[m] <= least_key)
+    for (u32 m = 0; m < max_tiles(r); m++) {
+        if (r->key[m] <= least_key)
             continue;
         const int kind = max_tile_kind(r, m);
         for (u32 v = 0; v < CLS_MAX_TILE; v += UNROLL * VEC) {
@@ -170,13 +169,13 @@ static inline void buckets_sum(key_table *t, const buckets *b)
     }
 }
 
-ONE_COPY void count_by_buckets(const row_logits *r, __global const i32 *row_key, u32 n,
-                               __local i32 *edge, u32 edges, __local i32 *count)
+ONE_COPY void count_by_buckets(const row_logits *r, __local i32 *edge, u32 edges,
+                               __local i32 *count)
 {
     buckets b;
     key_table table = {(__local u32 *)edge, count, edges, 0.0f, 0.0f, 0.0f};
     buckets_begin(&table, &b);
-    buckets_count(&table, r, row_key, n, &b);
+    buckets_count(&table, r, &b);
     buckets_sum(&table, &b);
 }
 #endif

@@ -43,14 +43,13 @@ typedef struct shortlist {
  * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
  * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
  * them. */
-static inline u32 collect_alone(const row_logits *r, __global const i32 *row_key, u32 first,
-                                u32 last, i32 lo, i32 hi, u32 *ties, int write, u32 at_list,
-                                shortlist *list)
+static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, u32 *ties,
+                                int write, u32 at_list, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
     for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
-        u32 tiles = lane_bits(LOAD_KEYS(row_key + base) >= lo);
+        u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
             const u32 m = base + lowest_bit(tiles);
@@ -89,20 +88,18 @@ static inline u32 collect_alone(const row_logits *r, __global const i32 *row_key
     return taken;
 }
 
-static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
-                                 i32 hi, u32 ties, shortlist *list)
+static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
 {
 #if WGS == 1
-    return collect_alone(r, row_key, 0, n, lo, hi, &ties, 1, 0, list);
+    return collect_alone(r, 0, max_tiles(r), lo, hi, &ties, 1, 0, list);
 #else
     /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
      * it. So ids stay in order without sorting. */
-    const u32 per_item = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 n = max_tiles(r), per_item = (n / VEC + WGS - 1) / WGS * VEC;
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 quota = ALL_TIES, at = 0, total = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
-        const u32 count =
-            collect_alone(r, row_key, first, last, lo, hi, &quota, (int)write, at, list);
+        const u32 count = collect_alone(r, first, last, lo, hi, &quota, (int)write, at, list);
         if (write == 0) { /* the same for the whole group */
             u64 all;
             const u32 my_ties = ALL_TIES - quota;
@@ -181,14 +178,14 @@ static inline u32 piece_hits(const row_logits *r, u32 i, int kind, f32 least, f3
 
 /* Stores in order which of the max tiles first to last - 1 have a maximum of at least lo; returns
  * their number. */
-static inline u32 tiles_reaching(__global const i32 *row_key, u32 first, u32 last, i32 lo,
+static inline u32 tiles_reaching(const row_logits *r, u32 first, u32 last, i32 lo,
                                  __local ushort *tile, __local u64 *scratch)
 {
     const u32 per_item = ((last - first) / VEC + WGS - 1) / WGS * VEC;
     const u32 begin = first + LOCAL_ID * per_item;
     u32 bits = 0, total;
     for (u32 i = 0; i < per_item && begin + i < last; i += VEC)
-        bits |= lane_bits(LOAD_KEYS(row_key + begin + i) >= lo) << i;
+        bits |= lane_bits(LOAD_KEYS(r->key + begin + i) >= lo) << i;
     u32 at = wg_scan_u32(popcount(bits), scratch, &total);
     SHORT_LOOP
     for (; bits != 0; bits &= bits - 1)
@@ -200,16 +197,16 @@ static inline u32 tiles_reaching(__global const i32 *row_key, u32 first, u32 las
 /* Collects the tokens with lo <= key <= hi, of those with key lo the first `ties`; returns their
  * number, which is above LIST if they do not fit. The tiles that can have such a token are found
  * first; then each item reads pieces of them, and a prefix sum says where their tokens go. */
-static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo,
-                                 i32 hi, u32 ties, shortlist *list)
+static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
 {
     const f32 under = above(lo - 1), tied = above(lo), over = above(hi),
               least = least_above(r, under);
+    const u32 n = max_tiles(r);
     __local ushort *const tile = (__local ushort *)list->mass;
     u32 larger = 0, equal = 0; /* the number of tokens above lo, and of those with key lo */
     for (u32 first = 0; first < n; first += WINDOW) {
         const u32 last = min(first + WINDOW, n);
-        const u32 pieces = PIECES * tiles_reaching(row_key, first, last, lo, tile, list->scratch);
+        const u32 pieces = PIECES * tiles_reaching(r, first, last, lo, tile, list->scratch);
         for (u32 base = 0; base < pieces; base += WGS) {
             const u32 piece = base + LOCAL_ID;
             u32 i = 0, bits = 0, tie_bits = 0;
@@ -247,10 +244,9 @@ static inline u32 collect_tokens(const row_logits *r, __global const i32 *row_ke
 
 /* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
  * those equal to lo. Returns 0 if they do not fit. */
-ONE_COPY int collect(const row_logits *r, __global const i32 *row_key, u32 n, i32 lo, i32 hi,
-                     u32 ties, shortlist *list)
+ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
 {
-    const u32 total = collect_tokens(r, row_key, n, lo, hi, ties, list);
+    const u32 total = collect_tokens(r, lo, hi, ties, list);
     if (total > LIST)
         return 0;
     list->n = total;
@@ -297,7 +293,7 @@ ONE_COPY void list_sort(shortlist *list)
 }
 
 /* Computes the masses of the list's tokens at a scale. */
-ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_max, f32 scale)
+ONE_COPY void list_weigh(const row_logits *r, shortlist *list, f32 row_max, f32 scale)
 {
     const i32 exponent = split(row_max, scale).exponent;
     u32 tile = 0xffffffffu;
@@ -308,7 +304,7 @@ ONE_COPY void list_weigh(shortlist *list, __global const i32 *row_key, f32 row_m
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
-            unit = tile_unit(row_key, t, row_max, exponent, scale);
+            unit = tile_unit(r->key, t, row_max, exponent, scale);
         }
         list->mass[i] = to_row_units(
             weight(float_of_key(list->key[i]), unit.max, scale, unit.fraction), unit.shift);
@@ -367,8 +363,8 @@ static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
     return wg_usum(COUNT(count), list->scratch);
 }
 
-ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 kept, u32 what,
-                      f32 top, f32 scale)
+ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, u32 what, f32 top,
+                      f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;
@@ -379,7 +375,7 @@ ONE_COPY u64 list_sum(const shortlist *list, __global const i32 *row_key, u32 ke
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (t != tile) {
             tile = t;
-            unit = tile_unit(row_key, t, top, exponent, scale);
+            unit = tile_unit(r->key, t, top, exponent, scale);
         }
         if ((u32)list->rank[i] < kept)
             sum += sum_term(what, float_of_key(list->key[i]), top, scale, &unit);

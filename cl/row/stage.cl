@@ -23,7 +23,6 @@ typedef struct stage_bound {
 typedef struct list_stage {
     __global const cls_slot *slot;
     shortlist *list;
-    __global const i32 *row_key;
     const row_logits *r;
     chain_state *c;
     cls_row *out;
@@ -54,8 +53,6 @@ static inline void keep_ranks(const list_stage *w, u32 count, int inside)
 typedef struct row_stage {
     __global const cls_slot *slot;
     row_logits *r;
-    __global const i32 *row_key;
-    u32 tiles, n;
     __global u64 *work;
     shortlist *list;
     chain_state *c;

@@ -3,17 +3,16 @@
 #include "row/measure.cl"
 
 /* Sums up a term (SUM_*) over the row. Each item takes whole tiles. */
-ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles, u32 what, f32 top,
-                     f32 scale, __local u64 *scratch)
+ONE_COPY u64 row_sum(const row_logits *r, u32 what, f32 top, f32 scale, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
-        if (tile_max_key(row_key, t) == CLS_KEY_NONE)
+    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
+        if (tile_max_key(r->key, t) == CLS_KEY_NONE)
             continue;
         const int kind = tile_kind(r, t);
         const u32 n = tile_vectors(r, t);
-        const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+        const cls_unit unit = tile_unit(r->key, t, top, exponent, scale);
         for (u32 v = 0; v < n; v++) {
             f32 lane[VEC];
             VSTORE(load_v(r, t * CLS_TILE + v * VEC, kind), lane);
@@ -28,13 +27,12 @@ ONE_COPY u64 row_sum(const row_logits *r, __global const i32 *row_key, u32 tiles
 }
 
 /* Returns how many tokens have a given key. */
-ONE_COPY u32 key_count(const row_logits *r, __global const i32 *row_key, u32 n, i32 key,
-                       __local u64 *scratch)
+ONE_COPY u32 key_count(const row_logits *r, i32 key, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     IV count = (IV)(0);
-    for (u32 m = LOCAL_ID; m < n; m += WGS) {
-        if (row_key[m] < key)
+    for (u32 m = LOCAL_ID; m < max_tiles(r); m += WGS) {
+        if (r->key[m] < key)
             continue;
         const int kind = max_tile_kind(r, m);
         for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {

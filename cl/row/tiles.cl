@@ -6,6 +6,8 @@
 #define TILE_VECTORS (CLS_TILE / VEC)
 #define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
 
+static inline u32 max_tiles(const row_logits *r) { return r->tiles * CLS_MAX_TILES_PER_TILE; }
+
 /* Returns the largest key of a mass tile, from its max tiles. */
 static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 {
@@ -177,18 +179,17 @@ static inline u64 summary_of(u64 a, u64 b)
     return u64_make(u64_hi(a) | u64_hi(b), (u32)max((i32)u64_lo(a), (i32)u64_lo(b)));
 }
 DEFINE_WG_REDUCE(wg_summary, u64, sg_u64, summary_of)
-static inline i32 row_summary(__global const u32 *tile_flags, __global const i32 *row_key,
-                              u32 tiles, u32 *flags, __local u64 *scratch)
+static inline i32 row_summary(const row_logits *r, u32 *flags, __local u64 *scratch)
 {
     IV most = (IV)(CLS_KEY_NONE);
     u32 mine = 0;
-    for (u32 i = LOCAL_ID * VEC; i < tiles * CLS_MAX_TILES_PER_TILE; i += WGS * VEC) {
-        const IV k = LOAD_KEYS(row_key + i);
+    for (u32 i = LOCAL_ID * VEC; i < max_tiles(r); i += WGS * VEC) {
+        const IV k = LOAD_KEYS(r->key + i);
         most = most > k ? most : k;
     }
     SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < tiles; t += WGS)
-        mine |= tile_flags[t];
+    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS)
+        mine |= r->flags[t];
     const u64 all = wg_summary(u64_make(mine, (u32)IMAX(most)), scratch);
     *flags = u64_hi(all);
     return (i32)u64_lo(all);

@@ -28,6 +28,8 @@ typedef struct row_logits {
                                         change; equal if there is one */
     slot_state state;
     history_effects effects;
+    __global const i32 *key; /* of its max tiles: their largest keys, from the survey */
+    u32 tiles;               /* its number of mass tiles */
     u32 vocab;
     u32 wide; /* CLS_WIDE or 0 */
 #if SHARD
@@ -93,8 +95,9 @@ typedef struct row_logits {
 static inline row_logits row_view(__global const cls_args *args, __global const logit *logits,
                                   __global const u32 *mask, __global const i32 *mask_map,
                                   __global const f32 *bias, __global const i32 *bias_map, u32 has,
-                                  __global const u32 *tile_flags, __global const cls_slot *slots,
-                                  i32 slot_index, __global u32 *state, __global const u32 *lists,
+                                  __global const u32 *tile_flags, __global const i32 *tile_key,
+                                  __global const cls_slot *slots, i32 slot_index,
+                                  __global u32 *state, __global const u32 *lists,
                                   __global u32 *effects, u32 vocab, u32 row, i32 logits_row)
 {
     row_logits r;
@@ -106,7 +109,9 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     r.last = args->last;
     r.x -= r.first;
 #endif
-    r.flags = tile_flags + (size_t)row * TILES;
+    r.tiles = TILES;
+    r.flags = tile_flags + (size_t)row * r.tiles;
+    r.key = tile_key + (size_t)row * MAX_TILES;
     r.vocab = vocab;
     r.wide = has & CLS_WIDE;
     r.truncated = 0;
@@ -175,5 +180,5 @@ static inline row_logits row_view(__global const cls_args *args, __global const 
     return r;
 }
 #define ROW_VIEW(row, slot_index) \
-    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, slots, slot_index, \
-             state, lists, effects, vocab, row, LOGITS_ROW(row))
+    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, tile_key, slots, \
+             slot_index, state, lists, effects, vocab, row, LOGITS_ROW(row))

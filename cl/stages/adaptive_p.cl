@@ -55,19 +55,19 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
 
 /* Sums up the weights of adaptive p by tiles in work[]; returns the sum of all. Round 0 finds the
  * least depth of the set, which the weights need. */
-static inline u64 adapt_row(const row_logits *r, __global const i32 *row_key, u32 tiles, f32 top,
-                            f32 scale, kept_set *set, __global u64 *work, __local u64 *scratch)
+static inline u64 adapt_row(const row_logits *r, f32 top, f32 scale, kept_set *set,
+                            __global u64 *work, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;
     u32 least = CLS_MAX_DEPTH;
     for (u32 round = 0; round < 2; round++) {
-        for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
-            const i32 highest = tile_max_key(row_key, t);
+        for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
+            const i32 highest = tile_max_key(r->key, t);
             u64 mass = 0;
             if (highest >= set->key && highest != CLS_KEY_NONE) {
                 const int kind = tile_kind(r, t);
-                const cls_unit unit = tile_unit(row_key, t, top, exponent, scale);
+                const cls_unit unit = tile_unit(r->key, t, top, exponent, scale);
                 for (u32 i = t * CLS_TILE; i < (t + 1) * CLS_TILE; i += VEC) {
                     const FV x = load_v(r, i, kind);
                     adapt_vector(set, is_kept(set, x, i) ? x : (FV)(CLS_MASKED), &unit, scale,

@@ -83,14 +83,14 @@ ONE_COPY u32 mirostat_1_count(const row_stage *w)
         return 1;
     for (u32 i = 0; i + 1 < ranks; i++)
         squares += (u64)mirostat_step(i) * mirostat_step(i);
-    for (u32 rank = key_count(w->r, w->row_key, w->n, key, scratch); rank < ranks;) {
+    for (u32 rank = key_count(w->r, key, scratch); rank < ranks;) {
         i32 lo = CLS_KEY_NONE, next = key - 1;
-        key_range(w->r, w->row_key, w->n, &lo, &next, scratch);
+        key_range(w->r, &lo, &next, scratch);
         const u32 drop = depth_q20(float_of_key(next), w->top, w->scale) -
                          depth_q20(float_of_key(key), w->top, w->scale);
         terms += (u64)mirostat_step(rank - 1) * drop;
         key = next;
-        rank += key_count(w->r, w->row_key, w->n, key, scratch);
+        rank += key_count(w->r, key, scratch);
     }
     return mirostat_count(terms, squares, w->slot->adaptive.mu, w->r->vocab);
 }

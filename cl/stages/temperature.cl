@@ -19,15 +19,14 @@ static inline int dynamic_scale(__global const cls_slot *slot, u32 n, u64 mass, 
 static inline void dynamic_list(list_stage *w)
 {
     chain_state *const c = w->c;
-    const u64 sum = list_sum(w->list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale);
+    const u64 sum = list_sum(w->r, w->list, c->kept, SUM_DEPTHS, w->top, c->scale);
     if (!dynamic_scale(w->slot, c->kept, w->mass, sum, w->top, c->scale, &c->scale))
         c->kept = 1;
 }
 
 static inline void dynamic_row(row_stage *w)
 {
-    const u64 sum =
-        row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
+    const u64 sum = row_sum(w->r, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     if (!dynamic_scale(w->slot, w->tokens, w->mass, sum, w->top, w->scale, &w->c->scale))
         cut_at_count(w, 1);
 }

@@ -12,20 +12,20 @@ static inline void top_n_sigma_list(list_stage *w)
         return;
     const f32 grid = sigma_grid(range);
     for (u32 i = 0; i < 2; i++)
-        sum[i] = list_sum(w->list, w->row_key, kept, SUM_UNITS + i, w->top, grid);
+        sum[i] = list_sum(w->r, w->list, kept, SUM_UNITS + i, w->top, grid);
     w->key = depth_key(w->top, grid, sigma_limit(kept, sum[0], sum[1], w->slot->sigma));
 }
 
 static inline void top_n_sigma_row(row_stage *w)
 {
     i32 lo = CLS_KEY_NONE, hi = w->out->max_key;
-    key_range(w->r, w->row_key, w->n, &lo, &hi, w->list->scratch);
+    key_range(w->r, &lo, &hi, w->list->scratch);
     const f32 range = w->top - float_of_key(lo + 1);
     u64 sum[2];
     if (!(range > 0.0f))
         return;
     const f32 grid = sigma_grid(range);
     for (u32 i = 0; i < 2; i++)
-        sum[i] = row_sum(w->r, w->row_key, w->tiles, SUM_UNITS + i, w->top, grid, w->list->scratch);
+        sum[i] = row_sum(w->r, SUM_UNITS + i, w->top, grid, w->list->scratch);
     cut_at_key(w, depth_key(w->top, grid, sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)));
 }

@@ -70,11 +70,11 @@ static inline void chain_bound(__global const cls_slot *slot, i32 max_key, u64 t
 
 /* Runs the chain from stage c->at over the sorted list. Returns 0 if the list cannot decide a
  * stage, because more of the row must be known or might be kept. */
-ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
-                           __global const i32 *row_key, const row_logits *r, int xtc_cuts,
-                           __global const i32 *infill, u32 n_end, chain_state *c, cls_row *out)
+ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list, const row_logits *r,
+                           int xtc_cuts, __global const i32 *infill, u32 n_end, chain_state *c,
+                           cls_row *out)
 {
-    list_stage w = {slot, list, row_key, r, c, out, 0.0f, 0, CLS_KEY_INF};
+    list_stage w = {slot, list, r, c, out, 0.0f, 0, CLS_KEY_INF};
     SHORT_LOOP
     for (; chain_stage(slot, c->at) != CLS_STAGE_END; c->at++) {
         const u32 stage = chain_stage(slot, c->at);
@@ -89,7 +89,7 @@ ONE_COPY int truncate_list(__global const cls_slot *slot, shortlist *list,
         if (!c->complete && (STAGE_IS(stage, STAGES_OF_SET) || (of_mass && c->truncated)))
             return 0;
         if (of_mass && c->weighed != c->scale) {
-            list_weigh(list, row_key, w.top, c->scale);
+            list_weigh(r, list, w.top, c->scale);
             c->weighed = c->scale;
         }
         if (of_mass && (c->truncated || !(slot->flags & CLS_SLOT_TOTAL)))

@@ -53,7 +53,7 @@ static inline void typical_list(list_stage *w)
     shortlist *const list = w->list;
     chain_state *const c = w->c;
     const u32 mean =
-        mean_depth_q20(list_sum(list, w->row_key, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
+        mean_depth_q20(list_sum(w->r, list, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
     u64 packed = 0;
     typical_ranks t;
     if (LOCAL_ID == 0) {
@@ -82,8 +82,7 @@ static inline void typical_list(list_stage *w)
 
 static inline void typical_row(row_stage *w)
 {
-    const u64 sum =
-        row_sum(w->r, w->row_key, w->tiles, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
+    const u64 sum = row_sum(w->r, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     w->cut = CUT_TYPICAL;
     w->counts = 0;
     w->mean = mean_depth_q20(sum, w->mass);
@@ -94,9 +93,8 @@ static inline void typical_row(row_stage *w)
  * and then how many of the keys at exactly that distance above the mean it includes. Makes the
  * upper cut, and prepares the lower one: as a key in *low, or (if it returns 1) as a measure that
  * the set must reach. */
-ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, const measure *m,
-                         u32 mean, u64 target, __global u64 *work, kept_set *set, i32 *low,
-                         __local u64 *scratch)
+ONE_COPY int typical_cut(row_logits *r, const measure *m, u32 mean, u64 target, __global u64 *work,
+                         kept_set *set, i32 *low, __local u64 *scratch)
 {
     const f32 top = m->row_max;
     u64 below = 0; /* the measure of what is nearer than `lo` */
@@ -121,7 +119,7 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
                              : mean > at[i] ? depth_q20_key(top, m->scale, mean - at[i] - 1) - 1
                                             : CLS_KEY_INF - 1;
             }
-            measure_row(r, row_key, tiles, m, key, sum, scratch);
+            measure_row(r, m, key, sum, scratch);
             for (u32 i = 0; i < 2; i++)
                 to[i] = base + sum[1 - i] - sum[2 + i];
             for (u32 i = 0; i < 2; i++) {
@@ -151,7 +149,7 @@ ONE_COPY int typical_cut(row_logits *r, __global const i32 *row_key, u32 tiles, 
             i32 last = edge == set->upper_key ? set->upper_last : CLS_MAX_ID;
             *low = distance > 0 ? depth_q20_key(top, m->scale, mean + distance - 1) : group;
             if (tied)
-                last = tie_cut(r, row_key, tiles, m, key, below, target, work, scratch);
+                last = tie_cut(r, m, key, below, target, work, scratch);
             set->upper_first = edge == set->upper_key ? set->upper_first : 0;
             set->upper_last = last;
             set->upper_key = edge;

@@ -35,14 +35,14 @@ static inline void xtc_row(row_stage *w)
     if (!w->xtc_cuts || w->slot->xtc_depth < bits)
         return;
     i32 lo = depth_q20_key(w->top, w->scale, w->slot->xtc_depth - bits) - 1, hi = w->out->max_key;
-    const u32 many = tokens_above(w->r, w->row_key, w->n, lo, scratch);
+    const u32 many = tokens_above(w->r, lo, scratch);
     if (many < 2 || w->tokens + 1 - many < w->slot->min_keep)
         return;
-    key_range(w->r, w->row_key, w->n, &lo, &hi, scratch);
+    key_range(w->r, &lo, &hi, scratch);
     const i32 last_key = lo + 1;
     const measure m = measure_of(1, w->top, w->scale);
-    const i32 id = tie_cut(w->r, w->row_key, w->tiles, &m, last_key, 0,
-                           key_count(w->r, w->row_key, w->n, last_key, scratch), w->work, scratch);
+    const i32 id =
+        tie_cut(w->r, &m, last_key, 0, key_count(w->r, last_key, scratch), w->work, scratch);
     set->upper_last = last_key == set->upper_key ? set->upper_last : CLS_MAX_ID;
     set->upper_key = last_key;
     set->upper_first = id;
