@@ -29,6 +29,10 @@
 #ifndef CHAIN
 #define CHAIN 2
 #endif
+/* SEARCH 1: the whole row is searched where the shortlist does not hold the set. */
+#ifndef SEARCH
+#define SEARCH 0
+#endif
 /* SHARD 1: rows have only the tokens from args->first to args->last - 1. */
 #ifndef SHARD
 #define SHARD 0

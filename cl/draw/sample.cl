@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* sample: draws the token from what a chain has left of a row, and completes the row's record. */
-#include "row/cut.cl"
+#include "row/job.cl"
 #include "draw/drafts.cl"
 #include "draw/finish.cl"
 
@@ -42,32 +42,37 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 /* The beginning of both functions. `flags` are the request's. A row without a request must not read
  * from the slot, because another row may be writing it. */
 #define ROW_BEGIN \
-    shortlist list = *the_list; \
     STEP_LOCALS \
-    const u32 tiles = TILES; \
     const i32 slot_index = ROW_SLOT(row); \
-    __global u64 *const row_work = work + (size_t)row * tiles; \
-    __global f32 *const row_sample = sample + (size_t)row * args->sample_stride; \
     __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0); \
-    row_logits r = ROW_VIEW(row, slot_index); \
     const u32 own_flags = slot_index >= 0 ? slot->flags : 0u; \
-    const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags;
+    const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags; \
+    row_job w; \
+    w.slot = slot; \
+    w.list = *the_list; \
+    w.r = ROW_VIEW(row, slot_index); \
+    w.masses = work + (size_t)row * TILES; \
+    w.sample = sample + (size_t)row * args->sample_stride; \
+    w.infill = infill; \
+    w.n_end = args->n_end; \
+    w.listed = 0; \
+    record_begin(slot_index, args->invalid_token, &w.out);
 
 /* The end of both functions. `done`: the row needs no search. */
 #if ROW
 #define ROW_DRAFT(done) \
     if (has & CLS_DRAFTS) \
-        weigh_draft(&r, flags, \
-                    done && !out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
-                    AT_OFFSET(draft_ids), ROW_DRAFTS, row_work, (__global const u32 *)row_sample, \
-                    &out, list.scratch);
+        weigh_draft(&w.r, flags, \
+                    done && !w.out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
+                    AT_OFFSET(draft_ids), ROW_DRAFTS, w.masses, (__global const u32 *)w.sample, \
+                    &w.out, w.list.scratch);
 #else
 #define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
 #endif
 #if CHAIN == 2
 #define ROW_ADAPTIVE \
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    adaptive_after(&r, slot, flags, &out, &next); \
+    adaptive_after(&w.r, slot, flags, &w.out, &next); \
     const int first = \
         !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
 #else
@@ -78,7 +83,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 #define ROW_END(done) \
     ROW_DRAFT(done) \
     ROW_ADAPTIVE \
-    FINISH_ROW(&out, row, slot_index, done, first, &next, list.scratch);
+    FINISH_ROW(&w.out, row, slot_index, done, first, &next, w.list.scratch);
 
 /* Whether XTC cuts the row: a uniform draw decides. */
 #if CHAIN == 2
@@ -110,54 +115,59 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
     }
 }
 
-/* Fills row_work[] with the masses of the set by tiles, where the set is not in the list; returns
- * their sum. `last`: the cut whose masses follow from the pass. */
-ONE_COPY u64 set_masses(const row_logits *r, const chain_state *c, const cut *last, f32 pass_scale,
-                        __global const u64 *row_pass, __global u64 *row_work, const shortlist *list)
+#if SEARCH
+/* Computes the masses of the set by tiles, where the set is not in the list; returns their sum.
+ * `pass_scale`: the scale of what the pass has measured. */
+ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
 {
-    const measure m = measure_of(0, float_of_key(c->set.top_key), c->scale);
-    const u64 mass = last->pivot >= 0 && c->scale == pass_scale
-                         ? pass_masses(list, last, row_pass, r->tiles, row_work, list->scratch)
-                         : cut_masses(r, &m, &c->set, row_work, list->scratch);
+    const measure m = measure_of(0, float_of_key(w->c.set.top_key), w->c.scale);
+    const u64 mass = w->pass.last.pivot >= 0 && w->c.scale == pass_scale
+                         ? pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles,
+                                       w->masses, w->list.scratch)
+                         : cut_masses(&w->r, &m, &w->c.set, w->masses, w->list.scratch);
     BARRIER();
     return mass;
 }
+#endif
 
 /* Replaces the masses of the set by the weights of adaptive p; returns their sum. */
-ONE_COPY u64 adapt_set(const row_logits *r, __global const cls_slot *slot, int listed,
-                       __global u64 *row_work, shortlist *list, chain_state *c, cls_row *out)
+ONE_COPY u64 adapt_set(row_job *w)
 {
-    c->set.adapted = 1;
-    c->set.mass = out->mass;
-    out->aim = c->set.aim = adaptive_aim(slot->target, slot->adaptive.sum, slot->adaptive.weight);
-    if (listed) {
-        adapt_list(list, c->kept, &c->set);
-        out->adapted = list_mass(list, c->kept);
+    kept_set *const set = &w->c.set;
+    set->adapted = 1;
+    set->mass = w->out.mass;
+    w->out.aim = set->aim =
+        adaptive_aim(w->slot->target, w->slot->adaptive.sum, w->slot->adaptive.weight);
+    if (w->listed) {
+        adapt_list(&w->list, w->c.kept, set);
+        w->out.adapted = list_mass(&w->list, w->c.kept);
     } else {
-        out->adapted =
-            adapt_row(r, float_of_key(c->set.top_key), c->scale, &c->set, row_work, list->scratch);
+        w->out.adapted = adapt_row(&w->r, float_of_key(set->top_key), w->c.scale, set, w->masses,
+                                   w->list.scratch);
         BARRIER();
     }
-    out->min_depth = c->set.min_depth;
-    return out->adapted;
+    w->out.min_depth = set->min_depth;
+    return w->out.adapted;
 }
 
 /* Writes the set into the record: for a list its cut and its mass. */
-static inline void record_set(const row_logits *r, int listed, shortlist *list, chain_state *c,
-                              cls_row *out)
+static inline void record_set(row_job *w)
 {
+    chain_state *const c = &w->c;
+    cls_row *const out = &w->out;
     out->state = CLS_ROW_DONE;
     out->scale = c->scale;
     out->top_key = c->set.top_key;
     out->kept = 0; /* counted only if the set is a list */
 #if CHAIN > 0
-    if (listed) {
+    if (w->listed) {
+        shortlist *const list = &w->list;
         const u32 end = c->kept != 0 ? (u32)list->order[c->kept - 1] : 0u;
         c->set.key = list->key[end];
         c->set.id = list->id[end];
         out->kept = c->kept;
         if (c->weighed != c->scale)
-            list_weigh(r, list, float_of_key(c->set.top_key), c->scale);
+            list_weigh(&w->r, list, float_of_key(c->set.top_key), c->scale);
         out->mass = list_mass(list, c->kept);
     }
 #endif
@@ -168,44 +178,43 @@ static inline void record_set(const row_logits *r, int listed, shortlist *list, 
     out->upper_key = c->set.upper_key;
     out->upper_first = c->set.upper_first;
     out->upper_last = c->set.upper_last;
-    out->listed = (u32)c->listed;
+    out->listed = (u32)c->by_ids;
 }
 
-/* Draws from the set that a chain has left: from the list (`listed`), or by tiles, whose masses are
- * in row_work[] with the sum in out->mass. */
-ONE_COPY void pick_token(const row_logits *r, __global const cls_slot *slot, int listed, u64 bits,
-                         i32 invalid_token, __global u64 *row_work, __global f32 *row_sample,
-                         shortlist *list, chain_state *c, cls_row *out)
+/* Draws from the set that a chain has left: from the list, or by tiles, whose masses are in
+ * w->masses[] with the sum in out.mass. */
+ONE_COPY void pick_token(row_job *w, u64 bits, i32 invalid_token)
 {
-    record_set(r, listed, list, c, out);
+    cls_row *const out = &w->out;
+    record_set(w);
     u64 drawable = out->mass;
 #if CHAIN == 2
-    if (slot->flags & CLS_SLOT_ADAPTIVE)
-        drawable = adapt_set(r, slot, listed, row_work, list, c, out);
+    if (w->slot->flags & CLS_SLOT_ADAPTIVE)
+        drawable = adapt_set(w);
 #endif
     out->drawn = u64_mul_hi(bits, drawable);
 #if CHAIN > 0
-    if (listed)
-        out->token = draw_list(list, c->kept, out->drawn);
+    if (w->listed)
+        out->token = draw_list(&w->list, w->c.kept, out->drawn);
     else
 #endif
 #if CHAIN > 0 && ROW
-        if (!c->set.untruncated || out->token < 0) /* otherwise a shard drew it */
+        if (!w->c.set.untruncated || out->token < 0) /* otherwise a shard drew it */
 #endif
-        out->token = draw_row(r, row_work, float_of_key(c->set.top_key), c->scale, &c->set,
-                              out->drawn, list->scratch);
+        out->token = draw_row(&w->r, w->masses, float_of_key(w->c.set.top_key), w->c.scale,
+                              &w->c.set, out->drawn, w->list.scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = invalid_token;
         out->status |= CLS_STATUS_UNFIT;
         out->no_token = 1;
     }
 #if CHAIN == 2
-    if (LOCAL_ID == 0 && c->listed) {
+    if (LOCAL_ID == 0 && w->c.by_ids) {
         u32 at = 0;
         SHORT_LOOP
-        for (u32 i = 0; i < list->n; i++)
-            if ((u32)list->rank[i] < c->kept)
-                ((__global u32 *)row_sample)[at++] = (u32)list->id[i];
+        for (u32 i = 0; i < w->list.n; i++)
+            if ((u32)w->list.rank[i] < w->c.kept)
+                ((__global u32 *)w->sample)[at++] = (u32)w->list.id[i];
     }
 #endif
 }

@@ -110,7 +110,7 @@ ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global 
     const measure m = measure_of(0, float_of_key(p->key), p->scale);
     for (u32 e = 0; e < CLS_EDGES; e += CLS_PIVOTS) {
         i32 key[CLS_PIVOTS];
-        u32 count[CLS_PIVOTS];
+        u64 count[CLS_PIVOTS];
         u64 mass[CLS_PIVOTS];
         for (u32 i = 0; i < CLS_PIVOTS; i++) /* ascending */
             key[i] = shard_edge_key(p->key, p->spacing, e + CLS_PIVOTS - 1 - i) - 1;
@@ -120,7 +120,7 @@ ONE_COPY void send_counts(const row_logits *r, const cls_shard_row *p, __global 
             continue;
         for (u32 i = 0; i < CLS_PIVOTS; i++) {
             __global u32 *const at = out + (e + CLS_PIVOTS - 1 - i) * CLS_EDGE_WORDS;
-            at[0] = count[i];
+            at[0] = u64_lo(count[i]);
             at[1] = u64_lo(mass[i]);
             at[2] = u64_hi(mass[i]);
         }

@@ -6,16 +6,18 @@
  * Launch: [WGS, rows]. */
 #include "row/pivots.cl"
 #include "draw/sample.cl"
-#include "stages/truncate.cl"
+#include "stages/chain.cl"
 
 /* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
  * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
  * compilers that inline everything compile collect() once. */
-static inline int list_row(const row_logits *r, __global const cls_slot *slot, i32 max_key,
-                           __global f32 *work, shortlist *list, chain_state *c, const cls_row *out)
+static inline int list_row(row_job *w)
 {
-    stage_bound b;
-    chain_bound(slot, max_key, out->total, &b);
+    const row_logits *const r = &w->r;
+    shortlist *const list = &w->list;
+    const i32 max_key = w->out.max_key;
+    chain_bound b;
+    bound_chain(w->slot, max_key, w->out.total, &b);
     i32 bound = CLS_KEY_NONE + 1;
     SHORT_LOOP
     for (u32 attempt = 0; attempt < 3; attempt++) {
@@ -39,15 +41,16 @@ static inline int list_row(const row_logits *r, __global const cls_slot *slot, i
         } else {
             if (!b.by_maxima)
                 continue;
-            lo = maxima_bound(r, float_of_key(max_key), stage_scale(slot, CLS_STAGE_TOP_P),
-                              top_p_target(out->total, row_top_p(slot)), work, list->scratch);
+            lo = maxima_bound(r, b.top, stage_scale(w->slot, CLS_STAGE_TOP_P),
+                              top_p_target(w->out.total, row_top_p(w->slot)), w->sample,
+                              list->scratch);
             if (lo == CLS_KEY_NONE)
                 continue;
         }
         if (collect(r, lo, CLS_KEY_INF, ties, list)) {
-            c->floor = ties == ALL_TIES ? lo : lo + 1;
-            c->complete = c->floor == CLS_KEY_NONE + 1;
-            c->kept = list->n;
+            w->c.floor = ties == ALL_TIES ? lo : lo + 1;
+            w->c.complete = w->c.floor == CLS_KEY_NONE + 1;
+            w->c.kept = list->n;
             return 1;
         }
     }
@@ -77,24 +80,21 @@ static inline i32 largest(const row_logits *r, i32 max_key, __local u64 *scratch
 
 /* Chooses what the pass measures in a row that must be searched: above four keys, for the first
  * truncation. */
-static inline void plan_pass(const row_logits *r, __global const cls_slot *slot, u32 mirostat_k,
-                             __global f32 *row_sample, cls_row *out, __local u64 *scratch)
+static inline void plan_pass(row_job *w)
 {
-    const u32 stage = first_truncation(slot);
+    __global const cls_slot *const slot = w->slot;
+    cls_row *const out = &w->out;
+    const u32 stage = first_truncation(slot), is = stage_properties(stage);
     const f32 scale = stage_scale(slot, stage), row_max = float_of_key(out->max_key);
-    out->state = stage == CLS_STAGE_TOP_K          ? CLS_ROW_SEARCH_COUNT
-                 : STAGE_IS(stage, STAGES_OF_PASS) ? CLS_ROW_SEARCH_MASS
-                                                   : CLS_ROW_SEARCH_ALL;
+    out->state = stage == CLS_STAGE_TOP_K ? CLS_ROW_SEARCH_COUNT
+                 : is & BY_PASS           ? CLS_ROW_SEARCH_MASS
+                                          : CLS_ROW_SEARCH_ALL;
     out->scale = scale;
-    out->kept = mirostat_k;
-    if (STAGE_IS(stage, STAGES_OF_KEY)) {
+    if (is & BY_KEY) {
         i32 lowest = depth_key(row_max, scale, slot->min_p);
 #if CHAIN == 2
-        if (stage == CLS_STAGE_MIROSTAT_2) {
-            stage_bound b;
-            chain_bound(slot, out->max_key, out->total, &b);
-            lowest = b.lowest;
-        }
+        if (stage == CLS_STAGE_MIROSTAT_2)
+            lowest = min(mirostat_2_key(slot, out->total, row_max, scale), out->max_key);
 #endif
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             out->pivot[p] = lowest - 1;
@@ -102,73 +102,67 @@ static inline void plan_pass(const row_logits *r, __global const cls_slot *slot,
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
         const u64 target = stage == CLS_STAGE_TOP_K ? (u64)(u32)slot->top_k
                                                     : top_p_target(out->total, row_top_p(slot));
-        guess_pivots(r, &m, target, out->total, row_sample, out->pivot, scratch);
+        guess_pivots(&w->r, &m, target, out->total, w->sample, out->pivot, w->list.scratch);
     }
 }
 
 ONE_COPY void token_row(ROW_ARGS)
 {
     ROW_BEGIN
-    cls_row out;
-    record_begin(slot_index, args->invalid_token, &out);
     if (slot_index >= 0 && slot->stopped) {
-        out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
+        w.out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
     } else if (slot_index >= 0) {
-        out.max_key = out.top_key = row_summary(&r, &out.status, list.scratch);
-        out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
-        out.no_token = out.max_key == CLS_KEY_NONE;
-        out.status |= out.no_token ? CLS_STATUS_EMPTY : 0u;
-        out.scale = slot->scale;
+        w.out.max_key = w.out.top_key = row_summary(&w.r, &w.out.status, w.list.scratch);
+        w.out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
+        w.out.no_token = w.out.max_key == CLS_KEY_NONE;
+        w.out.status |= w.out.no_token ? CLS_STATUS_EMPTY : 0u;
+        w.out.scale = slot->scale;
     }
-    if (!out.no_token &&
+    if (!w.out.no_token &&
         (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
-        out.token = largest(&r, out.max_key, list.scratch);
-        out.cut_key = out.max_key;
-        out.cut_id = out.token;
-        out.kept = 1;
-    } else if (!out.no_token) {
-        chain_state c;
-        int listed = 0;
-        chain_begin(out.max_key, &c);
+        w.out.token = largest(&w.r, w.out.max_key, w.list.scratch);
+        w.out.cut_key = w.out.max_key;
+        w.out.cut_id = w.out.token;
+        w.out.kept = 1;
+    } else if (!w.out.no_token) {
+        chain_begin(w.out.max_key, &w.c);
         if (flags & CLS_SLOT_TOTAL)
-            out.total =
-                row_total(r.key, tile_mass + (size_t)row * tiles, tiles, float_of_key(out.max_key),
-                          slot->total_scale, row_work, list.scratch);
+            w.out.total =
+                row_total(w.r.key, tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
+                          float_of_key(w.out.max_key), slot->total_scale, w.masses, w.list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(flags, slot->chain[0], slot->adaptive.mu)) {
-            c.set.untruncated = 1;
-            c.scale = slot->scale;
-            out.mass = out.total;
+            w.c.set.untruncated = 1;
+            w.c.scale = slot->scale;
+            w.out.mass = w.out.total;
 #if CHAIN > 0 && ROW
-            out.token = has & CLS_DRAWN ? ((__global const i32 *)row_sample)[0] : -1;
+            w.out.token = has & CLS_DRAWN ? ((__global const i32 *)w.sample)[0] : -1;
 #endif
         }
 #if CHAIN > 0
-        else if (!(has & CLS_FORCE_SEARCH) &&
-                 list_row(&r, slot, out.max_key, row_sample, &list, &c, &out)) {
-            list_sort(&list);
-            listed = truncate_list(slot, &list, &r, ROW_XTC_CUTS(slot, row), infill, args->n_end,
-                                   &c, &out);
+        else if (!(has & CLS_FORCE_SEARCH) && list_row(&w)) {
+            list_sort(&w.list);
+            w.xtc_cuts = ROW_XTC_CUTS(slot, row);
+            w.listed = run_chain(&w);
         }
 #endif
-        if ((c.set.untruncated || listed) &&
-            !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
-                       args->invalid_token, row_work, row_sample, &list, &c, &out);
-        } else if (listed || !(has & CLS_HAS_SEARCH)) {
+        if ((w.c.set.untruncated || w.listed) &&
+            !(w.out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+            pick_token(&w, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token);
+        } else if (w.listed || !(has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
              * enqueued no search. The row gets a status instead of a wrong token. */
-            out.status |= listed ? 0u : CLS_STATUS_UNFIT;
-            out.state = CLS_ROW_DONE;
-            out.no_token = 1;
+            w.out.status |= w.listed ? 0u : CLS_STATUS_UNFIT;
+            w.out.state = CLS_ROW_DONE;
+            w.out.no_token = 1;
         }
 #if CHAIN > 0
         else {
-            plan_pass(&r, slot, c.mirostat_k, row_sample, &out, list.scratch);
+            plan_pass(&w);
         }
 #endif
     }
-    ROW_END(out.state == CLS_ROW_DONE)
+    ROW_END(w.out.state == CLS_ROW_DONE)
 }
 
 KERNEL void cls_token(ROW_KERNEL_ARGS)

@@ -134,7 +134,7 @@ ONE_COPY i32 tile_bound(const row_logits *r, u32 k, i32 max_key, __local u64 *sc
 /* Counts the tokens above each of four ascending keys, by the whole group. A max tile's counts are
  * at most 64 each and share a lane, a byte each; four vectors of counts would take too many
  * registers of a GPU. */
-ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u32 *count,
+ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u64 *count,
                                 __local u64 *scratch)
 {
     const f32 bound[4] = {above(key[0]), above(key[1]), above(key[2]), above(key[3])};
@@ -171,31 +171,55 @@ ONE_COPY void tokens_above_each(const row_logits *r, const i32 *key, u32 *count,
     count[3] = u64_hi(high);
 }
 
+/* An interval of keys that contains a cut: what the row has above lo reaches the target, what it
+ * has above hi does not. lo_pivot and hi_pivot: which pivots of the pass these are, -1 for none. */
+typedef struct interval {
+    i32 lo, hi;
+    u64 at_lo, at_hi; /* what lies above each */
+    i32 lo_pivot, hi_pivot;
+} interval;
+
+/* Chooses four ascending keys that divide the interval evenly as keys. */
+static inline void interval_keys(const interval *b, i32 *key)
+{
+    const u32 width = (u32)b->hi - (u32)b->lo, fifth = max(width / 5u, 1u);
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        key[p] = (i32)((u32)b->lo + min((p + 1) * fifth, width - 1));
+}
+
+/* Narrows the interval by what was measured above four keys in it. `pivots`: these are the pass's.
+ */
+static inline void interval_narrow(const i32 *key, const u64 *sum, u64 target, int pivots,
+                                   interval *b)
+{
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        if (sum[p] >= target && key[p] > b->lo) {
+            b->lo = key[p];
+            b->at_lo = sum[p];
+            b->lo_pivot = pivots ? (i32)p : -1;
+        } else if (sum[p] < target && key[p] < b->hi) {
+            b->hi = key[p];
+            b->at_hi = sum[p];
+            b->hi_pivot = pivots ? (i32)p : -1;
+        }
+    }
+}
+
 /* Returns the k-th largest key of the row, between a known bound and the maximum, and in *over how
  * many tokens are above it. Each round counts for four keys. So the tiles above the bound are read
  * at most 14 times; with one key a round it would be 31 times. */
 ONE_COPY i32 kth_key(const row_logits *r, u32 k, i32 bound, i32 max_key, u32 *over,
                      __local u64 *scratch)
 {
-    i32 lo = bound, hi = max_key; /* count(>= lo) >= k > count(> hi) */
-    *over = 0;
+    interval b = {bound - 1, max_key, 0, 0, -1, -1};
     SHORT_LOOP
-    while (lo < hi) {
-        const u32 width = (u32)hi - (u32)lo, fifth = max(width / 5u, 1u);
-        const i32 from = lo;
-        i32 key[4];
-        u32 count[4];
-        for (u32 p = 0; p < 4; p++)
-            key[p] = (i32)((u32)from + min((p + 1) * fifth, width) - 1u);
+    while (b.lo + 1 < b.hi) {
+        i32 key[CLS_PIVOTS];
+        u64 count[CLS_PIVOTS];
+        interval_keys(&b, key);
         tokens_above_each(r, key, count, scratch);
-        for (u32 p = 0; p < 4; p++) {
-            if (count[p] >= k) {
-                lo = key[p] + 1;
-            } else if (key[p] < hi) {
-                hi = key[p];
-                *over = count[p];
-            }
-        }
+        interval_narrow(key, count, k, 0, &b);
     }
-    return lo;
+    *over = u64_lo(b.at_hi);
+    return b.hi;
 }

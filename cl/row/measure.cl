@@ -2,7 +2,7 @@
 /* measure: divides tiles among the items of a group, and sums up what a row has above given keys,
  * as masses or counts. */
 #include "row/tiles.cl"
-#include "row/chain.cl"
+#include "row/set.cl"
 
 /* ------------------------------------------------------------ tiles in teams
  *

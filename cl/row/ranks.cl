@@ -43,7 +43,7 @@ static inline void count_keys(const row_logits *r, __local i32 *edge, u32 edges,
 #endif
     for (u32 i = 0; i < edges; i += 4) {
         i32 key[4];
-        u32 counts[4];
+        u64 counts[4];
         for (u32 p = 0; p < 4; p++) /* ascending */
             key[p] = edge[min(i + 3 - p, edges - 1)] - 1;
         if (edges == 1)

@@ -5,7 +5,7 @@
  * every token of the other tiles. So the first k tokens lie in these tiles, ties included, and any
  * key that k tile maxima reach is a bound: tokens below it are not read again. */
 #include "row/count.cl"
-#include "row/chain.cl"
+#include "row/set.cl"
 
 /* At most LIST tokens in order of ids, in local memory. Entries from n up to the next multiple of
  * VEC have CLS_KEY_NONE. */
@@ -242,6 +242,17 @@ static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, 
 }
 #endif
 
+/* Ends the list behind its first n entries. */
+static inline void list_end(shortlist *list, u32 n)
+{
+    list->n = n;
+    BARRIER();
+    SHORT_LOOP
+    for (u32 i = n + LOCAL_ID; i < LIST && i < n + VEC; i += WGS)
+        list->key[i] = CLS_KEY_NONE;
+    BARRIER();
+}
+
 /* Fills the list with the row's tokens of lo <= key <= hi in order of ids, with at most `ties` of
  * those equal to lo. Returns 0 if they do not fit. */
 ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
@@ -249,11 +260,7 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *l
     const u32 total = collect_tokens(r, lo, hi, ties, list);
     if (total > LIST)
         return 0;
-    list->n = total;
-    SHORT_LOOP
-    for (u32 i = total + LOCAL_ID; i < LIST && i < total + VEC; i += WGS)
-        list->key[i] = CLS_KEY_NONE;
-    BARRIER();
+    list_end(list, total);
     return 1;
 }
 
@@ -383,40 +390,49 @@ ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, u32 
     return wg_mass(sum, list->scratch);
 }
 
-/* ------------------------------------------------------------------- removing ranks */
-
-#define RANK_REMOVED 0x7fffffff /* the rank of a removed token */
-
-/* Removes ranks first to last - 1 from the list. */
-ONE_COPY void list_remove(shortlist *list, u32 first, u32 last)
+/* Sums up what the list's first `kept` ranks have above each of four keys: masses, or (`counts`)
+ * tokens. */
+static inline void list_above(const shortlist *list, u32 kept, int counts, const i32 *key, u64 *sum)
 {
-    BARRIER();
-    SHORT_LOOP
-    for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
-        const i32 rank = list->rank[i];
-        if (rank >= (i32)first && rank < (i32)last)
-            list->rank[i] = RANK_REMOVED;
-        else if (rank >= (i32)last && rank != RANK_REMOVED)
-            list->rank[i] = rank - (i32)(last - first);
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        u64 mine = 0;
+        SHORT_LOOP
+        for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+            if (list->key[i] > key[p] && (u32)list->rank[i] < kept)
+                mine += counts ? 1 : list->mass[i];
+        sum[p] = wg_mass(mine, list->scratch);
     }
-    BARRIER();
-    SHORT_LOOP
-    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-        if (list->rank[i] != RANK_REMOVED)
-            list->order[list->rank[i]] = (i32)i;
-    BARRIER();
-}
-
-/* Removes the first `dropped` ranks; the next one becomes the top. */
-static inline void remove_top_ranks(shortlist *list, chain_state *c, u32 dropped)
-{
-    list_remove(list, 0, dropped);
-    c->kept -= dropped;
-    c->set.top_key = list->key[list->order[0]];
-    c->weighed = 0.0f;
 }
 
 static inline f32 rank_logit(const shortlist *list, u32 rank)
 {
     return float_of_key(list->key[list->order[rank]]);
+}
+
+/* ------------------------------------------------------------------- removing tokens */
+
+#define RANK_REMOVED 0x7fffffff /* the rank of a token that list_drop() drops */
+
+/* Drops the tokens that have no rank below `kept`, and sorts the others, which have no masses
+ * then. */
+ONE_COPY void list_drop(shortlist *list, u32 kept)
+{
+    const u32 n = list->n;
+    u32 at = 0;
+    BARRIER();
+    SHORT_LOOP
+    for (u32 base = 0; base < n; base += WGS) {
+        const u32 i = base + LOCAL_ID;
+        const u32 stays = i < n && (u32)list->rank[i] < kept;
+        const i32 key = stays ? list->key[i] : 0, id = stays ? list->id[i] : 0;
+        u32 all;
+        const u32 to = at + wg_scan_u32(stays, list->scratch, &all); /* all have read */
+        if (stays) {
+            list->key[to] = key;
+            list->id[to] = id;
+        }
+        at += all;
+    }
+    list_end(list, at);
+    list_sort(list);
 }

@@ -2,7 +2,7 @@
 /* infill: llama.cpp's sampler for filling in the middle. It keeps only end tokens if these are
  * likely. Otherwise it counts tokens together where one is a prefix of the other, and keeps the
  * likely ones. One item looks at all pairs. The merged masses only decide which tokens are kept. */
-#include "row/stage.cl"
+#include "row/job.cl"
 
 #define CLS_INFILL_MAX 128 /* the largest set: all pairs of its tokens are looked at */
 
@@ -87,8 +87,6 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
             list->rank[i] = RANK_REMOVED;
             continue;
         }
-        list->order[left] = (i32)i; /* left <= a */
-        list->rank[i] = (i32)left;
         left++;
     }
     return left;
@@ -96,45 +94,44 @@ static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *in
 
 /* Makes the first end token the list's only one, even if it was cut. Returns 0 if it has no
  * logit. */
-static inline int infill_first_end(list_stage *w, i32 id)
+static inline int infill_first_end(row_job *w, i32 id)
 {
-    shortlist *const list = w->list;
-    const f32 z = load_whole(w->r, (u32)id);
+    shortlist *const list = &w->list;
+    const f32 z = load_whole(&w->r, (u32)id);
     if (!(z > CLS_MASKED))
         return 0;
     BARRIER();
     if (LOCAL_ID == 0) {
         list->key[0] = key_of(z);
         list->id[0] = id;
-        list->order[0] = list->rank[0] = 0;
-        for (u32 i = 1; i < VEC; i++)
-            list->key[i] = CLS_KEY_NONE;
     }
-    w->c->kept = list->n = 1;
+    list_end(list, 1);
+    list_sort(list);
     return 1;
 }
 
-/* Runs the stage on the list with its masses. Returns 0 if the row gets no token; the status then
- * says why. */
-ONE_COPY int infill_list(list_stage *w, __global const i32 *infill, u32 n_end)
+static inline void infill(row_job *w)
 {
-    chain_state *const c = w->c;
+    chain_state *const c = &w->c;
     const int first_item = LOCAL_ID == 0;
     u32 left = 0;
-    if (c->kept > CLS_INFILL_MAX) {
-        w->out->status |= CLS_STATUS_UNFIT;
-        return 0;
+    w->cut = CUT_DONE;
+    if (!LISTED(w) || c->kept > CLS_INFILL_MAX) {
+        w->out.status |= CLS_STATUS_UNFIT;
+        w->cut = CUT_EMPTY;
+        return;
     }
     if (first_item)
-        left = infill_ranks(w->list, c->kept, infill, n_end);
-    c->kept = u64_lo(wg_broadcast(left, first_item, w->list->scratch));
-    if (c->kept == 0 && !infill_first_end(w, infill[0])) {
-        w->out->status |= CLS_STATUS_EMPTY;
-        return 0;
+        left = infill_ranks(&w->list, c->kept, w->infill, w->n_end);
+    left = u64_lo(wg_broadcast(left, first_item, w->list.scratch));
+    if (left != 0) {
+        list_drop(&w->list, c->kept);
+    } else if (!infill_first_end(w, w->infill[0])) {
+        w->out.status |= CLS_STATUS_EMPTY;
+        w->cut = CUT_EMPTY;
     }
-    BARRIER();
-    c->set.top_key = w->list->key[w->list->order[0]];
+    c->kept = w->list.n;
+    c->set.top_key = w->list.key[w->list.order[0]];
     c->weighed = 0.0f;
-    c->listed = 1;
-    return 1;
+    c->by_ids = 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* top-p: keeps the smallest set of most likely tokens whose mass reaches a share of the whole. */
-#include "row/stage.cl"
+#include "row/job.cl"
 
 /* Returns the slot's top-p, which decay may have lowered. */
 static inline u32 row_top_p(__global const cls_slot *slot)
@@ -47,26 +47,15 @@ ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 targe
     return key_of(clean(lo));
 }
 
-static inline void top_p_bound(stage_bound *b)
+static inline void top_p_bound(__global const cls_slot *slot, chain_bound *b)
 {
     b->by_maxima = b->first;
     b->goes_on = b->first;
 }
 
-static inline void top_p_list(list_stage *w)
+static inline void top_p(row_job *w)
 {
-    chain_state *const c = w->c;
-    w->out->total = w->mass;
-    w->out->target = top_p_target(w->mass, row_top_p(w->slot));
-    const u32 count = list_reach(w->list, 0, c->kept, 0, w->out->target);
-    if (count <= c->kept || c->complete) /* otherwise the set reaches beyond the list */
-        keep_ranks(w, count, 1);
-}
-
-static inline void top_p_row(row_stage *w)
-{
-    w->out->total = w->mass;
-    w->cut = CUT_AT_TARGET;
-    w->counts = 0;
-    w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));
+    w->out.total = w->mass;
+    w->out.target = top_p_target(w->mass, row_top_p(w->slot));
+    reach(w, 0, w->out.target);
 }

@@ -1,161 +1,111 @@
 /* SPDX-License-Identifier: MIT */
-/* typical p: keeps the tokens whose information is nearest to the entropy. */
-#include "row/stage.cl"
+/* typical p: keeps the tokens whose information is nearest to the entropy. Its order begins at the
+ * mean depth and goes to both sides. Of the tokens at one distance those above the mean come first,
+ * the lower keys before the higher. */
+#include "row/job.cl"
 
-/* The ranks that typical p keeps: first to end - 1, except gap to gap_end - 1. */
-typedef struct typical_ranks {
-    u32 first, end, gap, gap_end;
-} typical_ranks;
-
-/* Takes ranks by their distance from the mean depth, from both sides. Above the mean, tokens of
- * equal keys are taken in ascending order of ids, so there may be a gap between them and the ranks
- * that were taken before. */
-ONE_COPY void typical_walk(const list_stage *w, u32 mean, u64 target, typical_ranks *t)
+static inline void typical_p(row_job *w)
 {
-    const shortlist *const list = w->list;
-    const f32 top = w->top, scale = w->c->scale;
-    const u32 kept = w->c->kept, least = w->slot->min_keep;
-    u64 sum = 0;
-    u32 count = 0;
-    t->first = t->gap = t->gap_end = 0;
-    while (t->first < kept && depth_q20(rank_logit(list, t->first), top, scale) <= mean)
-        t->first++;
-    t->end = t->first;
-    while ((sum < target || count < least) && (t->first > 0 || t->end < kept)) {
-        const u32 up_to = t->first > 0
-                              ? mean - depth_q20(rank_logit(list, t->first - 1), top, scale)
-                              : 0xffffffffu;
-        const u32 down_to =
-            t->end < kept ? depth_q20(rank_logit(list, t->end), top, scale) - mean : 0xffffffffu;
-        if (t->first > 0 && up_to <= down_to) {
-            const i32 key = list->key[list->order[t->first - 1]];
-            u32 first = t->first - 1, i;
-            while (first > 0 && list->key[list->order[first - 1]] == key)
-                first--;
-            for (i = first; i < t->first && (sum < target || count < least); i++) {
-                sum += list->mass[list->order[i]];
-                count++;
-            }
-            t->gap = i;
-            t->gap_end = t->first;
-            t->first = first;
-        } else {
-            sum += list->mass[list->order[t->end]];
-            count++;
-            t->end++;
-        }
-    }
-}
-
-/* Runs the stage on the list. One item takes the ranks. */
-static inline void typical_list(list_stage *w)
-{
-    shortlist *const list = w->list;
-    chain_state *const c = w->c;
-    const u32 mean =
-        mean_depth_q20(list_sum(w->r, list, c->kept, SUM_DEPTHS, w->top, c->scale), w->mass);
-    u64 packed = 0;
-    typical_ranks t;
-    if (LOCAL_ID == 0) {
-        typical_walk(w, mean, typical_target(w->mass, w->slot->typical_p), &t);
-        packed = u64_make(t.first | t.end << 16, t.gap | t.gap_end << 16);
-    }
-    packed = wg_broadcast(packed, LOCAL_ID == 0, list->scratch);
-    t.first = u64_hi(packed) & 0xffffu;
-    t.end = u64_hi(packed) >> 16;
-    t.gap = u64_lo(packed) & 0xffffu;
-    t.gap_end = u64_lo(packed) >> 16;
-    c->kept = t.end;
-    if (t.first == 0 && t.gap == t.gap_end)
-        return;
-    const i32 key = list->key[list->order[t.first]],
-              last = list->id[list->order[t.gap < t.gap_end ? t.gap - 1 : 0]];
-    c->set.upper_first = key == c->set.upper_key ? c->set.upper_first : 0;
-    c->set.upper_last = t.gap < t.gap_end         ? last
-                        : key == c->set.upper_key ? c->set.upper_last
-                                                  : CLS_MAX_ID;
-    c->set.upper_key = key;
-    list_remove(list, t.gap, t.gap_end);
-    c->kept -= t.gap_end - t.gap;
-    remove_top_ranks(list, c, t.first);
-}
-
-static inline void typical_row(row_stage *w)
-{
-    const u64 sum = row_sum(w->r, SUM_DEPTHS, w->top, w->scale, w->list->scratch);
     w->cut = CUT_TYPICAL;
     w->counts = 0;
-    w->mean = mean_depth_q20(sum, w->mass);
+    w->mean = mean_depth_q20(need(w, SUM_DEPTHS), w->mass);
     w->target = typical_target(w->mass, w->slot->typical_p);
 }
 
-/* Runs the stage over the whole row: finds the distance from the mean depth that the set reaches,
- * and then how many of the keys at exactly that distance above the mean it includes. Makes the
- * upper cut, and prepares the lower one: as a key in *low, or (if it returns 1) as a measure that
- * the set must reach. */
-ONE_COPY int typical_cut(row_logits *r, const measure *m, u32 mean, u64 target, __global u64 *work,
-                         kept_set *set, i32 *low, __local u64 *scratch)
+/* The search for the cut, and how far it is. */
+#define TYPICAL_BEGINS 0
+#define TYPICAL_BELOW 1 /* the set reaches a distance on both sides, and ends below the mean */
+#define TYPICAL_ABOVE 2 /* it ends above the mean, at a key that is being located */
+#define TYPICAL_TIES 3  /* it ends at a token of that key, which is being located */
+typedef struct typical_search {
+    u32 step;
+    i32 lowest;        /* the least key that is kept, if the set ends above the mean */
+    u64 rest, at_head; /* what is needed of the tokens at the distance, and what the set has from
+                          the least of their keys above the mean on */
+} typical_search;
+
+/* Returns the least distance from the mean depth that the set reaches, and in *nearer the measure
+ * of what is nearer. */
+static inline u32 typical_distance(const row_job *w, const measure *m, u64 *nearer)
 {
-    const f32 top = m->row_max;
-    u64 below = 0; /* the measure of what is nearer than `lo` */
-    u32 distance = 0;
-    i32 group = 0, group_end = 0;
-    /* Round 0 searches distances, round 1 the keys above the mean that have the found distance. */
-    for (u32 round = 0; round < 2; round++) {
-        const u64 base = below;
-        u32 lo = 0, hi = CLS_MAX_DEPTH;
-        if (round == 1) {
-            lo = 0;
-            hi = (u32)(group_end - group);
+    const u32 mean = w->mean;
+    u32 lo = 0, hi = CLS_MAX_DEPTH;
+    *nearer = 0;
+    while (lo < hi) {
+        const u32 third = (hi - lo) / 3, from = lo;
+        i32 key[CLS_PIVOTS];
+        u64 sum[CLS_PIVOTS];
+        for (u32 i = 0; i < 2; i++) {
+            const u32 at = from + third * (i + 1);
+            key[1 - i] = depth_q20_key(w->top, w->scale, mean + at) - 1;
+            key[2 + i] =
+                mean > at ? depth_q20_key(w->top, w->scale, mean - at - 1) - 1 : CLS_KEY_INF - 1;
         }
-        while (lo < hi) {
-            const u32 at[2] = {lo + (hi - lo) / 3, lo + (hi - lo) / 3 * 2};
-            i32 key[CLS_PIVOTS];
-            u64 sum[CLS_PIVOTS], to[2];
-            for (u32 i = 0; i < 2; i++) {
-                key[1 - i] =
-                    round == 1 ? group - 1 : depth_q20_key(top, m->scale, mean + at[i]) - 1;
-                key[2 + i] = round == 1     ? group + (i32)at[i]
-                             : mean > at[i] ? depth_q20_key(top, m->scale, mean - at[i] - 1) - 1
-                                            : CLS_KEY_INF - 1;
+        set_above(w, m, key, sum);
+        for (u32 i = 0; i < 2; i++) {
+            const u32 at = from + third * (i + 1);
+            const u64 reached = sum[1 - i] - sum[2 + i];
+            if (reached >= w->target) {
+                hi = at < hi ? at : hi;
+            } else if (at >= lo) {
+                lo = at + 1;
+                *nearer = reached;
             }
-            measure_row(r, m, key, sum, scratch);
-            for (u32 i = 0; i < 2; i++)
-                to[i] = base + sum[1 - i] - sum[2 + i];
-            for (u32 i = 0; i < 2; i++) {
-                if (to[i] < target) {
-                    if (at[i] >= lo) {
-                        lo = at[i] + 1;
-                        below = to[i];
-                    }
-                } else if (at[i] < hi) {
-                    hi = at[i];
-                }
-            }
-        }
-        if (round == 0) {
-            distance = lo;
-            /* These are the keys whose depth is mean - distance; if that is negative, there are
-             * none. */
-            if (distance > mean)
-                break; /* everything above the mean is nearer */
-            group = depth_q20_key(top, m->scale, mean - distance);
-            group_end = mean > distance ? depth_q20_key(top, m->scale, mean - distance - 1)
-                                        : key_of(top) + 1;
-        } else {
-            const i32 key = group + (i32)lo;
-            const int tied = key < group_end;
-            const i32 edge = tied ? key : group_end - 1;
-            i32 last = edge == set->upper_key ? set->upper_last : CLS_MAX_ID;
-            *low = distance > 0 ? depth_q20_key(top, m->scale, mean + distance - 1) : group;
-            if (tied)
-                last = tie_cut(r, m, key, below, target, work, scratch);
-            set->upper_first = edge == set->upper_key ? set->upper_first : 0;
-            set->upper_last = last;
-            set->upper_key = edge;
-            row_truncate(r, set);
-            return !tied;
         }
     }
+    return lo;
+}
+
+/* Goes on until a token must be located: that at which the measure from the top reaches w->target.
+ * It returns 1 then. When it returns 0, `set` has the upper cut, and *at the lower one. */
+ONE_COPY int typical_next(row_job *w, const measure *m, typical_search *t, kept_set *set,
+                          interval *within, cut *at)
+{
+    const f32 top = w->top, scale = w->scale;
+    i32 head, head_end;
+    u64 sum[CLS_PIVOTS];
+    if (t->step == TYPICAL_BELOW)
+        return 0;
+    if (t->step == TYPICAL_TIES) {
+        upper_cut(set, at->key);
+        set->upper_last = at->id;
+        at->key = t->lowest;
+        at->id = CLS_MAX_ID;
+        return 0;
+    }
+    if (t->step == TYPICAL_BEGINS) {
+        u64 nearer;
+        const u32 mean = w->mean, distance = typical_distance(w, m, &nearer);
+        t->step = TYPICAL_BELOW;
+        if (distance > mean) /* everything above the mean is nearer */
+            return 1;
+        /* These keys above the mean have the distance. */
+        head = depth_q20_key(top, scale, mean - distance);
+        head_end =
+            mean > distance ? depth_q20_key(top, scale, mean - distance - 1) : key_of(top) + 1;
+        t->lowest = distance > 0 ? depth_q20_key(top, scale, mean + distance - 1) : head;
+        t->rest = w->target - nearer;
+    } else { /* TYPICAL_ABOVE */
+        head = at->key;
+        head_end = head + 1;
+    }
+    const i32 key[CLS_PIVOTS] = {head - 1, head - 1, head_end - 1, head_end - 1};
+    set_above(w, m, key, sum);
+    within->hi = head_end - 1;
+    within->at_hi = sum[3];
+    if (t->step == TYPICAL_ABOVE) {
+        t->step = TYPICAL_TIES;
+        w->target = sum[3] + t->rest - (t->at_head - sum[0]);
+    } else if (sum[0] - sum[3] < t->rest) {
+        upper_cut(set, head_end - 1);
+        w->target += sum[3];
+        return 1;
+    } else {
+        t->step = TYPICAL_ABOVE;
+        t->at_head = sum[0];
+        w->target = sum[0] - t->rest + 1;
+    }
+    within->lo = head - 1;
+    within->at_lo = sum[0];
     return 1;
 }

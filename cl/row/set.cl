@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* chain: describes how far a row's chain has run, and which tokens it keeps. The truncations on the
- * shortlist and the search of the whole row share this. */
+/* set: which tokens a row's chain keeps, how far the chain has run, and what is summed up over a
+ * set. */
 #include "row/view.cl"
 
 /* The set of kept tokens: a range of the order (key descending, id ascending) between an upper and
@@ -80,10 +80,6 @@ static inline u32 chain_stage(__global const cls_slot *slot, u32 i)
     return stage;
 }
 
-/* Sets of stages, a bit for each number. */
-#define STAGE(name) (1u << (name))
-#define STAGE_IS(stage, set) ((STAGE(stage) & (set)) != 0)
-
 /* Returns the first stage other than a static temperature. Every chain that is searched has one,
  * unless adaptive p is all it has. */
 static inline u32 first_truncation(__global const cls_slot *slot)
@@ -109,24 +105,23 @@ static inline f32 stage_scale(__global const cls_slot *slot, u32 stage)
 
 /* How far a row's chain has run. */
 typedef struct chain_state {
-    u32 at;         /* the next stage */
-    int truncated;  /* a truncation or a dynamic temperature came before */
-    int complete;   /* the list holds the whole set */
-    i32 floor;      /* the list holds all of the row's tokens with at least this key */
-    u32 kept;       /* ranks of the list that are in the set */
-    f32 scale;      /* the scale after the last temperature */
-    f32 weighed;    /* the scale of the list's masses; 0: none are valid */
-    u32 mirostat_k; /* Mirostat 1: how many tokens it keeps, once that is known */
-    int listed;     /* the set is not a range of the order, but the ids of a list: infill */
-    kept_set set;   /* except for its lower cut, which the list has */
+    u32 at;        /* the next stage */
+    int truncated; /* a truncation or a dynamic temperature came before */
+    int complete;  /* the whole set is known */
+    i32 floor;     /* the list holds all of the row's tokens with at least this key */
+    u32 kept;      /* ranks of the list that are in the set */
+    f32 scale;     /* the scale after the last temperature */
+    f32 weighed;   /* the scale of the list's masses; 0: none are valid */
+    int by_ids;    /* the set is not a range of the order, but the ids of a list: infill */
+    kept_set set;  /* a list may hold less than this range, since its ranks are the lower cut */
 } chain_state;
 
 static inline void chain_begin(i32 max_key, chain_state *c)
 {
     c->at = 0;
-    c->truncated = c->complete = c->listed = 0;
+    c->truncated = c->complete = c->by_ids = 0;
     c->floor = CLS_KEY_NONE + 1;
-    c->kept = c->mirostat_k = 0;
+    c->kept = 0;
     c->scale = CLS_LOG2E;
     c->weighed = 0.0f;
     whole_row(max_key, &c->set);
@@ -135,7 +130,6 @@ static inline void chain_begin(i32 max_key, chain_state *c)
 /* ------------------------------------------------------------------- sums */
 
 /* What can be summed up over a set. */
-#define SUM_MASS 0
 #define SUM_DEPTHS 1  /* depth_term() */
 #define SUM_SQUARES 2 /* square_term() */
 #define SUM_UNITS 3   /* sigma_unit(), with `scale` as its grid */
@@ -150,6 +144,5 @@ static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *
     const u32 w = weight(z, unit->max, scale, unit->fraction);
     if (what == SUM_SQUARES)
         return square_term(w, unit->shift);
-    const u64 mass = to_row_units(w, unit->shift);
-    return what == SUM_DEPTHS ? depth_term(mass, depth_q20(z, top, scale)) : mass;
+    return depth_term(to_row_units(w, unit->shift), depth_q20(z, top, scale));
 }

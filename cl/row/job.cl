@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT */
+/* job: what the two kernels that run a row's chain know about the row, and the words of its stages.
+ * A stage is one function. It asks for what it needs of the current set, and names a cut; whether
+ * the shortlist has the set or the whole row must be searched is no business of the stage. */
+#include "row/locate.cl"
+#include "row/sums.cl"
+
+/* What a stage needs, and how it cuts. */
+#define NEEDS_MASS 1u  /* the mass of the set */
+#define NEEDS_SET 2u   /* the whole set: a list that may lack some of it is not enough */
+#define KEEPS_LEAST 4u /* at least min_keep tokens; XTC handles that itself */
+#define BY_KEY 8u      /* as the first truncation it cuts at a key that the pass can measure */
+#define BY_PASS 16u    /* as the first truncation it cuts by a measure of the pass */
+
+/* How a stage cuts the set. */
+#define CUT_NOTHING 0 /* it keeps everything */
+#define CUT_AT_KEY 1  /* it keeps what reaches `key` */
+#define CUT_REACH 2   /* it keeps tokens from the top until `target` is reached */
+#define CUT_TOP 3 /* it removes tokens from the top, up to the one before the target is reached */
+#define CUT_TYPICAL 4   /* as CUT_REACH, but from the mean depth to both sides */
+#define CUT_DONE 5      /* the stage has changed the list itself */
+#define CUT_UNDECIDED 6 /* the list does not hold enough of the row */
+#define CUT_EMPTY 7     /* the row gets no token; the status says why */
+
+/* What bounds the set of a truncated row from below before its chain runs. */
+typedef struct chain_bound {
+    u32 k;                  /* this many tokens suffice; 0: unknown */
+    i32 lowest;             /* no token below this key is needed */
+    int bounded, by_maxima; /* bounded: `lowest` is valid; by_maxima: top-p bounds the whole row, by
+                               the maxima of tiles */
+    int first, goes_on; /* first: no truncation came before; goes_on: the next stage may bound the
+                           set, too */
+    f32 top, scale;     /* the row's largest logit, and the scale of the chain */
+    u64 total;          /* the row's mass */
+} chain_bound;
+
+/* A stage that keeps what reaches a key bounds the set by it, unless min_keep may keep more. */
+static inline void bound_at(chain_bound *b, __global const cls_slot *slot, i32 key)
+{
+    if (slot->min_keep <= 1) {
+        b->lowest = key;
+        b->bounded = 1;
+    }
+}
+/* Other stages bound nothing, and hide what comes after them. */
+static inline void no_bound(__global const cls_slot *slot, chain_bound *b) { b->goes_on = 0; }
+
+/* A row, its chain, and the current stage of it. */
+typedef struct row_job {
+    __global const cls_slot *slot;
+    row_logits r; /* truncated by the stages before the current one, where the row is searched */
+    shortlist list;
+    __global u64 *masses; /* for what is summed up by mass tiles */
+    __global f32 *sample;
+    __global const i32 *infill;
+    u32 n_end;
+    int xtc_cuts; /* the draw of XTC */
+    chain_state c;
+    cls_row out;
+    /* The current set. */
+    int listed;     /* the list holds it, or the first of its tokens */
+    f32 top, scale; /* its largest logit, and the scale of the chain */
+    u32 tokens;     /* its number of tokens and its mass, where they are known */
+    u64 mass;
+    /* The cut. */
+    int cut, counts; /* counts: `target` is a number of tokens, not a mass */
+    i32 key;
+    u64 target;
+    u32 mean; /* the mean depth, for typical p */
+#if SEARCH
+    pass_sums pass;
+#endif
+} row_job;
+
+/* Whether the list has the set. The token kernel leaves all other rows to the search. */
+#if SEARCH
+#define LISTED(w) ((w)->listed)
+#else
+#define LISTED(w) 1
+#endif
+
+/* Returns a sum over the current set; `scale` is the grid of SUM_UNITS. */
+static inline u64 need_at(const row_job *w, u32 what, f32 scale)
+{
+#if SEARCH
+    if (!w->listed)
+        return row_sum(&w->r, what, w->top, scale, w->list.scratch);
+#endif
+    return list_sum(&w->r, &w->list, w->c.kept, what, w->top, scale);
+}
+static inline u64 need(const row_job *w, u32 what) { return need_at(w, what, w->scale); }
+
+/* Returns how many tokens of the set reach a key. */
+static inline u32 need_count(const row_job *w, i32 key)
+{
+#if SEARCH
+    if (!w->listed)
+        return tokens_above(&w->r, key - 1, w->list.scratch);
+#endif
+    return list_count(&w->list, w->c.kept, key);
+}
+
+/* Returns the least logit of the set. */
+static inline f32 need_least(const row_job *w)
+{
+#if SEARCH
+    if (!w->listed) {
+        i32 lo = CLS_KEY_NONE, hi = w->out.max_key;
+        key_range(&w->r, &lo, &hi, w->list.scratch);
+        return float_of_key(lo + 1);
+    }
+#endif
+    return rank_logit(&w->list, w->c.kept - 1);
+}
+
+/* Keeps the tokens that reach a key. */
+static inline void at_key(row_job *w, i32 key)
+{
+    w->cut = CUT_AT_KEY;
+    w->key = key;
+}
+/* Keeps tokens from the top until their mass, or (`counts`) their number, reaches the target. */
+static inline void reach(row_job *w, int counts, u64 target)
+{
+    w->cut = CUT_REACH;
+    w->counts = counts;
+    w->target = target;
+}
+/* Removes the first `count` tokens, those that reach `key`, except the last one of them. */
+static inline void upper(row_job *w, i32 key, u32 count)
+{
+    w->cut = CUT_TOP;
+    w->counts = 1;
+    w->target = count;
+    w->key = key;
+}
+
+/* Measures what the set has above each of four keys. */
+static inline void set_above(const row_job *w, const measure *m, const i32 *key, u64 *sum)
+{
+#if SEARCH
+    if (!w->listed) {
+        measure_row(&w->r, m, key, sum, w->list.scratch);
+        return;
+    }
+#endif
+    list_above(&w->list, w->c.kept, m->counts, key, sum);
+}
+
+/* Sets the key of an upper cut: all tokens of that key are kept that were. */
+static inline void upper_cut(kept_set *set, i32 key)
+{
+    if (key != set->upper_key) {
+        set->upper_first = 0;
+        set->upper_last = CLS_MAX_ID;
+    }
+    set->upper_key = key;
+}

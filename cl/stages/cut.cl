@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/* cut: makes the cut that a stage has named. On the list a lower cut is a number of ranks. In a row
+ * that is searched it is a token; and so is an upper cut, of which the list then loses tokens. */
+#include "row/job.cl"
+#include "stages/typical_p.cl"
+
+/* Returns how many ranks of the list reach the target; one more than it has if they do not. */
+static inline u32 ranks_to_target(const row_job *w)
+{
+    if (w->counts)
+        return u64_lo(max(w->target, (u64)1));
+    return list_reach(&w->list, 0, w->c.kept, 0, w->target);
+}
+
+/* Keeps ranks of the list, but not fewer than min_keep. A list that is not complete stays as it is
+ * if the set reaches beyond it, or may do so. */
+static inline void list_cut(row_job *w, u32 is)
+{
+    chain_state *const c = &w->c;
+    int inside = 1; /* the cut certainly lies inside the list */
+    u32 count;
+    if (w->cut == CUT_AT_KEY) {
+        count = max(list_count(&w->list, c->kept, w->key), 1u);
+        inside = w->key >= c->floor || count < c->kept;
+    } else {
+        count = ranks_to_target(w);
+    }
+    const u32 least = max(count, is & KEEPS_LEAST ? (u32)w->slot->min_keep : 0u);
+    if (!c->complete && (count > c->kept || (least > c->kept && least > count)))
+        return;
+    c->complete |= inside;
+    c->kept = min(least, c->kept);
+}
+
+#if SEARCH || CHAIN == 2
+
+/* Finds the token at which the measure from the top reaches the target. */
+static inline void locate(const row_job *w, const measure *m, const interval *within, cut *at)
+{
+#if SEARCH
+    if (!w->listed) {
+        locate_in_row(&w->r, m, max(w->target, (u64)1), within, w->out.pivot, w->masses, &w->list,
+                      at);
+        return;
+    }
+#endif
+    const u32 i = (u32)w->list.order[min(ranks_to_target(w), w->c.kept) - 1];
+    at->key = w->list.key[i];
+    at->id = w->list.id[i];
+}
+
+/* Returns the row, cut to a set. */
+static inline row_logits row_of_set(const row_job *w, const kept_set *set)
+{
+    row_logits r = w->r;
+    row_truncate(&r, set);
+    return r;
+}
+
+/* Removes what is outside the set from the list; or, from a row that is searched, what was removed
+ * from its top. Then finds the set's largest key; an upper cut is at that key, or there is none. */
+static inline void drop_top(row_job *w, const kept_set *before)
+{
+    kept_set *const set = &w->c.set;
+    shortlist *const list = &w->list;
+    const row_logits r = row_of_set(w, set);
+    i32 top = set->top_key;
+    if (LISTED(w)) {
+        SHORT_LOOP
+        for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+            if (!(truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED))
+                list->rank[i] = RANK_REMOVED;
+        list_drop(list, w->c.kept);
+        w->c.kept = list->n;
+        w->c.weighed = 0.0f;
+        top = list->key[list->order[0]];
+    }
+#if SEARCH
+    else {
+        i32 lo = CLS_KEY_NONE;
+        w->r = r;
+        key_range(&r, &lo, &top, list->scratch);
+    }
+#endif
+    if (set->upper_key != top)
+        upper_cut(set, top);
+    if (top == before->top_key && set->upper_first == 0 && set->upper_last == CLS_MAX_ID)
+        upper_cut(set, before->upper_key);
+    set->top_key = top;
+}
+
+/* Returns how many tokens lie inside the cuts. */
+static inline u32 tokens_inside(const row_job *w)
+{
+    const row_logits r = row_of_set(w, &w->c.set);
+    const shortlist *const list = &w->list;
+    u32 count = 0;
+#if SEARCH
+    if (!w->listed)
+        return tokens_above(&r, CLS_KEY_NONE, list->scratch);
+#endif
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS)
+        count += (u32)list->rank[i] < w->c.kept &&
+                 truncate_one(&r, (u32)list->id[i], float_of_key(list->key[i])) > CLS_MASKED;
+    return wg_usum(count, list->scratch);
+}
+
+#if SEARCH
+/* Takes what the pass has measured for the chain's first truncation. */
+static inline void begin_with_pass(row_job *w, u32 is, interval *within, cut *at)
+{
+    u64 known[CLS_PIVOTS];
+    if (!(is & BY_PASS) || !w->pass.valid)
+        return;
+    if (w->cut == CUT_AT_KEY && !w->pass.counts) {
+        at->pivot = 0; /* all four pivots are this key, so the pass alone has the masses */
+        w->list.n = 0;
+    }
+    if (w->cut != CUT_REACH || w->pass.counts != w->counts)
+        return;
+    for (u32 p = 0; p < CLS_PIVOTS; p++) {
+        u64 sum = 0;
+        SHORT_LOOP
+        for (u32 t = LOCAL_ID; t < w->r.tiles; t += WGS)
+            sum += w->pass.by_tile[t * CLS_PIVOTS + p];
+        known[p] = wg_mass(sum, w->list.scratch);
+    }
+    interval_narrow(w->out.pivot, known, w->target, 1, within);
+}
+#endif
+
+/* Makes the cut in the set. If too few tokens are left, it keeps as many as min_keep says, in the
+ * stage's own order. */
+ONE_COPY void set_cut(row_job *w, u32 is, int is_first)
+{
+    kept_set *const set = &w->c.set;
+    const kept_set before = *set;
+    for (u32 attempt = 0; attempt < 2; attempt++) {
+        const measure m = measure_of(w->counts, w->top, w->scale);
+        cut at = {w->key, CLS_MAX_ID, -1, 0, 0, 0};
+        interval within = {CLS_KEY_NONE, before.top_key, 0, 0, -1, -1};
+        *set = before;
+        if (w->cut == CUT_TOP) {
+            within.lo = w->key - 1;
+            within.at_lo = w->target;
+        }
+#if SEARCH
+        w->pass.last.pivot = -1; /* the list may change */
+        if (is_first && !w->listed)
+            begin_with_pass(w, is, &within, &at);
+#endif
+#if CHAIN == 2
+        typical_search t = {TYPICAL_BEGINS, 0, 0, 0};
+#endif
+        /* A loop, so that compilers that inline everything compile locate() once. */
+        for (int more = w->cut != CUT_AT_KEY; more; more = w->cut == CUT_TYPICAL) {
+#if CHAIN == 2
+            if (w->cut == CUT_TYPICAL && !typical_next(w, &m, &t, set, &within, &at))
+                break;
+#endif
+            locate(w, &m, &within, &at);
+        }
+        if (w->cut == CUT_TOP) {
+            upper_cut(set, at.key);
+            set->upper_first = at.id;
+        } else if (at.key > set->key || (at.key == set->key && at.id < set->id)) {
+            set->key = at.key;
+            set->id = at.id;
+#if SEARCH
+            w->pass.last = at;
+            if (!is_first || w->pass.counts || w->cut == CUT_TYPICAL || attempt > 0)
+                w->pass.last.pivot = -1;
+#endif
+        }
+        if (!(is & KEEPS_LEAST) || w->slot->min_keep <= 1 || attempt == 1 ||
+            tokens_inside(w) >= w->slot->min_keep)
+            break;
+        if (w->cut == CUT_AT_KEY)
+            w->cut = CUT_REACH;
+        w->counts = 1;
+        w->target = w->slot->min_keep;
+    }
+    if (w->cut == CUT_TOP || w->cut == CUT_TYPICAL)
+        drop_top(w, &before);
+}
+#endif
+
+static inline void make_cut(row_job *w, u32 is, int is_first)
+{
+    if (LISTED(w) && (w->cut == CUT_AT_KEY || w->cut == CUT_REACH))
+        list_cut(w, is);
+#if SEARCH || CHAIN == 2
+    else if (w->cut != CUT_NOTHING && w->cut != CUT_DONE)
+        set_cut(w, is, is_first);
+#endif
+}
