@@ -67,10 +67,6 @@ static void read_draft(cls_verification *v, uint32_t draft)
     } else {
         v->row.logits = (const char *)v->drafts.draft + first * cls_dtype_size(v->row.dtype);
         cls_work_read(&v->w, 1);
-        if (v->w.available == 0)
-            return;
-        v->w.scale = CLS_LOG2E;
-        cls_weigh(&v->w);
         const cls_reciprocal share = reciprocal_of(cls_row_mass(&v->w));
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = fraction_q63(&share, cls_token_mass(&v->w, i));
@@ -138,13 +134,12 @@ static int is_typical(const cls_verification *v, uint32_t id)
 {
     const cls_work *const w = &v->w;
     const uint32_t mass = mass_q20(v->trace.mass, w->top, w->scale);
-    const int64_t entropy = (int64_t)mass + cls_mean_depth(w, v->trace.mass);
+    const int64_t entropy =
+        (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), v->trace.mass);
     const int64_t least = bits_q20(v->drafts.epsilon),
                   relative = bits_q20(v->drafts.delta) + entropy;
-    for (uint32_t i = 0; i < w->n; i++)
-        if (w->set[i] == id)
-            return (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
-    return 0;
+    return cls_set_has(w, id) &&
+           (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
 }
 
 /* --------------------------------------------------------------------- the walk */
@@ -292,9 +287,9 @@ static void emit_tokens(cls_verification *v)
         if (token == NONE)
             return;
         v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
-        const int loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
-        v->status |= loops ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0;
-        if (emit(v, token, draft) || loops || draft == NONE)
+        const uint32_t loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
+        v->status |= loops;
+        if (emit(v, token, draft) || loops != 0 || draft == NONE)
             return;
         append_draft(v, (uint32_t)draft, depth);
         r = (uint32_t)draft + 1;
