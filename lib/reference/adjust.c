@@ -53,9 +53,9 @@ static void add_text(cls_work *w, const int32_t *ids, uint32_t n)
 void cls_work_text(cls_work *w)
 {
     w->length = 0;
-    add_text(w, w->row->prompt, w->row->prompt_count);
+    add_text(w, w->row.prompt, w->row.prompt_count);
     const uint32_t prompt = w->length;
-    add_text(w, w->row->output, w->row->output_count);
+    add_text(w, w->row.output, w->row.output_count);
     w->outputs = w->length - prompt;
 }
 
@@ -64,13 +64,13 @@ static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - 
 /* Returns how many of the latest tokens DRY and n-grams read. */
 static uint32_t history(const cls_work *w)
 {
-    return w->row->history != 0 && w->row->history < w->length ? w->row->history : w->length;
+    return w->row.history != 0 && w->row.history < w->length ? w->row.history : w->length;
 }
 
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->params->stop_count && outputs >= w->params->min_tokens; i++)
-        if ((uint32_t)w->params->stop_ids[i] == id)
+    for (uint32_t i = 0; i < w->params.stop_count && outputs >= w->params.min_tokens; i++)
+        if ((uint32_t)w->params.stop_ids[i] == id)
             return CLS_ROW_STOPPED;
     return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
@@ -82,14 +82,14 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 /* Marks the tokens that params->allowed_ids allow. */
 static void mark_allowed(cls_work *w)
 {
-    memset(w->mark, !cls_params_allow_some(w->params), w->vocab);
-    for (uint32_t i = 0; i < w->params->allowed_count; i++)
-        w->mark[w->params->allowed_ids[i]] = 1;
+    memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
+    for (uint32_t i = 0; i < w->params.allowed_count; i++)
+        w->mark[w->params.allowed_ids[i]] = 1;
 }
 
 static void add_biases(cls_work *w)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     if (p->logit_bias_count == 0)
         return;
     for (uint32_t i = 0; i < w->vocab; i++)
@@ -112,8 +112,8 @@ static void add_biases(cls_work *w)
 /* Bans the last id of each sequence if the output ends with its other ids. */
 static void ban_words(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params->bad_word_count; i++) {
-        const cls_sequence *const word = &w->params->bad_words[i];
+    for (uint32_t i = 0; i < w->params.bad_word_count; i++) {
+        const cls_sequence *const word = &w->params.bad_words[i];
         const uint32_t before = word->count - 1;
         if (before <= w->outputs && before <= history(w) &&
             cls_text_ends_with(w, w->length, word->ids, before))
@@ -141,8 +141,8 @@ static void ban_ngrams(cls_work *w, uint32_t n)
 
 static void ban_stops(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params->stop_count && w->outputs < w->params->min_tokens; i++)
-        w->z[w->params->stop_ids[i]] = -INFINITY;
+    for (uint32_t i = 0; i < w->params.stop_count && w->outputs < w->params.min_tokens; i++)
+        w->z[w->params.stop_ids[i]] = -INFINITY;
 }
 
 /* ------------------------------------------------------------------- penalties */
@@ -174,8 +174,8 @@ static void add_penalties(cls_work *w)
 static uint32_t breaker_at(const cls_work *w, uint32_t back)
 {
     uint32_t longest = 0;
-    for (uint32_t b = 0; b < w->params->dry_breaker_count; b++) {
-        const cls_sequence *const breaker = &w->params->dry_breakers[b];
+    for (uint32_t b = 0; b < w->params.dry_breaker_count; b++) {
+        const cls_sequence *const breaker = &w->params.dry_breakers[b];
         if (breaker->count > longest && breaker->count <= back + 1 &&
             cls_text_ends_with(w, w->length - (back + 1) + breaker->count, breaker->ids,
                                breaker->count))
@@ -198,17 +198,17 @@ static uint32_t count_after_breaker(const cls_work *w, uint32_t n)
 /* Subtracts DRY's penalty of an exponent from a logit. */
 static void subtract_penalty(cls_work *w, uint32_t id, uint32_t exponent)
 {
-    const double base = (double)w->params->dry_base,
+    const double base = (double)w->params.dry_base,
                  limit = base > 1.000001 ? floor(88.7228391 / log(base)) : (double)exponent;
     if (w->z[id] > -INFINITY)
-        w->z[id] = settle(w->z[id] - cls_dry_penalty(w->params, (uint32_t)fmin(exponent, limit)));
+        w->z[id] = settle(w->z[id] - cls_dry_penalty(&w->params, (uint32_t)fmin(exponent, limit)));
 }
 
 /* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the
  * length of its longest such occurrence. */
 static void add_dry(cls_work *w)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     const uint32_t n =
         p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
     if (!cls_dry_is_on(p) || n <= p->dry_allowed_length)
@@ -233,7 +233,7 @@ static void add_dry(cls_work *w)
 
 uint32_t cls_work_read(cls_work *w, int raw)
 {
-    const cls_host_row *const row = w->row;
+    const cls_host_row *const row = &w->row;
     uint32_t status = 0;
     mark_allowed(w);
     for (uint32_t i = 0; i < w->vocab; i++) {
@@ -252,7 +252,7 @@ uint32_t cls_work_read(cls_work *w, int raw)
     if (!raw) {
         add_biases(w);
         ban_words(w);
-        ban_ngrams(w, w->params->no_repeat_ngram);
+        ban_ngrams(w, w->params.no_repeat_ngram);
         ban_stops(w);
         if (w->slot.flags & CLS_SLOT_PENALIZED)
             add_penalties(w);

@@ -3,7 +3,7 @@
 #include "reference/reference.h"
 
 static const struct {
-    uint32_t (*run)(cls_work *w);
+    cls_stage_run *run;
     int keeps_min; /* 1: at least min_keep tokens stay */
 } stages[CLS_STAGES] = {
     [CLS_STAGE_TEMPERATURE] = {cls_stage_temperature, 0},
@@ -26,7 +26,7 @@ void cls_chain_run(cls_work *w)
     if (w->slot.flags & CLS_SLOT_TOTAL) {
         w->scale = w->slot.total_scale;
         cls_weigh(w);
-        w->trace->total = cls_row_mass(w);
+        w->trace.total = cls_row_mass(w);
     }
     w->scale = CLS_LOG2E;
     for (uint32_t i = 0; i < CLS_MAX_STAGES && w->n > 0; i++) {

@@ -44,7 +44,7 @@ static cls_status check_row(const cls_host_row *row)
 /* Sets the adaptive state that the caller gives. */
 static cls_status read_adaptive(cls_work *w)
 {
-    const cls_adaptive_state *const from = &w->row->adaptive;
+    const cls_adaptive_state *const from = &w->row.adaptive;
     w->given = (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
     const char *const fault = from->begun != 0 ? cls_adaptive_fault(&w->slot, &w->given) : NULL;
     return fault == NULL
@@ -58,13 +58,13 @@ static cls_status read_adaptive(cls_work *w)
  * invalid. */
 static cls_status read_infill(cls_work *w)
 {
-    if (w->params->infill == 0)
+    if (w->params.infill == 0)
         return CLS_OK;
-    if (w->row->infill == NULL)
+    if (w->row.infill == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "row->infill is NULL, but params->infill is %d", (int)w->params->infill);
+                        "row->infill is NULL, but params->infill is %d", (int)w->params.infill);
     CLS_STRUCT_INIT(&w->infill, sizeof w->infill);
-    const cls_status status = CLS_STRUCT_READ(&w->infill, w->row->infill, "row->infill");
+    const cls_status status = CLS_STRUCT_READ(&w->infill, w->row.infill, "row->infill");
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
 
@@ -72,7 +72,7 @@ static cls_status read_infill(cls_work *w)
 static int allocate(cls_work *w, uint32_t more)
 {
     const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
-    const size_t text = (size_t)w->row->prompt_count + w->row->output_count + more;
+    const size_t text = (size_t)w->row.prompt_count + w->row.output_count + more;
     w->tiles = (uint32_t)tiles;
     w->text = text < SIZE_MAX / sizeof *w->text ? malloc((text + 1) * sizeof *w->text) : NULL;
     w->z = malloc(n * sizeof *w->z);
@@ -101,12 +101,10 @@ void cls_work_close(cls_work *w)
     free(w->scratch);
 }
 
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
-                         const cls_host_row *callers, uint32_t more)
+cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more)
 {
+    cls_host_row *const row = &w->row;
     memset(w, 0, sizeof *w);
-    w->row = row;
-    w->params = params;
     cls_host_row_default(row, sizeof *row);
     cls_status status = CLS_STRUCT_READ(row, callers, "row");
     if (status == CLS_OK)
@@ -121,7 +119,7 @@ cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
     if (status == CLS_OK)
         status = read_adaptive(w);
     if (status == CLS_OK)
-        status = cls_params_read(row->params, params);
+        status = cls_params_read(row->params, &w->params);
     if (status == CLS_OK)
         status = read_infill(w);
     if (status == CLS_OK && !allocate(w, more))

@@ -18,13 +18,13 @@ typedef struct cls_preference {
 
 /* A row while it is sampled. */
 typedef struct cls_work {
-    const cls_host_row *row; /* in this version's size */
-    const cls_params *params;
+    cls_host_row row; /* the caller's and its parameters, in this version's size */
+    cls_params params;
     cls_infill infill;
     cls_slot slot;           /* its adaptive state is the one before the token */
     cls_slot_adaptive given; /* the caller's, if row->adaptive.begun is not 0 */
     uint32_t vocab, tiles;
-    cls_row *trace; /* the record of the row */
+    cls_row trace; /* the record of the row: its masses, target and cut */
 
     /* The request's valid tokens: prompt, then `outputs` of output. */
     uint32_t *text;
@@ -53,18 +53,17 @@ typedef struct cls_work {
  * Fails as that does. */
 cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
 
-/* Checks the caller's row, copies it to *row and its parameters to *params, which must stay there,
- * and allocates memory for it and for `more` tokens of output. Fails if an argument is invalid or
- * memory runs out. The caller calls cls_work_close() in any case. */
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
-                         const cls_host_row *callers, uint32_t more);
+/* Checks the caller's row, copies it and its parameters, and allocates memory for it and for `more`
+ * tokens of output. Fails if an argument is invalid or memory runs out. The caller calls
+ * cls_work_close() in any case. */
+cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more);
 void cls_work_close(cls_work *w);
 
-/* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
+/* Samples the row, from its logits to its token. If there is a token (w->trace.no_token is 0), the
  * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
  * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
  * has stopped. */
-void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
+void cls_work_run(cls_work *w, int forces, cls_host_result *result);
 
 /* Returns 1 if the request has stopped with the work's text. */
 int cls_work_stopped(const cls_work *w);
@@ -146,19 +145,12 @@ void cls_upper(cls_work *w, int32_t first, int32_t last);
 /* --------------------------------------------------- stages and chain.c */
 
 /* Each stage has the file of its name in stages. It returns how many of the set's first tokens it
- * keeps; a stage that drops others drops these itself. */
-uint32_t cls_stage_temperature(cls_work *w);
-uint32_t cls_stage_top_k(cls_work *w);
-uint32_t cls_stage_top_p(cls_work *w);
-uint32_t cls_stage_min_p(cls_work *w);
-uint32_t cls_stage_top_n_sigma(cls_work *w);
-uint32_t cls_stage_typical_p(cls_work *w);
-uint32_t cls_stage_xtc(cls_work *w);
-uint32_t cls_stage_p_less(cls_work *w);
-uint32_t cls_stage_infill(cls_work *w); /* if it keeps none, trace->status says why */
-uint32_t cls_stage_top_a(cls_work *w);
-uint32_t cls_stage_mirostat_1(cls_work *w);
-uint32_t cls_stage_mirostat_2(cls_work *w);
+ * keeps; a stage that drops others drops these itself. If infill keeps none, trace.status says why.
+ */
+typedef uint32_t cls_stage_run(cls_work *w);
+cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage_min_p,
+    cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
+    cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
 
 /* Runs the chain over the sorted row. */
 void cls_chain_run(cls_work *w);
@@ -169,16 +161,13 @@ void cls_chain_run(cls_work *w);
 typedef struct cls_verification {
     cls_host_drafts drafts; /* in this version's size, with all strides set */
     cls_host_row first;     /* the request's first row */
-    cls_host_row row;       /* the row that `w` samples */
-    cls_params params;
-    cls_work w;
-    cls_row trace;    /* of the row; its token is the one that the row draws */
-    uint32_t outputs; /* length of the request's output, without drafts */
-    uint32_t status;  /* of the rows that were sampled and the tokens that were emitted */
-    int one_token;    /* 1 if the request takes only one token from a call */
-    int by_token;     /* 1 if a draft is accepted only if the row draws it */
-    int32_t *output;  /* the request's output, then the drafts that were accepted */
-    uint64_t *p, *q;  /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
+    cls_work w;             /* samples one row after the other */
+    uint32_t outputs;       /* length of the request's output, without drafts */
+    uint32_t status;        /* of the rows that were sampled and the tokens that were emitted */
+    int one_token;          /* 1 if the request takes only one token from a call */
+    int by_token;           /* 1 if a draft is accepted only if the row draws it */
+    int32_t *output;        /* the request's output, then the drafts that were accepted */
+    uint64_t *p, *q;        /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     cls_host_verified result;
 } cls_verification;
 

@@ -12,7 +12,7 @@
 static cls_slot_adaptive adaptive_before(const cls_work *w)
 {
     cls_slot_adaptive state = adaptive_begin(&w->slot);
-    if (w->row->adaptive.begun != 0)
+    if (w->row.adaptive.begun != 0)
         return w->given;
     for (uint32_t i = w->length - w->outputs; i < w->length && (w->slot.flags & CLS_SLOT_DECAYS);
          i++)
@@ -24,7 +24,7 @@ static cls_slot_adaptive adaptive_before(const cls_work *w)
 static cls_slot_adaptive adaptive_after(const cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
-    const cls_row *const trace = w->trace;
+    const cls_row *const trace = &w->trace;
     const uint32_t id = (uint32_t)trace->token;
     cls_slot_adaptive state = slot->adaptive;
     if (slot->flags & CLS_SLOT_MIROSTAT)
@@ -43,9 +43,9 @@ static cls_slot_adaptive adaptive_after(const cls_work *w)
 
 /* Draws from the whole row. As on the device, it selects a tile first, and then the first token of
  * it at which the sum of weights exceeds what is left. */
-static void draw_from_row(const cls_work *w, uint64_t random)
+static void draw_from_row(cls_work *w, uint64_t random)
 {
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     trace->mass = trace->total = cls_row_mass(w);
     trace->drawn = u64_mul_hi(random, trace->mass);
     uint64_t rest = trace->drawn;
@@ -66,18 +66,18 @@ static int is_adaptive(const cls_work *w) { return (w->slot.flags & CLS_SLOT_ADA
 static uint64_t drawn_weight(const cls_work *w, uint32_t id)
 {
     const uint64_t mass = cls_token_mass(w, id);
-    return is_adaptive(w) ? adaptive_weight(probability_q30(mass, w->trace->mass), w->trace->aim,
-                                            w->trace->min_depth)
+    return is_adaptive(w) ? adaptive_weight(probability_q30(mass, w->trace.mass), w->trace.aim,
+                                            w->trace.min_depth)
                           : mass;
 }
 static uint64_t drawn_sum(const cls_work *w)
 {
-    return is_adaptive(w) ? w->trace->adapted : w->trace->mass;
+    return is_adaptive(w) ? w->trace.adapted : w->trace.mass;
 }
 
-static void set_adaptive_weights(const cls_work *w)
+static void set_adaptive_weights(cls_work *w)
 {
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     trace->aim = adaptive_aim(w->slot.target, w->slot.adaptive.sum, w->slot.adaptive.weight);
     trace->min_depth = UINT32_MAX;
     for (uint32_t i = 0; i < w->n; i++) {
@@ -90,7 +90,7 @@ static void set_adaptive_weights(const cls_work *w)
 }
 
 /* Marks the tokens of the set, and no others. */
-static void mark_set(const cls_work *w)
+static void mark_set(cls_work *w)
 {
     memset(w->mark, 0, w->vocab);
     for (uint32_t i = 0; i < w->n; i++)
@@ -98,18 +98,18 @@ static void mark_set(const cls_work *w)
 }
 
 /* Draws from the set in ascending order of ids. */
-static void draw_from_set(const cls_work *w, uint64_t random)
+static void draw_from_set(cls_work *w, uint64_t random)
 {
-    w->trace->mass = cls_need(w, CLS_SUM_MASS);
+    w->trace.mass = cls_need(w, CLS_SUM_MASS);
     if (is_adaptive(w))
         set_adaptive_weights(w);
-    w->trace->drawn = u64_mul_hi(random, drawn_sum(w));
+    w->trace.drawn = u64_mul_hi(random, drawn_sum(w));
     mark_set(w);
-    uint64_t rest = w->trace->drawn;
+    uint64_t rest = w->trace.drawn;
     for (uint32_t i = 0; i < w->vocab; i++) {
         const uint64_t mass = w->mark[i] ? drawn_weight(w, i) : 0;
         if (rest < mass) {
-            w->trace->token = (int32_t)i;
+            w->trace.token = (int32_t)i;
             return;
         }
         rest -= mass;
@@ -133,14 +133,14 @@ static float final_logprob(const cls_work *w, uint32_t token)
     if (is_adaptive(w))
         return (float)(log2_q24(drawn_weight(w, token)) - log2_q24(drawn_sum(w))) *
                (0x1p-24f * 0x1.62e430p-1f);
-    return logprob_of(w->z[token], w->top, w->scale, w->trace->mass);
+    return logprob_of(w->z[token], w->top, w->scale, w->trace.mass);
 }
 
 /* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
-static void report_set(const cls_work *w, cls_host_result *result)
+static void report_set(cls_work *w, cls_host_result *result)
 {
     if (result->kept_capacity != 0 && w->n > result->kept_capacity)
-        w->trace->status |= CLS_ROW_OVERFLOW;
+        w->trace.status |= CLS_ROW_OVERFLOW;
     if (result->kept_ids == NULL)
         return;
     mark_set(w);
@@ -155,12 +155,12 @@ static void report_set(const cls_work *w, cls_host_result *result)
 static int sample(cls_work *w, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     const int plain = row_is_untruncated(slot);
-    const uint64_t random = w->row->random_bits != NULL
-                                ? *w->row->random_bits
+    const uint64_t random = w->row.random_bits != NULL
+                                ? *w->row.random_bits
                                 : philox_bits(CLS_PURPOSE_TOKEN, slot->seed, slot->stream,
-                                              w->row->position, w->row->draw);
+                                              w->row.position, w->row.draw);
     trace->max_key = key_of(w->top);
     w->scale = slot->scale;
     cls_sort_row(w);
@@ -189,11 +189,11 @@ static int sample(cls_work *w, cls_host_result *result)
     return 1;
 }
 
-static void clear_results(const cls_work *w, cls_host_result *result)
+static void clear_results(cls_work *w, cls_host_result *result)
 {
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     memset(trace, 0, sizeof *trace);
-    trace->token = w->row->invalid_token;
+    trace->token = w->row.invalid_token;
     trace->max_key = trace->top_key = trace->cut_key = CLS_KEY_NONE;
     trace->cut_id = trace->upper_last = CLS_MAX_ID;
     trace->upper_key = CLS_KEY_INF;
@@ -209,9 +209,9 @@ static void clear_results(const cls_work *w, cls_host_result *result)
 
 /* Emits a forced id in place of the token that was drawn, if one was. Returns the adaptive state
  * after it. */
-static cls_slot_adaptive force(const cls_work *w, int32_t id, cls_host_result *result)
+static cls_slot_adaptive force(cls_work *w, int32_t id, cls_host_result *result)
 {
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     const uint32_t token = (uint32_t)id;
     cls_slot_adaptive state = w->slot.adaptive;
     if (!trace->no_token && trace->token == id)
@@ -237,9 +237,9 @@ int cls_work_stopped(const cls_work *w)
                               cls_work_loops(w, w->length - 1, w->outputs - 1, latest)) != 0;
 }
 
-void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result)
+void cls_work_run(cls_work *w, int forces, cls_host_result *result)
 {
-    w->trace = trace;
+    cls_row *const trace = &w->trace;
     cls_work_text(w);
     clear_results(w, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
@@ -247,7 +247,7 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         const int32_t forced = forces ? cls_work_forced(w, 0) : -1;
-        const int is_masked = forced >= 0 && !cls_mask_allows(w->row, (uint32_t)forced);
+        const int is_masked = forced >= 0 && !cls_mask_allows(&w->row, (uint32_t)forced);
         trace->status = cls_work_read(w, 0);
         if (is_masked || w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
@@ -269,11 +269,11 @@ void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *resu
 /* Sets the raw log-probability, for which no mask applies. */
 static void report_raw(cls_work *w, cls_host_result *result)
 {
-    if (w->trace->no_token && !w->trace->forced)
+    if (w->trace.no_token && !w->trace.forced)
         return;
     cls_work_read(w, 1);
     if (w->available != 0)
-        result->logprob_raw = logprob_of(w->z[w->trace->token], w->top, w->scale, cls_row_mass(w));
+        result->logprob_raw = logprob_of(w->z[w->trace.token], w->top, w->scale, cls_row_mass(w));
 }
 
 /* Checks what the caller has set in the result. */
@@ -291,14 +291,13 @@ static cls_status check_result(const cls_work *w, const cls_host_result *result)
 
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
-    cls_host_row row;
-    cls_params params;
     cls_work w;
-    cls_status status = cls_work_open(&w, &row, &params, callers, 0);
+    cls_status status = cls_work_open(&w, callers, 0);
     if (status == CLS_OK)
         status = check_result(&w, result);
     if (status == CLS_OK) {
-        cls_work_run(&w, 1, trace, result);
+        cls_work_run(&w, 1, result);
+        *trace = w.trace;
         report_raw(&w, result);
     }
     cls_work_close(&w);

@@ -150,7 +150,7 @@ uint32_t cls_keep_marked(cls_work *w)
 
 void cls_upper(cls_work *w, int32_t first, int32_t last)
 {
-    cls_row *const trace = w->trace;
+    cls_row *const trace = &w->trace;
     const int same = trace->upper_key == key_of(w->top);
     trace->upper_key = key_of(w->top);
     trace->upper_first = first >= 0 ? first : same ? trace->upper_first : 0;

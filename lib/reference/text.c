@@ -14,7 +14,7 @@ int cls_text_ends_with(const cls_work *w, uint32_t n, const int32_t *ids, uint32
 /* Returns the id that the thinking budget forces after the whole text, or -1. */
 static int32_t thinking_id(const cls_work *w)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     const uint32_t prompt = w->length - w->outputs;
     int thinks = p->thinking_start_count == 0;
     uint32_t count = 0;   /* output tokens of the thinking */
@@ -43,12 +43,12 @@ static int32_t thinking_id(const cls_work *w)
 
 int32_t cls_work_forced(const cls_work *w, uint32_t at)
 {
-    return at < w->row->forced_count ? w->row->forced_ids[at] : thinking_id(w);
+    return at < w->row.forced_count ? w->row.forced_ids[at] : thinking_id(w);
 }
 
 uint32_t cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     for (uint32_t n = p->loop_min; p->loop_repeats != 0 && n <= p->loop_max; n++) {
         const uint64_t all = (uint64_t)n * p->loop_repeats;
         uint32_t same = 0; /* tokens before the end that equal those n tokens earlier */

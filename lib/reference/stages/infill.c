@@ -57,9 +57,9 @@ uint32_t cls_stage_infill(cls_work *w)
 {
     uint64_t mass[INFILL_MAX_TOKENS]; /* by rank */
     uint64_t ends = 0, texts = 0, left;
-    w->trace->listed = 1;
+    w->trace.listed = 1;
     if (w->n > INFILL_MAX_TOKENS) {
-        w->trace->status |= CLS_ROW_UNFIT;
+        w->trace.status |= CLS_ROW_UNFIT;
         return 0;
     }
     for (uint32_t i = 0; i < w->n; i++) {
@@ -81,7 +81,7 @@ uint32_t cls_stage_infill(cls_work *w)
         w->set[0] = (uint32_t)w->infill.end_ids[0];
         w->top = w->z[w->set[0]];
         w->n = key_of(w->top) > CLS_KEY_NONE;
-        w->trace->status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
+        w->trace.status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
         return w->n;
     }
     drop_unlikely(w, mass, m + 1, left, &left);

@@ -6,7 +6,7 @@ uint32_t cls_stage_xtc(cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
     const uint64_t bits =
-        philox_bits(CLS_PURPOSE_XTC, slot->seed, slot->stream, w->row->position, w->row->draw);
+        philox_bits(CLS_PURPOSE_XTC, slot->seed, slot->stream, w->row.position, w->row.draw);
     const uint32_t size = mass_q20(cls_need(w, CLS_SUM_MASS), w->top, w->scale);
     if (!(u64_hi(bits) >> 1 < slot->xtc) || slot->xtc_depth < size)
         return w->n;
