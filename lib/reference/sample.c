@@ -313,10 +313,7 @@ cls_status cls_host_sample(const cls_host_row *row, cls_host_result *callers)
     if (status != CLS_OK)
         return status;
     status = cls_reference(row, &trace, &result);
-    if (status == CLS_OK) {
-        const size_t size = callers->struct_size;
-        memcpy(callers, &result, size < sizeof result ? size : sizeof result);
-        callers->struct_size = size;
-    }
+    if (status == CLS_OK)
+        CLS_STRUCT_WRITE(&result, callers);
     return status;
 }

@@ -144,11 +144,8 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
         status = check_strides(&v);
     if (status == CLS_OK)
         status = verify(&v);
-    if (status == CLS_OK) {
-        const size_t size = callers->struct_size;
-        memcpy(callers, &v.result, size < sizeof v.result ? size : sizeof v.result);
-        callers->struct_size = size;
-    }
+    if (status == CLS_OK)
+        CLS_STRUCT_WRITE(&v.result, callers);
     cls_work_close(&v.w);
     free(v.p);
     free(v.q);

@@ -4,8 +4,6 @@
  * drafts before it. */
 #include "reference/reference.h"
 
-#include <math.h>
-
 #define NONE (-1)
 
 /* ------------------------------------------------------------------------ a row */
@@ -126,9 +124,6 @@ static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t
     return (int32_t)i;
 }
 
-/* Returns -log2(x) in units of 2^-20. */
-static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
-
 /* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
@@ -136,8 +131,8 @@ static int is_typical(const cls_verification *v, uint32_t id)
     const uint32_t mass = mass_q20(v->w.trace.mass, w->top, w->scale);
     const int64_t entropy =
         (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), v->w.trace.mass);
-    const int64_t least = bits_q20(v->drafts.epsilon),
-                  relative = bits_q20(v->drafts.delta) + entropy;
+    const int64_t least = cls_bits_q20(v->drafts.epsilon),
+                  relative = cls_bits_q20(v->drafts.delta) + entropy;
     return cls_set_has(w, id) &&
            (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
 }
