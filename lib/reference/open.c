@@ -68,37 +68,32 @@ static cls_status read_infill(cls_work *w)
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
 
+/* The arrays, each with its number of elements. */
+#define ARRAYS(X) \
+    X(text, text) \
+    X(z, n) \
+    X(set, n) \
+    X(scratch, n) \
+    X(bias, n) \
+    X(mark, n) \
+    X(order, n) \
+    X(tile_max, w->tiles) \
+    X(unit, w->tiles)
+
 /* Allocates the arrays. Returns 0 if memory runs out; cls_work_close() frees what was allocated. */
 static int allocate(cls_work *w, uint32_t more)
 {
-    const size_t n = w->vocab, tiles = (n + CLS_TILE - 1) / CLS_TILE;
-    const size_t text = (size_t)w->row.prompt_count + w->row.output_count + more;
-    w->tiles = (uint32_t)tiles;
-    w->text = text < SIZE_MAX / sizeof *w->text ? malloc((text + 1) * sizeof *w->text) : NULL;
-    w->z = malloc(n * sizeof *w->z);
-    w->tile_max = malloc(tiles * sizeof *w->tile_max);
-    w->set = malloc(n * sizeof *w->set);
-    w->unit = calloc(tiles, sizeof *w->unit);
-    w->bias = malloc(n * sizeof *w->bias);
-    w->mark = malloc(n);
-    w->order = malloc(n * sizeof *w->order);
-    w->scratch = malloc(n * sizeof *w->scratch);
-    return w->text != NULL && w->z != NULL && w->tile_max != NULL && w->set != NULL &&
-           w->unit != NULL && w->bias != NULL && w->mark != NULL && w->order != NULL &&
-           w->scratch != NULL;
+    const size_t n = w->vocab, text = (size_t)w->row.prompt_count + w->row.output_count + more + 1;
+    w->tiles = (w->vocab + CLS_TILE - 1) / CLS_TILE;
+#define ALLOCATE(name, count) \
+    (w->name = (count) < SIZE_MAX / sizeof *w->name ? malloc((count) * sizeof *w->name) : NULL) &&
+    return ARRAYS(ALLOCATE) 1;
 }
 
 void cls_work_close(cls_work *w)
 {
-    free(w->text);
-    free(w->z);
-    free(w->tile_max);
-    free(w->set);
-    free(w->unit);
-    free(w->bias);
-    free(w->mark);
-    free(w->order);
-    free(w->scratch);
+#define FREE(name, count) free(w->name);
+    ARRAYS(FREE)
 }
 
 cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more)

@@ -104,7 +104,6 @@ static void draw_from_set(cls_work *w, uint64_t random)
     if (is_adaptive(w))
         set_adaptive_weights(w);
     w->trace.drawn = u64_mul_hi(random, drawn_sum(w));
-    mark_set(w);
     uint64_t rest = w->trace.drawn;
     for (uint32_t i = 0; i < w->vocab; i++) {
         const uint64_t mass = w->mark[i] ? drawn_weight(w, i) : 0;
@@ -141,10 +140,8 @@ static void report_set(cls_work *w, cls_host_result *result)
 {
     if (result->kept_capacity != 0 && w->n > result->kept_capacity)
         w->trace.status |= CLS_ROW_OVERFLOW;
-    if (result->kept_ids == NULL)
-        return;
-    mark_set(w);
-    for (uint32_t i = 0, n = 0; i < w->vocab && n < result->kept_capacity; i++)
+    for (uint32_t i = 0, n = 0;
+         result->kept_ids != NULL && i < w->vocab && n < result->kept_capacity; i++)
         if (w->mark[i])
             result->kept_ids[n++] = (int32_t)i;
 }
@@ -177,6 +174,8 @@ static int sample(cls_work *w, cls_host_result *result)
     trace->top_key = key_of(w->top);
     trace->cut_key = plain ? CLS_KEY_NONE : key_of(w->z[last]);
     trace->cut_id = plain ? CLS_MAX_ID : (int32_t)last;
+    if (!plain || result->kept_ids != NULL)
+        mark_set(w);
     if (slot->flags & CLS_SLOT_GREEDY)
         trace->token = (int32_t)last;
     else if (plain)

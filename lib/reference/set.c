@@ -50,12 +50,10 @@ int cls_set_has(const cls_work *w, uint32_t id)
 
 void cls_weigh(cls_work *w)
 {
-    const cls_split row = split(w->top, w->scale);
-    for (uint32_t t = 0; t < w->tiles; t++) {
-        const float max = w->tile_max[t] < w->top ? w->tile_max[t] : w->top;
-        if (w->tile_max[t] > CLS_MASKED)
-            w->unit[t] = unit_of(max, w->top, row.exponent, w->scale);
-    }
+    const int32_t exponent = split(w->top, w->scale).exponent;
+    for (uint32_t t = 0; t < w->tiles; t++)
+        w->unit[t] =
+            unit_of(w->tile_max[t] < w->top ? w->tile_max[t] : w->top, w->top, exponent, w->scale);
 }
 
 uint32_t cls_token_weight(const cls_work *w, uint32_t id)
