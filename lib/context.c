@@ -207,8 +207,6 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "index is %u, but the context has %u programs", (unsigned)index,
                         (unsigned)n);
-    const size_t size = callers->struct_size;
-    memcpy(callers, &info, size < sizeof info ? size : sizeof info);
-    callers->struct_size = size;
+    CLS_STRUCT_WRITE(&info, callers);
     return CLS_OK;
 }

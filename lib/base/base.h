@@ -53,6 +53,10 @@ void cls_error_restore(const cls_saved_error *error);
 #define CLS_STRUCT_READ_OUTPUT(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 1)
 
+/* Copies an output to the caller's struct, which keeps its size and gets the fields that it has. */
+#define CLS_STRUCT_WRITE(p, callers) cls_struct_write(p, sizeof *(p), callers)
+void cls_struct_write(const void *object, size_t our_size, void *callers);
+
 /* Fails if a reserved field is not 0. */
 cls_status cls_reserved_check(const char *name, uint64_t value);
 
@@ -65,6 +69,16 @@ cls_status cls_switch_check(const char *name, int32_t value);
 #define CLS_DTYPES 3
 /* Bytes of a logit. */
 static inline size_t cls_dtype_size(int32_t dtype) { return dtype == CLS_F32 ? 4 : 2; }
+
+/* Converts a float32, given by its bits, to the same number as a float16. There must be one. */
+static inline uint16_t cls_f16_of(uint32_t bits)
+{
+    const uint32_t exponent = bits >> 23 & 255u, fraction = bits >> 13 & 0x3ffu;
+    const uint32_t magnitude = exponent == 255 ? 0x7c00u | fraction
+                               : exponent == 0 ? 0
+                                               : (exponent - 112) << 10 | fraction;
+    return (uint16_t)((bits >> 16 & 0x8000u) | magnitude);
+}
 
 /* Returns the i-th stage of a slot's chain, a CLS_STAGE_*. */
 static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)

@@ -40,6 +40,14 @@ cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const
     return CLS_OK;
 }
 
+void cls_struct_write(const void *object, size_t our_size, void *callers)
+{
+    size_t size;
+    memcpy(&size, callers, sizeof size);
+    memcpy(callers, object, size < our_size ? size : our_size);
+    memcpy(callers, &size, sizeof size);
+}
+
 cls_status cls_reserved_check(const char *name, uint64_t value)
 {
     return value == 0 ? CLS_OK

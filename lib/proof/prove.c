@@ -94,16 +94,9 @@ static void make_row(trial *t)
     for (uint32_t i = 0; i < t->vocab; i++) {
         const uint32_t noise = (i * 2654435761u) >> 25; /* 0 to 127 */
         const float x = i == (uint32_t)t->likeliest ? 9.0f : (float)noise * 0.125f - 8.0f;
-        uint32_t bits;
-        memcpy(&bits, &x, sizeof bits);
+        const uint32_t bits = cls_as_u32(x);
         t->row[i] = x;
-        t->halves[i] = (uint16_t)(bits >> 16); /* bfloat16 */
-        if (t->dtype == CLS_F16 && x != 0.0f)
-            t->halves[i] =
-                (uint16_t)((bits >> 16 & 0x8000u) | ((((bits >> 23) & 255u) - 112u) << 10) |
-                           (bits >> 13 & 0x3ffu));
-        else if (t->dtype == CLS_F16)
-            t->halves[i] = 0;
+        t->halves[i] = t->dtype == CLS_F16 ? cls_f16_of(bits) : (uint16_t)(bits >> 16);
     }
 }
 

@@ -53,9 +53,9 @@ static void add_text(cls_work *w, const int32_t *ids, uint32_t n)
 void cls_work_text(cls_work *w)
 {
     w->length = 0;
-    add_text(w, w->row->prompt, w->row->prompt_count);
+    add_text(w, w->row.prompt, w->row.prompt_count);
     const uint32_t prompt = w->length;
-    add_text(w, w->row->output, w->row->output_count);
+    add_text(w, w->row.output, w->row.output_count);
     w->outputs = w->length - prompt;
 }
 
@@ -64,13 +64,13 @@ static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - 
 /* Returns how many of the latest tokens DRY and n-grams read. */
 static uint32_t history(const cls_work *w)
 {
-    return w->row->history != 0 && w->row->history < w->length ? w->row->history : w->length;
+    return w->row.history != 0 && w->row.history < w->length ? w->row.history : w->length;
 }
 
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->params->stop_count && outputs >= w->params->min_tokens; i++)
-        if ((uint32_t)w->params->stop_ids[i] == id)
+    for (uint32_t i = 0; i < w->params.stop_count && outputs >= w->params.min_tokens; i++)
+        if ((uint32_t)w->params.stop_ids[i] == id)
             return CLS_ROW_STOPPED;
     return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
@@ -82,14 +82,14 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 /* Marks the tokens that params->allowed_ids allow. */
 static void mark_allowed(cls_work *w)
 {
-    memset(w->mark, !cls_params_allow_some(w->params), w->vocab);
-    for (uint32_t i = 0; i < w->params->allowed_count; i++)
-        w->mark[w->params->allowed_ids[i]] = 1;
+    memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
+    for (uint32_t i = 0; i < w->params.allowed_count; i++)
+        w->mark[w->params.allowed_ids[i]] = 1;
 }
 
 static void add_biases(cls_work *w)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     if (p->logit_bias_count == 0)
         return;
     for (uint32_t i = 0; i < w->vocab; i++)
@@ -112,38 +112,37 @@ static void add_biases(cls_work *w)
 /* Bans the last id of each sequence if the output ends with its other ids. */
 static void ban_words(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params->bad_word_count; i++) {
-        const cls_sequence *const word = &w->params->bad_words[i];
+    for (uint32_t i = 0; i < w->params.bad_word_count; i++) {
+        const cls_sequence *const word = &w->params.bad_words[i];
         const uint32_t before = word->count - 1;
-        uint32_t same = 0;
-        if (before > w->outputs || before > history(w))
-            continue;
-        while (same < before && w->text[w->length - before + same] == (uint32_t)word->ids[same])
-            same++;
-        if (same == before)
+        if (before <= w->outputs && before <= history(w) &&
+            cls_text_ends_with(w, w->length, word->ids, before))
             w->z[word->ids[before]] = -INFINITY;
     }
+}
+
+/* Returns how many of the last `most` of the text's first n tokens equal those at its end. */
+static uint32_t same_before(const cls_work *w, uint32_t n, uint32_t most)
+{
+    uint32_t same = 0;
+    while (same < most && w->text[n - 1 - same] == w->text[w->length - 1 - same])
+        same++;
+    return same;
 }
 
 /* Bans the tokens that followed earlier occurrences of the last n - 1 tokens. */
 static void ban_ngrams(cls_work *w, uint32_t n)
 {
     const uint32_t first = w->length - history(w);
-    for (uint32_t at = first; n != 0 && at < w->length; at++) {
-        uint32_t same = 0;
-        if (at - first < n - 1)
-            continue;
-        while (same < n - 1 && w->text[at - 1 - same] == w->text[w->length - 1 - same])
-            same++;
-        if (same == n - 1)
+    for (uint32_t at = first; n != 0 && at < w->length; at++)
+        if (at - first >= n - 1 && same_before(w, at, n - 1) == n - 1)
             w->z[w->text[at]] = -INFINITY;
-    }
 }
 
 static void ban_stops(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params->stop_count && w->outputs < w->params->min_tokens; i++)
-        w->z[w->params->stop_ids[i]] = -INFINITY;
+    for (uint32_t i = 0; i < w->params.stop_count && w->outputs < w->params.min_tokens; i++)
+        w->z[w->params.stop_ids[i]] = -INFINITY;
 }
 
 /* ------------------------------------------------------------------- penalties */
@@ -154,102 +153,87 @@ static void ban_stops(cls_work *w)
 static void add_penalties(cls_work *w)
 {
     const cls_slot *const slot = &w->slot;
-    memset(w->count, 0, w->vocab * sizeof *w->count);
+    memset(w->scratch, 0, w->vocab * sizeof *w->scratch);
     for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0;
          i < w->length; i++) {
-        uint32_t *const count = &w->count[w->text[i]];
+        uint32_t *const count = &w->scratch[w->text[i]];
         if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
             *count |= REPETITION_ONLY;
         else if ((*count & ~REPETITION_ONLY) < CLS_MAX_COUNT)
             *count += 1;
     }
     for (uint32_t i = 0; i < w->vocab; i++)
-        if (w->count[i] != 0)
-            w->z[i] = penalize(w->z[i], w->count[i] & ~REPETITION_ONLY, slot->repetition,
+        if (w->scratch[i] != 0)
+            w->z[i] = penalize(w->z[i], w->scratch[i] & ~REPETITION_ONLY, slot->repetition,
                                slot->reciprocal, slot->frequency, slot->presence);
 }
 
 /* ------------------------------------------------------------------------- DRY */
 
-/* The latest `n` tokens, which DRY reads. */
-typedef struct window {
-    const uint32_t *text;
-    uint32_t n;
-} window;
-
 /* Returns the length of the longest breaker that begins `back` tokens before the last, or 0. */
-static uint32_t breaker_at(const cls_params *p, const window *text, uint32_t back)
+static uint32_t breaker_at(const cls_work *w, uint32_t back)
 {
     uint32_t longest = 0;
-    for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
-        const cls_sequence *const breaker = &p->dry_breakers[b];
-        uint32_t same = 0;
-        while (same < breaker->count && same <= back &&
-               (uint32_t)breaker->ids[same] == text->text[text->n - 1 - back + same])
-            same++;
-        if (same == breaker->count && same > longest)
-            longest = same;
+    for (uint32_t b = 0; b < w->params.dry_breaker_count; b++) {
+        const cls_sequence *const breaker = &w->params.dry_breakers[b];
+        if (breaker->count > longest && breaker->count <= back + 1 &&
+            cls_text_ends_with(w, w->length - (back + 1) + breaker->count, breaker->ids,
+                               breaker->count))
+            longest = breaker->count;
     }
     return longest;
 }
 
-/* Returns how many of the latest tokens come after the nearest breaker. */
-static uint32_t count_after_breaker(const cls_params *p, const window *text)
+/* Returns how many of the latest n tokens come after the nearest breaker. */
+static uint32_t count_after_breaker(const cls_work *w, uint32_t n)
 {
-    for (uint32_t back = 0; back < text->n; back++) {
-        const uint32_t breaker = breaker_at(p, text, back);
+    for (uint32_t back = 0; back < n; back++) {
+        const uint32_t breaker = breaker_at(w, back);
         if (breaker != 0)
             return back + 1 - breaker;
     }
-    return text->n;
+    return n;
 }
 
 /* Subtracts DRY's penalty of an exponent from a logit. */
 static void subtract_penalty(cls_work *w, uint32_t id, uint32_t exponent)
 {
-    const cls_params *const p = w->params;
-    const double limit =
-        p->dry_base > 1.000001f ? floor(88.7228391 / log((double)p->dry_base)) : (double)exponent;
-    const double most = (double)CLS_FLT_MAX,
-                 power = pow((double)p->dry_base, fmin(exponent, limit));
-    const double amount = fmax(-most, fmin((double)p->dry_multiplier * power, most));
+    const double base = (double)w->params.dry_base,
+                 limit = base > 1.000001 ? floor(88.7228391 / log(base)) : (double)exponent;
     if (w->z[id] > -INFINITY)
-        w->z[id] = settle(w->z[id] - cls_flush_subnormal((float)amount));
+        w->z[id] = settle(w->z[id] - cls_dry_penalty(&w->params, (uint32_t)fmin(exponent, limit)));
 }
 
 /* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the
  * length of its longest such occurrence. */
 static void add_dry(cls_work *w)
 {
-    const cls_params *const p = w->params;
+    const cls_params *const p = &w->params;
     const uint32_t n =
         p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
-    if (p->dry_multiplier == 0.0f || p->dry_base < 1.0f || n <= p->dry_allowed_length)
+    if (!cls_dry_is_on(p) || n <= p->dry_allowed_length)
         return;
-    const window text = {w->text + (w->length - n), n};
-    const uint32_t most = count_after_breaker(p, &text);
-    memset(w->count, 0, w->vocab * sizeof *w->count); /* exponents + 1 */
-    for (uint32_t j = 0; j + 1 < n; j++) {
-        uint32_t *const count = &w->count[text.text[j + 1]];
-        uint32_t same = 0;
-        while (same < most && same <= j && text.text[j - same] == text.text[n - 1 - same])
-            same++;
+    const uint32_t first = w->length - n, most = count_after_breaker(w, n);
+    memset(w->scratch, 0, w->vocab * sizeof *w->scratch); /* exponents + 1 */
+    for (uint32_t j = 1; j < n; j++) {
+        uint32_t *const count = &w->scratch[w->text[first + j]];
+        const uint32_t same = same_before(w, first + j, j < most ? j : most);
         if (same >= p->dry_allowed_length && same - p->dry_allowed_length + 1 > *count)
             *count = same - p->dry_allowed_length + 1;
     }
     for (uint32_t b = 0; b < p->dry_breaker_count; b++)
         if (p->dry_breakers[b].count == 1)
-            w->count[p->dry_breakers[b].ids[0]] = 0;
+            w->scratch[p->dry_breakers[b].ids[0]] = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
-        if (w->count[i] != 0)
-            subtract_penalty(w, i, w->count[i] - 1);
+        if (w->scratch[i] != 0)
+            subtract_penalty(w, i, w->scratch[i] - 1);
 }
 
 /* --------------------------------------------------------------------- the row */
 
 uint32_t cls_work_read(cls_work *w, int raw)
 {
-    const cls_host_row *const row = w->row;
+    const cls_host_row *const row = &w->row;
     uint32_t status = 0;
     mark_allowed(w);
     for (uint32_t i = 0; i < w->vocab; i++) {
@@ -268,13 +252,14 @@ uint32_t cls_work_read(cls_work *w, int raw)
     if (!raw) {
         add_biases(w);
         ban_words(w);
-        ban_ngrams(w, w->params->no_repeat_ngram);
+        ban_ngrams(w, w->params.no_repeat_ngram);
         ban_stops(w);
         if (w->slot.flags & CLS_SLOT_PENALIZED)
             add_penalties(w);
         add_dry(w);
     }
     w->top = -INFINITY;
+    w->scale = CLS_LOG2E;
     w->available = 0;
     for (uint32_t t = 0; t < w->tiles; t++)
         w->tile_max[t] = -INFINITY;
@@ -286,5 +271,6 @@ uint32_t cls_work_read(cls_work *w, int raw)
             w->top = w->z[i];
         w->available += w->z[i] > -INFINITY;
     }
+    cls_weigh(w);
     return status;
 }

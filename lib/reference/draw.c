@@ -11,26 +11,29 @@ void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_
 
 static float logit(const cls_host_candidates *c, uint32_t i)
 {
-    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i])
-                                                            : float_of_key(CLS_KEY_NONE);
+    return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i]) : CLS_MASKED;
+}
+
+static uint64_t mass_of(const cls_host_candidates *c, uint32_t i, float top, float fraction)
+{
+    return to_row_units(weight(logit(c, i), top, CLS_LOG2E, fraction), 0);
 }
 
 static int32_t draw(const cls_host_candidates *c, uint64_t bits)
 {
-    float top = float_of_key(CLS_KEY_NONE);
-    uint64_t mass = 0;
+    float top = CLS_MASKED;
+    uint64_t all = 0, mass;
     uint32_t i = 0;
     for (uint32_t j = 0; j < c->count; j++)
         top = logit(c, j) > top ? logit(c, j) : top;
-    if (key_of(top) == CLS_KEY_NONE)
+    if (top == CLS_MASKED)
         return -1;
     const float fraction = split(top, CLS_LOG2E).fraction;
     for (uint32_t j = 0; j < c->count; j++)
-        mass += to_row_units(weight(logit(c, j), top, CLS_LOG2E, fraction), 0);
-    const uint64_t drawn = u64_mul_hi(bits, mass);
-    for (uint64_t sum = to_row_units(weight(logit(c, 0), top, CLS_LOG2E, fraction), 0);
-         sum <= drawn;)
-        sum += to_row_units(weight(logit(c, ++i), top, CLS_LOG2E, fraction), 0);
+        all += mass_of(c, j, top, fraction);
+    uint64_t rest = u64_mul_hi(bits, all);
+    for (; (mass = mass_of(c, i, top, fraction)) <= rest; i++)
+        rest -= mass;
     return c->ids[i];
 }
 

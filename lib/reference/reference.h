@@ -18,11 +18,13 @@ typedef struct cls_preference {
 
 /* A row while it is sampled. */
 typedef struct cls_work {
-    const cls_host_row *row; /* in this version's size */
-    const cls_params *params;
+    cls_host_row row; /* the caller's and its parameters, in this version's size */
+    cls_params params;
     cls_infill infill;
-    cls_slot slot; /* its adaptive state is the one before the token */
+    cls_slot slot;           /* its adaptive state is the one before the token */
+    cls_slot_adaptive given; /* the caller's, if row->adaptive.begun is not 0 */
     uint32_t vocab, tiles;
+    cls_row trace; /* the record of the row: its masses, target and cut */
 
     /* The request's valid tokens: prompt, then `outputs` of output. */
     uint32_t *text;
@@ -39,32 +41,29 @@ typedef struct cls_work {
     int truncated; /* 1 after any stage that is on, except for a static temperature */
 
     cls_unit *unit;        /* [tiles] as the last cls_weigh() set them */
-    uint64_t *mass;        /* [vocab] by rank, for infill */
-    uint32_t *count;       /* [vocab] how often a token counts for the penalties */
     double *bias;          /* [vocab] sums of biases; NaN if a token has none */
     uint8_t *mark;         /* [vocab] marks sets of tokens */
     cls_preference *order; /* [vocab] for typical sampling */
-    uint32_t *sorting;     /* [vocab] ids while the row is sorted */
+    uint32_t *scratch;     /* [vocab] counts of tokens in the text, or ids in another order */
 } cls_work;
 
-/* -------------------------------------------------------------- sample.c */
+/* ---------------------------------------------------- sample.c and open.c */
 
 /* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut.
  * Fails as that does. */
 cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
 
-/* Checks the caller's row, copies it to *row and its parameters to *params, which must stay there,
- * and allocates memory for it and for `more` tokens of output. Fails if an argument is invalid or
- * memory runs out. The caller calls cls_work_close() in any case. */
-cls_status cls_work_open(cls_work *w, cls_host_row *row, cls_params *params,
-                         const cls_host_row *callers, uint32_t more);
+/* Checks the caller's row, copies it and its parameters, and allocates memory for it and for `more`
+ * tokens of output. Fails if an argument is invalid or memory runs out. The caller calls
+ * cls_work_close() in any case. */
+cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more);
 void cls_work_close(cls_work *w);
 
-/* Samples the row, from its logits to its token. If there is a token (trace->no_token is 0), the
+/* Samples the row, from its logits to its token. If there is a token (w->trace.no_token is 0), the
  * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
  * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
  * has stopped. */
-void cls_work_run(cls_work *w, int forces, cls_row *trace, cls_host_result *result);
+void cls_work_run(cls_work *w, int forces, cls_host_result *result);
 
 /* Returns 1 if the request has stopped with the work's text. */
 int cls_work_stopped(const cls_work *w);
@@ -81,8 +80,8 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
 /* Returns 1 if the row's mask allows a token. */
 int cls_mask_allows(const cls_host_row *row, uint32_t id);
 
-/* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1. Returns the
- * cls_row_status bits of NaN and +inf. */
+/* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1, and the units for a
+ * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
 uint32_t cls_work_read(cls_work *w, int raw);
 
 /* --------------------------------------------------------- text.c */
@@ -91,11 +90,20 @@ uint32_t cls_work_read(cls_work *w, int raw);
  * caller's forced ids the text has. */
 int32_t cls_work_forced(const cls_work *w, uint32_t at);
 
-/* Returns 1 if the first `length` tokens of the text, of which `outputs` are output, end in a loop
- * with this token after them. */
-int cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id);
+/* Returns 1 if the first n tokens of the text end with these. */
+int cls_text_ends_with(const cls_work *w, uint32_t n, const int32_t *ids, uint32_t count);
 
-/* -------------------------------------------------------- chain.c */
+/* Returns the cls_row_status bits of a loop if the first `length` tokens of the text, of which
+ * `outputs` are output, end in one with this token after them; otherwise 0. */
+uint32_t cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id);
+
+/* ---------------------------------------------------------- set.c */
+
+/* Sets the set to the whole row, sorted. */
+void cls_sort_row(cls_work *w);
+
+/* Returns 1 if a token is in the set. */
+int cls_set_has(const cls_work *w, uint32_t id);
 
 /* Sets the units of all tiles for the set's largest logit and scale. */
 void cls_weigh(cls_work *w);
@@ -104,42 +112,48 @@ void cls_weigh(cls_work *w);
 uint32_t cls_token_weight(const cls_work *w, uint32_t id);
 uint64_t cls_token_mass(const cls_work *w, uint32_t id);
 
-/* Return the mass of a tile and of the row, both before truncation; of the set as a sum over its
- * tokens; and of the set as stages compute it. */
+/* Return the mass of a tile and of the row, both before truncation. */
 uint64_t cls_tile_mass(const cls_work *w, uint32_t tile);
 uint64_t cls_row_mass(const cls_work *w);
-uint64_t cls_set_mass(const cls_work *w);
-uint64_t cls_stage_mass(const cls_work *w);
 
 /* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
 uint32_t cls_token_depth(const cls_work *w, uint32_t id);
 
-/* Returns the mean of these depths over the set, weighted by mass. */
-uint32_t cls_mean_depth(const cls_work *w, uint64_t mass);
+/* What a stage can need of the set: sums over its tokens, which cl/row/chain.cl has, too. */
+typedef enum cls_sum {
+    CLS_SUM_MASS,    /* without truncation it is the sum of the tiles, as on the device */
+    CLS_SUM_DEPTHS,  /* depth_term() */
+    CLS_SUM_SQUARES, /* square_term() */
+    CLS_SUM_UNITS,   /* sigma_unit(), with the set's scale as its grid */
+    CLS_SUM_UNIT_SQUARES
+} cls_sum;
+uint64_t cls_need(const cls_work *w, cls_sum what);
 
-/* Keep the first n tokens of the set, and the marked tokens, of which there is at least one. */
-void cls_keep_first(cls_work *w, uint32_t n);
-void cls_keep_marked(cls_work *w);
+/* Return how many tokens of the set have at least this key, and how many of these ids, in their
+ * order, have a mass that reaches the target. The ids are those of the set; it takes at least one.
+ */
+uint32_t cls_at_key(const cls_work *w, int32_t key);
+uint32_t cls_reach(const cls_work *w, const uint32_t *ids, uint64_t target);
 
-/* Returns how many tokens of the set have at most this depth. */
-uint32_t cls_count_to_depth(const cls_work *w, uint32_t most);
+/* Keeps the marked tokens of the set, of which there is at least one, and returns their number. */
+uint32_t cls_keep_marked(cls_work *w);
+
+/* Records that the set begins at its largest key, with ids from `first` to `last`. If one of these
+ * is -1, an upper cut at the same key before this one decides it. */
+void cls_upper(cls_work *w, int32_t first, int32_t last);
+
+/* --------------------------------------------------- stages and chain.c */
+
+/* Each stage has the file of its name in stages. It returns how many of the set's first tokens it
+ * keeps; a stage that drops others drops these itself. If infill keeps none, trace.status says why.
+ */
+typedef uint32_t cls_stage_run(cls_work *w);
+cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage_min_p,
+    cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
+    cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
 
 /* Runs the chain over the sorted row. */
-void cls_chain_run(cls_work *w, cls_row *trace);
-
-/* ------------------------------------------------ sort.c and stages */
-
-/* Sets the set to the whole row, sorted. */
-void cls_sort_row(cls_work *w);
-
-/* The stages that have separate files: temperature.c, typical.c, xtc.c, infill.c and mirostat.c. If
- * the set is empty after infill, trace->status says why. */
-void cls_apply_temperature(cls_work *w);
-void cls_keep_typical(cls_work *w, cls_row *trace);
-void cls_keep_xtc(cls_work *w, cls_row *trace);
-void cls_keep_infill(cls_work *w, cls_row *trace);
-void cls_keep_mirostat_1(cls_work *w);
-void cls_keep_mirostat_2(cls_work *w);
+void cls_chain_run(cls_work *w);
 
 /* ------------------------------------------------------- verify.c */
 
@@ -147,16 +161,13 @@ void cls_keep_mirostat_2(cls_work *w);
 typedef struct cls_verification {
     cls_host_drafts drafts; /* in this version's size, with all strides set */
     cls_host_row first;     /* the request's first row */
-    cls_host_row row;       /* the row that `w` samples */
-    cls_params params;
-    cls_work w;
-    cls_row trace;    /* of the row; its token is the one that the row draws */
-    uint32_t outputs; /* length of the request's output, without drafts */
-    uint32_t status;  /* of the rows that were sampled and the tokens that were emitted */
-    int one_token;    /* 1 if the request takes only one token from a call */
-    int by_token;     /* 1 if a draft is accepted only if the row draws it */
-    int32_t *output;  /* the request's output, then the drafts that were accepted */
-    uint64_t *p, *q;  /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
+    cls_work w;             /* samples one row after the other */
+    uint32_t outputs;       /* length of the request's output, without drafts */
+    uint32_t status;        /* of the rows that were sampled and the tokens that were emitted */
+    int one_token;          /* 1 if the request takes only one token from a call */
+    int by_token;           /* 1 if a draft is accepted only if the row draws it */
+    int32_t *output;        /* the request's output, then the drafts that were accepted */
+    uint64_t *p, *q;        /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     cls_host_verified result;
 } cls_verification;
 

@@ -70,9 +70,9 @@ static cls_status check_strides(cls_verification *v)
         uint64_t *stride;
         uint64_t width;
     } strides[] = {
-        {"logits_stride", &v->drafts.logits_stride, v->row.vocab},
-        {"mask_stride", &v->drafts.mask_stride, v->row.mask != NULL ? v->row.mask_width : 0},
-        {"bias_stride", &v->drafts.bias_stride, v->row.bias != NULL ? v->row.vocab : 0},
+        {"logits_stride", &v->drafts.logits_stride, v->w.row.vocab},
+        {"mask_stride", &v->drafts.mask_stride, v->w.row.mask != NULL ? v->w.row.mask_width : 0},
+        {"bias_stride", &v->drafts.bias_stride, v->w.row.bias != NULL ? v->w.row.vocab : 0},
     };
     for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
         if (*strides[i].stride == 0)
@@ -83,7 +83,7 @@ static cls_status check_strides(cls_verification *v)
                             strides[i].name, (unsigned long long)*strides[i].stride,
                             (unsigned long long)strides[i].width);
     }
-    if (v->row.random_bits != NULL)
+    if (v->w.row.random_bits != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "drafts->row->random_bits is set, but a verification draws by position");
     return CLS_OK;
@@ -91,7 +91,7 @@ static cls_status check_strides(cls_verification *v)
 
 static cls_status verify(cls_verification *v)
 {
-    const size_t n = v->w.vocab, count = v->row.output_count;
+    const size_t n = v->w.vocab, count = v->w.row.output_count;
     v->p = malloc(n * sizeof *v->p);
     v->q = malloc(n * sizeof *v->q);
     v->output = malloc((count + v->drafts.draft_count + 1) * sizeof *v->output);
@@ -99,12 +99,12 @@ static cls_status verify(cls_verification *v)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "out of host memory for a verification of %u tokens", (unsigned)n);
     if (count != 0)
-        memcpy(v->output, v->row.output, count * sizeof *v->output);
-    v->row.output = v->output;
-    v->first = v->row;
+        memcpy(v->output, v->w.row.output, count * sizeof *v->output);
+    v->w.row.output = v->output;
+    v->first = v->w.row;
     if (v->drafts.method == CLS_VERIFY_GREEDY) {
-        v->params.temperature = 0.0f;
-        const cls_status status = cls_slot_from_params(&v->params, v->w.vocab, &v->w.slot);
+        v->w.params.temperature = 0.0f;
+        const cls_status status = cls_slot_from_params(&v->w.params, v->w.vocab, &v->w.slot);
         if (status != CLS_OK)
             return status;
     }
@@ -139,16 +139,13 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     if (status != CLS_OK)
         return status;
     v.result.accepted = v.result.emitted = 0;
-    status = cls_work_open(&v.w, &v.row, &v.params, v.drafts.row, v.drafts.draft_count);
+    status = cls_work_open(&v.w, v.drafts.row, v.drafts.draft_count);
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)
         status = verify(&v);
-    if (status == CLS_OK) {
-        const size_t size = callers->struct_size;
-        memcpy(callers, &v.result, size < sizeof v.result ? size : sizeof v.result);
-        callers->struct_size = size;
-    }
+    if (status == CLS_OK)
+        CLS_STRUCT_WRITE(&v.result, callers);
     cls_work_close(&v.w);
     free(v.p);
     free(v.q);

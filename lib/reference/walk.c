@@ -4,8 +4,6 @@
  * drafts before it. */
 #include "reference/reference.h"
 
-#include <math.h>
-
 #define NONE (-1)
 
 /* ------------------------------------------------------------------------ a row */
@@ -14,22 +12,22 @@
 static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
 {
     const cls_host_drafts *const d = &v->drafts;
-    const size_t word = v->row.mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
+    const size_t word = v->w.row.mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
     cls_host_result result = {.struct_size = sizeof result};
-    v->row.logits =
-        (const char *)v->first.logits + r * d->logits_stride * cls_dtype_size(v->row.dtype);
+    v->w.row.logits =
+        (const char *)v->first.logits + r * d->logits_stride * cls_dtype_size(v->w.row.dtype);
     if (v->first.mask != NULL)
-        v->row.mask = (const char *)v->first.mask + r * d->mask_stride * word;
+        v->w.row.mask = (const char *)v->first.mask + r * d->mask_stride * word;
     if (v->first.bias != NULL)
-        v->row.bias =
-            (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->row.bias_dtype);
-    v->row.output_count = v->first.output_count + depth;
-    v->row.position = v->first.position + depth;
-    cls_work_run(&v->w, 0, &v->trace, &result);
+        v->w.row.bias =
+            (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->w.row.bias_dtype);
+    v->w.row.output_count = v->first.output_count + depth;
+    v->w.row.position = v->first.position + depth;
+    cls_work_run(&v->w, 0, &result);
     v->outputs = v->w.outputs - depth;
     v->status |=
-        v->trace.no_token ? v->trace.status : v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
-    return !v->trace.no_token;
+        v->w.trace.no_token ? v->w.trace.status : v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
+    return !v->w.trace.no_token;
 }
 
 /* Appends a draft to the output. */
@@ -47,7 +45,7 @@ static uint64_t random_bits(const cls_verification *v, uint32_t purpose, uint32_
 /* Sets p to the probabilities of the row's final set. */
 static void read_target(cls_verification *v)
 {
-    const cls_reciprocal share = reciprocal_of(v->trace.mass);
+    const cls_reciprocal share = reciprocal_of(v->w.trace.mass);
     memset(v->p, 0, v->w.vocab * sizeof *v->p);
     for (uint32_t i = 0; i < v->w.n; i++)
         v->p[v->w.set[i]] = fraction_q63(&share, cls_token_mass(&v->w, v->w.set[i]));
@@ -65,12 +63,8 @@ static void read_draft(cls_verification *v, uint32_t draft)
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)v->drafts.draft)[first + i]));
     } else {
-        v->row.logits = (const char *)v->drafts.draft + first * cls_dtype_size(v->row.dtype);
+        v->w.row.logits = (const char *)v->drafts.draft + first * cls_dtype_size(v->w.row.dtype);
         cls_work_read(&v->w, 1);
-        if (v->w.available == 0)
-            return;
-        v->w.scale = CLS_LOG2E;
-        cls_weigh(&v->w);
         const cls_reciprocal share = reciprocal_of(cls_row_mass(&v->w));
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = fraction_q63(&share, cls_token_mass(&v->w, i));
@@ -124,27 +118,23 @@ static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t
     uint64_t rest = u64_mul_hi(random_bits(v, CLS_PURPOSE_RESIDUAL, depth), mass), token_mass;
     uint32_t i = 0;
     if (mass == 0)
-        return v->trace.token;
+        return v->w.trace.token;
     for (; (token_mass = residual_q63(v->p[i], v->q[i], reach)) <= rest; i++)
         rest -= token_mass;
     return (int32_t)i;
 }
 
-/* Returns -log2(x) in units of 2^-20. */
-static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
-
 /* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
     const cls_work *const w = &v->w;
-    const uint32_t mass = mass_q20(v->trace.mass, w->top, w->scale);
-    const int64_t entropy = (int64_t)mass + cls_mean_depth(w, v->trace.mass);
-    const int64_t least = bits_q20(v->drafts.epsilon),
-                  relative = bits_q20(v->drafts.delta) + entropy;
-    for (uint32_t i = 0; i < w->n; i++)
-        if (w->set[i] == id)
-            return (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
-    return 0;
+    const uint32_t mass = mass_q20(v->w.trace.mass, w->top, w->scale);
+    const int64_t entropy =
+        (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), v->w.trace.mass);
+    const int64_t least = cls_bits_q20(v->drafts.epsilon),
+                  relative = cls_bits_q20(v->drafts.delta) + entropy;
+    return cls_set_has(w, id) &&
+           (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
 }
 
 /* --------------------------------------------------------------------- the walk */
@@ -173,7 +163,7 @@ static int has_bonus(const cls_verification *v)
 static int32_t judge(cls_verification *v, uint32_t r, uint32_t depth, int32_t *replacement)
 {
     const int32_t child = find_child(v, r, NULL);
-    *replacement = v->trace.token;
+    *replacement = v->w.trace.token;
     if (child == NONE && !has_bonus(v))
         *replacement = NONE;
     if (child == NONE || v->one_token)
@@ -231,7 +221,7 @@ static void walk_block(cls_verification *v)
             if (more)
                 next = draw_residual(v, reach, i);
             else
-                next = has_token && (i < v->drafts.draft_count || has_bonus(v)) ? v->trace.token
+                next = has_token && (i < v->drafts.draft_count || has_bonus(v)) ? v->w.trace.token
                                                                                 : NONE;
         }
         if (more) {
@@ -268,7 +258,7 @@ static void emit_tokens(cls_verification *v)
     clear_result(&v->result);
     v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
     for (uint32_t depth = 0;; depth++) {
-        v->row.output_count = v->first.output_count + depth;
+        v->w.row.output_count = v->first.output_count + depth;
         cls_work_text(&v->w);
         v->outputs = v->w.outputs - depth;
         const int32_t forced = cls_work_forced(&v->w, depth);
@@ -278,11 +268,11 @@ static void emit_tokens(cls_verification *v)
         if (by_rows) {
             const uint32_t before = v->status;
             const int has_token = sample_row(v, r, depth);
-            const int is_masked = forced >= 0 && !cls_mask_allows(&v->row, (uint32_t)forced);
+            const int is_masked = forced >= 0 && !cls_mask_allows(&v->w.row, (uint32_t)forced);
             if (forced >= 0)
-                v->status = before | (v->trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+                v->status = before | (v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                             (is_masked ? CLS_ROW_EMPTY : 0);
-            token = is_masked ? NONE : forced >= 0 ? forced : has_token ? v->trace.token : NONE;
+            token = is_masked ? NONE : forced >= 0 ? forced : has_token ? v->w.trace.token : NONE;
             draft = token != NONE && !v->one_token ? find_child(v, r, &token) : NONE;
             if (draft == NONE && !v->one_token && find_child(v, r, NULL) == NONE && !has_bonus(v))
                 token = NONE;
@@ -292,9 +282,9 @@ static void emit_tokens(cls_verification *v)
         if (token == NONE)
             return;
         v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
-        const int loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
-        v->status |= loops ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0;
-        if (emit(v, token, draft) || loops || draft == NONE)
+        const uint32_t loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
+        v->status |= loops;
+        if (emit(v, token, draft) || loops != 0 || draft == NONE)
             return;
         append_draft(v, (uint32_t)draft, depth);
         r = (uint32_t)draft + 1;
@@ -304,7 +294,7 @@ static void emit_tokens(cls_verification *v)
 void cls_verification_walk(cls_verification *v)
 {
     clear_result(&v->result);
-    v->row.output_count = v->first.output_count;
+    v->w.row.output_count = v->first.output_count;
     cls_work_text(&v->w);
     if (cls_work_stopped(&v->w)) {
         v->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;

@@ -226,6 +226,11 @@ static int needs_mass(uint8_t stage, const cls_slot *slot)
            (stage == CLS_STAGE_TEMPERATURE && (slot->flags & CLS_SLOT_DYNAMIC));
 }
 
+int32_t cls_bits_q20(float x)
+{
+    return (int32_t)floor(fmin(-log2((double)x), 1000.0) * 1048576.0 + 0.5);
+}
+
 static void set_samplers(const cls_params *p, cls_slot *slot)
 {
     slot->top_k = p->top_k;
@@ -239,8 +244,8 @@ static void set_samplers(const cls_params *p, cls_slot *slot)
     slot->sigma = p->top_n_sigma;
     slot->typical_p = p->typical_p < 1.0f ? unit_q32(p->typical_p) : UINT32_MAX;
     slot->xtc = (uint32_t)((double)p->xtc_probability * 2147483648.0 + 0.5);
-    slot->xtc_depth = (uint32_t)(fmin(-log2((double)p->xtc_threshold), 1000.0) * 1048576.0 + 0.5);
-    slot->top_a = (uint32_t)(fmin(-log2((double)p->top_a), 1000.0) * 1048576.0 + 0.5);
+    slot->xtc_depth = (uint32_t)cls_bits_q20(p->xtc_threshold);
+    slot->top_a = (uint32_t)cls_bits_q20(p->top_a);
     slot->min_keep = p->min_keep > 1 ? p->min_keep : 1;
     slot->decay = unit_q32(p->top_p_decay);
     slot->top_p_min = unit_q32(p->top_p_min);

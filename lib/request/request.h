@@ -53,6 +53,9 @@ static inline int cls_params_allow_some(const cls_params *p)
     return p->only_allowed != 0 || p->allowed_count != 0;
 }
 
+/* Returns -log2(x), at most 1000, in units of 2^-20. */
+int32_t cls_bits_q20(float x);
+
 /* Returns x, or 0 if x is subnormal: devices may flush subnormals. */
 float cls_flush_subnormal(float x);
 

@@ -444,8 +444,6 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
                   s->staging[i].rows.size;
     for (const cls_lists *l = s->first_lists; l != NULL; l = l->next)
         m.host += sizeof *l;
-    const size_t size = callers->struct_size;
-    memcpy(callers, &m, size < sizeof m ? size : sizeof m);
-    callers->struct_size = size;
+    CLS_STRUCT_WRITE(&m, callers);
     return CLS_OK;
 }

@@ -16,26 +16,19 @@ static uint32_t digest(const uint32_t *words, size_t n)
     return h;
 }
 
-static uint32_t float_bits(float x)
-{
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *r)
 {
     const uint32_t words[] = {(uint32_t)r->token,
                               (uint32_t)r->status,
                               r->kept_count,
-                              float_bits(r->logprob_raw),
-                              float_bits(r->logprob_final),
+                              cls_as_u32(r->logprob_raw),
+                              cls_as_u32(r->logprob_final),
                               (uint32_t)trace->mass,
                               (uint32_t)(trace->mass >> 32),
                               (uint32_t)trace->drawn,
                               (uint32_t)(trace->drawn >> 32),
                               (uint32_t)trace->top_key,
-                              float_bits(trace->scale),
+                              cls_as_u32(trace->scale),
                               (uint32_t)r->adaptive.mu,
                               r->adaptive.sum,
                               r->adaptive.weight,

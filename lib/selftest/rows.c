@@ -55,8 +55,6 @@ static int32_t logit(uint32_t seed, int kind, uint32_t token)
 /* Returns the bits of a logit as float32. */
 static uint32_t bits_of(int32_t x)
 {
-    const float value = (float)x * 0.03125f;
-    uint32_t bits;
     switch (x) {
     case NOT_A_NUMBER:
         return 0x7fc00000u;
@@ -65,26 +63,17 @@ static uint32_t bits_of(int32_t x)
     case PLUS_INFINITY:
         return 0x7f800000u;
     default:
-        break;
+        return cls_as_u32((float)x * 0.03125f);
     }
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
 }
 
 /* Writes a float32, given by its bits, in another type, which holds it exactly. */
 static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
 {
-    const uint32_t sign = bits >> 16 & 0x8000u, exponent = bits >> 23 & 255u,
-                   fraction = bits >> 13 & 0x3ffu;
     if (dtype == CLS_F32)
         ((uint32_t *)logits)[i] = bits;
-    else if (dtype == CLS_BF16)
-        ((uint16_t *)logits)[i] = (uint16_t)(bits >> 16);
-    else if (exponent == 255)
-        ((uint16_t *)logits)[i] = (uint16_t)(sign | 0x7c00u | fraction);
     else
-        ((uint16_t *)logits)[i] =
-            (uint16_t)(exponent == 0 ? sign : sign | (exponent - 112) << 10 | fraction);
+        ((uint16_t *)logits)[i] = dtype == CLS_F16 ? cls_f16_of(bits) : (uint16_t)(bits >> 16);
 }
 
 void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)

@@ -234,10 +234,7 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *callers)
             return status;
     }
     const cls_status status = cls_selftest_with(context, cls_selftest_table, &report);
-    if (callers != NULL) {
-        const size_t size = callers->struct_size;
-        memcpy(callers, &report, size < sizeof report ? size : sizeof report);
-        callers->struct_size = size;
-    }
+    if (callers != NULL)
+        CLS_STRUCT_WRITE(&report, callers);
     return status;
 }

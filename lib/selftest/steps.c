@@ -3,7 +3,6 @@
  * tokens run in another one, since another kernel ends such steps. */
 #include "selftest/selftest.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -213,13 +212,6 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
 
 /* -------------------------------------------------------------------- checking */
 
-static uint64_t bits(float x)
-{
-    uint32_t word;
-    memcpy(&word, &x, sizeof word);
-    return word;
-}
-
 /* Returns 1 if a value of the device's set or draw differs from the host's, and describes it. */
 static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t size)
 {
@@ -229,7 +221,7 @@ static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t siz
     } all[] = {
         {"tokens kept", d->kept != 0 ? d->kept : h->kept, h->kept},
         {"largest key", (uint32_t)d->top_key, (uint32_t)h->top_key},
-        {"scale", bits(d->scale), bits(h->scale)},
+        {"scale", cls_as_u32(d->scale), cls_as_u32(h->scale)},
         {"mass", d->mass, h->mass},
         {"adapted mass", h->adapted != 0 ? d->adapted : 0, h->adapted},
         {"number drawn", d->drawn, h->drawn},

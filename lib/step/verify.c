@@ -3,8 +3,6 @@
  * kernel accepts drafts and changes the slots. It never waits and never allocates. */
 #include "step/step.h"
 
-#include <math.h>
-
 /* A verification whose arguments were checked. */
 typedef struct verification {
     cls_verify_call call;
@@ -306,9 +304,6 @@ static cls_plan drafts_plan(const verification *v)
     return plan;
 }
 
-/* Returns -log2(x) in units of 2^-20 bits. */
-static int32_t bits_q20(float x) { return (int32_t)floor(-log2((double)x) * 1048576.0 + 0.5); }
-
 /* Writes the arguments of all kernels before the first launch. */
 static cl_int write_args(const verification *v, cls_commands *c)
 {
@@ -318,8 +313,8 @@ static cl_int write_args(const verification *v, cls_commands *c)
     a.method = (uint32_t)call->method;
     a.requests = call->requests;
     a.bonus = call->disable_bonus == 0;
-    a.epsilon = bits_q20(call->epsilon);
-    a.delta = bits_q20(call->delta);
+    a.epsilon = cls_bits_q20(call->epsilon);
+    a.delta = cls_bits_q20(call->delta);
     a.max_drafts = call->max_drafts;
     a.wants = v->wants;
     for (int i = 0; i < CLS_VERIFIED; i++)

@@ -84,8 +84,9 @@ static void set_parameters(const vector_row *row, sequence *s, cls_params *p)
 /* -------------------------------------------------------------------- results */
 
 /* Writes the final set and the tiles at the final scale, as the work has them. */
-static void write_work(FILE *f, const cls_work *w, const cls_row *trace)
+static void write_work(FILE *f, const cls_work *w)
 {
+    const cls_row *const trace = &w->trace;
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0;
     fprintf(f, "status %u\n", (unsigned)trace->status);
     if (trace->no_token)
@@ -163,10 +164,9 @@ int write_row(FILE *f, const vector_row *vector, sequence *s)
 {
     static float logits[VECTOR_MOST];
     static uint8_t allowed[VECTOR_MOST];
-    cls_params p, read;
-    cls_host_row row, copy;
+    cls_params p;
+    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_row trace;
     cls_work w;
     for (uint32_t i = 0; i < vector->vocab; i++) {
         logits[i] = next_logit(s, vector->kind, i);
@@ -185,11 +185,11 @@ int write_row(FILE *f, const vector_row *vector, sequence *s)
         write_mask(f, allowed, row.vocab);
     write_parameters(f, &p);
     uint64_t after = 0;
-    int ok = cls_work_open(&w, &copy, &read, &row, 0) == CLS_OK;
+    int ok = cls_work_open(&w, &row, 0) == CLS_OK;
     if (ok) {
-        cls_work_run(&w, 1, &trace, &result);
-        write_work(f, &w, &trace);
-        after = trace.no_token ? 0 : bits_after_first(&w, trace.mass);
+        cls_work_run(&w, 1, &result);
+        write_work(f, &w);
+        after = w.trace.no_token ? 0 : bits_after_first(&w, w.trace.mass);
     }
     for (uint32_t i = 0; ok && i < vector->draws; i++)
         ok = write_draw(f, &row, &w, after, s, i);

@@ -4,6 +4,8 @@
 # those before it in the lists below. Includes are read from the sources, and calls from the
 # objects of the build, since a public function needs no private header.
 #
+# The reference has three layers: its set of tokens (set.c), its stages, and what runs them.
+#
 #     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
 set -u
 LC_ALL=C
@@ -11,7 +13,7 @@ export LC_ALL
 build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
-lib='base device programs queue request reference sampler step shard proof selftest'
+lib='base device programs queue request set stages reference sampler step shard proof selftest'
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
@@ -21,6 +23,7 @@ includes() {
     shift
     for folder; do
         for file in "$top/$tree/$folder"/*.*; do
+            [ -f "$file" ] || continue
             sed -n 's/^#include "\([a-z]*\)\/.*/\1/p' "$file" |
                 sed "s|.*|$folder & $tree/$folder/${file##*/} includes &|"
         done
@@ -34,6 +37,9 @@ symbols() {
         awk -v top="$build/lib/" '{
         path = substr($0, length(top) + 1)
         folder = path ~ /^([.]libs|[^\/]*:)/ ? "top" : path
+        sub(/^reference\/stages\//, "stages/", folder)
+        if (folder ~ /^reference\/([.]libs\/)?[^\/]*-set[.]o/)
+            folder = "set"
         sub(/\/.*/, "", folder)
         if ($(NF - 1) == "U")
             print "used", folder, $NF

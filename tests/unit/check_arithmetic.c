@@ -264,6 +264,13 @@ START_TEST(depth_keys)
                           "max %a, scale %a, most %a: %a is kept, too", (double)max, (double)scale,
                           (double)most, (double)below);
         }
+        const uint32_t most_q20 = (uint32_t)(most * 0x1p20f);
+        const int32_t key_q20 = depth_q20_key(max, scale, most_q20);
+        ck_assert(key_q20 <= key_of(max));
+        ck_assert(depth_q20(clean(float_of_key(key_q20)), max, scale) <= most_q20);
+        if (key_q20 > key_of(-FLT_MAX))
+            ck_assert_msg(depth_q20(clean(float_of_key(key_q20 - 1)), max, scale) > most_q20,
+                          "max %a, scale %a, most %u", (double)max, (double)scale, most_q20);
     }
 }
 END_TEST

@@ -71,6 +71,39 @@ START_TEST(aimed_draws)
 }
 END_TEST
 
+/* The record of a row describes its set by two cuts, also where XTC and typical p cut between equal
+ * tokens, one after the other. */
+START_TEST(upper_cuts)
+{
+    static const uint8_t stages[2][4] = {
+        {CLS_STAGE_TEMPERATURE, CLS_STAGE_XTC, CLS_STAGE_TYPICAL_P, CLS_STAGE_END},
+        {CLS_STAGE_TEMPERATURE, CLS_STAGE_TYPICAL_P, CLS_STAGE_XTC, CLS_STAGE_END}};
+    rng r = {fixture_seed() + 25};
+    uint32_t cuts = 0, within = 0;
+    for (uint32_t round = 0; round < fixture_by_size(4, 20, 60); round++) {
+        batch *const b = batch_new(16, 40 + rng_below(&r, 200), CLS_F32, 0, 0);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            cls_params *const p = &b->params[row];
+            batch_row(b, row, row % 4 ? ROW_TIES : ROW_EQUAL, rng_bits(&r));
+            p->typical_p = 0.05f + 0.9f * (float)rng_unit(&r);
+            p->xtc_probability = 0.8f;
+            p->xtc_threshold = 0.2f * (float)(rng_unit(&r) * rng_unit(&r));
+            p->temperature = row % 2 ? 1.0f : 0.2f;
+            p->chain = CLS_CHAIN_CUSTOM;
+            memcpy(p->stages, stages[rng_below(&r, 2)], sizeof stages[0]);
+        }
+        batch_reference(b);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            batch_aim(b, row, 0, 0); /* fails unless the cuts give the set's mass */
+            cuts += b->trace[row].upper_key != CLS_KEY_INF;
+            within += b->trace[row].upper_last != CLS_MAX_ID;
+        }
+        batch_free(b);
+    }
+    ck_assert(cuts > 10 && within > 0);
+}
+END_TEST
+
 /* Positions are the random counter: 50,000 draws follow the probabilities. */
 START_TEST(law_of_draws)
 {
@@ -201,6 +234,7 @@ static Suite *make(void)
     tcase_add_loop_test(t, sets_and_probabilities, 0, (int)fixture_by_size(5, 8, 9));
     tcase_add_test(t, impossible_states);
     tcase_add_test(t, aimed_draws);
+    tcase_add_test(t, upper_cuts);
     if (fixture_size() != TEST_TINY) {
         tcase_add_loop_test(t, law_of_draws, 0, 6);
         tcase_add_test(t, mass_of_a_tail);

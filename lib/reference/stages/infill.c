@@ -53,15 +53,14 @@ static uint32_t drop_unlikely(cls_work *w, const uint64_t *mass, uint64_t shares
 
 #define INFILL_MAX_TOKENS 128
 
-void cls_keep_infill(cls_work *w, cls_row *trace)
+uint32_t cls_stage_infill(cls_work *w)
 {
-    uint64_t *const mass = w->mass;
+    uint64_t mass[INFILL_MAX_TOKENS]; /* by rank */
     uint64_t ends = 0, texts = 0, left;
-    trace->listed = 1;
+    w->trace.listed = 1;
     if (w->n > INFILL_MAX_TOKENS) {
-        trace->status |= CLS_ROW_UNFIT;
-        w->n = 0;
-        return;
+        w->trace.status |= CLS_ROW_UNFIT;
+        return 0;
     }
     for (uint32_t i = 0; i < w->n; i++) {
         mass[i] = cls_token_mass(w, w->set[i]);
@@ -74,8 +73,7 @@ void cls_keep_infill(cls_work *w, cls_row *trace)
     if (3 * (ends >> 12) * w->n > texts >> 12) {
         for (uint32_t i = 0; i < w->n; i++)
             w->mark[w->set[i]] = (uint8_t)is_end(w, w->set[i]);
-        cls_keep_marked(w);
-        return;
+        return cls_keep_marked(w);
     }
     merge_prefixes(w, mass);
     const uint32_t m = drop_unlikely(w, mass, 5, ends + texts, &left);
@@ -83,9 +81,9 @@ void cls_keep_infill(cls_work *w, cls_row *trace)
         w->set[0] = (uint32_t)w->infill.end_ids[0];
         w->top = w->z[w->set[0]];
         w->n = key_of(w->top) > CLS_KEY_NONE;
-        trace->status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
-        return;
+        w->trace.status |= w->n == 0 ? CLS_ROW_EMPTY : 0;
+        return w->n;
     }
     drop_unlikely(w, mass, m + 1, left, &left);
-    cls_keep_marked(w);
+    return cls_keep_marked(w);
 }

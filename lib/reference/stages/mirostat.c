@@ -2,7 +2,7 @@
 /* The reference of Mirostat 1 and 2. */
 #include "reference/reference.h"
 
-void cls_keep_mirostat_1(cls_work *w)
+uint32_t cls_stage_mirostat_1(cls_work *w)
 {
     const uint32_t ranks = w->n < CLS_MIROSTAT_RANKS ? w->n : CLS_MIROSTAT_RANKS;
     uint64_t terms = 0, squares = 0;
@@ -11,14 +11,14 @@ void cls_keep_mirostat_1(cls_work *w)
         terms += (uint64_t)mirostat_step(i) * drop;
         squares += (uint64_t)mirostat_step(i) * mirostat_step(i);
     }
-    if (w->n > 1)
-        cls_keep_first(w, mirostat_count(terms, squares, w->slot.adaptive.mu, w->vocab));
+    return w->n > 1 ? mirostat_count(terms, squares, w->slot.adaptive.mu, w->vocab) : 1;
 }
 
-void cls_keep_mirostat_2(cls_work *w)
+uint32_t cls_stage_mirostat_2(cls_work *w)
 {
-    const int64_t most =
-        (int64_t)w->slot.adaptive.mu - mass_q20(cls_stage_mass(w), w->top, w->scale);
-    const uint32_t n = most < 0 ? 0 : cls_count_to_depth(w, (uint32_t)most);
-    cls_keep_first(w, n > 1 ? n : 1);
+    if (row_is_untruncated(&w->slot))
+        return w->n;
+    const uint32_t size = mass_q20(cls_need(w, CLS_SUM_MASS), w->top, w->scale);
+    const int64_t most = (int64_t)w->slot.adaptive.mu - size;
+    return most < 0 ? 1 : cls_at_key(w, depth_q20_key(w->top, w->scale, (uint32_t)most));
 }

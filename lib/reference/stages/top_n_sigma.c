@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/* The reference of top-n-sigma. */
+#include "reference/reference.h"
+
+uint32_t cls_stage_top_n_sigma(cls_work *w)
+{
+    const float range = w->top - w->z[w->set[w->n - 1]], scale = w->scale;
+    if (!(range > 0.0f))
+        return w->n;
+    w->scale = sigma_grid(range);
+    const uint64_t sum = cls_need(w, CLS_SUM_UNITS), squares = cls_need(w, CLS_SUM_UNIT_SQUARES);
+    const float limit = sigma_limit(w->n, sum, squares, w->slot.sigma);
+    const uint32_t n = cls_at_key(w, depth_key(w->top, w->scale, limit));
+    w->scale = scale;
+    return n;
+}
