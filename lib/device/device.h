@@ -61,6 +61,9 @@ extern const char *cls_test_build_options;
  * those of shape->shortlist. */
 int cls_shape_wants_small_lists(const cls_shape *shape);
 
+/* For tests. If it is 1, every device wants them. */
+extern int cls_test_small_lists;
+
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);
 
