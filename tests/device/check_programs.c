@@ -1006,11 +1006,11 @@ START_TEST(forced)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 0, 0, 0, 0);
     rng r = {fixture_seed() + 200};
-    uint32_t runs = 0, of[CLS_VARIANTS] = {0}, all = cls_variants_of(CLS_FEATURES_ALL);
+    uint32_t runs = 0, of[CLS_VARIANTS] = {0}, there = cls_variants_of(CLS_FEATURES_ALL);
     cls_device_info info = {.struct_size = sizeof info};
     must(cls_context_info(context, &info));
     if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
-        all &= ~(1u << CLS_TOKEN_SMALL);
+        there &= ~(1u << CLS_TOKEN_SMALL);
         of[CLS_TOKEN_SMALL] = 1;
     }
     fixture_features(CLS_FEATURES_ALL);
@@ -1026,7 +1026,7 @@ START_TEST(forced)
         b->shortlist = info.shortlist;
         batch_check(b, d, context, search);
         observed wanted = observe(d, context, b, search, wants, 0);
-        expect_serving(&wanted, wants == 1, all, what);
+        expect_serving(&wanted, wants == 1, there, what);
         for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
             int is_other = 0; /* its kernel was launched, in another variant */
             for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
@@ -1034,7 +1034,7 @@ START_TEST(forced)
                             (wanted.ran >> w & 1u);
             /* A window's tokens are counted again by the larger kernel of slots. */
             if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0 ||
-                (v == CLS_TOKEN_SMALL && !(all >> v & 1u)))
+                (v == CLS_TOKEN_SMALL && !(there >> v & 1u)))
                 continue;
             observed is = observe(d, context, b, search, wants, UINT32_C(1) << v);
             snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
