@@ -237,6 +237,18 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
     return CLS_OK;
 }
 
+int cls_test_small_lists;
+
+/* GPUs with more local memory run several groups all the same, and few of them say how much a
+ * compute unit has. Groups of one work-item are for CPUs, which have no local memory. */
+int cls_shape_wants_small_lists(const cls_shape *shape)
+{
+    const uint64_t local = shape->local_mem_size, group = shape->row_group;
+    return cls_test_small_lists || (group > 1 && local <= 32768 &&
+                                    local / list_bytes(CLS_SMALL_LIST, group) >
+                                        local / list_bytes(shape->shortlist, group));
+}
+
 /* Fails if the options name a tier that the device does not have. */
 static cls_status choose_tier(cl_device_id device, const cls_context_options *o, cls_shape *shape)
 {

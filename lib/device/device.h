@@ -50,6 +50,20 @@ cls_status cls_fail_no_compiler(void);
  * options. */
 extern const char *cls_test_build_options;
 
+/* Entries of a list that takes little local memory, for rows that keep few tokens, and the largest
+ * top-k of such a row. What bounds a row's set lets some more tokens than k through, a quarter if
+ * 500 max tiles share 128 of them by chance; if they do not fit, the bound is sought again, more
+ * slowly. So the list has twice the room. */
+#define CLS_SMALL_LIST 256
+#define CLS_SMALL_TOP_K 128
+
+/* Returns 1 if local memory is so scarce that more groups run at a time with small lists than with
+ * those of shape->shortlist. */
+int cls_shape_wants_small_lists(const cls_shape *shape);
+
+/* For tests. If it is 1, every device wants them. */
+extern int cls_test_small_lists;
+
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);
 

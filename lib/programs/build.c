@@ -28,17 +28,18 @@ static void append_log(cl_program program, cl_device_id device, char **log)
 void cls_program_options(const cls_shape *shape, const cls_build_config *config, int32_t dtype,
                          const cls_variant *variant, char options[CLS_BUILD_OPTIONS])
 {
-    char registers[40] = "";
+    char registers[40] = "", list[24] = "";
+    if (variant == NULL || strstr(variant->options, "-DLIST=") == NULL)
+        snprintf(list, sizeof list, " -DLIST=%u", (unsigned)config->shortlist);
     if (shape->nvidia && variant != NULL && variant->registers != 0 && config->group <= 256)
         snprintf(registers, sizeof registers, REGISTERS "%d", variant->registers);
     /* No option relaxes float arithmetic, since that would change tokens. With warnings, clang
      * would tell the user's stderr of each vector that is passed to a function (PoCL). */
     snprintf(options, CLS_BUILD_OPTIONS,
-             "-w -cl-std=CL%u.%u -DVEC=%u -DWGS=%u -DLIST=%u -DDTYPE=%d -DSUBGROUPS=%u"
-             "%s%s%s",
+             "-w -cl-std=CL%u.%u -DVEC=%u -DWGS=%u%s -DDTYPE=%d -DSUBGROUPS=%u%s%s%s",
              (unsigned)config->standard / 100, (unsigned)config->standard / 10 % 10,
-             (unsigned)shape->vector, (unsigned)config->group, (unsigned)config->shortlist,
-             (int)dtype, (unsigned)config->subgroups, variant != NULL ? variant->options : "",
+             (unsigned)shape->vector, (unsigned)config->group, list, (int)dtype,
+             (unsigned)config->subgroups, variant != NULL ? variant->options : "",
              shape->extra_options, registers);
 }
 

@@ -325,6 +325,8 @@ static cls_status prove(cls_context *context, const job *jobs, uint32_t n, const
 static uint32_t list_jobs(cls_context *context, uint32_t dtypes, uint32_t variants, job *jobs)
 {
     uint32_t n = 0;
+    if (!cls_shape_wants_small_lists(&context->shape))
+        variants &= ~(UINT32_C(1) << CLS_TOKEN_SMALL);
     for (int v = 0; v < CLS_VARIANTS; v++) {
         for (int32_t d = 0; d < (cls_variants[v].typed ? CLS_DTYPES : 1); d++) {
             if (!(variants >> v & 1u) || (cls_variants[v].typed && !(dtypes >> d & 1u)))

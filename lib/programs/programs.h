@@ -54,6 +54,7 @@ enum {
     CLS_SURVEY_0,
     CLS_SURVEY_1,
     CLS_TOKEN_0,
+    CLS_TOKEN_SMALL,
     CLS_TOKEN_1,
     CLS_TOKEN_2,
     CLS_TOKEN_3,
@@ -87,12 +88,17 @@ typedef struct cls_variant {
     const char *file; /* in cl/kernels, without .cl */
     const char *const *source;
     const unsigned *count;
-    const char *options; /* for the compiler, a space before each */
+    const char *options; /* for the compiler, a space before each; -DLIST replaces the context's */
     uint32_t supports;   /* cls_feature bits */
     int typed;           /* 1 if it reads logits; then there is a program for each type of them */
     int registers; /* a work-item's limit, for NVIDIA's compiler and groups of up to 256; 0: none */
 } cls_variant;
 extern const cls_variant cls_variants[CLS_VARIANTS];
+
+/* What a step may need beside cls_feature bits: a list of the context's length, since a row may
+ * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_LISTS has programs for it. */
+#define CLS_NEED_LONG_LIST (CLS_FEATURES_ALL + 1)
+#define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
 
 /* Returns 1 if a variant can run steps that need these features. */
 int cls_variant_supports(int variant, uint32_t features);
@@ -100,14 +106,15 @@ int cls_variant_supports(int variant, uint32_t features);
 /* Returns the smallest variant of a kernel that supports these features. */
 int cls_variant_find(enum cls_kernel kernel, uint32_t features);
 
-/* Returns the variants that a sampler with these features has, a bit each. */
+/* Returns the variants that a sampler with these features has, a bit each. CLS_TOKEN_SMALL is
+ * compiled only where cls_shape_wants_small_lists(). */
 uint32_t cls_variants_of(uint32_t features);
 
 /* For tests. If it is 1, a sampler has one variant of each kernel, which supports all of its
  * features, and so compiles the fewest programs. */
 extern int cls_test_fewest_programs;
 
-/* Returns the features that a step with this slot needs. */
+/* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 
 /* Describes the lowest of some features, for messages. */

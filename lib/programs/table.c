@@ -25,10 +25,14 @@ SOURCE(partial)
 SOURCE(merge)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
 
-/* The features that adjust a row's logits, and all features. */
+#define TEXT_OF(NUMBER) #NUMBER
+#define DEFINE_LIST(ENTRIES) " -DLIST=" TEXT_OF(ENTRIES)
+
+/* The features that adjust a row's logits, what lists of the context's length serve, and all. */
 enum {
     ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS,
-    ALL = (int)CLS_FEATURES_ALL
+    LISTS = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | (int)CLS_NEED_LONG_LIST,
+    ALL = (int)CLS_NEEDS_ALL
 };
 
 /* The variants of each kernel, the smallest first. `supports` has the features that steps of the
@@ -36,7 +40,9 @@ enum {
  * -DROW=0 leaves out masks, biases, penalties and history effects, and tokens that shards drew.
  * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones. -DFORCED=1 is for
  * kernels that accept tokens of requests with thinking budgets, loop stops or forced ids.
- * -DROLLED=1 keeps GPU compilers from unrolling the loops over tiles (cl/row/tiles.cl).
+ * -DLIST=256 is for devices with little local memory (cls_shape_wants_small_lists()), which run
+ * more groups at a time if a group's list takes less; rows that may keep more tokens need another
+ * variant. -DROLLED=1 keeps GPU compilers from unrolling the loops over tiles (cl/row/tiles.cl).
  *
  * The last column is `registers`. Without a limit, ptxas uses as many registers as a group of 256
  * may have, and may still spill. With a limit of 80, it compiles survey-row, pass-row and
@@ -51,10 +57,12 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SURVEY_1] = {"survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1, 80},
     [CLS_TOKEN_0] = {"token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
                      CLS_FEATURE_PLAIN, 1, 0},
-    [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1",
-                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH, 1, 128},
+    [CLS_TOKEN_SMALL] = {"token-small", CLS_TOKEN, FILE_OF(token),
+                         " -DROW=0 -DCHAIN=1" DEFINE_LIST(CLS_SMALL_LIST), CLS_FEATURE_LISTS, 1,
+                         128},
+    [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1", LISTS, 1, 128},
     [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1 -DROLLED=1",
-                     CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SHARD | ROW, 1, 128},
+                     LISTS | CLS_FEATURE_SHARD | ROW, 1, 128},
     [CLS_TOKEN_3] = {"token-all", CLS_TOKEN, FILE_OF(token), " -DROLLED=1", ALL, 1, 128},
     [CLS_PASS_0] = {"pass", CLS_PASS, FILE_OF(pass), " -DROW=0", 0, 1, 0},
     [CLS_PASS_1] = {"pass-row", CLS_PASS, FILE_OF(pass), "", ALL, 1, 80},
@@ -97,8 +105,7 @@ static const struct {
     [CLS_PREPARE] = {"cls_prepare_rows", CLS_FEATURE_HISTORY | CLS_FEATURE_VERIFY, 0},
     [CLS_SURVEY] = {"cls_survey", 0, ROW | CLS_FEATURE_VERIFY},
     [CLS_TOKEN] = {"cls_token", 0,
-                   ROW | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
-                       CLS_FEATURE_VERIFY | CLS_FEATURE_SHARD},
+                   ROW | LISTS | CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY | CLS_FEATURE_SHARD},
     [CLS_PASS] = {"cls_pass", CLS_FEATURE_SEARCH, ROW | CLS_FEATURE_VERIFY},
     [CLS_SEARCH] = {"cls_search", CLS_FEATURE_SEARCH,
                     ROW | CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY},
@@ -136,20 +143,21 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
 
 int cls_test_fewest_programs;
 
-/* A sampler launches the smallest variant that supports a step. So it has three variants of each
- * kernel: the one that supports all of its features, the one for common steps and, with
- * CLS_FEATURE_PLAIN, the one for steps without truncation. */
+/* A sampler launches the smallest variant that supports a step. So it has four variants of each
+ * kernel: the one that supports all of its features, the one for common steps, the one for those
+ * whose rows keep few tokens and, with CLS_FEATURE_PLAIN, the one for steps without truncation. */
 uint32_t cls_variants_of(uint32_t features)
 {
-    const uint32_t usual = features & CLS_FEATURE_LISTS;
+    const uint32_t usual = features & CLS_FEATURE_LISTS, lists = usual ? CLS_NEED_LONG_LIST : 0;
     uint32_t set = 0;
     for (int k = 0; k < CLS_KERNELS; k++) {
         if (k == CLS_SELF_TEST ||
             (kernels[k].needed_by != 0 && (kernels[k].needed_by & features) == 0))
             continue;
-        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, features);
+        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, features | lists);
         if (cls_test_fewest_programs)
             continue;
+        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, usual | lists);
         set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, usual);
         if (features & CLS_FEATURE_PLAIN)
             set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, 0);
@@ -165,7 +173,7 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
     if (!(slot->flags & CLS_SLOT_BEGUN))
         return 0;
     if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)))
-        features |= CLS_FEATURE_LISTS;
+        features |= CLS_FEATURE_LISTS | (slot->top_k > CLS_SMALL_TOP_K ? CLS_NEED_LONG_LIST : 0);
     if (slot->flags & CLS_SLOT_SEARCH)
         features |= CLS_FEATURE_SEARCH;
     if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))

@@ -42,7 +42,7 @@ static uint64_t digest_of(const cls_request *r)
 static void add(cls_needs *needs, uint32_t slot, const cls_request *r, uint64_t times)
 {
     const uint32_t features = cls_features_of_slot(&r->slot), n = (uint32_t)times;
-    for (uint32_t i = 0; i < CLS_FEATURE_BITS; i++)
+    for (uint32_t i = 0; i < CLS_NEED_BITS; i++)
         needs->feature[i] += (features >> i & 1u) * n;
     needs->listed[cls_needs_listed(&r->slot)] += n;
     needs->requests += n;
@@ -68,7 +68,7 @@ void cls_needs_remove(cls_sampler *s, uint32_t slot)
 uint32_t cls_needs_features(const cls_needs *needs)
 {
     uint32_t features = 0;
-    for (uint32_t i = 0; i < CLS_FEATURE_BITS; i++)
+    for (uint32_t i = 0; i < CLS_NEED_BITS; i++)
         features |= (uint32_t)(needs->feature[i] != 0) << i;
     return features;
 }

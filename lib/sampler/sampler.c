@@ -162,7 +162,7 @@ static cls_status compile(cls_sampler *s, uint32_t features)
 
 cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
 {
-    const uint32_t missing = features & ~s->features;
+    const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
     if (missing == 0 || s->is_for_proof)
         return CLS_OK;
     if (s->no_late_compile)
@@ -174,7 +174,7 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     /* If the slot call fails later because memory runs out, the sampler keeps the programs and the
      * features. That changes no token: they do not affect which steps are accepted, and every
      * variant that supports a step gives the same tokens (check_faults, late_programs). */
-    return compile(s, s->features | features);
+    return compile(s, s->features | missing);
 }
 
 /* -------------------------------------------------------------------- creation */

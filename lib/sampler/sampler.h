@@ -90,11 +90,11 @@ typedef struct cls_request {
 } cls_request;
 
 /* What the requests of all slots need together. */
-enum { CLS_FEATURE_BITS = 17 };
-typedef char cls_feature_bits_fit[CLS_FEATURES_ALL == (1u << CLS_FEATURE_BITS) - 1 ? 1 : -1];
+enum { CLS_NEED_BITS = 18 };
+typedef char cls_need_bits_fit[CLS_NEEDS_ALL == (1u << CLS_NEED_BITS) - 1 ? 1 : -1];
 typedef struct cls_needs {
-    uint32_t requests;                  /* their number */
-    uint32_t feature[CLS_FEATURE_BITS]; /* how many of them need each cls_feature bit */
+    uint32_t requests;               /* their number */
+    uint32_t feature[CLS_NEED_BITS]; /* how many of them have each need */
     uint32_t shortlist;
     uint32_t *listed; /* [shortlist + 1]: how many have each value of cls_needs_listed() */
     uint64_t digest;  /* the sum of the requests' digests, each with the number of its slot */
@@ -292,7 +292,7 @@ cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist);
 void cls_needs_add(cls_sampler *sampler, uint32_t slot);
 void cls_needs_remove(cls_sampler *sampler, uint32_t slot);
 
-/* Returns the features that the requests need. */
+/* Returns what the requests need: cls_feature bits and CLS_NEED_LONG_LIST. */
 uint32_t cls_needs_features(const cls_needs *needs);
 
 /* Return how many tokens from the top a request needs, and the most that one of all needs. They

@@ -26,10 +26,10 @@ typedef struct cls_plan {
     uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
     enum cls_arg_set arg_set; /* CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
     int ordered;              /* 1 if the queue is in order */
-    uint32_t needs;           /* cls_feature bits that its rows and inputs need */
-    int search;               /* 1 if a row may need the threshold search */
-    int prepare;              /* 1 if a row's parameters need its history */
-    int uploads;              /* 1 if there is more to upload than maps and masks */
+    uint32_t needs; /* cls_feature bits, CLS_NEED_LONG_LIST: what its rows and inputs need */
+    int search;     /* 1 if a row may need the threshold search */
+    int prepare;    /* 1 if a row's parameters need its history */
+    int uploads;    /* 1 if there is more to upload than maps and masks */
     uint32_t logit_size, bias_size;
     int forces;           /* 1 if the force kernel finishes the rows */
     int accept_later;     /* 1 if tokens are accepted after the outputs are written */

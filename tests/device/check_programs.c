@@ -724,7 +724,9 @@ static uint32_t left_out(int variant)
     if (strstr(v->options, "-DCHAIN=") != NULL)
         out |= CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY;
     if (strstr(v->options, "-DCHAIN=0") != NULL)
-        out |= CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH;
+        out |= CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | (samples ? CLS_NEED_LONG_LIST : 0u);
+    if (strstr(v->options, "-DLIST=") != NULL)
+        out |= CLS_FEATURE_SEARCH | CLS_NEED_LONG_LIST;
     if (v->kernel == CLS_TOKEN && strstr(v->options, "-DROW=0") != NULL)
         out |= CLS_FEATURE_SHARD;
     if (strstr(v->options, "-DCHANGES=0") != NULL)
@@ -744,12 +746,12 @@ START_TEST(what_serves)
         last = cls_variants[v].kernel;
         for (int w = 0; w < v; w++)
             ck_assert_str_ne(cls_variants[v].name, cls_variants[w].name);
-        for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+        for (uint32_t needs = 0; needs <= CLS_NEEDS_ALL; needs++)
             ck_assert_msg(!cls_variant_supports(v, needs) == ((needs & left_out(v)) != 0),
                           "%s: %s 0x%x", cls_variants[v].name,
                           cls_variant_supports(v, needs) ? "serves" : "does not serve", needs);
     }
-    for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+    for (uint32_t needs = 0; needs <= CLS_NEEDS_ALL; needs++)
         for (int k = 0; k < CLS_KERNELS; k++) {
             const int v = cls_variant_find((enum cls_kernel)k, needs);
             ck_assert(v >= 0 && v < CLS_VARIANTS && (int)cls_variants[v].kernel == k);
@@ -777,6 +779,11 @@ START_TEST(build_options)
                 cls_program_options(&shape, &as, CLS_BF16, &cls_variants[v], options);
                 ck_assert_uint_lt(strlen(options), CLS_BUILD_OPTIONS - 20);
                 ck_assert_ptr_nonnull(strstr(options, cls_variants[v].options));
+                const char *const list = strstr(options, " -DLIST=");
+                ck_assert_ptr_nonnull(list);
+                ck_assert_ptr_null(strstr(list + 1, " -DLIST="));
+                ck_assert_int_eq(atoi(list + strlen(" -DLIST=")),
+                                 v == CLS_TOKEN_SMALL ? CLS_SMALL_LIST : 2048);
                 if (nvidia && registers != 0 && group <= 256)
                     snprintf(limit, sizeof limit, " -cl-nv-maxrregcount=%d", registers);
                 const char *const given = strstr(options, " -cl-nv-");
@@ -790,8 +797,8 @@ END_TEST
  * of every kernel that such a step launches. */
 START_TEST(what_samplers_have)
 {
-    static uint32_t launched[CLS_FEATURES_ALL + 1]; /* kernels, by the features of a step */
-    for (uint32_t needs = 0; needs <= CLS_FEATURES_ALL; needs++)
+    static uint32_t launched[CLS_NEEDS_ALL + 1]; /* kernels, by the features of a step */
+    for (uint32_t needs = 0; needs <= CLS_NEEDS_ALL; needs++)
         for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
             launched[needs] |= (uint32_t)launches((enum cls_kernel)k, needs) << k;
     for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++) {
@@ -809,8 +816,9 @@ START_TEST(what_samplers_have)
         for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
             ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features,
                           cls_kernel_name((enum cls_kernel)k));
-        /* The features of a step are all sets of the sampler's. */
-        for (uint32_t needs = features;; needs = (needs - 1) & features) {
+        /* The features of a step are all sets of the sampler's; lists may be long ones. */
+        const uint32_t most = features | (features & CLS_FEATURE_LISTS ? CLS_NEED_LONG_LIST : 0);
+        for (uint32_t needs = most;; needs = (needs - 1) & most) {
             uint32_t served = 0;
             for (int v = 0; v < n; v++)
                 served |= (needs & out[v]) == 0 ? kernel[v] : 0u;
@@ -822,14 +830,16 @@ START_TEST(what_samplers_have)
                 break;
         }
         const uint32_t plain = set & (UINT32_C(1) << CLS_TOKEN_0),
-                       list = set & (UINT32_C(1) << CLS_TOKEN_1);
+                       list = set & (UINT32_C(1) << CLS_TOKEN_1),
+                       small = set & (UINT32_C(1) << CLS_TOKEN_SMALL);
         ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain,
                       "0x%x: no kernel for plain rows", features);
-        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || list,
+        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || (list && small),
                       "0x%x: no kernel for the usual rows", features);
     }
-    ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_LISTS),
-                      1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 | 1u << CLS_TOKEN_1);
+    ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_LISTS), 1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 |
+                                                              1u << CLS_TOKEN_SMALL |
+                                                              1u << CLS_TOKEN_1);
     for (uint32_t bit = 0; bit < 20; bit++) {
         const char *const name = cls_feature_name((cls_feature)(1u << bit));
         ck_assert_msg(CLS_FEATURES_ALL >> bit & 1u ? strncmp(name, "CLS_FEATURE_", 12) == 0
@@ -996,9 +1006,13 @@ START_TEST(forced)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 0, 0, 0, 0);
     rng r = {fixture_seed() + 200};
-    uint32_t runs = 0, of[CLS_VARIANTS] = {0};
+    uint32_t runs = 0, of[CLS_VARIANTS] = {0}, there = cls_variants_of(CLS_FEATURES_ALL);
     cls_device_info info = {.struct_size = sizeof info};
     must(cls_context_info(context, &info));
+    if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
+        there &= ~(1u << CLS_TOKEN_SMALL);
+        of[CLS_TOKEN_SMALL] = 1;
+    }
     fixture_features(CLS_FEATURES_ALL);
     for (uint32_t i = 0;
          i < fixture_by_size(1, 2, 3) * LEVELS * fixture_by_size(1, CLS_DTYPES, CLS_DTYPES); i++) {
@@ -1012,14 +1026,15 @@ START_TEST(forced)
         b->shortlist = info.shortlist;
         batch_check(b, d, context, search);
         observed wanted = observe(d, context, b, search, wants, 0);
-        expect_serving(&wanted, wants == 1, cls_variants_of(CLS_FEATURES_ALL), what);
+        expect_serving(&wanted, wants == 1, there, what);
         for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
             int is_other = 0; /* its kernel was launched, in another variant */
             for (int w = CLS_SLOTS_0; w < CLS_VARIANTS; w++)
                 is_other |= w != v && cls_variants[w].kernel == cls_variants[v].kernel &&
                             (wanted.ran >> w & 1u);
             /* A window's tokens are counted again by the larger kernel of slots. */
-            if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0)
+            if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0 ||
+                (v == CLS_TOKEN_SMALL && !(there >> v & 1u)))
                 continue;
             observed is = observe(d, context, b, search, wants, UINT32_C(1) << v);
             snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that neither a step whose map of slots is on the device nor the end of a sampler looks at
  * slots that never had a request: what is written there behind the library's back changes nothing.
- * The OpenCL is a stub, which computes nothing (stub_cl.h). */
+ * Proves, too, which steps get the token kernel with a small list. The OpenCL is a stub, which
+ * computes nothing (stub_cl.h). */
 #include <string.h>
 
 #include "fixture.h"
@@ -33,7 +34,7 @@ static cls_step step_of(device *d)
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = 1;
-    step.logits.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
+    step.logits.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
     step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
     return step;
 }
@@ -128,6 +129,96 @@ START_TEST(ends)
 }
 END_TEST
 
+/* Returns a sampler of a device with so much local memory. It is of its own context, so that what
+ * is compiled is known. */
+static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
+                                 cls_context **context)
+{
+    cls_context_options c;
+    cls_sampler_options o;
+    cls_sampler *sampler;
+    cls_context_options_default(&c, sizeof c);
+    c.max_local_mem_size = local;
+    c.shortlist = shortlist;
+    must(cls_context_create(d->context, d->id, &c, context));
+    /* The stub fails the test of groups, so that they have become those of one item. */
+    (*context)->shape.row_group = (*context)->requested_shape.row_group;
+    cls_sampler_options_default(&o, sizeof o);
+    o.vocab = VOCAB;
+    o.max_rows = o.slot_count = 3;
+    o.features = CLS_FEATURE_LISTS;
+    must(cls_sampler_create(*context, &o, &sampler));
+    return sampler;
+}
+
+/* Returns which variants of the token kernel a step has launched. */
+static uint32_t tokens_by(device *d, cls_sampler *s, const cls_step *step)
+{
+    const uint32_t all =
+        1u << CLS_TOKEN_0 | 1u << CLS_TOKEN_SMALL | 1u << CLS_TOKEN_1 | 1u << CLS_TOKEN_3;
+    s->launched_variants = 0;
+    (void)launches_of(d, s, step);
+    return s->launched_variants & all;
+}
+
+/* Small lists: only on devices with little local memory, and only for steps whose rows keep few
+ * tokens. With a map on the device, any slot may be one of them. */
+START_TEST(small_lists)
+{
+    static const struct {
+        uint64_t local;
+        uint32_t shortlist;
+        int wants;
+    } devices[] = {{32768, 0, 1}, {32769, 0, 0}, {32768, 512, 1}, {32768, 256, 0},
+                   {20000, 0, 1}, {16384, 0, 0}, {8300, 0, 0},    {0, 0, 0}};
+    device *const d = fixture_device(_i);
+    cls_step step = step_of(d);
+    cls_params p;
+    const cl_mem map = step.slots.device.buffer;
+    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
+        cls_context *context;
+        cls_sampler *const s = sampler_with(d, devices[i].local, devices[i].shortlist, &context);
+        const uint32_t usual = 1u << CLS_TOKEN_1,
+                       small = devices[i].wants ? 1u << CLS_TOKEN_SMALL : usual;
+        ck_assert_msg(
+            (context->program[CLS_F32][CLS_TOKEN_SMALL].program != NULL) == devices[i].wants,
+            "%llu bytes, a shortlist of %u: token-small %s", (unsigned long long)devices[i].local,
+            context->shape.shortlist, devices[i].wants ? "is missing" : "is there");
+        cls_params_default(&p, sizeof p);
+        for (uint32_t slot = 0; slot < 3; slot++) {
+            p.top_k = (int32_t)slot + CLS_SMALL_TOP_K - 1;
+            must(cls_slot_begin(s, slot, &p, NULL, 0, NULL, 0));
+        }
+        for (int on_device = 0; on_device < 2; on_device++) {
+            step.slots.device.buffer = on_device ? map : NULL;
+            step.rows = on_device ? 1 : 2;
+            ck_assert_uint_eq(tokens_by(d, s, &step), on_device ? usual : small);
+        }
+        must(cls_slot_reset(s, 2)); /* the one of too many tokens */
+        ck_assert_uint_eq(tokens_by(d, s, &step), small);
+        p.temperature = 0.0f; /* with a top-k that does not matter */
+        p.top_k = 1000;
+        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        ck_assert_uint_eq(tokens_by(d, s, &step), small);
+        p.temperature = 1.0f;
+        p.top_k = 0; /* not truncated */
+        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        ck_assert_uint_eq(tokens_by(d, s, &step), small);
+        p.top_p = 0.9f;
+        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        ck_assert_uint_eq(tokens_by(d, s, &step), usual);
+        p.repetition_penalty = 1.1f;
+        p.top_k = 5;
+        must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
+        ck_assert_uint_eq(tokens_by(d, s, &step), 1u << CLS_TOKEN_3);
+        cls_sampler_destroy(s);
+        cls_context_destroy(context);
+    }
+    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(map);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("needs");
@@ -136,6 +227,7 @@ static Suite *make(void)
     add_device_test(t, steps);
     add_device_test(t, shards);
     add_device_test(t, ends);
+    add_device_test(t, small_lists);
     suite_add_tcase(s, t);
     return s;
 }
