@@ -33,60 +33,23 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* The arguments of the two kernels that can draw a row's token, cls_token and cls_search, and of
- * their functions that do the work. */
-#define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
-#define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
-#define ROW_ARGS u32 row, const shortlist *the_list, ROW_KERNEL_ARGS
+/* Returns the flags of a row's request in this step. A row without a request must not read from the
+ * slot, because another row may be writing it. */
+static inline u32 row_flags(const step_args *s, i32 slot_index)
+{
+    const u32 flags = slot_index >= 0 ? s->slots[slot_index].flags : 0u;
+    return s->has & CLS_ALL_GREEDY ? greedy_flags(flags) : flags;
+}
 
-/* The beginning of both functions. `flags` are the request's. A row without a request must not read
- * from the slot, because another row may be writing it. */
-#define ROW_BEGIN \
-    shortlist list = *the_list; \
-    STEP_LOCALS \
-    const u32 tiles = TILES; \
-    const i32 slot_index = ROW_SLOT(row); \
-    __global u64 *const row_work = work + (size_t)row * tiles; \
-    __global f32 *const row_sample = sample + (size_t)row * args->sample_stride; \
-    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0); \
-    row_logits r = ROW_VIEW(row, slot_index); \
-    const u32 own_flags = slot_index >= 0 ? slot->flags : 0u; \
-    const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags;
-
-/* The end of both functions. `done`: the row needs no search. */
-#if ROW
-#define ROW_DRAFT(done) \
-    if (has & CLS_DRAFTS) \
-        weigh_draft(&r, flags, \
-                    done && !out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
-                    AT_OFFSET(draft_ids), ROW_DRAFTS, row_work, (__global const u32 *)row_sample, \
-                    &out, list.scratch);
-#else
-#define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
-#endif
+/* Returns whether XTC cuts the row: a uniform draw decides. */
+static inline int row_xtc_cuts(const step_args *s, __global const cls_slot *slot, u32 row)
+{
 #if CHAIN == 2
-#define ROW_ADAPTIVE \
-    cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    adaptive_after(&r, slot, flags, &out, &next); \
-    const int first = \
-        !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
+    return slot->xtc != 0 && u64_hi(row_bits(s, CLS_PURPOSE_XTC, slot, row)) >> 1 < slot->xtc;
 #else
-#define ROW_ADAPTIVE \
-    const cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    const int first = 0;
+    return 0;
 #endif
-#define ROW_END(done) \
-    ROW_DRAFT(done) \
-    ROW_ADAPTIVE \
-    FINISH_ROW(&out, row, slot_index, done, first, &next, list.scratch);
-
-/* Whether XTC cuts the row: a uniform draw decides. */
-#if CHAIN == 2
-#define ROW_XTC_CUTS(slot, row) \
-    ((slot)->xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc)
-#else
-#define ROW_XTC_CUTS(slot, row) 0
-#endif
+}
 
 /* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
@@ -108,6 +71,23 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
         const u64 mass = to_row_units(weight(z, unit.max, out->scale, unit.fraction), unit.shift);
         adaptive_p_accept(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
+}
+
+/* The end of the two kernels that can draw a row's token. `done`: the row needs no search. */
+static inline void row_end(const step_args *s, const row_logits *r, u32 flags, u32 row,
+                           i32 slot_index, int done, cls_row *out, __local u64 *scratch)
+{
+    cls_slot_adaptive next = {0, 0u, 0u, 0u};
+    int first = 0;
+#if ROW
+    if (s->has & CLS_DRAFTS)
+        weigh_draft(s, r, flags, done, row, out, scratch);
+#endif
+#if CHAIN == 2
+    adaptive_after(r, slot_of(s, slot_index), flags, out, &next);
+    first = !(s->has & CLS_DRAFTS) && first_of_slot(s, flags, row, slot_index);
+#endif
+    finish_row(s, row, slot_index, out, done, first, &next, scratch);
 }
 
 /* Fills row_work[] with the masses of the set by tiles, where the set is not in the list; returns

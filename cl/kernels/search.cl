@@ -170,18 +170,26 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
 
 /* Searches the rows that the token kernel has left; the group of any other row returns at once.
  * Launch: [WGS, rows]. */
-ONE_COPY void search_the_row(ROW_ARGS)
+ONE_COPY void search_the_row(const step_args *s, u32 row, const shortlist *the_list)
 {
-    if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
+    if (s->rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
         return;
-    ROW_BEGIN
-    __global const u64 *const row_pass = pass + (size_t)row * tiles * CLS_PIVOTS;
+    __global const cls_args *const args = s->args;
+    shortlist list = *the_list;
+    const u32 tiles = row_tiles(s);
+    const i32 slot_index = row_slot(s, row);
+    __global u64 *const row_work = work_of(s, row);
+    __global f32 *const row_sample = sample_of(s, row);
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+    row_logits r = row_view(s, row, slot_index);
+    const u32 flags = row_flags(s, slot_index);
+    __global const u64 *const row_pass = s->pass + (size_t)row * tiles * CLS_PIVOTS;
     cls_row out;
     record_begin(slot_index, args->invalid_token, &out);
-    record_from_token(rows + row, &out);
+    record_from_token(s->rows + row, &out);
     BARRIER(); /* every item has read the record, which the first item writes */
     const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
-    const int xtc_cuts = ROW_XTC_CUTS(slot, row);
+    const int xtc_cuts = row_xtc_cuts(s, slot, row);
     pass_sums sums;
     chain_state c;
     chain_begin(out.max_key, &c);
@@ -194,23 +202,24 @@ ONE_COPY void search_the_row(ROW_ARGS)
     const int listed = search_row(&w, &sums);
     if (listed) /* the list holds the whole set, so it can serve every stage; if not, the status
                    says so */
-        out.status |= truncate_list(slot, &list, &r, xtc_cuts, infill, args->n_end, &c, &out)
+        out.status |= truncate_list(slot, &list, &r, xtc_cuts, s->infill, args->n_end, &c, &out)
                           ? 0u
                           : CLS_STATUS_UNFIT;
     else if (!(out.status & CLS_STATUS_UNFIT))
-        out.mass = set_masses(&r, &c, &sums.last, rows[row].scale, row_pass, row_work, &list);
+        out.mass = set_masses(&r, &c, &sums.last, s->rows[row].scale, row_pass, row_work, &list);
     if (!(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&r, slot, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
+        pick_token(&r, slot, listed, row_bits(s, CLS_PURPOSE_TOKEN, slot, row), args->invalid_token,
                    row_work, row_sample, &list, &c, &out);
     } else {
         out.state = CLS_ROW_DONE;
         out.no_token = 1;
     }
-    ROW_END(1)
+    row_end(s, &r, flags, row, slot_index, 1, &out, list.scratch);
 }
 
-KERNEL void cls_search(ROW_KERNEL_ARGS)
+KERNEL void cls_search(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))
 {
     SHORTLIST(list);
-    search_the_row(get_group_id(1), &list, ROW_NAMES);
+    const step_args s = STEP_OF(CLS_TOKEN_BUFFERS);
+    search_the_row(&s, get_group_id(1), &list);
 }

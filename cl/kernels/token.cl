@@ -106,9 +106,17 @@ static inline void plan_pass(const row_logits *r, __global const cls_slot *slot,
     }
 }
 
-ONE_COPY void token_row(ROW_ARGS)
+ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *the_list)
 {
-    ROW_BEGIN
+    __global const cls_args *const args = s->args;
+    shortlist list = *the_list;
+    const u32 has = s->has, tiles = row_tiles(s);
+    const i32 slot_index = row_slot(s, row);
+    __global u64 *const row_work = work_of(s, row);
+    __global f32 *const row_sample = sample_of(s, row);
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+    row_logits r = row_view(s, row, slot_index);
+    const u32 flags = row_flags(s, slot_index);
     cls_row out;
     record_begin(slot_index, args->invalid_token, &out);
     if (slot_index >= 0 && slot->stopped) {
@@ -132,8 +140,8 @@ ONE_COPY void token_row(ROW_ARGS)
         chain_begin(out.max_key, &c);
         if (flags & CLS_SLOT_TOTAL)
             out.total =
-                row_total(r.key, tile_mass + (size_t)row * tiles, tiles, float_of_key(out.max_key),
-                          slot->total_scale, row_work, list.scratch);
+                row_total(r.key, s->tile_mass + (size_t)row * tiles, tiles,
+                          float_of_key(out.max_key), slot->total_scale, row_work, list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(flags, slot->chain[0], slot->adaptive.mu)) {
             c.set.untruncated = 1;
@@ -147,13 +155,13 @@ ONE_COPY void token_row(ROW_ARGS)
         else if (!(has & CLS_FORCE_SEARCH) &&
                  list_row(&r, slot, out.max_key, row_sample, &list, &c, &out)) {
             list_sort(&list);
-            listed = truncate_list(slot, &list, &r, ROW_XTC_CUTS(slot, row), infill, args->n_end,
-                                   &c, &out);
+            listed = truncate_list(slot, &list, &r, row_xtc_cuts(s, slot, row), s->infill,
+                                   args->n_end, &c, &out);
         }
 #endif
         if ((c.set.untruncated || listed) &&
             !(out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&r, slot, listed, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row),
+            pick_token(&r, slot, listed, row_bits(s, CLS_PURPOSE_TOKEN, slot, row),
                        args->invalid_token, row_work, row_sample, &list, &c, &out);
         } else if (listed || !(has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
@@ -168,11 +176,12 @@ ONE_COPY void token_row(ROW_ARGS)
         }
 #endif
     }
-    ROW_END(out.state == CLS_ROW_DONE)
+    row_end(s, &r, flags, row, slot_index, out.state == CLS_ROW_DONE, &out, list.scratch);
 }
 
-KERNEL void cls_token(ROW_KERNEL_ARGS)
+KERNEL void cls_token(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))
 {
     SHORTLIST(list);
-    token_row(get_group_id(1), &list, ROW_NAMES);
+    const step_args s = STEP_OF(CLS_TOKEN_BUFFERS);
+    token_row(&s, get_group_id(1), &list);
 }
