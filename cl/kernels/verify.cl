@@ -75,8 +75,8 @@ static inline void walk_matches(const verifier *v, walk *w)
         w->row = next;
         w->depth++;
         w->token = -1;
-        const u32 ended =
-            ends_request(v->slot, v->s->lists, (u32)out.token, v->slot->outputs + w->depth);
+        const u32 outputs = v->slot->outputs + w->depth;
+        const u32 ended = ends_request(v->slot, v->s->lists, (u32)out.token, outputs);
         w->status |= ended;
         if (ended != 0)
             return;

@@ -28,14 +28,14 @@ cat >"$dir/table" <<'END'
 1@p-less@w->key = depth_q20_key(w->top, scale, p_less_depth(@w->key = 0x00400000 + depth_q20_key(w->top, scale, p_less_depth(
 1@infill@list->mass[i] * 5 < mass@list->mass[i] * 2 < mass
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
-1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
+1@verify: match@next = v->ids[v->nodes[at]] == out.token ? at : last;@next = v->ids[v->nodes[at]] != out.token ? at : last;
 1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
 2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
 2@top-n-sigma@sigma_limit(kept, sum[0], sum[1], w->slot->sigma)@sigma_limit(kept, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@typical_walk(w, mean, typical_target@typical_walk(w, mean + 1000000u, typical_target
-2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
+2@XTC@u64_hi(row_bits(s, CLS_PURPOSE_XTC, slot, row)) >> 1 < slot->xtc;@u64_hi(row_bits(s, CLS_PURPOSE_XTC, slot, row)) >> 1 >= slot->xtc;
 2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
 2@candidates@token = drawn < sum ? id[i] : -1;@token = drawn < sum ? id[first] : -1;
 2@forced tokens@found |= (u32)(back == n * (repeats - 1));@found |= (u32)(back > n * (repeats - 1));
@@ -45,8 +45,8 @@ cat >"$dir/table" <<'END'
 3@min-p@w->key = depth_key(w->top, w->c->scale, w->slot->min_p);@w->key = depth_key(w->top, w->c->scale, w->slot->min_p * 0.5f);
 3@temperature@*next = n > 1 && !(t < 1e-5f) ? scale_of(t) : slot->scale;@*next = slot->scale;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
-3@verify: typical@whole < max(epsilon, delta + entropy);@whole > max(epsilon, delta + entropy);
-3@verify: greedy@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
+3@verify: typical@whole < max(args->epsilon, args->delta + entropy);@whole > max(args->epsilon, args->delta + entropy);
+3@verify: greedy@const u32 ended = ends_request(v->slot, v->s->lists, (u32)out.token, outputs);@const u32 ended = 1u;
 4@top-k@c->kept = min(c->kept, (u32)w->slot->top_k);@c->kept = min(c->kept, (u32)w->slot->top_k + 1);
 4@top-p@count = list_reach(w->list, 0, c->kept, 0, w->out->target);@count = 1 + list_reach(w->list, 0, c->kept, 0, w->out->target);
 4@threshold search@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot));@w->target = w->out->target = top_p_target(w->mass, row_top_p(w->slot) / 2);
@@ -55,8 +55,8 @@ cat >"$dir/table" <<'END'
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
-4@forced tokens@forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);@forced = emits = 1;
-4@slots@state_rollback(slot, s, c->tokens, rollback, chunk)@state_rollback(slot, s, c->tokens + 1, rollback, chunk)
+4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due);@forced = emits = 1;
+4@slots@state_rollback(slot, s, c->tokens, rollback, scratch)@state_rollback(slot, s, c->tokens + 1, rollback, scratch)
 END
 
 # Replaces plain text wherever it is; the kernels are strings in C.
