@@ -374,8 +374,7 @@ typedef struct cls_row {
 #define CLS_WIDE 0x80000000u       /* rows of logits start at multiples of 16 bytes */
 #define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
 
-/* The outputs of a row beside its token, in the order of the kernels' arguments. A step's `wants`
- * has a bit for each. */
+/* The outputs of a row beside its token. A step's `wants` has a bit for each. */
 enum cls_output {
     CLS_OUT_LOGPROBS,
     CLS_OUT_RANKS,
@@ -405,7 +404,7 @@ enum cls_output {
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
 #define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
 
-/* The outputs of a verification, in the order of the kernel's arguments. */
+/* The outputs of a verification. */
 enum cls_verified {
     CLS_VERIFIED_TOKENS,
     CLS_VERIFIED_ACCEPTED,

@@ -49,8 +49,6 @@
 
 #define CAT_(a, b) a##b
 #define CAT(a, b) CAT_(a, b)
-/* The start of a buffer's data, whose offset is in the arguments. */
-#define AT_OFFSET(x) ((x) + (size_t)u64_of(args->x##_offset))
 
 #define FV CAT(float, VEC)
 #define IV CAT(int, VEC)

@@ -4,9 +4,6 @@
 #include "core/samplers.h"
 #include "draw/draw.cl"
 
-/* The start of an output. The buffer is valid even if the output is not wanted; `wants` tells. */
-#define OUTPUT(buffer, which) ((buffer) + (size_t)u64_of(args->output_offset[which]))
-
 /* What is reported on: the raw row, or the final distribution. */
 typedef struct report {
     row_logits r;            /* truncated to the set, where that is a range of the order */

@@ -4,9 +4,6 @@
 #include "draw/distribution.cl"
 
 /* The drafts' own distributions, by draft. */
-#define DRAFT_ROW_ARGS \
-    __global const logit *draft_x, __global const i32 *raw_key, __global const u64 *raw_mass
-#define DRAFT_ROW_NAMES draft_x, raw_key, raw_mass
 typedef struct draft_rows {
     u32 kind;
     __global const logit *x; /* or floats, if these are probabilities */
@@ -14,26 +11,26 @@ typedef struct draft_rows {
     __global const i32 *key; /* the survey of the drafts, if these are logits */
     __global const u64 *mass;
 } draft_rows;
-static inline draft_rows draft_rows_of(__global const cls_args *args, __global const logit *x,
-                                       __global const i32 *key, __global const u64 *mass)
+static inline draft_rows draft_rows_of(const step_args *s)
 {
+    __global const cls_args *const args = s->args;
     const size_t offset = (size_t)u64_of(args->draft_offset);
     draft_rows d;
     d.kind = args->draft_kind;
-    d.x = d.kind == CLS_DRAFT_PROBS ? (__global const logit *)((__global const f32 *)x + offset)
-                                    : x + offset;
+    d.x = d.kind == CLS_DRAFT_PROBS
+              ? (__global const logit *)((__global const f32 *)s->draft_x + offset)
+              : s->draft_x + offset;
     d.stride = u64_of(args->draft_stride);
-    d.key = key;
-    d.mass = mass;
+    d.key = s->raw_key;
+    d.mass = s->raw_mass;
     return d;
 }
-#define ROW_DRAFTS draft_rows_of(args, draft_x, raw_key, raw_mass)
 
 /* Returns the draft that follows a row of a chain; -1: none. */
-static inline i32 draft_after(__global const i32 *nodes, __global const i32 *parents, u32 row,
-                              u32 n_rows)
+static inline i32 draft_after(const step_args *s, u32 row)
 {
-    const i32 next = row + 1 < n_rows ? nodes[row + 1] : -1;
+    __global const i32 *const nodes = draft_nodes(s), *const parents = draft_parents(s);
+    const i32 next = row + 1 < s->args->n_rows ? nodes[row + 1] : -1;
     return next >= 0 && parents[next] == nodes[row] ? next : -1;
 }
 
@@ -60,18 +57,21 @@ static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, cons
 }
 
 /* Computes the two probabilities of the draft that follows a row, by the whole group: in the
- * distribution from which the row's token was drawn, and in the draft's own. */
-ONE_COPY void weigh_draft(const row_logits *r, u32 flags, i32 draft, __global const i32 *ids,
-                          const draft_rows d, __global u64 *row_work, __global const u32 *row_ids,
+ * distribution from which the row's token was drawn, and in the draft's own. `done`: the row needs
+ * no search. */
+ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, int done, u32 row,
                           cls_row *out, __local u64 *scratch)
 {
     const u32 n = max_tiles(r);
+    const i32 draft = done && !out->no_token ? draft_after(s, row) : -1;
+    __global const i32 *const ids = AT_OFFSET(s, draft_ids);
     cls_reciprocal reciprocal;
     cls_unit unit = {0.0f, 0.0f, 0};
     out->target_prob = out->draft_prob = out->draft_mass = 0;
     out->draft_key = CLS_KEY_NONE;
     if (draft < 0 || ids[draft] < 0 || (u32)ids[draft] >= r->vocab || (flags & CLS_SLOT_GREEDY))
         return; /* the same for the whole group */
+    const draft_rows d = draft_rows_of(s);
     const u32 id = (u32)ids[draft];
     out->draft_prob = CLS_ONE_Q63;
     if (d.kind == CLS_DRAFT_LOGITS) {
@@ -80,7 +80,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, i32 draft, __global co
         if (out->draft_key != CLS_KEY_NONE)
             out->draft_mass =
                 row_total(d.key + (size_t)n * draft, d.mass + (size_t)draft * r->tiles, r->tiles,
-                          float_of_key(out->draft_key), CLS_LOG2E, row_work, scratch);
+                          float_of_key(out->draft_key), CLS_LOG2E, work_of(s, row), scratch);
     }
     if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
         reciprocal = reciprocal_of(out->draft_mass);
@@ -90,7 +90,7 @@ ONE_COPY void weigh_draft(const row_logits *r, u32 flags, i32 draft, __global co
     }
     BARRIER(); /* the list of kept ids is complete */
     report t;
-    report_final(r, out, flags, row_ids, &t);
+    report_final(r, out, flags, kept_ids_of(s, row), &t);
     const f32 z = report_kept(&t, id, load_one(&t.r, id));
     if (z > CLS_MASKED) {
         unit = report_unit(&t, id);

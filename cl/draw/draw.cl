@@ -3,18 +3,9 @@
  * interval contains it is found by adding up masses in ascending order of ids. The result does not
  * depend on how the set was found. Sums of integers are exact, so the integer always lies in an
  * interval. */
-#include "core/philox.h"
+#include "row/random.cl"
 #include "row/shortlist.cl"
 #include "stages/adaptive_p.cl"
-
-#define RANDOM_ARGS \
-    __global const i32 *positions, __global const i32 *draws, __global const u64 *random
-#define RANDOM_NAMES positions, draws, random
-#define DRAW_ARGS \
-    RANDOM_ARGS, __global u64 *work, __global u64 *pass, __global f32 *sample, \
-        __global i32 *tokens, __global i32 *status_out, __global i32 *latest, \
-        __global const i32 *infill
-#define DRAW_NAMES RANDOM_NAMES, work, pass, sample, tokens, status_out, latest, infill
 
 /* Returns the weights of one vector of a tile, in the unit that set_finish() converts to the
  * row's. */
@@ -95,20 +86,3 @@ static inline i32 draw_list(const shortlist *list, u32 kept, u64 drawn)
     const u32 count = list_reach(list, 1, kept, 0, drawn + 1);
     return count <= list->n ? list->id[count - 1] : -1;
 }
-
-/* Returns a row's 64 random bits for a purpose. */
-static inline u64 row_bits(__global const cls_args *args, u32 purpose,
-                           __global const cls_slot *slot, RANDOM_ARGS, u32 has, u32 row)
-{
-    if ((has & CLS_HAS_RANDOM) && purpose == CLS_PURPOSE_TOKEN)
-        return AT_OFFSET(random)[row];
-    u32 position = has & CLS_HAS_POSITIONS ? (u32)AT_OFFSET(positions)[row] : slot->position;
-    if (has & CLS_POSITIONS_ADD)
-        position = slot->position + (u32)AT_OFFSET(positions)[row];
-    const u32 draw = has & CLS_HAS_DRAWS ? (u32)AT_OFFSET(draws)[row] : 0u;
-    const u32 seed[2] = {slot->seed[0], slot->seed[1]},
-              stream[2] = {slot->stream[0], slot->stream[1]};
-    return philox_bits(purpose, seed, stream, position, draw);
-}
-#define ROW_BITS(purpose, slot, row) \
-    row_bits(args, purpose, slot, positions, draws, random, has, row)

@@ -13,14 +13,13 @@ typedef struct residual {
     u64 prefix_prob;
 } residual;
 
-static inline void residual_of(const row_logits *r, const cls_row *out, u32 flags,
-                               __global const u32 *row_ids, const draft_rows *d, u32 draft,
-                               u32 drafted, u64 prefix_prob, residual *w)
+static inline void residual_of(const step_args *s, const row_logits *r, const cls_row *out, u32 row,
+                               u32 flags, i32 draft, u64 prefix_prob, residual *w)
 {
-    report_final(r, out, flags, row_ids, &w->t);
-    w->d = *d;
-    w->draft = draft;
-    w->drafted = drafted;
+    report_final(r, out, flags, kept_ids_of(s, row), &w->t);
+    w->d = draft_rows_of(s);
+    w->draft = (u32)draft;
+    w->drafted = (u32)AT_OFFSET(s, draft_ids)[draft];
     w->draft_key = out->draft_key;
     w->reciprocal = reciprocal_of(out->mass);
     w->draft_reciprocal = reciprocal_of(out->draft_mass);

@@ -33,65 +33,13 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
         out->pivot[p] = CLS_KEY_NONE;
 }
 
-/* The arguments of the two kernels that can draw a row's token, cls_token and cls_search, and of
- * their functions that do the work. */
-#define ROW_KERNEL_ARGS ROWS_ARGS, DRAW_ARGS, DRAFT_ARGS, DRAFT_ROW_ARGS
-#define ROW_NAMES ROWS_NAMES, DRAW_NAMES, DRAFT_NAMES, DRAFT_ROW_NAMES
-#define ROW_ARGS u32 row, const shortlist *the_list, ROW_KERNEL_ARGS
-
-/* The beginning of both functions. `flags` are the request's. A row without a request must not read
- * from the slot, because another row may be writing it. */
-#define ROW_BEGIN \
-    STEP_LOCALS \
-    const i32 slot_index = ROW_SLOT(row); \
-    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0); \
-    const u32 own_flags = slot_index >= 0 ? slot->flags : 0u; \
-    const u32 flags = has & CLS_ALL_GREEDY ? greedy_flags(own_flags) : own_flags; \
-    row_job w; \
-    w.slot = slot; \
-    w.list = *the_list; \
-    w.r = ROW_VIEW(row, slot_index); \
-    w.masses = work + (size_t)row * TILES; \
-    w.sample = sample + (size_t)row * args->sample_stride; \
-    w.infill = infill; \
-    w.n_end = args->n_end; \
-    w.listed = 0; \
-    record_begin(slot_index, args->invalid_token, &w.out);
-
-/* The end of both functions. `done`: the row needs no search. */
-#if ROW
-#define ROW_DRAFT(done) \
-    if (has & CLS_DRAFTS) \
-        weigh_draft(&w.r, flags, \
-                    done && !w.out.no_token ? draft_after(NODES, PARENTS, row, args->n_rows) : -1, \
-                    AT_OFFSET(draft_ids), ROW_DRAFTS, w.masses, (__global const u32 *)w.sample, \
-                    &w.out, w.list.scratch);
-#else
-#define ROW_DRAFT(done) (void)flags; /* the search does not use them otherwise */
-#endif
-#if CHAIN == 2
-#define ROW_ADAPTIVE \
-    cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    adaptive_after(&w.r, slot, flags, &w.out, &next); \
-    const int first = \
-        !(has & CLS_DRAFTS) && first_of_slot(args, flags, slot_map, has, row, slot_index);
-#else
-#define ROW_ADAPTIVE \
-    const cls_slot_adaptive next = {0, 0u, 0u, 0u}; \
-    const int first = 0;
-#endif
-#define ROW_END(done) \
-    ROW_DRAFT(done) \
-    ROW_ADAPTIVE \
-    FINISH_ROW(&w.out, row, slot_index, done, first, &next, w.list.scratch);
-
-/* Whether XTC cuts the row: a uniform draw decides. */
-#if CHAIN == 2
-#define ROW_XTC_CUTS(slot, row) \
-    ((slot)->xtc != 0 && u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc)
-#else
-#define ROW_XTC_CUTS(slot, row) 0
-#endif
+/* Returns the flags of a row's request in this step. A row without a request must not read from the
+ * slot, because another row may be writing it. */
+static inline u32 row_flags(const step_args *s, i32 slot_index)
+{
+    const u32 flags = slot_index >= 0 ? s->slots[slot_index].flags : 0u;
+    return s->has & CLS_ALL_GREEDY ? greedy_flags(flags) : flags;
+}
 
 /* Computes the slot's adaptive state after the drawn token. */
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
@@ -113,6 +61,39 @@ ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot,
         const u64 mass = to_row_units(weight(z, unit.max, out->scale, unit.fraction), unit.shift);
         adaptive_p_accept(m, probability_q30(mass, out->mass), slot->adaptive_decay);
     }
+}
+
+/* Begins a row's work in the two kernels that can draw its token. */
+static inline void job_begin(const step_args *s, u32 row, const shortlist *list, row_job *w)
+{
+    w->s = s;
+    w->row = row;
+    w->slot_index = row_slot(s, row);
+    w->slot = slot_of(s, w->slot_index);
+    w->flags = row_flags(s, w->slot_index);
+    w->r = row_view(s, row, w->slot_index);
+    w->list = *list;
+    w->masses = work_of(s, row);
+    w->sample = sample_of(s, row);
+    w->listed = 0;
+    record_begin(w->slot_index, s->args->invalid_token, &w->out);
+}
+
+/* Ends it. `done`: the row needs no search. */
+static inline void job_end(row_job *w, int done)
+{
+    const step_args *const s = w->s;
+    cls_slot_adaptive next = {0, 0u, 0u, 0u};
+    int first = 0;
+#if ROW
+    if (s->has & CLS_DRAFTS)
+        weigh_draft(s, &w->r, w->flags, done, w->row, &w->out, w->list.scratch);
+#endif
+#if CHAIN == 2
+    adaptive_after(&w->r, w->slot, w->flags, &w->out, &next);
+    first = !(s->has & CLS_DRAFTS) && first_of_slot(s, w->flags, w->row, w->slot_index);
+#endif
+    finish_row(s, w->row, w->slot_index, &w->out, done, first, &next, w->list.scratch);
 }
 
 #if SEARCH
@@ -183,7 +164,7 @@ static inline void record_set(row_job *w)
 
 /* Draws from the set that a chain has left: from the list, or by tiles, whose masses are in
  * w->masses[] with the sum in out.mass. */
-ONE_COPY void pick_token(row_job *w, u64 bits, i32 invalid_token)
+ONE_COPY void pick_token(row_job *w)
 {
     cls_row *const out = &w->out;
     record_set(w);
@@ -192,7 +173,7 @@ ONE_COPY void pick_token(row_job *w, u64 bits, i32 invalid_token)
     if (w->slot->flags & CLS_SLOT_ADAPTIVE)
         drawable = adapt_set(w);
 #endif
-    out->drawn = u64_mul_hi(bits, drawable);
+    out->drawn = u64_mul_hi(row_bits(w->s, CLS_PURPOSE_TOKEN, w->slot, w->row), drawable);
 #if CHAIN > 0
     if (w->listed)
         out->token = draw_list(&w->list, w->c.kept, out->drawn);
@@ -204,7 +185,7 @@ ONE_COPY void pick_token(row_job *w, u64 bits, i32 invalid_token)
         out->token = draw_row(&w->r, w->masses, float_of_key(w->c.set.top_key), w->c.scale,
                               &w->c.set, out->drawn, w->list.scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
-        out->token = invalid_token;
+        out->token = w->s->args->invalid_token;
         out->status |= CLS_STATUS_UNFIT;
         out->no_token = 1;
     }

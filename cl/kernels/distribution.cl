@@ -16,24 +16,33 @@
 #endif
 #define SUMS 3 /* the masses of the row and of what is kept, and the terms of the entropy */
 
-/* Writes the outputs of every SHARES-th token from i on, and adds to the sums. `raw`: the tile's
- * logits can be used as they are in memory. `empty`: no token of the tile counts. */
-static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32 end, int raw,
-                                int empty, u32 wants, const cls_unit *unit, const cls_unit *whole,
-                                f32 scale, __global f32 *row_probs, __global f32 *row_final,
-                                u64 *sum)
+/* How the tokens of a tile are read: not at all, because none counts; with all adjustments; or as
+ * they are in memory. */
+#define READ_NONE 0
+#define READ_ADJUSTED 1
+#define READ_RAW 2
+
+/* Writes the outputs of every SHARES-th token of a tile from i on, and adds to the sums. `unit` and
+ * `whole`: the tile's units in the final distribution and in the whole row. */
+static inline void write_tokens(const step_args *s, const row_logits *r, const report *t, u32 i,
+                                int reads, const cls_unit *unit, const cls_unit *whole, u64 *sum)
 {
-    f32 next = raw && i < end ? LOAD(r->x, i) : CLS_MASKED;
+    const u32 wants = s->args->wants, vocab = s->vocab,
+              end = min((i / CLS_TILE + 1) * CLS_TILE, vocab);
+    const size_t row_at = (size_t)get_group_id(1) * vocab;
+    __global f32 *const row_probs = OUTPUT(s, probs, CLS_OUT_PROBS) + row_at;
+    __global f32 *const row_final = OUTPUT(s, final_logits, CLS_OUT_FINAL_LOGITS) + row_at;
+    f32 next = reads == READ_RAW && i < end ? LOAD(r->x, i) : CLS_MASKED;
     for (; i < end; i += SHARES) {
         f32 x = CLS_MASKED;
-        if (raw) {
+        if (reads == READ_RAW) {
             x = clean(next);
             if (i + SHARES < end) /* loaded while the current token is weighed */
                 next = LOAD(r->x, i + SHARES);
-        } else if (!empty) {
+        } else if (reads == READ_ADJUSTED) {
             x = load_one(r, i);
         }
-        const f32 z = empty ? x : report_kept(t, i, x);
+        const f32 z = reads == READ_NONE ? x : report_kept(t, i, x);
         const u64 mass = z > CLS_MASKED ? report_mass(t, z, unit) : 0;
         if (wants & CLS_WANTS(CLS_OUT_PROBS))
             row_probs[i] = z > CLS_MASKED ? report_probability(t, mass) : 0.0f;
@@ -41,7 +50,7 @@ static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32
             row_final[i] = z;
         if ((wants & CLS_WANTS_SUMS) && x > CLS_MASKED) {
             const u64 whole_mass =
-                to_row_units(weight(x, whole->max, scale, whole->fraction), whole->shift);
+                to_row_units(weight(x, whole->max, t->scale, whole->fraction), whole->shift);
             sum[0] += whole_mass;
             if (z > CLS_MASKED) {
                 sum[1] += whole_mass;
@@ -51,11 +60,10 @@ static inline void write_tokens(const row_logits *r, const report *t, u32 i, u32
     }
 }
 
-KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64 *pass,
-                             __global f32 *probs, __global f32 *final_logits)
+KERNEL void cls_distribution(STEP_PARAMETERS(CLS_DISTRIBUTION_BUFFERS))
 {
-    STEP_LOCALS
-    const u32 tiles_per_group = args->tiles_per_group, wants = args->wants;
+    const step_args s = STEP_OF(CLS_DISTRIBUTION_BUFFERS);
+    const u32 tiles_per_group = args->tiles_per_group, wants = args->wants, tiles = row_tiles(&s);
 #if WGS > 1
     __local i32 tile_top[32]; /* a group has at most 32 tiles */
     __local u64 share_sum[SUMS * TEAM_SUMS];
@@ -67,19 +75,15 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
 #endif
     const u32 row = get_group_id(1), lid = LOCAL_ID;
     const cls_row out = rows[row];
-    const i32 slot_index = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, slot_index);
-    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, TILES);
+    const i32 slot_index = row_slot(&s, row);
+    const row_logits r = row_view(&s, row, slot_index);
+    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, tiles);
     const int no_token = out.no_token || slot_index < 0;
     report t;
-    report_final(&r, &out, no_token ? 0u : slots[slot_index].flags,
-                 (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
+    report_final(&r, &out, no_token ? 0u : slots[slot_index].flags, kept_ids_of(&s, row), &t);
     const f32 max = float_of_key(out.max_key), top = float_of_key(t.set.top_key);
     const i32 exponent = split(max, out.scale).exponent;
-    __global u64 *const sums = pass + (size_t)row * TILES * CLS_PIVOTS;
-    __global f32 *const row_probs = OUTPUT(probs, CLS_OUT_PROBS) + (size_t)row * vocab;
-    __global f32 *const row_final =
-        OUTPUT(final_logits, CLS_OUT_FINAL_LOGITS) + (size_t)row * vocab;
+    __global u64 *const sums = pass + (size_t)row * tiles * CLS_PIVOTS;
 #if WGS > 1
     for (u32 n = lid; n < 32; n += WGS)
         if (first + n < last)
@@ -90,28 +94,28 @@ KERNEL void cls_distribution(ROWS_ARGS, __global const f32 *sample, __global u64
      * tile. */
     for (u32 round = first; round < last; round += TEAMS) {
         const u32 now = min((u32)TEAMS, last - round);
-        for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
-            if (s >= now * SHARES)
+        for (u32 share = lid; share < TEAM_SHARES; share += WGS) {
+            if (share >= now * SHARES)
                 continue;
-            const u32 tile = round + s / SHARES, end = min((tile + 1) * CLS_TILE, vocab);
+            const u32 tile = round + share / SHARES;
             const f32 tile_max = float_of_key(TILE_TOP(tile));
-            const int empty = no_token || !(tile_max > CLS_MASKED),
-                      raw = !empty && tile_kind(&r, tile) == TILE_RAW;
+            const int reads = no_token || !(tile_max > CLS_MASKED) ? READ_NONE
+                              : tile_kind(&r, tile) == TILE_RAW    ? READ_RAW
+                                                                   : READ_ADJUSTED;
             cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
             u64 sum[SUMS] = {0, 0, 0};
-            if (!empty) {
+            if (reads != READ_NONE) {
                 unit = unit_of(tile_max < top ? tile_max : top, top, t.exponent, t.scale);
                 whole = unit_of(tile_max < max ? tile_max : max, max, exponent, out.scale);
             }
-            write_tokens(&r, &t, tile * CLS_TILE + s % SHARES, end, raw, empty, wants, &unit,
-                         &whole, out.scale, row_probs, row_final, sum);
+            write_tokens(&s, &r, &t, tile * CLS_TILE + share % SHARES, reads, &unit, &whole, sum);
 #if WGS == 1
             for (u32 n = 0; n < SUMS && (wants & CLS_WANTS_SUMS); n++)
                 sums[tile * CLS_PIVOTS + n] = sum[n];
 #else
-            __local u64 *const to = share_sum + SUM_INDEX(s);
+            __local u64 *const to = share_sum + SUM_INDEX(share);
             for (u32 n = 0; n < SUMS; n++)
-                to[n * TEAM_SUMS] = IS_FIRST_SHARE(s) ? sum[n] : to[n * TEAM_SUMS] + sum[n];
+                to[n * TEAM_SUMS] = IS_FIRST_SHARE(share) ? sum[n] : to[n * TEAM_SUMS] + sum[n];
 #endif
         }
 #if WGS > 1

@@ -7,24 +7,21 @@
  * in one unit. Then their weights are added up in the order of the list. ids and logits have n
  * entries a row, `row_stride` apart, of which the first `counts` are used. Entries without a valid
  * id or with a masked logit weigh nothing. Launch: [WGS, rows]. */
-KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
-                     __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
-                     __global const i32 *ids, __global const f32 *logits,
-                     __global const i32 *counts, __global cls_row *rows, DRAW_ARGS)
+KERNEL void cls_draw(STEP_PARAMETERS(CLS_CANDIDATES_BUFFERS))
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = args->vocab, has = args->has,
-              n = args->candidates;
-    const i32 slot_index = mapped_slot(args, slots, slot_map, has, row);
-    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
-    const slot_state s =
-        state_of(state, args->layout, vocab, slot_index < 0 ? 0u : (u32)slot_index);
+    const step_args s = STEP_OF(CLS_CANDIDATES_BUFFERS);
+    const u32 row = get_group_id(1), lid = LOCAL_ID, vocab = s.vocab, n = args->candidates;
+    const i32 slot_index = mapped_slot(&s, row);
+    __global const cls_slot *const slot = slot_of(&s, slot_index);
     const int runs = slot_index >= 0 && !slot->stopped;
-    const u32 count = !runs                  ? 0u
-                      : has & CLS_HAS_COUNTS ? min((u32)not_negative(AT_OFFSET(counts)[row]), n)
-                                             : n;
+    const u32 count = !runs ? 0u
+                      : s.has & CLS_HAS_COUNTS
+                          ? min((u32)not_negative(AT_OFFSET(&s, counts)[row]), n)
+                          : n;
     __global const i32 *const id = ids + wide_offset(args->ids_offset, args->row_stride, row);
-    __global const f32 *const x = logits + wide_offset(args->logits_offset, args->row_stride, row);
+    __global const f32 *const x =
+        id_logits + wide_offset(args->logits_offset, args->row_stride, row);
     /* Each item takes a range of the list. */
     const u32 per_item = (count + WGS - 1) / WGS, first = min(lid * per_item, count),
               last = min(first + per_item, count);
@@ -50,7 +47,7 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
     u64 sum = wg_scan_mass(mine, scratch, &mass);
     u64 drawn = 0;
     if (runs)
-        drawn = u64_mul_hi(ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), mass);
+        drawn = u64_mul_hi(row_bits(&s, CLS_PURPOSE_TOKEN, slot, row), mass);
     if (drawn >= sum && drawn < sum + mine) {
         for (u32 i = first; i < last && token < 0; i++) {
             if (id[i] >= 0 && (u32)id[i] < vocab) {
@@ -69,7 +66,5 @@ KERNEL void cls_draw(__global const cls_args *args, __global cls_slot *slots,
                           : slot_index < 0 ? CLS_STATUS_NO_SLOT
                                            : CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED)
                        : special | (token < 0 ? CLS_STATUS_EMPTY : 0u);
-    const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
-    finish_row(args, &out, rows + row, slots + valid_slot, &s, lists, has, row, 1, 0, 0, tokens,
-               status_out, AT_OFFSET(latest) + valid_slot, scratch);
+    finish_row(&s, row, slot_index, &out, 1, 0, 0, scratch);
 }

@@ -6,22 +6,17 @@
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
-KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
-                      __global const i32 *slot_map, __global u32 *state, __global const u32 *lists,
-                      __global const u32 *mask, __global const i32 *mask_map,
-                      __global cls_row *rows, __global i32 *tokens, __global i32 *status_out,
-                      __global i32 *latest)
+KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
 {
     __local u64 scratch[WGS];
-    const u32 row = get_group_id(1), vocab = args->vocab, has = args->has;
+    const step_args s = STEP_OF(CLS_FORCE_BUFFERS);
+    const u32 row = get_group_id(1), has = s.has;
     u32 status = rows[row].status;
     const int skipped = (status & (CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) != 0,
               drew = !rows[row].no_token;
-    const i32 own = rows[row].token,
-              slot_index = skipped ? -1 : mapped_slot(args, slots, slot_map, has, row);
-    const u32 valid_slot = slot_index < 0 ? 0u : (u32)slot_index;
-    __global cls_slot *const slot = slots + valid_slot;
-    const slot_state s = state_of(state, args->layout, vocab, valid_slot);
+    const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
+    __global cls_slot *const slot = slot_of(&s, slot_index);
+    const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; /* the adaptive state after the token */
     i32 token = own, due = -1;
     u32 length = 0, flags = 0;
@@ -33,7 +28,7 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
         next = slot->adaptive;
     }
     if (due >= 0) {
-        forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);
+        forced = emits = mask_allows(&s, row, (u32)due);
         status = (status & (CLS_STATUS_NAN | CLS_STATUS_INF)) |
                  (forced ? CLS_STATUS_FORCED : CLS_STATUS_EMPTY);
         token = forced ? due : args->invalid_token;
@@ -42,11 +37,11 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
         next = adaptive_once(slot, &rows[row].next);
     if (emits)
         status |= ends_request(slot, lists, (u32)token, slot->outputs + 1);
-    const text t = text_in(s.ring, s.n_ring, length);
+    const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
-    const int keeps = drew && emits && !(has & CLS_CANDIDATES) &&
-                      first_of_slot(args, flags, slot_map, has, row, slot_index);
+    const int keeps =
+        drew && emits && !(has & CLS_CANDIDATES) && first_of_slot(&s, flags, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {
         if (keeps) {
@@ -60,12 +55,12 @@ KERNEL void cls_force(__global const cls_args *args, __global cls_slot *slots,
         if (!emits)
             rows[row].no_token = 1;
         if (has & CLS_HAS_TOKENS)
-            AT_OFFSET(tokens)[row] = token;
+            AT_OFFSET(&s, tokens)[row] = token;
         if (has & CLS_HAS_STATUS)
-            AT_OFFSET(status_out)[row] = (i32)status;
+            AT_OFFSET(&s, status_out)[row] = (i32)status;
         if (emits && (has & CLS_HAS_LATEST))
-            AT_OFFSET(latest)[valid_slot] = token;
+            AT_OFFSET(&s, latest)[valid_slot(slot_index)] = token;
     }
-    state_accept(slot, &s, lists, (u32)token, emits && !(has & CLS_DEFER),
+    state_accept(slot, &kept, lists, (u32)token, emits && !(has & CLS_DEFER),
                  has & CLS_CANDIDATES ? 0 : &next, scratch);
 }

@@ -71,21 +71,19 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
 /* counting: it is the first launch, which leaves the counts of the groups in `work`. The second one
  * writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as the
  * survey. */
-ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
-                         __global const u32 *sample, __global u64 *work, __global i32 *set_ids,
-                         __global i32 *set_counts, __global i32 *status_out, u32 counting)
+ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, __local u64 *scratch)
 {
-    STEP_LOCALS
-    const u32 per_group = args->tiles_per_group, first = group * per_group,
-              last = min(first + per_group, TILES);
+    __global const cls_args *const args = s->args;
+    const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
+              last = min(first + per_group, tiles);
     const u32 wants = args->wants, capacity = args->set_capacity;
-    const i32 slot_index = ROW_SLOT(row);
-    __global u64 *const group_count = work + (size_t)row * TILES;
-    __global i32 *const ids = OUTPUT(set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
+    const i32 slot_index = row_slot(s, row);
+    __global u64 *const group_count = work_of(s, row);
+    __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
     /* Read field by field, since the first group changes the status. */
-    __global const cls_row *const out = rows + row;
+    __global const cls_row *const out = s->rows + row;
     const int has_set = slot_index >= 0 && !out->no_token, listed = has_set && out->listed;
-    row_logits r = ROW_VIEW(row, slot_index);
+    row_logits r = row_view(s, row, slot_index);
     kept_set set;
     whole_row(out->top_key, &set);
     set.key = out->cut_key;
@@ -99,7 +97,7 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
     if (!counting) { /* an argument */
         u32 before = 0;
         /* Over all groups. Mesa 22.3 computes their number wrongly by a division. */
-        for (u32 g = LOCAL_ID; g * per_group < TILES; g += WGS) {
+        for (u32 g = LOCAL_ID; g * per_group < tiles; g += WGS) {
             total += u64_lo(group_count[g]);
             before += g < group ? u64_lo(group_count[g]) : 0u;
         }
@@ -115,25 +113,23 @@ ONE_COPY void kept_tiles(u32 row, u32 group, __local u64 *scratch, ROWS_ARGS,
     if (LOCAL_ID == 0 && counting)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
-        ids[i] = (i32)sample[(size_t)row * args->sample_stride + i];
+        ids[i] = (i32)kept_ids_of(s, row)[i];
     if (writes)
         kept_end(ids, min(first * CLS_TILE, capacity), min(last * CLS_TILE, capacity), total);
     if (LOCAL_ID == 0 && !counting && group == 0) {
         const u32 status = out->status | CLS_STATUS_OVERFLOW;
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
-            OUTPUT(set_counts, CLS_OUT_SET_COUNTS)[row] = (i32)total;
+            OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[row] = (i32)total;
         if (total > capacity)
-            rows[row].status = status;
-        if (total > capacity && (has & CLS_HAS_STATUS))
-            AT_OFFSET(status_out)[row] = (i32)status;
+            s->rows[row].status = status;
+        if (total > capacity && (s->has & CLS_HAS_STATUS))
+            AT_OFFSET(s, status_out)[row] = (i32)status;
     }
 }
 
-KERNEL void cls_kept(ROWS_ARGS, __global const u32 *sample, __global u64 *work,
-                     __global i32 *set_ids, __global i32 *set_counts, __global i32 *status_out,
-                     u32 counting)
+KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 counting)
 {
     __local u64 scratch[WGS];
-    kept_tiles(get_group_id(1), get_group_id(0), scratch, ROWS_NAMES, sample, work, set_ids,
-               set_counts, status_out, counting);
+    const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
+    kept_tiles(&s, get_group_id(1), get_group_id(0), counting, scratch);
 }

@@ -17,9 +17,12 @@ typedef struct merged_row {
     u32 vocab, tiles;
 } merged_row;
 
-/* Where a shard's section of the row begins. */
-#define SECTION(s) \
-    (partials + (size_t)args->partial_words * (s) + CLS_PARTIAL_HEADER_WORDS + section)
+/* Returns where a shard's section of the row begins. */
+static inline __global const u32 *section_of(const step_args *s, u32 shard, u32 section)
+{
+    return s->partials + (size_t)s->args->partial_words * shard + CLS_PARTIAL_HEADER_WORDS +
+           section;
+}
 
 /* Returns a key that was sent. A forged one becomes the key of some logit: kernels look for the
  * token that has the largest key. */
@@ -59,14 +62,13 @@ static inline void set_max_tile(const merged_row *m, u32 at)
 /* Returns a key that at least `wanted` tokens of the lists reach: in each list, one of its share of
  * them. So the first `wanted` tokens of the row are among those that reach it. Of eight lists of 50
  * tokens, some 100 do. */
-static inline i32 list_bound(__global const cls_args *args, __global const u32 *partials,
-                             u32 section, u32 wanted)
+static inline i32 list_bound(const step_args *s, u32 section, u32 wanted)
 {
-    const u32 share = (wanted + args->shards - 1) / args->shards;
+    const u32 shards = s->args->shards, share = (wanted + shards - 1) / shards;
     i32 bound = CLS_KEY_INF;
     SHORT_LOOP
-    for (u32 s = 0; s < args->shards; s++) {
-        __global const u32 *const from = SECTION(s);
+    for (u32 shard = 0; shard < s->args->shards; shard++) {
+        __global const u32 *const from = section_of(s, shard, section);
         const i32 key = from[CLS_SECTION_LISTED] >= share
                             ? sent_key(from[CLS_SECTION_WORDS + 2 * (share - 1)])
                             : CLS_KEY_NONE;
@@ -78,12 +80,12 @@ static inline i32 list_bound(__global const cls_args *args, __global const u32 *
 /* Adds the tokens of the lists of all shards that reach a key: the lists are in descending order.
  * The max tiles that get one are cleared first, unless the whole row was. An item adds the tokens
  * of every WGS-th max tile, so that no two items write to one. */
-ONE_COPY void merge_lists(const merged_row *m, __global const cls_args *args,
-                          __global const u32 *partials, u32 section, i32 bound, int is_cleared)
+ONE_COPY void merge_lists(const step_args *s, const merged_row *m, u32 section, i32 bound,
+                          int is_cleared)
 {
     for (u32 round = is_cleared ? 1u : 0u; round < 2; round++) {
-        for (u32 s = 0; s < args->shards; s++) {
-            __global const u32 *const from = SECTION(s);
+        for (u32 shard = 0; shard < s->args->shards; shard++) {
+            __global const u32 *const from = section_of(s, shard, section);
             const u32 listed = from[CLS_SECTION_LISTED];
             for (u32 i = 0; i < listed; i++) {
                 const i32 key = sent_key(from[CLS_SECTION_WORDS + 2 * i]);
@@ -131,16 +133,17 @@ static inline u64 whole_mass(const merged_row *m, u32 tile, f32 scale, __local u
 /* Adds the tiles of all shards, and those that borders cut. A tile's key goes to its first max
  * tile, beside the keys of its tokens that are there: it may stand for a token that no shard has
  * sent, which matters to no cut above that token. */
-ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
-                          __global const u32 *partials, u32 section, __global const u32 *borders,
-                          f32 scale, __local u64 *scratch)
+ONE_COPY void merge_tiles(const step_args *s, const merged_row *m, u32 section, f32 scale,
+                          __local u64 *scratch)
 {
-    const u32 shards = args->shards;
-    for (u32 s = 0; s < shards; s++) {
-        __global const u32 *const from = SECTION(s), *const cut =
-                                                         from + args->whole_tiles * CLS_TILE_WORDS;
-        const u32 first = borders[s], last = borders[s + 1], begin = shard_first_tile(first),
-                  end = shard_end_tile(first, last, m->vocab);
+    const u32 shards = s->args->shards;
+    for (u32 shard = 0; shard < shards; shard++) {
+        __global const u32 *const from = section_of(s, shard, section), *const cut =
+                                                                            from +
+                                                                            s->args->whole_tiles *
+                                                                                CLS_TILE_WORDS;
+        const u32 first = s->borders[shard], last = s->borders[shard + 1],
+                  begin = shard_first_tile(first), end = shard_end_tile(first, last, m->vocab);
         for (u32 t = begin + LOCAL_ID; t < end; t += WGS) {
             __global const u32 *const tile = from + (t - begin) * CLS_TILE_WORDS;
             __global i32 *const key = m->key + t * CLS_MAX_TILES_PER_TILE;
@@ -152,9 +155,9 @@ ONE_COPY void merge_tiles(const merged_row *m, __global const cls_args *args,
         merge_keys(m, cut + (head - first), shard_tail(first, last, m->vocab), last);
     }
     BARRIER();
-    for (u32 s = 1, before = m->tiles; s < shards; s++) {
-        const u32 t = borders[s] / CLS_TILE;
-        if (borders[s] % CLS_TILE == 0 || t == before) /* the same for the whole group */
+    for (u32 shard = 1, before = m->tiles; shard < shards; shard++) {
+        const u32 t = s->borders[shard] / CLS_TILE;
+        if (s->borders[shard] % CLS_TILE == 0 || t == before) /* the same for the whole group */
             continue;
         before = t;
         for (u32 i = LOCAL_ID; i < CLS_MAX_TILES_PER_TILE; i += WGS)
@@ -181,27 +184,24 @@ static inline void share_maxima(const merged_row *m, u32 first, u32 last, __glob
     }
 }
 
-ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *args,
-                        __global const cls_shard_row *plan, __global const u32 *partials,
-                        __global const u32 *borders, __global i32 *own_key, __global i32 *key,
-                        __global u64 *mass, __global u32 *flags, __global f32 *rows,
-                        __global f32 *sample)
+ONE_COPY void merge_row(const step_args *s, u32 row, __local u64 *scratch)
 {
-    const u32 vocab = args->vocab;
-    const cls_shard_row p = plan[row];
-    const u32 tiles = TILES, n = MAX_TILES, section = p.offset;
-    const merged_row m = {rows + (size_t)row * tiles * CLS_TILE,
-                          key + (size_t)row * n,
-                          mass + (size_t)row * tiles,
-                          flags + (size_t)row * tiles,
+    const u32 vocab = s->vocab, tiles = row_tiles(s), n = row_max_tiles(s);
+    const cls_shard_row p = s->plan[row];
+    const u32 section = p.offset;
+    const merged_row m = {s->merged_logits + (size_t)row * tiles * CLS_TILE,
+                          s->merged_key + (size_t)row * n,
+                          s->merged_mass + (size_t)row * tiles,
+                          s->merged_flags + (size_t)row * tiles,
                           vocab,
                           tiles};
     if (p.sends == 0) /* the same for the whole group, as below */
         return;
     /* The shards' requests must be in the same state; otherwise the row gets no token. */
     u32 differs = 0;
-    for (u32 s = 1; s < args->shards; s++)
-        differs |= SECTION(s)[CLS_SECTION_DIGEST] ^ SECTION(0)[CLS_SECTION_DIGEST];
+    for (u32 shard = 1; shard < s->args->shards; shard++)
+        differs |= section_of(s, shard, section)[CLS_SECTION_DIGEST] ^
+                   section_of(s, 0, section)[CLS_SECTION_DIGEST];
     if (differs != 0) {
         clear_row(&m, 0);
         BARRIER();
@@ -214,19 +214,18 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
         BARRIER();
     }
     if (p.sends & (CLS_SENDS_LIST | CLS_SENDS_TOKEN | CLS_SENDS_TOKENS))
-        merge_lists(&m, args, partials, section,
-                    p.sends & CLS_SENDS_LIST ? list_bound(args, partials, section, p.wanted)
-                                             : CLS_KEY_NONE,
+        merge_lists(s, &m, section,
+                    p.sends & CLS_SENDS_LIST ? list_bound(s, section, p.wanted) : CLS_KEY_NONE,
                     (p.sends & CLS_MERGE_CLEARS) != 0);
     if (p.sends & CLS_SENDS_TILES) {
-        merge_tiles(&m, args, partials,
-                    section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u),
-                    borders, p.scale, scratch);
-        share_maxima(&m, args->first, args->last, own_key + (size_t)row * n);
+        merge_tiles(s, &m, section + CLS_SECTION_WORDS + (p.sends & CLS_SENDS_LIST ? 2 * p.k : 0u),
+                    p.scale, scratch);
+        share_maxima(&m, s->args->first, s->args->last, s->tile_key + (size_t)row * n);
     }
     if (p.sends & CLS_SENDS_KEYS) {
-        for (u32 s = 0; s < args->shards; s++)
-            merge_keys(&m, SECTION(s) + CLS_SECTION_WORDS, borders[s], borders[s + 1]);
+        for (u32 shard = 0; shard < s->args->shards; shard++)
+            merge_keys(&m, section_of(s, shard, section) + CLS_SECTION_WORDS, s->borders[shard],
+                       s->borders[shard + 1]);
         BARRIER();
         for (u32 i = LOCAL_ID; i < n; i += WGS)
             set_max_tile(&m, i);
@@ -240,24 +239,21 @@ ONE_COPY void merge_row(u32 row, __local u64 *scratch, __global const cls_args *
     if (LOCAL_ID == 0) {
         i32 token = -1;
         u32 status = 0;
-        for (u32 s = 0; s < args->shards; s++) {
-            __global const u32 *const from = SECTION(s);
+        for (u32 shard = 0; shard < s->args->shards; shard++) {
+            __global const u32 *const from = section_of(s, shard, section);
             status |= from[CLS_SECTION_STATUS];
             if ((p.sends & CLS_SENDS_TOKEN) && from[CLS_SECTION_LISTED] != 0)
                 token = (i32)from[CLS_SECTION_WORDS + 1];
         }
         m.flags[0] = status;
         if (p.sends & (CLS_SENDS_TOKEN | CLS_MERGE_BEGINS))
-            ((__global i32 *)sample)[(size_t)row * args->sample_stride] = token;
+            *(__global i32 *)sample_of(s, row) = token;
     }
 }
 
-KERNEL void cls_merge(__global const cls_args *args, __global const cls_shard_row *plan,
-                      __global const u32 *partials, __global const u32 *borders,
-                      __global i32 *own_key, __global i32 *key, __global u64 *mass,
-                      __global u32 *flags, __global f32 *rows, __global f32 *sample)
+KERNEL void cls_merge(STEP_PARAMETERS(CLS_MERGE_ROW_BUFFERS))
 {
     __local u64 scratch[WGS];
-    merge_row(get_group_id(1), scratch, args, plan, partials, borders, own_key, key, mass, flags,
-              rows, sample);
+    const step_args s = STEP_OF(CLS_MERGE_ROW_BUFFERS);
+    merge_row(&s, get_group_id(1), scratch);
 }

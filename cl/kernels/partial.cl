@@ -164,25 +164,22 @@ ONE_COPY u32 send_tokens(const row_logits *r, i32 lo, u32 k, __global u32 *out,
     return min(total, k);
 }
 
-ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARGS,
-                       __global const cls_shard_row *plan, __global const i32 *merged_key,
-                       __global const u64 *merged_mass, __global u64 *work, __global u32 *partial)
+ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
 {
     shortlist list = *the_list;
-    STEP_LOCALS
-    const cls_shard_row p = plan[row];
+    const cls_shard_row p = s->plan[row];
     if (p.sends == 0) /* the same for the whole group */
         return;
-    const u32 tiles = TILES;
-    const i32 slot_index = ROW_SLOT(row);
-    __global const cls_slot *const slot = slots + (slot_index >= 0 ? slot_index : 0);
-    row_logits r = ROW_VIEW(row, slot_index);
+    const u32 tiles = row_tiles(s);
+    const i32 slot_index = row_slot(s, row);
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+    row_logits r = row_view(s, row, slot_index);
     /* Tiles after the shard's last one have no key. */
     r.tiles = (ROW_LAST(&r) + CLS_TILE - 1) / CLS_TILE;
     const int active = slot_index >= 0 && !slot->stopped;
-    __global u32 *const section = partial + p.offset;
+    __global u32 *const section = s->partial + p.offset;
     __global u32 *out = section + CLS_SECTION_WORDS;
-    const u64 bits = active ? ROW_BITS(CLS_PURPOSE_TOKEN, slot, row) : 0;
+    const u64 bits = active ? row_bits(s, CLS_PURPOSE_TOKEN, slot, row) : 0;
     if (LOCAL_ID == 0) /* at once: what it reads need not stay in registers */
         section[CLS_SECTION_DIGEST] = active ? state_digest(slot, &r.state, bits) : (u32)slot_index;
     u32 status = 0, listed = 0, reach = 0;
@@ -194,14 +191,14 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
         out += 2 * p.k;
     }
     if (p.sends & CLS_SENDS_TILES)
-        send_tiles(&r, tile_mass + (size_t)row * tiles, active, args->whole_tiles, out);
+        send_tiles(&r, s->tile_mass + (size_t)row * tiles, active, s->args->whole_tiles, out);
     if (p.depth >= 0.0f && max_key != CLS_KEY_NONE)
         reach =
             tokens_above(&r, depth_key(float_of_key(max_key), p.scale, p.depth) - 1, list.scratch);
     if (p.sends & CLS_SENDS_TOKEN) {
-        const i32 id = active ? draw_own(&r, merged_key + (size_t)row * MAX_TILES,
-                                         merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
-                                         work + (size_t)row * tiles, list.scratch)
+        const i32 id = active ? draw_own(&r, s->merged_key + (size_t)row * row_max_tiles(s),
+                                         s->merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
+                                         work_of(s, row), list.scratch)
                               : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {
@@ -223,11 +220,9 @@ ONE_COPY void send_row(u32 row, const shortlist *the_list, ROWS_ARGS, RANDOM_ARG
     }
 }
 
-KERNEL void cls_partial(ROWS_ARGS, RANDOM_ARGS, __global const cls_shard_row *plan,
-                        __global const i32 *merged_key, __global const u64 *merged_mass,
-                        __global u64 *work, __global u32 *partial)
+KERNEL void cls_partial(STEP_PARAMETERS(CLS_PARTIAL_BUFFERS))
 {
     SHORTLIST(list);
-    send_row(get_group_id(1), &list, ROWS_NAMES, RANDOM_NAMES, plan, merged_key, merged_mass, work,
-             partial);
+    const step_args s = STEP_OF(CLS_PARTIAL_BUFFERS);
+    send_row(&s, get_group_id(1), &list);
 }

@@ -33,10 +33,10 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
 
 /* pass: for rows that are searched, measures what each tile has above the four pivots, in
  * pass[row][tile][pivot]. Launch: as the survey. */
-KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
+KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
 {
-    STEP_LOCALS
-    const u32 tiles_per_group = args->tiles_per_group;
+    const step_args s = STEP_OF(CLS_PASS_BUFFERS);
+    const u32 tiles = row_tiles(&s), tiles_per_group = args->tiles_per_group;
 #if WGS > 1
     __local u64 share_sum[CLS_PIVOTS * TEAM_SUMS];
 #if TWO_STEPS
@@ -50,15 +50,15 @@ KERNEL void cls_pass(ROWS_ARGS, __global u64 *pass)
     const u32 row = get_group_id(1);
     const u32 search_state = rows[row].state;
     const int idle = search_state == CLS_ROW_DONE || search_state == CLS_ROW_SEARCH_ALL;
-    const row_logits r = ROW_VIEW(row, idle ? -1 : ROW_SLOT(row));
+    const row_logits r = row_view(&s, row, idle ? -1 : row_slot(&s, row));
     const u32 first = get_group_id(0) * tiles_per_group;
-    const u32 last = idle ? first : min(first + tiles_per_group, TILES);
+    const u32 last = idle ? first : min(first + tiles_per_group, tiles);
     const measure m = measure_of(search_state == CLS_ROW_SEARCH_COUNT,
                                  float_of_key(rows[row].max_key), rows[row].scale);
     /* If the cut is at a known key and not at an estimated one, all four pivots are that key. */
     const int known = search_state == CLS_ROW_SEARCH_MASS &&
                       rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
-    __global u64 *const out = pass + (size_t)row * TILES * CLS_PIVOTS;
+    __global u64 *const out = pass + (size_t)row * tiles * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];
     for (u32 p = 0; p < CLS_PIVOTS; p++)
         bound[p] = above(rows[row].pivot[p]);

@@ -352,20 +352,19 @@ static inline u32 copy_path(const history_effects *p, i32 node, __global const i
 
 /* Runs before the survey, if a row may need it. It reads slots and their states, and writes the
  * rows' regions of `effects`. Launch: [WGS, rows]. */
-#define PREPARE_ARGS \
-    __global const cls_args *args, __global const cls_slot *slots, __global const i32 *slot_map, \
-        __global u32 *state, __global const u32 *lists, __global u32 *effects, DRAFT_ARGS
-ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, PREPARE_ARGS)
+ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __local uint2 *chunk)
 {
-    const u32 vocab = args->vocab, has = args->has, layout = args->layout, lid = LOCAL_ID;
-    const i32 slot_index = mapped_slot(args, slots, slot_map, has, row);
-    const history_effects p = effects_of(effects, layout, vocab, row,
-                                         lists + (slot_index >= 0 ? slots[slot_index].dry : 0u));
-    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(slots + slot_index);
+    const u32 vocab = s->vocab, has = s->has, layout = s->args->layout, lid = LOCAL_ID;
+    __global const u32 *const lists = s->lists;
+    const i32 slot_index = mapped_slot(s, row);
+    __global const cls_slot *const from = slot_of(s, slot_index);
+    const history_effects p =
+        effects_of(s->effects, layout, vocab, row, lists + (slot_index >= 0 ? from->dry : 0u));
+    u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from);
     if (has & CLS_DRAFTS) {
-        drafts = copy_path(&p, NODES[row], PARENTS, AT_OFFSET(draft_ids), vocab);
-        patched = slot_index >= 0 && drafts != 0 &&
-                  (slots[slot_index].flags & CLS_SLOT_PENALIZED) &&
+        drafts =
+            copy_path(&p, draft_nodes(s)[row], draft_parents(s), AT_OFFSET(s, draft_ids), vocab);
+        patched = slot_index >= 0 && drafts != 0 && (from->flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE;
         wanted |= patched;
         if (lid == 0) {
@@ -375,16 +374,16 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
         }
     }
     if (wanted) { /* the same for the whole group */
-        const cls_slot slot = slots[slot_index];
-        const slot_state s = state_of(state, layout, vocab, (u32)slot_index);
+        const cls_slot slot = *from;
+        const slot_state state = state_of(s->state, layout, vocab, (u32)slot_index);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0
                           ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))
                           : 0u;
         const u32 late = min(drafts, n); /* the drafts that are in the text */
         clear_marks(&p, vocab);          /* after it the path is complete, too */
         if (patched)
-            make_patches(&p, &slot, &s, drafts, vocab, chunk, scratch);
-        copy_text(&p, &s, slot.length, n - late);
+            make_patches(&p, &slot, &state, drafts, vocab, chunk, scratch);
+        copy_text(&p, &state, slot.length, n - late);
         for (u32 i = lid; i < late; i += WGS)
             p.text[n - late + i] = p.path[drafts - late + i];
         BARRIER(); /* text and marks are complete */
@@ -395,16 +394,16 @@ ONE_COPY void prepare_row(u32 row, __local u64 *scratch, __local uint2 *chunk, P
             if (h.ngram == 0) /* the first token has no token before it */
                 mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
         }
-        ban(&p, &slot, &s, drafts, lists, vocab, chunk);
+        ban(&p, &slot, &state, drafts, lists, vocab, chunk);
         if (patched)
             mark_patches(&p, &slot, drafts, chunk);
     }
 }
 
-KERNEL void cls_prepare_rows(PREPARE_ARGS)
+KERNEL void cls_prepare_rows(STEP_PARAMETERS(CLS_PREPARE_BUFFERS))
 {
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
-    prepare_row(get_group_id(1), scratch, chunk, args, slots, slot_map, state, lists, effects,
-                DRAFT_NAMES);
+    const step_args s = STEP_OF(CLS_PREPARE_BUFFERS);
+    prepare_row(&s, get_group_id(1), scratch, chunk);
 }

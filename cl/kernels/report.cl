@@ -65,17 +65,6 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
     BARRIER();
 }
 
-/* The outputs, as arguments of the kernel. */
-#define REPORT_OUTS \
-    __global f32 *logprobs, __global i32 *ranks, __global i32 *top_ids, \
-        __global f32 *top_logprobs, __global const i32 *given_ids, __global f32 *given_logprobs, \
-        __global i32 *given_ranks, __global f32 *entropy, __global i32 *kept, \
-        __global f32 *kept_mass, __global i32 *candidate_ids, __global f32 *candidate_logits, \
-        __global f32 *candidate_probs
-#define REPORT_OUT_NAMES \
-    logprobs, ranks, top_ids, top_logprobs, given_ids, given_logprobs, given_ranks, entropy, kept, \
-        kept_mass, candidate_ids, candidate_logits, candidate_probs
-
 /* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
  * group for every args->given_each of the given ids. */
 #define REPORT_TOKEN 0
@@ -85,11 +74,11 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 
 /* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it was
  * drawn from the row. */
-static inline f32 report_token(const report *t, const row_logits *r, u32 vocab, i32 id,
-                               int no_token, int drawn, f32 *logprob)
+static inline f32 report_token(const report *t, const row_logits *r, i32 id, int no_token,
+                               int drawn, f32 *logprob)
 {
     *logprob = CLS_MASKED;
-    if (no_token || id < 0 || (u32)id >= vocab)
+    if (no_token || id < 0 || (u32)id >= r->vocab)
         return CLS_MASKED;
     const f32 z = report_kept(t, (u32)id, load_one(r, (u32)id));
     const cls_unit unit = report_unit(t, (u32)id);
@@ -98,31 +87,30 @@ static inline f32 report_token(const report *t, const row_logits *r, u32 vocab, 
 }
 
 /* Reports the log-probability and the rank of the row's token. */
-static inline void report_drawn(__global const cls_args *args, const report *t, const row_logits *r,
-                                u32 vocab, i32 token, int no_token, int drawn, u32 row,
-                                __global f32 *logprobs, __global i32 *ranks, shortlist *list)
+static inline void report_drawn(const step_args *s, const report *t, const row_logits *r, i32 token,
+                                int no_token, int drawn, u32 row, shortlist *list)
 {
-    const u32 wants = args->wants;
+    const u32 wants = s->args->wants;
     f32 logprob;
-    const f32 z = report_token(t, r, vocab, token, no_token, drawn, &logprob);
+    const f32 z = report_token(t, r, token, no_token, drawn, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        OUTPUT(logprobs, CLS_OUT_LOGPROBS)[row] = logprob;
+        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[row] = logprob;
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
         const u32 count = z > CLS_MASKED ? report_count(t, key_of(z), list) : 0u;
         if (LOCAL_ID == 0)
-            OUTPUT(ranks, CLS_OUT_RANKS)[row] = (i32)count;
+            OUTPUT(s, ranks, CLS_OUT_RANKS)[row] = (i32)count;
     }
 }
 
 /* Reports the number of tokens in the set. */
-static inline void report_whole(__global const cls_args *args, const report *t, int no_token,
-                                u32 row, __global i32 *kept, shortlist *list)
+static inline void report_whole(const step_args *s, const report *t, int no_token, u32 row,
+                                shortlist *list)
 {
-    if (!(args->wants & CLS_WANTS(CLS_OUT_KEPT)))
+    if (!(s->args->wants & CLS_WANTS(CLS_OUT_KEPT)))
         return;
     const u32 count = no_token ? 0u : report_count(t, report_lowest(t), list);
     if (LOCAL_ID == 0)
-        OUTPUT(kept, CLS_OUT_KEPT)[row] = (i32)count;
+        OUTPUT(s, kept, CLS_OUT_KEPT)[row] = (i32)count;
 }
 
 /* Returns the rank of a key in the list. */
@@ -137,28 +125,27 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
 /* Reports log-probabilities and ranks of given ids first to first + n_ids - 1. If the set is not a
  * list, the keys of the ids are put into the list. The list must have room for twice as many,
  * because the rest is needed for counting them. */
-static inline void report_given(__global const cls_args *args, const report *t, const row_logits *r,
-                                u32 vocab, int no_token, u32 row, u32 first, u32 n_ids,
-                                __global const i32 *given_ids, __global f32 *given_logprobs,
-                                __global i32 *given_ranks, shortlist *list)
+static inline void report_given(const step_args *s, const report *t, const row_logits *r,
+                                int no_token, u32 row, u32 first, u32 n_ids, shortlist *list)
 {
-    const u32 wants = args->wants;
-    const size_t at = (size_t)row * args->given_n + first;
+    const u32 wants = s->args->wants;
+    const size_t at = (size_t)row * s->args->given_n + first;
+    __global const i32 *const ids = OUTPUT(s, given_ids, CLS_OUT_GIVEN_IDS) + at;
+    __global f32 *const logprobs = OUTPUT(s, given_logprobs, CLS_OUT_GIVEN_LOGPROBS) + at;
+    __global i32 *const ranks = OUTPUT(s, given_ranks, CLS_OUT_GIVEN_RANKS) + at;
     const int ranked = wants & CLS_WANTS(CLS_OUT_GIVEN_RANKS),
               counted = ranked && !no_token && !t->listed;
     if (!ranked && !(wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS)))
         return; /* the given ids are for the raw row, which another launch reports */
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS) {
         f32 logprob;
-        const i32 id = OUTPUT(given_ids, CLS_OUT_GIVEN_IDS)[at + i];
-        const f32 z = report_token(t, r, vocab, id, no_token, 0, &logprob);
+        const f32 z = report_token(t, r, ids[i], no_token, 0, &logprob);
         if (wants & CLS_WANTS(CLS_OUT_GIVEN_LOGPROBS))
-            OUTPUT(given_logprobs, CLS_OUT_GIVEN_LOGPROBS)[at + i] = logprob;
+            logprobs[i] = logprob;
         if (counted)
             list->key[i] = key_of(z);
         else if (ranked)
-            OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)
-        [at + i] = z > CLS_MASKED ? (i32)listed_rank(list, key_of(z)) : 0;
+            ranks[i] = z > CLS_MASKED ? (i32)listed_rank(list, key_of(z)) : 0;
     }
     if (!counted) /* the same for the whole group */
         return;
@@ -169,38 +156,34 @@ static inline void report_given(__global const cls_args *args, const report *t, 
     const u32 edges = order_keys(list, list->id);
     count_keys(&t->r, list->id, edges, list->order, list);
     for (u32 i = LOCAL_ID; i < n_ids; i += WGS)
-        OUTPUT(given_ranks, CLS_OUT_GIVEN_RANKS)
-    [at + i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
+        ranks[i] = list->key[i] > CLS_KEY_NONE ? list->order[list->rank[i]] : 0;
 }
 
 /* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
-static inline void report_sums(__global const cls_args *args, const report *t,
-                               __global const u64 *sums, int no_token, u32 row,
-                               __global f32 *entropy, __global f32 *kept_mass, __local u64 *scratch)
+static inline void report_sums(const step_args *s, const report *t, int no_token, u32 row,
+                               __local u64 *scratch)
 {
-    const u32 wants = args->wants;
+    const u32 wants = s->args->wants;
+    __global const u64 *const sums = s->pass + (size_t)row * t->r.tiles * CLS_PIVOTS;
     u64 sum[3];
-    for (u32 s = 0; s < 3; s++) {
+    for (u32 i = 0; i < 3; i++) {
         u64 mine = 0;
         for (u32 tile = LOCAL_ID; tile < t->r.tiles; tile += WGS)
-            mine += sums[tile * CLS_PIVOTS + s];
-        sum[s] = wg_mass(mine, scratch);
+            mine += sums[tile * CLS_PIVOTS + i];
+        sum[i] = wg_mass(mine, scratch);
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
-        OUTPUT(entropy, CLS_OUT_ENTROPY)
+        OUTPUT(s, entropy, CLS_OUT_ENTROPY)
     [row] = no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
-        OUTPUT(kept_mass, CLS_OUT_KEPT_MASS)
+        OUTPUT(s, kept_mass, CLS_OUT_KEPT_MASS)
     [row] = no_token ? 0.0f : t->greedy ? 1.0f : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
 /* Reports the most likely tokens and the candidates, from the sorted list. */
-static inline void report_top(__global const cls_args *args, const report *t, const shortlist *list,
-                              u32 row, __global i32 *top_ids, __global f32 *top_logprobs,
-                              __global i32 *candidate_ids, __global f32 *candidate_logits,
-                              __global f32 *candidate_probs)
+static inline void report_top(const step_args *s, const report *t, const shortlist *list, u32 row)
 {
-    const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n;
+    const u32 wants = s->args->wants, top_n = s->args->top_n, candidates_n = s->args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
         const size_t top = (size_t)row * top_n + i, candidate = (size_t)row * candidates_n + i;
         const int exists = i < list->n;
@@ -210,15 +193,15 @@ static inline void report_top(__global const cls_args *args, const report *t, co
         if (exists)
             unit = report_unit(t, (u32)id);
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_IDS)))
-            OUTPUT(top_ids, CLS_OUT_TOP_IDS)[top] = id;
+            OUTPUT(s, top_ids, CLS_OUT_TOP_IDS)[top] = id;
         if (i < top_n && (wants & CLS_WANTS(CLS_OUT_TOP_LOGPROBS)))
-            OUTPUT(top_logprobs, CLS_OUT_TOP_LOGPROBS)[top] = report_logprob(t, z, &unit, 0);
+            OUTPUT(s, top_logprobs, CLS_OUT_TOP_LOGPROBS)[top] = report_logprob(t, z, &unit, 0);
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_IDS)))
-            OUTPUT(candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
+            OUTPUT(s, candidate_ids, CLS_OUT_CANDIDATE_IDS)[candidate] = id;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_LOGITS)))
-            OUTPUT(candidate_logits, CLS_OUT_CANDIDATE_LOGITS)[candidate] = z;
+            OUTPUT(s, candidate_logits, CLS_OUT_CANDIDATE_LOGITS)[candidate] = z;
         if (i < candidates_n && (wants & CLS_WANTS(CLS_OUT_CANDIDATE_PROBS)))
-            OUTPUT(candidate_probs, CLS_OUT_CANDIDATE_PROBS)
+            OUTPUT(s, candidate_probs, CLS_OUT_CANDIDATE_PROBS)
         [candidate] = exists ? report_probability(t, report_mass(t, z, &unit)) : 0.0f;
     }
 }
@@ -227,58 +210,53 @@ static inline void report_top(__global const cls_args *args, const report *t, co
  * group. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
  * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
  * rows]. */
-ONE_COPY void report_row(u32 row, u32 part, const shortlist *the_list, ROWS_ARGS,
-                         __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
+ONE_COPY void report_row(const step_args *s, u32 row, u32 part, const shortlist *the_list)
 {
+    __global const cls_args *const args = s->args;
     shortlist list = *the_list;
-    STEP_LOCALS
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
-    const i32 slot_index = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, slot_index);
-    const cls_row out = rows[row];
+    const i32 slot_index = row_slot(s, row);
+    const row_logits r = row_view(s, row, slot_index);
+    const cls_row out = s->rows[row];
     i32 max_key = out.max_key;
-    int no_token = slot_index < 0 || (out.no_token && !(has & CLS_NO_SLOTS));
+    int no_token = slot_index < 0 || (out.no_token && !(s->has & CLS_NO_SLOTS));
     report t;
-    if (has & CLS_RAW) {
+    if (s->has & CLS_RAW) {
         no_token &= slot_index < 0 || !out.forced; /* nothing could be drawn, but the model's
                                                       distribution has the forced token */
         max_key = row_max_key(r.key, max_tiles(&r), list.scratch);
         no_token |= max_key == CLS_KEY_NONE;
-        const u64 total =
-            report_total(&r, tile_mass + (size_t)row * TILES, float_of_key(max_key), list.scratch);
+        const u64 total = report_total(&r, s->tile_mass + (size_t)row * r.tiles,
+                                       float_of_key(max_key), list.scratch);
         report_raw(&r, max_key, total, &t);
     } else {
-        report_final(&r, &out, no_token ? 0u : slots[slot_index].flags,
-                     (__global const u32 *)sample + (size_t)row * args->sample_stride, &t);
+        report_final(&r, &out, no_token ? 0u : s->slots[slot_index].flags, kept_ids_of(s, row), &t);
     }
     t.listed = no_token ? 0u : t.listed;
     if (t.listed) /* the same for the whole group, as are no_token and part */
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(args, &t, &r, vocab, no_token, row, first, min(each, given_n - first),
-                     given_ids, given_logprobs, given_ranks, &list);
+        report_given(s, &t, &r, no_token, row, first, min(each, given_n - first), &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(args, &t, &r, vocab, out.token, no_token, !out.forced, row, logprobs, ranks,
-                     &list);
+        report_drawn(s, &t, &r, out.token, no_token, !out.forced, row, &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(args, &t, no_token, row, kept, &list);
+        report_whole(s, &t, no_token, row, &list);
         if (args->wants & CLS_WANTS_SUMS)
-            report_sums(args, &t, pass + (size_t)row * TILES * CLS_PIVOTS, no_token, row, entropy,
-                        kept_mass, list.scratch);
+            report_sums(s, &t, no_token, row, list.scratch);
     } else if (listed_n > 0) {
         if (no_token)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(args, &t, &list, row, top_ids, top_logprobs, candidate_ids, candidate_logits,
-                   candidate_probs);
+        report_top(s, &t, &list, row);
     }
 }
 
-KERNEL void cls_report(ROWS_ARGS, __global const f32 *sample, __global const u64 *pass, REPORT_OUTS)
+KERNEL void cls_report(STEP_PARAMETERS(CLS_REPORT_BUFFERS))
 {
     SHORTLIST(list);
-    report_row(get_group_id(1), get_group_id(0), &list, ROWS_NAMES, sample, pass, REPORT_OUT_NAMES);
+    const step_args s = STEP_OF(CLS_REPORT_BUFFERS);
+    report_row(&s, get_group_id(1), get_group_id(0), &list);
 }

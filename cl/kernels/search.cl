@@ -22,36 +22,37 @@ static inline void record_from_token(__global const cls_row *from, cls_row *out)
 
 /* Searches the rows that the token kernel has left; the group of any other row returns at once.
  * Launch: [WGS, rows]. */
-ONE_COPY void search_row(ROW_ARGS)
+ONE_COPY void search_row(const step_args *s, u32 row, const shortlist *list)
 {
-    if (rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
-        return;
-    ROW_BEGIN
     const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
-    record_from_token(rows + row, &w.out);
+    row_job w;
+    if (s->rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
+        return;
+    job_begin(s, row, list, &w);
+    record_from_token(s->rows + row, &w.out);
     BARRIER(); /* every item has read the record, which the first item writes */
     chain_begin(w.out.max_key, &w.c);
     w.c.complete = 1;
-    w.xtc_cuts = ROW_XTC_CUTS(slot, row);
     w.pass.valid = w.out.state != CLS_ROW_SEARCH_ALL;
     w.pass.counts = w.out.state == CLS_ROW_SEARCH_COUNT;
-    w.pass.by_tile = pass + (size_t)row * w.r.tiles * CLS_PIVOTS;
+    w.pass.by_tile = s->pass + (size_t)row * w.r.tiles * CLS_PIVOTS;
     w.pass.last = no_cut;
     if (!run_chain(&w))
         w.out.status |= CLS_STATUS_UNFIT;
     if (!w.listed && !(w.out.status & CLS_STATUS_UNFIT))
-        w.out.mass = set_masses(&w, rows[row].scale);
+        w.out.mass = set_masses(&w, s->rows[row].scale);
     if (!(w.out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-        pick_token(&w, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token);
+        pick_token(&w);
     } else {
         w.out.state = CLS_ROW_DONE;
         w.out.no_token = 1;
     }
-    ROW_END(1)
+    job_end(&w, 1);
 }
 
-KERNEL void cls_search(ROW_KERNEL_ARGS)
+KERNEL void cls_search(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))
 {
     SHORTLIST(list);
-    search_row(get_group_id(1), &list, ROW_NAMES);
+    const step_args s = STEP_OF(CLS_TOKEN_BUFFERS);
+    search_row(&s, get_group_id(1), &list);
 }

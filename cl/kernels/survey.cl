@@ -11,13 +11,13 @@
 #if SHARD
 #define END_TILE ((r.last + CLS_TILE - 1) / CLS_TILE)
 #else
-#define END_TILE TILES
+#define END_TILE tiles
 #endif
 
-KERNEL void cls_survey(ROWS_ARGS)
+KERNEL void cls_survey(STEP_PARAMETERS(CLS_SURVEY_BUFFERS))
 {
-    STEP_LOCALS
-    const u32 tiles_per_group = args->tiles_per_group;
+    const step_args s = STEP_OF(CLS_SURVEY_BUFFERS);
+    const u32 has = s.has, tiles = row_tiles(&s), tiles_per_group = args->tiles_per_group;
 #if WGS > 1
     __local f32 share_max[TEAM_SHARES], max_tile[TEAM_MAX_TILES];
     __local u64 share_sum[TEAM_SHARES], part[TEAM_MAX_TILES];
@@ -26,17 +26,17 @@ KERNEL void cls_survey(ROWS_ARGS)
 #endif
 #endif
     const u32 row = get_group_id(1);
-    const i32 slot = ROW_SLOT(row);
-    const row_logits r = ROW_VIEW(row, slot);
+    const i32 slot = row_slot(&s, row);
+    const row_logits r = row_view(&s, row, slot);
     const u32 first = ROW_FIRST(&r) / CLS_TILE + get_group_id(0) * tiles_per_group;
     const u32 skipped = slot < 0 || (slots[slot].stopped && !(has & CLS_RAW));
     const u32 last = skipped ? first : min(first + tiles_per_group, END_TILE);
     const u32 needs_mass = has & CLS_RAW ? 1u : slot < 0 ? 0u : slots[slot].flags & CLS_SLOT_TOTAL;
     const f32 scale = has & CLS_RAW || slot < 0 ? CLS_LOG2E : slots[slot].total_scale;
-    __global i32 *const row_key = tile_key + (size_t)row * MAX_TILES;
+    __global i32 *const row_key = tile_key + (size_t)row * row_max_tiles(&s);
 #if WGS == 1
-    survey_tiles(&r, first, last, needs_mass, scale, row_key, tile_flags + (size_t)row * TILES,
-                 tile_mass + (size_t)row * TILES);
+    survey_tiles(&r, first, last, needs_mass, scale, row_key, tile_flags + (size_t)row * tiles,
+                 tile_mass + (size_t)row * tiles);
 #else
     /* Each round takes TEAMS tiles with two barriers; that is 16 KB of float32 in groups of 256
      * with vectors of 4. At its end the masses are still those of shares. They are added up between
@@ -81,7 +81,7 @@ KERNEL void cls_survey(ROWS_ARGS)
             if (n < before) {
                 const u64 sum =
                     fold_sums(part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
-                const size_t at = (size_t)row * TILES + t - TEAMS + n;
+                const size_t at = (size_t)row * tiles + t - TEAMS + n;
                 tile_flags[at] = team_flags(u64_hi(sum), STATE(t - TEAMS + n));
                 tile_mass[at] = u64_make(u64_hi(sum) & (SUM_NAN - 1), u64_lo(sum));
             }

@@ -106,50 +106,50 @@ static inline void plan_pass(row_job *w)
     }
 }
 
-ONE_COPY void token_row(ROW_ARGS)
+ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
 {
-    ROW_BEGIN
-    if (slot_index >= 0 && slot->stopped) {
+    row_job w;
+    job_begin(s, row, list, &w);
+    if (w.slot_index >= 0 && w.slot->stopped) {
         w.out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
-    } else if (slot_index >= 0) {
+    } else if (w.slot_index >= 0) {
         w.out.max_key = w.out.top_key = row_summary(&w.r, &w.out.status, w.list.scratch);
         w.out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
         w.out.no_token = w.out.max_key == CLS_KEY_NONE;
         w.out.status |= w.out.no_token ? CLS_STATUS_EMPTY : 0u;
-        w.out.scale = slot->scale;
+        w.out.scale = w.slot->scale;
     }
     if (!w.out.no_token &&
-        (flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
+        (w.flags & CLS_SLOT_GREEDY)) { /* the same for the whole group, as all conditions here */
         w.out.token = largest(&w.r, w.out.max_key, w.list.scratch);
         w.out.cut_key = w.out.max_key;
         w.out.cut_id = w.out.token;
         w.out.kept = 1;
     } else if (!w.out.no_token) {
         chain_begin(w.out.max_key, &w.c);
-        if (flags & CLS_SLOT_TOTAL)
-            w.out.total =
-                row_total(w.r.key, tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
-                          float_of_key(w.out.max_key), slot->total_scale, w.masses, w.list.scratch);
+        if (w.flags & CLS_SLOT_TOTAL)
+            w.out.total = row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
+                                    float_of_key(w.out.max_key), w.slot->total_scale, w.masses,
+                                    w.list.scratch);
         BARRIER();
-        if (CHAIN == 0 || chain_is_untruncated(flags, slot->chain[0], slot->adaptive.mu)) {
+        if (CHAIN == 0 || chain_is_untruncated(w.flags, w.slot->chain[0], w.slot->adaptive.mu)) {
             w.c.set.untruncated = 1;
-            w.c.scale = slot->scale;
+            w.c.scale = w.slot->scale;
             w.out.mass = w.out.total;
 #if CHAIN > 0 && ROW
-            w.out.token = has & CLS_DRAWN ? ((__global const i32 *)w.sample)[0] : -1;
+            w.out.token = s->has & CLS_DRAWN ? ((__global const i32 *)w.sample)[0] : -1;
 #endif
         }
 #if CHAIN > 0
-        else if (!(has & CLS_FORCE_SEARCH) && list_row(&w)) {
+        else if (!(s->has & CLS_FORCE_SEARCH) && list_row(&w)) {
             list_sort(&w.list);
-            w.xtc_cuts = ROW_XTC_CUTS(slot, row);
             w.listed = run_chain(&w);
         }
 #endif
         if ((w.c.set.untruncated || w.listed) &&
             !(w.out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
-            pick_token(&w, ROW_BITS(CLS_PURPOSE_TOKEN, slot, row), args->invalid_token);
-        } else if (w.listed || !(has & CLS_HAS_SEARCH)) {
+            pick_token(&w);
+        } else if (w.listed || !(s->has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
              * enqueued no search. The row gets a status instead of a wrong token. */
             w.out.status |= w.listed ? 0u : CLS_STATUS_UNFIT;
@@ -162,11 +162,12 @@ ONE_COPY void token_row(ROW_ARGS)
         }
 #endif
     }
-    ROW_END(w.out.state == CLS_ROW_DONE)
+    job_end(&w, w.out.state == CLS_ROW_DONE);
 }
 
-KERNEL void cls_token(ROW_KERNEL_ARGS)
+KERNEL void cls_token(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))
 {
     SHORTLIST(list);
-    token_row(get_group_id(1), &list, ROW_NAMES);
+    const step_args s = STEP_OF(CLS_TOKEN_BUFFERS);
+    token_row(&s, get_group_id(1), &list);
 }

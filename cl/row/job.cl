@@ -2,6 +2,7 @@
 /* job: what the two kernels that run a row's chain know about the row, and the words of its stages.
  * A stage is one function. It asks for what it needs of the current set, and names a cut; whether
  * the shortlist has the set or the whole row must be searched is no business of the stage. */
+#include "row/view.cl"
 #include "row/locate.cl"
 #include "row/sums.cl"
 
@@ -47,14 +48,15 @@ static inline void no_bound(__global const cls_slot *slot, chain_bound *b) { b->
 
 /* A row, its chain, and the current stage of it. */
 typedef struct row_job {
+    const step_args *s;
+    u32 row;
+    i32 slot_index;
+    u32 flags; /* the request's, in this step */
     __global const cls_slot *slot;
     row_logits r; /* truncated by the stages before the current one, where the row is searched */
     shortlist list;
     __global u64 *masses; /* for what is summed up by mass tiles */
     __global f32 *sample;
-    __global const i32 *infill;
-    u32 n_end;
-    int xtc_cuts; /* the draw of XTC */
     chain_state c;
     cls_row out;
     /* The current set. */

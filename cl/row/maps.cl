@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* maps: finds the slot, the row of logits, and the rows of masks and biases that a row uses. */
-#include "core/vectors.cl"
+#include "row/step.cl"
 
 /* Returns the slot of a row: -1 to skip the row, -2 if the map names no valid slot. */
-static inline i32 mapped_slot(__global const cls_args *args, __global const cls_slot *slots,
-                              __global const i32 *slot_map, u32 has, u32 row)
+static inline i32 mapped_slot(const step_args *s, u32 row)
 {
-    const i32 slot = has & CLS_HAS_SLOT_MAP ? AT_OFFSET(slot_map)[row] : (i32)row;
-    if (has & CLS_NO_SLOTS)
+    const i32 slot = s->has & CLS_HAS_SLOT_MAP ? AT_OFFSET(s, slot_map)[row] : (i32)row;
+    if (s->has & CLS_NO_SLOTS)
         return 0; /* slot 0 always exists, and nothing is read from it */
     if (slot == -1)
         return -1;
-    return slot < 0 || (u32)slot >= args->n_slots || !(slots[slot].flags & CLS_SLOT_BEGUN) ? -2
-                                                                                           : slot;
+    return slot < 0 || (u32)slot >= s->args->n_slots || !(s->slots[slot].flags & CLS_SLOT_BEGUN)
+               ? -2
+               : slot;
 }
 
 /* Returns whether a map names one of `rows` rows, or none by -1. */
@@ -25,37 +25,34 @@ static inline int map_is_valid(__global const i32 *map, u32 rows, u32 has_map, u
 /* Returns whether no earlier row names this row's slot. If rows share a slot, accepting a token
  * uses the adaptive state after the first row's draw. The slot map is searched only where that
  * matters. */
-static inline int first_of_slot(__global const cls_args *args, u32 flags,
-                                __global const i32 *slot_map, u32 has, u32 row, i32 slot_index)
+static inline int first_of_slot(const step_args *s, u32 flags, u32 row, i32 slot_index)
 {
     int first = 1;
-    if ((flags & CLS_SLOT_STATEFUL) && (has & CLS_DEFER) && (has & CLS_HAS_SLOT_MAP))
+    if ((flags & CLS_SLOT_STATEFUL) && (s->has & CLS_DEFER) && (s->has & CLS_HAS_SLOT_MAP))
         for (u32 other = 0; other < row; other++)
-            first &= AT_OFFSET(slot_map)[other] != slot_index;
+            first &= AT_OFFSET(s, slot_map)[other] != slot_index;
     return first;
 }
 
 /* Returns whether a row's mask allows a token. The row's entry in the map of masks is valid. */
-static inline int mask_allows(__global const cls_args *args, __global const u32 *mask,
-                              __global const i32 *mask_map, u32 has, u32 row, u32 id)
+static inline int mask_allows(const step_args *s, u32 row, u32 id)
 {
-    const i32 at = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
-    if (!(has & CLS_HAS_MASK) || at < 0)
+    __global const cls_args *const args = s->args;
+    const i32 at = s->has & CLS_HAS_MASK_MAP ? AT_OFFSET(s, mask_map)[row] : (i32)row;
+    if (!(s->has & CLS_HAS_MASK) || at < 0)
         return 1;
     const size_t first = wide_offset(args->mask_offset, args->mask_stride, (u32)at);
-    if (has & CLS_MASK_BYTES)
-        return id < args->mask_width && ((__global const uchar *)mask)[first + id] != 0;
-    return id / 32 < args->mask_width && (mask[first + id / 32] >> (id % 32) & 1u) != 0;
+    if (s->has & CLS_MASK_BYTES)
+        return id < args->mask_width && ((__global const uchar *)s->mask)[first + id] != 0;
+    return id / 32 < args->mask_width && (s->mask[first + id / 32] >> (id % 32) & 1u) != 0;
 }
 
-/* The row of logits of a row: -1 to skip the row, -2 if the map names no valid one. */
-#define LOGITS_MAP_ARGS __global const i32 *logits_map
-static inline i32 mapped_logits(__global const cls_args *args, __global const i32 *logits_map,
-                                u32 has, u32 row)
+/* Returns the row of logits of a row: -1 to skip the row, -2 if the map names no valid one. */
+static inline i32 mapped_logits(const step_args *s, u32 row)
 {
-    const i32 at = has & CLS_HAS_LOGITS_MAP ? AT_OFFSET(logits_map)[row] : (i32)row;
-    return !(has & CLS_HAS_LOGITS_MAP) || at == -1 || (at >= 0 && (u32)at < args->logits_rows) ? at
-                                                                                               : -2;
+    const u32 is_mapped = s->has & CLS_HAS_LOGITS_MAP;
+    const i32 at = is_mapped ? AT_OFFSET(s, logits_map)[row] : (i32)row;
+    return !is_mapped || at == -1 || (at >= 0 && (u32)at < s->args->logits_rows) ? at : -2;
 }
 /* Returns a row's slot, or -1 or -2 if its slot map or its logits map names none. */
 static inline i32 slot_with_logits(i32 slot, i32 logits_row)
@@ -63,10 +60,17 @@ static inline i32 slot_with_logits(i32 slot, i32 logits_row)
     return slot == -1 || logits_row == -1 ? -1 : logits_row < 0 ? -2 : slot;
 }
 
-/* The rows of a verification: the draft that each row follows (-1: the text), the parent of each
- * draft, and the first row of each request; then the ids of the drafts. */
-#define DRAFT_ARGS __global const i32 *maps, __global const i32 *draft_ids
-#define DRAFT_NAMES maps, draft_ids
-#define NODES (maps + args->nodes)
-#define PARENTS (maps + args->parents)
-#define FIRSTS (maps + args->firsts)
+/* The maps of a verification: the draft that each row follows (-1: the text), the parent of each
+ * draft, and the first row of each request. */
+static inline __global const i32 *draft_nodes(const step_args *s)
+{
+    return s->maps + s->args->nodes;
+}
+static inline __global const i32 *draft_parents(const step_args *s)
+{
+    return s->maps + s->args->parents;
+}
+static inline __global const i32 *request_firsts(const step_args *s)
+{
+    return s->maps + s->args->firsts;
+}

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* view: describes one row as the kernels of a step see it, and lists the arguments that this
- * needs. */
-#include "core/load.cl"
+/* view: describes one row as the kernels of a step see it. */
 #include "row/slot_state.cl"
 #include "row/effects.cl"
 #include "row/maps.cl"
@@ -55,130 +53,100 @@ typedef struct row_logits {
 #define ROW_LAST(r) ((r)->vocab)
 #endif
 
-/* The first arguments of all kernels of a step. */
-#define STEP_ARGS \
-    __global const cls_args *args, __global const logit *logits, __global const u32 *mask, \
-        __global const f32 *bias, __global cls_slot *slots, __global u32 *state, \
-        __global const u32 *lists, __global u32 *effects, __global const i32 *slot_map, \
-        __global const i32 *mask_map, __global const i32 *bias_map, __global i32 *tile_key, \
-        __global u64 *tile_mass, __global u32 *tile_flags, __global cls_row *rows
-
-#define STEP_NAMES \
-    args, logits, mask, bias, slots, state, lists, effects, slot_map, mask_map, bias_map, \
-        tile_key, tile_mass, tile_flags, rows
-
-/* What kernels read often. Compilers would read args again after every store. */
-#define STEP_LOCALS const u32 vocab = args->vocab, has = args->has;
-
-/* Kernels whose rows may share rows of logits have one more map. Kernels of drafts redefine
- * LOGITS_ROW. */
-#define ROWS_ARGS STEP_ARGS, LOGITS_MAP_ARGS
-#define ROWS_NAMES STEP_NAMES, logits_map
-#define LOGITS_ROW(row) mapped_logits(args, logits_map, has, row)
-
-/* The slot of a row: -1 to skip the row, -2 if a map names nothing valid. */
+/* Returns the slot of a row: -1 to skip the row, -2 if a map names nothing valid. */
+static inline i32 row_slot(const step_args *s, u32 row)
+{
 #if ROW
-#define ROW_SLOT(row) \
-    (map_is_valid(AT_OFFSET(mask_map), args->mask_rows, has & CLS_HAS_MASK_MAP, row) && \
-             map_is_valid(AT_OFFSET(bias_map), args->bias_rows, has & CLS_HAS_BIAS_MAP, row) \
-         ? slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row)) \
-         : -2)
-#else
-#define ROW_SLOT(row) \
-    slot_with_logits(mapped_slot(args, slots, slot_map, has, row), LOGITS_ROW(row))
+    if (!map_is_valid(AT_OFFSET(s, mask_map), s->args->mask_rows, s->has & CLS_HAS_MASK_MAP, row) ||
+        !map_is_valid(AT_OFFSET(s, bias_map), s->args->bias_rows, s->has & CLS_HAS_BIAS_MAP, row))
+        return -2;
 #endif
-
-#define TILES ((vocab + CLS_TILE - 1) / CLS_TILE)
-#define MAX_TILES (TILES * CLS_MAX_TILES_PER_TILE)
+    return slot_with_logits(mapped_slot(s, row), mapped_logits(s, row));
+}
 
 /* Builds the view of a row. slot_index is less than 0 if the row has no slot. */
-static inline row_logits row_view(__global const cls_args *args, __global const logit *logits,
-                                  __global const u32 *mask, __global const i32 *mask_map,
-                                  __global const f32 *bias, __global const i32 *bias_map, u32 has,
-                                  __global const u32 *tile_flags, __global const i32 *tile_key,
-                                  __global const cls_slot *slots, i32 slot_index,
-                                  __global u32 *state, __global const u32 *lists,
-                                  __global u32 *effects, u32 vocab, u32 row, i32 logits_row)
+static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
 {
+    __global const cls_args *const args = s->args;
+    const u32 vocab = s->vocab, has = s->has;
+    const i32 logits_row = mapped_logits(s, row);
     row_logits r;
     /* The row's offset needs 64 bits: 512 rows of 2^20 floats take 2 GiB. */
-    r.x = logits +
+    r.x = s->logits +
           wide_offset(args->logits_offset, args->row_stride, logits_row < 0 ? 0u : (u32)logits_row);
 #if SHARD
     r.first = args->first;
     r.last = args->last;
     r.x -= r.first;
 #endif
-    r.tiles = TILES;
-    r.flags = tile_flags + (size_t)row * r.tiles;
-    r.key = tile_key + (size_t)row * MAX_TILES;
+    r.tiles = row_tiles(s);
+    r.flags = s->tile_flags + (size_t)row * r.tiles;
+    r.key = s->tile_key + (size_t)row * row_max_tiles(s);
     r.vocab = vocab;
     r.wide = has & CLS_WIDE;
     r.truncated = 0;
 #if ROW
-    const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(mask_map)[row] : (i32)row;
-    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(bias_map)[row] : (i32)row;
+    const i32 mask_row = has & CLS_HAS_MASK_MAP ? AT_OFFSET(s, mask_map)[row] : (i32)row;
+    const i32 bias_row = has & CLS_HAS_BIAS_MAP ? AT_OFFSET(s, bias_map)[row] : (i32)row;
     const u32 applies = slot_index >= 0 && !(has & (CLS_RAW | CLS_MERGED));
-    const u32 slot = applies ? (u32)slot_index : 0u; /* slot 0 always exists */
+    const u32 index = applies ? (u32)slot_index : 0u; /* slot 0 always exists */
     const u32 layout = args->layout;
+    __global const cls_slot *const slot = s->slots + index;
     r.mask_width = args->mask_width;
     r.masked = applies && mask_row >= 0 && (has & CLS_HAS_MASK)
                    ? has & (CLS_HAS_MASK | CLS_MASK_BYTES)
                    : 0u;
-    r.mask = mask;
+    r.mask = s->mask;
     if (r.masked & CLS_MASK_BYTES)
-        r.mask = (__global const u32 *)((__global const uchar *)mask +
+        r.mask = (__global const u32 *)((__global const uchar *)s->mask +
                                         wide_offset(args->mask_offset, args->mask_stride,
                                                     (u32)mask_row));
     else if (r.masked)
-        r.mask = mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
+        r.mask = s->mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
     r.dense =
         applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
-    r.bias = bias;
+    r.bias = s->bias;
     if (r.dense & CLS_BIAS_F16)
-        r.bias = (__global const f32 *)((__global const ushort *)bias +
+        r.bias = (__global const f32 *)((__global const ushort *)s->bias +
                                         wide_offset(args->bias_offset, args->bias_stride,
                                                     (u32)bias_row));
     else if (r.dense)
-        r.bias = bias + wide_offset(args->bias_offset, args->bias_stride, (u32)bias_row);
-    r.state = state_of(state, layout, vocab, slot);
-    r.effects = effects_of(effects, layout, vocab, row, lists + slots[slot].dry);
+        r.bias = s->bias + wide_offset(args->bias_offset, args->bias_stride, (u32)bias_row);
+    r.state = state_of(s->state, layout, vocab, index);
+    r.effects = effects_of(s->effects, layout, vocab, row, s->lists + slot->dry);
     r.adjustments = 0;
     if (applies) {
-        const u32 flags = slots[slot].flags, rows_of_drafts = has & CLS_DRAFTS;
-        if (slots[slot].n_bias != 0)
+        const u32 flags = slot->flags, rows_of_drafts = has & CLS_DRAFTS;
+        if (slot->n_bias != 0)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
         if (r.state.keep != CLS_KEEPS_NONE && (flags & CLS_SLOT_PENALIZED))
             r.adjustments |= ADJUST_PENALTIES;
-        if (rows_of_drafts ? r.effects.draft_info[0] : has_effects(slots + slot))
+        if (rows_of_drafts ? r.effects.draft_info[0] : has_effects(slot))
             r.adjustments |= ADJUST_MARKS;
         if (rows_of_drafts && r.effects.draft_info[2])
             r.adjustments |= ADJUST_PATCHES;
         if (r.adjustments && (flags & CLS_SLOT_RAISES))
             r.adjustments |= ADJUST_RAISES;
     }
-    r.list = lists + slots[slot].bias;
+    r.list = s->lists + slot->bias;
     r.adjusted[0] = r.adjustments & ADJUST_PENALTIES ? r.state.adjusted
                     : r.adjustments & ADJUST_MARKS   ? r.effects.marks
                                                      : r.list;
     r.adjusted[1] = r.adjustments & ADJUST_MARKS ? r.effects.marks : r.adjusted[0];
-    r.allowed = (i32)(slots[slot].allowed - slots[slot].bias);
-    if (applies && (slots[slot].flags & CLS_SLOT_ALLOWED)) {
+    r.allowed = (i32)(slot->allowed - slot->bias);
+    if (applies && (slot->flags & CLS_SLOT_ALLOWED)) {
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
         } else { /* the list serves as a packed mask */
-            r.mask = lists + slots[slot].allowed;
+            r.mask = s->lists + slot->allowed;
             r.mask_width = state_bitmap(vocab);
             r.masked = CLS_HAS_MASK;
         }
     }
-    r.slot = slots + slot;
+    r.slot = slot;
 #else
-    r.mask = mask;
+    r.mask = s->mask;
     r.masked = r.dense = r.adjustments = 0;
 #endif
     return r;
 }
-#define ROW_VIEW(row, slot_index) \
-    row_view(args, logits, mask, mask_map, bias, bias_map, has, tile_flags, tile_key, slots, \
-             slot_index, state, lists, effects, vocab, row, LOGITS_ROW(row))

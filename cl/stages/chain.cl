@@ -86,7 +86,7 @@ static inline int list_begin(row_job *w, u32 is)
 #if SEARCH
 /* Measures what is left of the row, for a stage; if that fits the list, the list takes over.
  * Mirostat 1 gets its first ranks in the list. */
-ONE_COPY void row_begin(row_job *w, u32 stage, int has_mass)
+ONE_COPY void measure_set(row_job *w, u32 stage, int has_mass)
 {
     shortlist *const list = &w->list;
     u32 over, ties = ALL_TIES;
@@ -146,7 +146,7 @@ ONE_COPY int run_chain(row_job *w)
                 w->pass.last.pivot = -1; /* the pass measured the first truncation only */
             }
             if (!is_first || !(is & BY_PASS))
-                row_begin(w, stage, is_first && (w->slot->flags & CLS_SLOT_TOTAL));
+                measure_set(w, stage, is_first && (w->slot->flags & CLS_SLOT_TOTAL));
         }
 #endif
         if (LISTED(w) && !list_begin(w, is))

@@ -122,11 +122,11 @@ static inline void infill(row_job *w)
         return;
     }
     if (first_item)
-        left = infill_ranks(&w->list, c->kept, w->infill, w->n_end);
+        left = infill_ranks(&w->list, c->kept, w->s->infill, w->s->args->n_end);
     left = u64_lo(wg_broadcast(left, first_item, w->list.scratch));
     if (left != 0) {
         list_drop(&w->list, c->kept);
-    } else if (!infill_first_end(w, w->infill[0])) {
+    } else if (!infill_first_end(w, w->s->infill[0])) {
         w->out.status |= CLS_STATUS_EMPTY;
         w->cut = CUT_EMPTY;
     }

@@ -17,7 +17,7 @@ static inline u64 mirostat_term(const row_job *w, u32 i, f32 z, f32 next)
 
 /* The first version estimates the exponent of Zipf's law from the first ranks, and keeps as many
  * tokens as have that surprisal by the law. The list has these ranks even where the row is
- * searched: see row_begin(). A list that is too short for them is not used. */
+ * searched: see measure_set(). A list that is too short for them is not used. */
 static inline void mirostat_1(row_job *w)
 {
     const u32 ranks = min(w->tokens, (u32)CLS_MIROSTAT_RANKS);

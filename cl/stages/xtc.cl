@@ -2,11 +2,18 @@
 /* XTC: removes the tokens that are at least as likely as a threshold, except the least likely of
  * them. */
 #include "row/job.cl"
+#include "row/random.cl"
+
+/* Returns whether XTC cuts the row: a uniform draw decides. */
+static inline int xtc_cuts(const row_job *w)
+{
+    return u64_hi(row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 < w->slot->xtc;
+}
 
 static inline void xtc(row_job *w)
 {
     const u32 size = mass_q20(w->mass, w->top, w->scale);
-    if (!w->xtc_cuts || w->slot->xtc_depth < size)
+    if (!xtc_cuts(w) || w->slot->xtc_depth < size)
         return;
     const i32 key = depth_q20_key(w->top, w->scale, w->slot->xtc_depth - size);
     const u32 count = need_count(w, key);

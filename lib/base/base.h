@@ -17,6 +17,7 @@
 #include "core/types.h"
 #include "core/integers.h"
 #include "core/arithmetic.h"
+#include "core/buffers.h"
 #include "core/philox.h"
 #include "core/samplers.h"
 #include "core/shards.h"

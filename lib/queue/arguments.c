@@ -2,6 +2,8 @@
 /* Sets the arguments of a kernel one after another and keeps the first error. */
 #include "queue/queue.h"
 
+#include <stddef.h>
+
 static void set(cls_arguments *a, size_t size, const void *value)
 {
     const cl_int code = clSetKernelArg(a->kernel.handle, a->next++, size, value);
@@ -11,4 +13,37 @@ static void set(cls_arguments *a, size_t size, const void *value)
 
 void cls_set_mem(cls_arguments *a, cl_mem x) { set(a, sizeof x, &x); }
 void cls_set_u32(cls_arguments *a, uint32_t x) { set(a, sizeof x, &x); }
-void cls_set_u64(cls_arguments *a, uint64_t x) { set(a, sizeof x, &x); }
+
+/* The offsets of each kernel's buffers in a cls_buffers, then 0. */
+#define OFFSET(type, name) offsetof(cls_buffers, name),
+#define OFFSETS(BUFFERS) ((const uint16_t[]){BUFFERS(OFFSET) 0})
+static const uint16_t *const lists[CLS_KERNELS] = {
+    [CLS_PREPARE] = OFFSETS(CLS_PREPARE_BUFFERS),
+    [CLS_SURVEY] = OFFSETS(CLS_SURVEY_BUFFERS),
+    [CLS_TOKEN] = OFFSETS(CLS_TOKEN_BUFFERS),
+    [CLS_PASS] = OFFSETS(CLS_PASS_BUFFERS),
+    [CLS_SEARCH] = OFFSETS(CLS_TOKEN_BUFFERS),
+    [CLS_DISTRIBUTION] = OFFSETS(CLS_DISTRIBUTION_BUFFERS),
+    [CLS_REPORT] = OFFSETS(CLS_REPORT_BUFFERS),
+    [CLS_FORCE] = OFFSETS(CLS_FORCE_BUFFERS),
+    [CLS_KEPT] = OFFSETS(CLS_KEPT_BUFFERS),
+    [CLS_ACCEPT] = OFFSETS(CLS_ACCEPT_BUFFERS),
+    [CLS_DRAW] = OFFSETS(CLS_CANDIDATES_BUFFERS),
+    [CLS_RESIDUAL] = OFFSETS(CLS_RESIDUAL_BUFFERS),
+    [CLS_VERIFY] = OFFSETS(CLS_VERIFY_BUFFERS),
+    [CLS_SHARD_SURVEY] = OFFSETS(CLS_SURVEY_BUFFERS),
+    [CLS_PARTIAL] = OFFSETS(CLS_PARTIAL_BUFFERS),
+    [CLS_MERGE] = OFFSETS(CLS_MERGE_ROW_BUFFERS),
+};
+
+cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_kernel which,
+                                   const cls_buffers *b)
+{
+    cls_arguments a = {kernel, 0, CL_SUCCESS};
+    cls_set_mem(&a, b->args);
+    for (const uint16_t *at = lists[which]; *at != 0; at++) {
+        const cl_mem x = *(const cl_mem *)(const void *)((const char *)b + *at);
+        cls_set_mem(&a, x != NULL ? x : b->rows);
+    }
+    return a;
+}

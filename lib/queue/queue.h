@@ -21,6 +21,14 @@ int cls_buffer_is_wide(const cls_buffer *buffer);
 
 /* ---------------------------------------------------------- arguments.c */
 
+/* The buffers of a launch, under the names of cl/core/buffers.h. `args` is its cls_args. */
+typedef struct cls_buffers {
+    cl_mem args;
+#define CLS_FIELD(type, name) cl_mem name;
+    CLS_ALL_BUFFERS(CLS_FIELD)
+#undef CLS_FIELD
+} cls_buffers;
+
 /* A kernel whose arguments are set one after another. The first error is kept in `code`. */
 typedef struct cls_arguments {
     struct cls_compiled_kernel kernel;
@@ -29,6 +37,10 @@ typedef struct cls_arguments {
 } cls_arguments;
 void cls_set_mem(cls_arguments *a, cl_mem x);
 void cls_set_u32(cls_arguments *a, uint32_t x);
-void cls_set_u64(cls_arguments *a, uint64_t x);
+
+/* Sets the buffers of a kernel of a step. A buffer that is absent (NULL) is replaced by the row
+ * records; kernels do not read it, by `has` or `wants` of their arguments. */
+cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_kernel which,
+                                   const cls_buffers *buffers);
 
 #endif

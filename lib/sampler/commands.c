@@ -233,15 +233,31 @@ cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const 
     return code;
 }
 
-void cls_set_buffer(cls_arguments *a, const cls_sampler *s, const cls_buffer *b)
+cls_buffers cls_sampler_buffers(const cls_sampler *s, enum cls_arg_set arg_set)
 {
-    cls_set_mem(a, b->buffer != NULL ? b->buffer : s->rows);
+    return (cls_buffers){
+        .args = s->arg_buffers[arg_set].buffer,
+        .slots = s->slot_buffer,
+        .state = s->state,
+        .lists = s->lists.buffer,
+        .effects = s->effects,
+        .tile_key = s->tile_key,
+        .tile_mass = s->tile_mass,
+        .tile_flags = s->tile_flags,
+        .rows = s->rows,
+        .work = s->work,
+        .sample = s->sample,
+        .pass = s->pass,
+        .infill = s->infill,
+        .maps = s->maps,
+        .raw_key = s->raw_key,
+        .raw_mass = s->raw_mass,
+    };
 }
-void cls_set_map(cls_arguments *a, const cls_sampler *s, const cls_ints *map)
+
+cl_mem cls_map_buffer(const cls_sampler *s, const cls_ints *map)
 {
-    cls_set_mem(a, map->host != NULL            ? s->maps
-                   : map->device.buffer != NULL ? map->device.buffer
-                                                : s->rows);
+    return map->host != NULL ? s->maps : map->device.buffer;
 }
 
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,

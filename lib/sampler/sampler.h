@@ -391,10 +391,11 @@ cl_int cls_commands_copy(cls_commands *c, cl_mem from, cl_mem to, size_t offset,
 /* Writes the blocks of an argument set that have changed. It needs no staging memory. */
 cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);
 
-/* Set a kernel argument to a buffer or a map that may be absent. The argument is another buffer
- * then; kernels do not read it, by `has` or `wants` of their arguments. */
-void cls_set_buffer(cls_arguments *a, const cls_sampler *sampler, const cls_buffer *b);
-void cls_set_map(cls_arguments *a, const cls_sampler *sampler, const cls_ints *map);
+/* Returns the sampler's own buffers and an argument set. */
+cls_buffers cls_sampler_buffers(const cls_sampler *sampler, enum cls_arg_set arg_set);
+
+/* Returns the buffer of a map: the sampler's for a map from the host; NULL if the map is absent. */
+cl_mem cls_map_buffer(const cls_sampler *sampler, const cls_ints *map);
 
 /* Launches a kernel in groups[0] times groups[1] work-groups. If `done` is not NULL, this is the
  * last command of the call, and the caller gets its event. */

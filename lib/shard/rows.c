@@ -158,12 +158,27 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
     return cls_commands_write_args(c, CLS_ARG_SET_STEP, &a);
 }
 
+/* Sets the buffers of the kernels that make and merge partials. */
+static cls_arguments arguments_of(const cls_shard *h, enum cls_kernel which)
+{
+    cls_buffers b = cls_step_buffers(h->sampler, &h->plan, CLS_ARG_SET_STEP);
+    b.plan = h->rows_buffer;
+    b.partial = h->sent.buffer;
+    b.partials = h->received.buffer;
+    b.borders = h->borders_buffer;
+    b.merged_key = h->merged[0];
+    b.merged_mass = h->merged[1];
+    b.merged_flags = h->merged[2];
+    b.merged_logits = h->merged_logits;
+    return cls_kernel_arguments(cls_step_kernel(h->sampler, &h->plan, which, CLS_ARG_SET_STEP),
+                                which, &b);
+}
+
 static cl_int launch_survey(const cls_shard *h, cls_commands *c)
 {
     const uint32_t per_group = tiles_per_group(h);
     const size_t groups[2] = {(own_tiles(h) + per_group - 1) / per_group, h->plan.step.rows};
-    const cls_arguments a =
-        cls_step_buffers(h->sampler, &h->plan, CLS_SHARD_SURVEY, CLS_ARG_SET_STEP);
+    const cls_arguments a = arguments_of(h, CLS_SHARD_SURVEY);
     return cls_commands_launch(c, &a, groups, NULL);
 }
 
@@ -171,13 +186,7 @@ static cl_int launch_survey(const cls_shard *h, cls_commands *c)
 static cl_int launch_partial(cls_shard *h, cls_commands *c, cl_event *end)
 {
     const size_t groups[2] = {1, h->plan.step.rows}, header = sizeof(cls_partial_header);
-    cls_arguments a = cls_step_buffers(h->sampler, &h->plan, CLS_PARTIAL, CLS_ARG_SET_STEP);
-    cls_random_buffers(&a, h->sampler, &h->plan);
-    cls_set_mem(&a, h->rows_buffer);
-    cls_set_mem(&a, h->merged[0]);
-    cls_set_mem(&a, h->merged[1]);
-    cls_set_mem(&a, h->sampler->work);
-    cls_set_mem(&a, h->sent.buffer);
+    const cls_arguments a = arguments_of(h, CLS_PARTIAL);
     cl_int code = cls_commands_launch(c, &a, groups, end);
     h->sealed = 0;
     if (h->computed != NULL)
@@ -257,7 +266,7 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
     if (code == CL_SUCCESS)
         code = upload_rows(h, &c);
     if (code == CL_SUCCESS && h->plan.prepare)
-        code = cls_step_prepare(&h->plan, &c);
+        code = cls_step_launch(&h->plan, &c, CLS_PREPARE, h->plan.arg_set, NULL);
     if (code == CL_SUCCESS)
         code = launch_survey(h, &c);
     if (code == CL_SUCCESS)
@@ -337,18 +346,8 @@ static cls_status check_sections(const cls_shard *h)
 
 static cl_int launch_merge(const cls_shard *h, cls_commands *c)
 {
-    const cls_sampler *const s = h->sampler;
     const size_t groups[2] = {1, h->plan.step.rows};
-    cls_arguments a = {cls_sampler_kernel(s, CLS_MERGE, 0, 0), 0, CL_SUCCESS};
-    cls_set_mem(&a, s->arg_buffers[CLS_ARG_SET_STEP].buffer);
-    cls_set_mem(&a, h->rows_buffer);
-    cls_set_mem(&a, h->received.buffer);
-    cls_set_mem(&a, h->borders_buffer);
-    cls_set_mem(&a, h->own[0]);
-    for (int i = 0; i < 3; i++)
-        cls_set_mem(&a, h->merged[i]);
-    cls_set_mem(&a, h->merged_logits);
-    cls_set_mem(&a, s->sample);
+    const cls_arguments a = arguments_of(h, CLS_MERGE);
     return cls_commands_launch(c, &a, groups, NULL);
 }
 

@@ -144,13 +144,12 @@ static cl_int launch(const cls_plan *plan, const cls_draw_call *call, cls_comman
 {
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, call->rows};
-    cls_arguments a =
-        cls_request_buffers(s, CLS_DRAW, CLS_ARG_SET_DRAW, 0, plan->map[CLS_MAP_SLOTS]);
-    cls_set_buffer(&a, s, &call->candidates.ids);
-    cls_set_buffer(&a, s, &call->candidates.logits);
-    cls_set_buffer(&a, s, &call->candidates.counts);
-    cls_set_mem(&a, s->rows);
-    cls_draw_buffers(&a, s, plan);
+    cls_buffers b = cls_step_buffers(s, plan, CLS_ARG_SET_DRAW);
+    b.ids = call->candidates.ids.buffer;
+    b.id_logits = call->candidates.logits.buffer;
+    b.counts = call->candidates.counts.buffer;
+    const cls_arguments a =
+        cls_kernel_arguments(cls_sampler_kernel(s, CLS_DRAW, 0, 0), CLS_DRAW, &b);
     return cls_commands_launch(c, &a, groups, done);
 }
 
@@ -177,7 +176,7 @@ static cls_status draw_rows(cls_sampler *s, cl_command_queue queue, const cls_dr
     if (code == CL_SUCCESS)
         code = launch(&plan, &call, &c, plan.forces ? NULL : &end);
     if (code == CL_SUCCESS && plan.forces)
-        code = cls_step_force(&plan, &c, &end);
+        code = cls_step_launch(&plan, &c, CLS_FORCE, CLS_ARG_SET_FORCE, &end);
     return cls_commands_end(&c, code, "cannot enqueue the draw", end, done);
 }
 

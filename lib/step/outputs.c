@@ -3,6 +3,7 @@
  * for cls_sample() and for cls_logprobs(), which has no other outputs. */
 #include "step/step.h"
 
+#include <stddef.h>
 #include <stdio.h>
 
 enum { MAX_TOP = 128, MAX_GIVEN = 1024 };
@@ -13,24 +14,26 @@ enum width { ONE, TOP, GIVEN, CANDIDATES, SET, VOCAB };
 static const struct {
     const char *name;
     enum width width;
+    size_t buffer; /* where it is in a cls_buffers */
 } outputs[CLS_OUTPUTS] = {
-    [CLS_OUT_LOGPROBS] = {"logprobs", ONE},
-    [CLS_OUT_RANKS] = {"ranks", ONE},
-    [CLS_OUT_TOP_IDS] = {"top.ids", TOP},
-    [CLS_OUT_TOP_LOGPROBS] = {"top.logprobs", TOP},
-    [CLS_OUT_GIVEN_IDS] = {"given.ids", GIVEN},
-    [CLS_OUT_GIVEN_LOGPROBS] = {"given.logprobs", GIVEN},
-    [CLS_OUT_GIVEN_RANKS] = {"given.ranks", GIVEN},
-    [CLS_OUT_ENTROPY] = {"entropy", ONE},
-    [CLS_OUT_KEPT] = {"kept.counts", ONE},
-    [CLS_OUT_KEPT_MASS] = {"kept_mass", ONE},
-    [CLS_OUT_CANDIDATE_IDS] = {"kept.ids", CANDIDATES},
-    [CLS_OUT_CANDIDATE_LOGITS] = {"kept.logits", CANDIDATES},
-    [CLS_OUT_CANDIDATE_PROBS] = {"kept.probs", CANDIDATES},
-    [CLS_OUT_PROBS] = {"probs", VOCAB},
-    [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB},
-    [CLS_OUT_SET_IDS] = {"kept_set.ids", SET},
-    [CLS_OUT_SET_COUNTS] = {"kept_set.counts", ONE},
+    [CLS_OUT_LOGPROBS] = {"logprobs", ONE, offsetof(cls_buffers, logprobs)},
+    [CLS_OUT_RANKS] = {"ranks", ONE, offsetof(cls_buffers, ranks)},
+    [CLS_OUT_TOP_IDS] = {"top.ids", TOP, offsetof(cls_buffers, top_ids)},
+    [CLS_OUT_TOP_LOGPROBS] = {"top.logprobs", TOP, offsetof(cls_buffers, top_logprobs)},
+    [CLS_OUT_GIVEN_IDS] = {"given.ids", GIVEN, offsetof(cls_buffers, given_ids)},
+    [CLS_OUT_GIVEN_LOGPROBS] = {"given.logprobs", GIVEN, offsetof(cls_buffers, given_logprobs)},
+    [CLS_OUT_GIVEN_RANKS] = {"given.ranks", GIVEN, offsetof(cls_buffers, given_ranks)},
+    [CLS_OUT_ENTROPY] = {"entropy", ONE, offsetof(cls_buffers, entropy)},
+    [CLS_OUT_KEPT] = {"kept.counts", ONE, offsetof(cls_buffers, kept)},
+    [CLS_OUT_KEPT_MASS] = {"kept_mass", ONE, offsetof(cls_buffers, kept_mass)},
+    [CLS_OUT_CANDIDATE_IDS] = {"kept.ids", CANDIDATES, offsetof(cls_buffers, candidate_ids)},
+    [CLS_OUT_CANDIDATE_LOGITS] = {"kept.logits", CANDIDATES,
+                                  offsetof(cls_buffers, candidate_logits)},
+    [CLS_OUT_CANDIDATE_PROBS] = {"kept.probs", CANDIDATES, offsetof(cls_buffers, candidate_probs)},
+    [CLS_OUT_PROBS] = {"probs", VOCAB, offsetof(cls_buffers, probs)},
+    [CLS_OUT_FINAL_LOGITS] = {"final_logits", VOCAB, offsetof(cls_buffers, final_logits)},
+    [CLS_OUT_SET_IDS] = {"kept_set.ids", SET, offsetof(cls_buffers, set_ids)},
+    [CLS_OUT_SET_COUNTS] = {"kept_set.counts", ONE, offsetof(cls_buffers, set_counts)},
 };
 
 /* Returns 1 if an output requires the caller's count of this width. */
@@ -170,43 +173,22 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
         a->output_offset[i] = cls_element_offset(&r->output[i], 4);
 }
 
-static cl_int launch_tiles(const cls_plan *plan, cls_commands *c, cl_event *done)
+void cls_report_buffers(const cls_report *r, cls_buffers *b)
 {
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_buffers(s, plan, CLS_DISTRIBUTION, plan->arg_set);
-    cls_set_mem(&a, s->sample);
-    cls_set_mem(&a, s->pass);
-    for (int i = CLS_OUT_PROBS; i <= CLS_OUT_FINAL_LOGITS; i++)
-        cls_set_buffer(&a, s, &plan->report.output[i]);
-    return cls_step_launch(plan, c, CLS_DISTRIBUTION, &a, done);
-}
-
-static cl_int launch_report(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set,
-                            cl_event *done)
-{
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a = cls_step_buffers(s, plan, CLS_REPORT, arg_set);
-    cls_set_mem(&a, s->sample);
-    cls_set_mem(&a, s->pass);
-    for (int i = 0; i < CLS_OUT_PROBS; i++)
-        cls_set_buffer(&a, s, &plan->report.output[i]);
-    return cls_step_launch(plan, c, CLS_REPORT, &a, done);
+    for (int i = 0; i < CLS_OUTPUTS; i++)
+        *(cl_mem *)(void *)((char *)b + outputs[i].buffer) = r->output[i].buffer;
 }
 
 /* Counts the tokens of the kept sets by groups of tiles, then writes the sets. */
 static cl_int launch_kept(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
-    const cls_sampler *const s = c->sampler;
+    const cls_buffers b = cls_step_buffers(c->sampler, plan, plan->arg_set);
     cl_int code = CL_SUCCESS;
     for (uint32_t counting = 2; counting-- > 0 && code == CL_SUCCESS;) {
-        cls_arguments a = cls_step_buffers(s, plan, CLS_KEPT, plan->arg_set);
-        cls_set_mem(&a, s->sample);
-        cls_set_mem(&a, s->work);
-        cls_set_buffer(&a, s, &plan->report.output[CLS_OUT_SET_IDS]);
-        cls_set_buffer(&a, s, &plan->report.output[CLS_OUT_SET_COUNTS]);
-        cls_set_buffer(&a, s, &plan->step.status);
+        cls_arguments a = cls_kernel_arguments(
+            cls_step_kernel(c->sampler, plan, CLS_KEPT, plan->arg_set), CLS_KEPT, &b);
         cls_set_u32(&a, counting);
-        code = cls_step_launch(plan, c, CLS_KEPT, &a, counting ? NULL : done);
+        code = cls_step_launch_arguments(plan, c, CLS_KEPT, &a, counting ? NULL : done);
     }
     return code;
 }
@@ -216,13 +198,14 @@ cl_int cls_report_launch(const cls_plan *plan, cls_commands *c, cl_event *done)
     const int k = kinds(plan);
     cl_int code = CL_SUCCESS;
     if (k & RAW)
-        code = cls_step_survey(plan, c, CLS_ARG_SET_RAW);
+        code = cls_step_launch(plan, c, CLS_SURVEY, CLS_ARG_SET_RAW, NULL);
     if (code == CL_SUCCESS && (k & RAW))
-        code = launch_report(plan, c, CLS_ARG_SET_RAW, k == RAW ? done : NULL);
+        code = cls_step_launch(plan, c, CLS_REPORT, CLS_ARG_SET_RAW, k == RAW ? done : NULL);
     if (code == CL_SUCCESS && (k & TILES))
-        code = launch_tiles(plan, c, !(k & (FINAL | KEPT)) ? done : NULL);
+        code = cls_step_launch(plan, c, CLS_DISTRIBUTION, plan->arg_set,
+                               !(k & (FINAL | KEPT)) ? done : NULL);
     if (code == CL_SUCCESS && (k & FINAL))
-        code = launch_report(plan, c, plan->arg_set, !(k & KEPT) ? done : NULL);
+        code = cls_step_launch(plan, c, CLS_REPORT, plan->arg_set, !(k & KEPT) ? done : NULL);
     if (code == CL_SUCCESS && (k & KEPT))
         code = launch_kept(plan, c, done);
     return code;

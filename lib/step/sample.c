@@ -115,91 +115,44 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
 
 /* ------------------------------------------------------------- buffers of kernels */
 
-/* The buffers are STEP_ARGS and ROWS_ARGS of cl/row/view.cl. */
-cls_arguments cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which,
-                               enum cls_arg_set arg_set)
+cls_buffers cls_step_buffers(const cls_sampler *s, const cls_plan *plan, enum cls_arg_set arg_set)
 {
     const cls_step *const step = &plan->step;
-    const int raw = is_raw(arg_set);
-    /* A raw row is read without masks, biases and penalties. */
-    cls_arguments a = {cls_sampler_kernel(s, which, step->logits.dtype, raw ? 0 : plan->needs), 0,
-                       CL_SUCCESS};
-    cls_set_mem(&a, s->arg_buffers[arg_set].buffer);
-    cls_set_mem(&a, step->logits.buffer);
-    cls_set_buffer(&a, s, &step->mask.words);
-    cls_set_buffer(&a, s, &step->bias.values);
-    cls_set_mem(&a, s->slot_buffer);
-    cls_set_mem(&a, s->state);
-    cls_set_mem(&a, s->lists.buffer);
-    cls_set_mem(&a, s->effects);
-    cls_set_map(&a, s, plan->map[CLS_MAP_SLOTS]);
-    cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
-    cls_set_map(&a, s, plan->map[CLS_MAP_BIASES]);
-    const cl_mem own[3] = {s->tile_key, s->tile_mass, s->tile_flags};
-    const cl_mem of_raw[3] = {s->raw_key, s->raw_mass, s->raw_flags};
-    const cl_mem *const survey = plan->survey != NULL ? plan->survey : raw ? of_raw : own;
-    for (int i = 0; i < 3; i++)
-        cls_set_mem(&a, survey[i]);
-    cls_set_mem(&a, s->rows);
-    if (which != CLS_RESIDUAL && which != CLS_VERIFY) /* ROWS_ARGS */
-        cls_set_map(&a, s, plan->map[CLS_MAP_LOGITS]);
-    return a;
+    cls_buffers b = cls_sampler_buffers(s, arg_set);
+    if (plan->survey != NULL || is_raw(arg_set)) {
+        b.tile_key = plan->survey != NULL ? plan->survey[0] : s->raw_key;
+        b.tile_mass = plan->survey != NULL ? plan->survey[1] : s->raw_mass;
+        b.tile_flags = plan->survey != NULL ? plan->survey[2] : s->raw_flags;
+    }
+    b.logits = step->logits.buffer;
+    b.mask = step->mask.words.buffer;
+    b.bias = step->bias.values.buffer;
+    b.slot_map = cls_map_buffer(s, plan->map[CLS_MAP_SLOTS]);
+    b.mask_map = cls_map_buffer(s, plan->map[CLS_MAP_MASKS]);
+    b.bias_map = cls_map_buffer(s, plan->map[CLS_MAP_BIASES]);
+    b.logits_map = cls_map_buffer(s, plan->map[CLS_MAP_LOGITS]);
+    b.positions = cls_map_buffer(s, plan->map[CLS_MAP_POSITIONS]);
+    b.draws = cls_map_buffer(s, plan->map[CLS_MAP_DRAWS]);
+    b.random = step->random_bits.buffer;
+    b.draft_ids = cls_map_buffer(s, &plan->draft_ids);
+    b.draft_x = plan->draft.buffer;
+    b.tokens = step->tokens.buffer;
+    b.status_out = step->status.buffer;
+    b.latest = plan->outputs.latest.buffer;
+    cls_report_buffers(&plan->report, &b);
+    return b;
 }
 
-/* The buffers are RANDOM_ARGS of cl/draw/draw.cl. */
-void cls_random_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
+struct cls_compiled_kernel cls_step_kernel(const cls_sampler *s, const cls_plan *plan,
+                                           enum cls_kernel which, enum cls_arg_set arg_set)
 {
-    cls_set_map(a, s, plan->map[CLS_MAP_POSITIONS]);
-    cls_set_map(a, s, plan->map[CLS_MAP_DRAWS]);
-    cls_set_buffer(a, s, &plan->step.random_bits);
-}
-
-/* The buffers are DRAW_ARGS of the same file. */
-void cls_draw_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
-{
-    cls_random_buffers(a, s, plan);
-    cls_set_mem(a, s->work);
-    cls_set_mem(a, s->pass);
-    cls_set_mem(a, s->sample);
-    cls_set_buffer(a, s, &plan->step.tokens);
-    cls_set_buffer(a, s, &plan->step.status);
-    cls_set_buffer(a, s, &plan->outputs.latest);
-    cls_set_mem(a, s->infill != NULL ? s->infill : s->rows);
-}
-
-/* Sets DRAFT_ARGS of cl/row/maps.cl. */
-static void draft_map_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
-{
-    cls_set_mem(a, s->maps);
-    cls_set_map(a, s, &plan->draft_ids);
-}
-
-/* The buffers are DRAFT_ARGS, and DRAFT_ROW_ARGS of cl/draw/drafts.cl. */
-void cls_draft_buffers(cls_arguments *a, const cls_sampler *s, const cls_plan *plan)
-{
-    draft_map_buffers(a, s, plan);
-    cls_set_buffer(a, s, &plan->draft);
-    cls_set_mem(a, s->raw_key);
-    cls_set_mem(a, s->raw_mass);
-}
-
-cls_arguments cls_request_buffers(const cls_sampler *s, enum cls_kernel which,
-                                  enum cls_arg_set arg_set, uint32_t features,
-                                  const cls_ints *slots)
-{
-    cls_arguments a = {cls_sampler_kernel(s, which, 0, features), 0, CL_SUCCESS};
-    cls_set_mem(&a, s->arg_buffers[arg_set].buffer);
-    cls_set_mem(&a, s->slot_buffer);
-    cls_set_map(&a, s, slots);
-    cls_set_mem(&a, s->state);
-    cls_set_mem(&a, s->lists.buffer);
-    return a;
+    return cls_sampler_kernel(s, which, plan->step.logits.dtype, is_raw(arg_set) ? 0 : plan->needs);
 }
 
 /* --------------------------------------------------------------------- launches */
 
-cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
-                       const cls_arguments *a, cl_event *done)
+cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                                 const cls_arguments *a, cl_event *done)
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_covers_tiles(which);
@@ -210,35 +163,23 @@ cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel wh
     return cls_commands_launch(c, a, groups, done);
 }
 
-cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c)
+cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                       enum cls_arg_set arg_set, cl_event *done)
 {
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a =
-        cls_request_buffers(s, CLS_PREPARE, plan->arg_set, plan->needs, plan->map[CLS_MAP_SLOTS]);
-    cls_set_mem(&a, s->effects);
-    draft_map_buffers(&a, s, plan);
-    return cls_step_launch(plan, c, CLS_PREPARE, &a, NULL);
+    const cls_buffers b = cls_step_buffers(c->sampler, plan, arg_set);
+    const cls_arguments a =
+        cls_kernel_arguments(cls_step_kernel(c->sampler, plan, which, arg_set), which, &b);
+    return cls_step_launch_arguments(plan, c, which, &a, done);
 }
 
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set)
+cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
-    const cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_SURVEY, arg_set);
-    return cls_step_launch(plan, c, CLS_SURVEY, &a, NULL);
-}
-
-cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done)
-{
-    cls_arguments a = cls_step_buffers(c->sampler, plan, which, plan->arg_set);
-    cls_draw_buffers(&a, c->sampler, plan);
-    cls_draft_buffers(&a, c->sampler, plan);
-    return cls_step_launch(plan, c, which, &a, done);
-}
-
-cl_int cls_step_pass(const cls_plan *plan, cls_commands *c)
-{
-    cls_arguments a = cls_step_buffers(c->sampler, plan, CLS_PASS, plan->arg_set);
-    cls_set_mem(&a, c->sampler->pass);
-    return cls_step_launch(plan, c, CLS_PASS, &a, NULL);
+    cl_int code = cls_step_launch(plan, c, CLS_TOKEN, plan->arg_set, plan->search ? NULL : done);
+    if (code == CL_SUCCESS && plan->search)
+        code = cls_step_launch(plan, c, CLS_PASS, plan->arg_set, NULL);
+    if (code == CL_SUCCESS && plan->search)
+        code = cls_step_launch(plan, c, CLS_SEARCH, plan->arg_set, done);
+    return code;
 }
 
 cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
@@ -251,20 +192,6 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
     plan->has &= ~CLS_HAS_LATEST;
     plan->has |= CLS_DEFER | CLS_ACCEPTS_LATER;
     return cls_commands_write_args(c, CLS_ARG_SET_FORCE, &a);
-}
-
-cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done)
-{
-    const cls_sampler *const s = c->sampler;
-    cls_arguments a =
-        cls_request_buffers(s, CLS_FORCE, CLS_ARG_SET_FORCE, plan->needs, plan->map[CLS_MAP_SLOTS]);
-    cls_set_buffer(&a, s, &plan->step.mask.words);
-    cls_set_map(&a, s, plan->map[CLS_MAP_MASKS]);
-    cls_set_mem(&a, s->rows);
-    cls_set_buffer(&a, s, &plan->step.tokens);
-    cls_set_buffer(&a, s, &plan->step.status);
-    cls_set_buffer(&a, s, &plan->outputs.latest);
-    return cls_step_launch(plan, c, CLS_FORCE, &a, done);
 }
 
 /* Writes the arguments of accepting `tokens`, per_row of each row, or the tokens of the row records
@@ -286,12 +213,13 @@ static cl_int accept_args(cls_commands *c, const cls_ints *tokens, uint32_t per_
 static cl_int launch_accept(cls_commands *c, uint32_t rows, const cls_ints *tokens,
                             const cls_ints *slots, cl_event *done)
 {
-    static const cls_ints none;
     const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, rows};
-    cls_arguments a = cls_request_buffers(s, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, 0, slots);
-    cls_set_map(&a, s, tokens != NULL ? tokens : &none);
-    cls_set_mem(&a, s->rows);
+    cls_buffers b = cls_sampler_buffers(s, CLS_ARG_SET_ACCEPT);
+    b.slot_map = cls_map_buffer(s, slots);
+    b.tokens = tokens != NULL ? cls_map_buffer(s, tokens) : NULL;
+    const cls_arguments a =
+        cls_kernel_arguments(cls_sampler_kernel(s, CLS_ACCEPT, 0, 0), CLS_ACCEPT, &b);
     return cls_commands_launch(c, &a, groups, done);
 }
 
@@ -319,13 +247,9 @@ cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int reports = cls_report_of_final(plan) || cls_report_of_raw(plan);
     cl_event *const finished = reports ? NULL : done, *const drawn = plan->forces ? NULL : finished;
-    cl_int code = cls_step_rows(plan, c, CLS_TOKEN, plan->search ? NULL : drawn);
-    if (code == CL_SUCCESS && plan->search)
-        code = cls_step_pass(plan, c);
-    if (code == CL_SUCCESS && plan->search)
-        code = cls_step_rows(plan, c, CLS_SEARCH, drawn);
+    cl_int code = cls_step_rows(plan, c, drawn);
     if (code == CL_SUCCESS && plan->forces)
-        code = cls_step_force(plan, c, finished);
+        code = cls_step_launch(plan, c, CLS_FORCE, CLS_ARG_SET_FORCE, finished);
     if (code == CL_SUCCESS && reports)
         code = cls_report_launch(plan, c, !plan->accept_later ? done : NULL);
     if (code == CL_SUCCESS && plan->accept_later)
@@ -337,9 +261,9 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     cl_int code = cls_step_write_args(plan, c);
     if (code == CL_SUCCESS && plan->prepare)
-        code = cls_step_prepare(plan, c);
+        code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, plan->arg_set);
+        code = cls_step_launch(plan, c, CLS_SURVEY, plan->arg_set, NULL);
     return code == CL_SUCCESS ? cls_step_draw(plan, c, done) : code;
 }
 

@@ -104,36 +104,27 @@ void cls_draw_args(cls_args *args, const cls_sampler *sampler, const cls_plan *p
 void cls_step_args(cls_args *args, const cls_sampler *sampler, const cls_plan *plan,
                    enum cls_arg_set arg_set);
 
-/* Returns the buffers of a kernel's STEP_ARGS. For the argument sets of raw rows, these have the
- * survey of the raw rows. */
-cls_arguments cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan,
-                               enum cls_kernel which, enum cls_arg_set arg_set);
+/* Returns the buffers of a step, its outputs included. For the argument sets of raw rows, these
+ * have the survey of the raw rows. */
+cls_buffers cls_step_buffers(const cls_sampler *sampler, const cls_plan *plan,
+                             enum cls_arg_set arg_set);
 
-/* Add the buffers of RANDOM_ARGS, of DRAW_ARGS, and of DRAFT_ARGS and DRAFT_ROW_ARGS. */
-void cls_random_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
-void cls_draw_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
-void cls_draft_buffers(cls_arguments *a, const cls_sampler *sampler, const cls_plan *plan);
+/* Returns the variant of a kernel for a plan's rows. A raw row is read without masks, biases and
+ * penalties. */
+struct cls_compiled_kernel cls_step_kernel(const cls_sampler *sampler, const cls_plan *plan,
+                                           enum cls_kernel which, enum cls_arg_set arg_set);
 
-/* Returns the first buffers of the kernels that read no logits: arguments, slots, their map, state
- * and lists. */
-cls_arguments cls_request_buffers(const cls_sampler *sampler, enum cls_kernel which,
-                                  enum cls_arg_set arg_set, uint32_t features,
-                                  const cls_ints *slots);
+/* The functions from here to cls_step_rows() return OpenCL's error code. */
 
-/* The functions from here to cls_step_survey() return OpenCL's error code. */
-
-/* Launches a kernel of the step. `done` is as for cls_commands_launch(). */
+/* Launches a kernel over the rows or the tiles of a step; cls_step_launch() sets its arguments.
+ * `done` is as for cls_commands_launch(). */
+cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
+                                 const cls_arguments *a, cl_event *done);
 cl_int cls_step_launch(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
-                       const cls_arguments *a, cl_event *done);
+                       enum cls_arg_set arg_set, cl_event *done);
 
-/* Launch the parts of a step: the effects of histories; CLS_TOKEN or, after the pass, CLS_SEARCH;
- * the pass of the threshold search. */
-cl_int cls_step_prepare(const cls_plan *plan, cls_commands *c);
-cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, enum cls_kernel which, cl_event *done);
-cl_int cls_step_pass(const cls_plan *plan, cls_commands *c);
-
-/* Launches the survey of the adjusted rows (the plan's argument set) or of raw rows. */
-cl_int cls_step_survey(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
+/* Launches CLS_TOKEN and, if a row may need them, CLS_PASS and CLS_SEARCH. */
+cl_int cls_step_rows(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Begins the commands of a step and uploads its maps and masks. Fails as cls_commands_begin() does;
  * an error of OpenCL in between is in *code. */
@@ -150,9 +141,6 @@ cl_int cls_step_draw(const cls_plan *plan, cls_commands *c, cl_event *done);
  * kernels before it then accept nothing and do not write `latest`; it writes tokens and statuses
  * again. */
 cl_int cls_step_force_args(cls_plan *plan, cls_commands *c);
-
-/* Launches that kernel. */
-cl_int cls_step_force(const cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Enqueues a step that was checked, as cls_sample() does. */
 cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
@@ -173,6 +161,9 @@ int cls_report_of_raw(const cls_plan *plan);
  * CLS_REPORT a row has. */
 void cls_report_args(cls_args *args, const cls_sampler *s, const cls_plan *plan, int raw);
 uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan);
+
+/* Sets the buffers of the outputs. */
+void cls_report_buffers(const cls_report *report, cls_buffers *buffers);
 
 /* Launches the kernels that write outputs and returns OpenCL's error code. The last launch has the
  * event. */

@@ -331,34 +331,22 @@ static cl_int write_args(const verification *v, cls_commands *c)
 static cl_int survey_drafts(const verification *v, cls_commands *c)
 {
     const cls_plan plan = drafts_plan(v);
-    return cls_step_survey(&plan, c, CLS_ARG_SET_DRAFTS);
-}
-
-/* Returns the first buffers of both kernels: STEP_ARGS, RANDOM_ARGS, the masses and the sample of
- * the rows, and those of drafts. */
-static cls_arguments buffers(const cls_sampler *s, const cls_plan *plan, enum cls_kernel which)
-{
-    cls_arguments a = cls_step_buffers(s, plan, which, CLS_ARG_SET_VERIFY);
-    cls_random_buffers(&a, s, plan);
-    cls_set_mem(&a, s->work);
-    cls_set_mem(&a, s->sample);
-    cls_draft_buffers(&a, s, plan);
-    return a;
-}
-
-static cl_int launch_residual(const verification *v, cls_commands *c)
-{
-    const cls_arguments a = buffers(c->sampler, &v->plan, CLS_RESIDUAL);
-    return cls_step_launch(&v->plan, c, CLS_RESIDUAL, &a, NULL);
+    return cls_step_launch(&plan, c, CLS_SURVEY, CLS_ARG_SET_DRAFTS, NULL);
 }
 
 static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *done)
 {
-    const cls_sampler *const s = c->sampler;
     const size_t groups[2] = {1, v->call.requests};
-    cls_arguments a = buffers(s, &v->plan, CLS_VERIFY);
-    for (int i = 0; i < CLS_VERIFIED; i++)
-        cls_set_buffer(&a, s, &v->output[i]);
+    cls_buffers b = cls_step_buffers(c->sampler, &v->plan, CLS_ARG_SET_VERIFY);
+    b.tokens = v->call.tokens.buffer;
+    b.accepted = v->call.accepted.buffer;
+    b.emitted = v->call.emitted.buffer;
+    b.out_nodes = v->call.nodes.buffer;
+    b.status_out = v->call.status.buffer;
+    b.counters = v->call.counters.buffer;
+    b.latest = v->call.latest.buffer;
+    const cls_arguments a = cls_kernel_arguments(
+        cls_step_kernel(c->sampler, &v->plan, CLS_VERIFY, CLS_ARG_SET_VERIFY), CLS_VERIFY, &b);
     return cls_commands_launch(c, &a, groups, done);
 }
 
@@ -370,19 +358,15 @@ static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
         v->drafts != 0 && method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY;
     cl_int code = write_args(v, c);
     if (code == CL_SUCCESS)
-        code = cls_step_prepare(plan, c);
+        code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);
     if (code == CL_SUCCESS)
-        code = cls_step_survey(plan, c, CLS_ARG_SET_VERIFY);
+        code = cls_step_launch(plan, c, CLS_SURVEY, plan->arg_set, NULL);
     if (code == CL_SUCCESS && plan->draft_kind == CLS_DRAFT_LOGITS)
         code = survey_drafts(v, c);
     if (code == CL_SUCCESS)
-        code = cls_step_rows(plan, c, CLS_TOKEN, NULL);
-    if (code == CL_SUCCESS && plan->search)
-        code = cls_step_pass(plan, c);
-    if (code == CL_SUCCESS && plan->search)
-        code = cls_step_rows(plan, c, CLS_SEARCH, NULL);
+        code = cls_step_rows(plan, c, NULL);
     if (code == CL_SUCCESS && has_residual)
-        code = launch_residual(v, c);
+        code = cls_step_launch(plan, c, CLS_RESIDUAL, plan->arg_set, NULL);
     return code == CL_SUCCESS ? launch_verify(v, c, done) : code;
 }
 

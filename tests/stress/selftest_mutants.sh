@@ -28,14 +28,14 @@ cat >"$dir/table" <<'END'
 1@p-less@at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(@at_key(w, 0x00400000 + depth_q20_key(w->top, w->scale, p_less_depth(
 1@infill@list->mass[i] * 5 < mass@list->mass[i] * 2 < mass
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
-1@verify: match@next = ids[nodes[at]] == out.token ? at : last;@next = ids[nodes[at]] != out.token ? at : last;
+1@verify: match@next = v->ids[v->nodes[at]] == out.token ? at : last;@next = v->ids[v->nodes[at]] != out.token ? at : last;
 1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
 2@top-a@return mass_q20(mass, top, scale) + a + 8;@return mass_q20(mass, top, scale) / 2 + a + 8;
 2@top-n-sigma@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)@sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma * 0.5f)
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
-2@XTC@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 < (slot)->xtc@u64_hi(ROW_BITS(CLS_PURPOSE_XTC, slot, row)) >> 1 >= (slot)->xtc
+2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 < w->slot->xtc;@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 >= w->slot->xtc;
 2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
 2@candidates@token = drawn < sum ? id[i] : -1;@token = drawn < sum ? id[first] : -1;
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);

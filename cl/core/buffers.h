@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* The buffers of each kernel of a step, in the order of its arguments, of which cls_args is the
+ * first. A list calls B(TYPE, NAME) for each buffer. Kernels get their parameters and their step
+ * from it (cl/row/step.cl), and the host the order in which it sets arguments
+ * (lib/queue/arguments.c). */
+#ifndef CLS_BUFFERS_H
+#define CLS_BUFFERS_H
+
+/* Parts of the lists: a request and its state; masks; a row's logits, its inputs and its survey;
+ * what random bits depend on; what all that draw a token need; drafts, and their own
+ * distributions; the results of a row. */
+#define CLS_REQUEST_BUFFERS(B) \
+    B(cls_slot, slots) B(const i32, slot_map) B(u32, state) B(const u32, lists)
+#define CLS_MASK_BUFFERS(B) B(const u32, mask) B(const i32, mask_map)
+#define CLS_ROW_BUFFERS(B) \
+    CLS_REQUEST_BUFFERS(B) \
+    CLS_MASK_BUFFERS(B) \
+    B(const logit, logits) \
+    B(const f32, bias) \
+    B(const i32, bias_map) \
+    B(u32, effects) B(i32, tile_key) B(u64, tile_mass) B(u32, tile_flags) B(cls_row, rows)
+/* In a verification each row has its own logits. */
+#define CLS_MAPPED_BUFFERS(B) CLS_ROW_BUFFERS(B) B(const i32, logits_map)
+#define CLS_RANDOM_BUFFERS(B) B(const i32, positions) B(const i32, draws) B(const u64, random)
+#define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(u64, work) B(f32, sample)
+#define CLS_DRAFT_BUFFERS(B) B(const i32, maps) B(const i32, draft_ids)
+#define CLS_DRAFT_ROW_BUFFERS(B) \
+    CLS_DRAFT_BUFFERS(B) B(const logit, draft_x) B(const i32, raw_key) B(const u64, raw_mass)
+#define CLS_RESULT_BUFFERS(B) B(i32, tokens) B(i32, status_out) B(i32, latest)
+#define CLS_REPORT_OUTPUTS(B) \
+    B(f32, logprobs) \
+    B(i32, ranks) \
+    B(i32, top_ids) \
+    B(f32, top_logprobs) \
+    B(const i32, given_ids) \
+    B(f32, given_logprobs) \
+    B(i32, given_ranks) \
+    B(f32, entropy) \
+    B(i32, kept) \
+    B(f32, kept_mass) B(i32, candidate_ids) B(f32, candidate_logits) B(f32, candidate_probs)
+#define CLS_TILES_OUTPUTS(B) B(f32, probs) B(f32, final_logits)
+#define CLS_KEPT_OUTPUTS(B) B(i32, set_ids) B(i32, set_counts)
+#define CLS_VERIFY_OUTPUTS(B) B(i32, accepted) B(i32, emitted) B(i32, out_nodes) B(i32, counters)
+#define CLS_CANDIDATE_BUFFERS(B) B(const i32, ids) B(const f32, id_logits) B(const i32, counts)
+#define CLS_PARTIAL_OUTPUTS(B) B(u32, partial)
+#define CLS_MERGED_BUFFERS(B) \
+    B(const struct cls_shard_row, plan) B(i32, merged_key) B(u64, merged_mass)
+#define CLS_MERGE_BUFFERS(B) \
+    B(u32, merged_flags) B(f32, merged_logits) B(const u32, partials) B(const u32, borders)
+
+/* The lists. */
+#define CLS_PREPARE_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(u32, effects) CLS_DRAFT_BUFFERS(B)
+#define CLS_SURVEY_BUFFERS(B) CLS_MAPPED_BUFFERS(B)
+#define CLS_TOKEN_BUFFERS(B) \
+    CLS_MAPPED_BUFFERS(B) \
+    CLS_DRAW_BUFFERS(B) \
+    B(u64, pass) B(const i32, infill) CLS_DRAFT_ROW_BUFFERS(B) CLS_RESULT_BUFFERS(B)
+#define CLS_PASS_BUFFERS(B) CLS_MAPPED_BUFFERS(B) B(u64, pass)
+#define CLS_DISTRIBUTION_BUFFERS(B) \
+    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, pass) CLS_TILES_OUTPUTS(B)
+#define CLS_REPORT_BUFFERS(B) \
+    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, pass) CLS_REPORT_OUTPUTS(B)
+#define CLS_FORCE_BUFFERS(B) \
+    CLS_REQUEST_BUFFERS(B) CLS_MASK_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
+#define CLS_KEPT_BUFFERS(B) \
+    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, work) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
+#define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
+#define CLS_CANDIDATES_BUFFERS(B) \
+    CLS_REQUEST_BUFFERS(B) \
+    CLS_CANDIDATE_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
+#define CLS_RESIDUAL_BUFFERS(B) CLS_ROW_BUFFERS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
+#define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
+#define CLS_PARTIAL_BUFFERS(B) \
+    CLS_MAPPED_BUFFERS(B) \
+    CLS_RANDOM_BUFFERS(B) B(u64, work) CLS_MERGED_BUFFERS(B) CLS_PARTIAL_OUTPUTS(B)
+#define CLS_MERGE_ROW_BUFFERS(B) \
+    B(i32, tile_key) B(f32, sample) CLS_MERGED_BUFFERS(B) CLS_MERGE_BUFFERS(B)
+
+/* Each buffer once. */
+#define CLS_ALL_BUFFERS(B) \
+    CLS_TOKEN_BUFFERS(B) \
+    CLS_REPORT_OUTPUTS(B) \
+    CLS_TILES_OUTPUTS(B) \
+    CLS_KEPT_OUTPUTS(B) \
+    CLS_VERIFY_OUTPUTS(B) \
+    CLS_CANDIDATE_BUFFERS(B) \
+    CLS_PARTIAL_OUTPUTS(B) \
+    CLS_MERGED_BUFFERS(B) \
+    CLS_MERGE_BUFFERS(B)
+
+#endif
