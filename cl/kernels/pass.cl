@@ -29,6 +29,58 @@ ONE_COPY void pass_tiles(const row_logits *row, u32 first, u32 last, int known, 
             out[t * CLS_PIVOTS + p] = part[p];
     }
 }
+
+#else
+
+/* What a group has in local memory. It has at most 32 tiles. */
+typedef struct pass_memory {
+    __local u64 *share_sum, *part; /* the sums of shares, and of max tiles */
+    __local f32 *unit_max, *unit_fraction;
+    __local u32 *unit_shift;
+} pass_memory;
+
+/* Measures tiles t to t + now - 1, as many as there are teams: the sums of shares, of max tiles and
+ * of tiles for all pivots, with two barriers between. `first`: the group's first tile. */
+static inline void pass_round(const row_logits *r, u32 first, u32 t, u32 now, int known,
+                              const f32 *bound, const measure *m, const pass_memory *at,
+                              __global u64 *out)
+{
+    const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
+    for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
+        const u32 n = t - first + s / SHARES;
+        if (s >= now * SHARES || at->unit_shift[n] == NO_SHIFT) {
+            for (u32 p = 0; p < CLS_PIVOTS; p++)
+                at->share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = 0;
+        } else {
+            const cls_unit unit = {at->unit_max[n], at->unit_fraction[n], at->unit_shift[n]};
+            const u32 i = (first + n) * CLS_TILE + share_token(s % SHARES);
+            FV x[4];
+            share_load(r, i, max_tile_kind(r, i / CLS_MAX_TILE), x);
+            share_measure(x, m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
+                          at->share_sum + SUM_INDEX(s));
+        }
+    }
+    LOCAL_BARRIER();
+#if TWO_STEPS
+    for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
+        if (i < pivots * TEAM_MAX_TILES)
+            at->part[i] = fold_sums(at->share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
+    LOCAL_BARRIER();
+#endif
+    for (u32 i = lid; i < CLS_PIVOTS * TEAMS; i += WGS) {
+        const u32 p = i / TEAMS, n = i % TEAMS;
+        if (n < now) {
+            const u32 shift = at->unit_shift[t - first + n];
+            const cls_unit unit = {0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift};
+            const u64 sum =
+                fold_sums(at->part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
+            out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, m, &unit);
+        }
+    }
+#if !TWO_STEPS
+    LOCAL_BARRIER();
+#endif
+}
 #endif
 
 /* pass: for rows that are searched, measures what each tile has above the four pivots, in
@@ -65,11 +117,9 @@ KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
 #if WGS == 1
     pass_tiles(&r, first, last, known, bound, &m, out);
 #else
-    /* First one item computes each tile's unit. Then each round processes as many tiles as there
-     * are teams: the sums of shares, of max tiles and of tiles for all pivots, with two barriers
-     * between. */
-    const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
-    for (u32 n = lid; n < 32; n += WGS)
+    /* First one item computes each tile's unit. */
+    const pass_memory memory = {share_sum, part, unit_max, unit_fraction, unit_shift};
+    for (u32 n = LOCAL_ID; n < 32; n += WGS)
         if (first + n < last) {
             const f32 top = float_of_key(tile_max_key(r.key, first + n));
             const cls_unit unit = unit_of(top, m.row_max, m.exponent, m.scale);
@@ -78,43 +128,7 @@ KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
             unit_shift[n] = top > bound[0] ? unit.shift : NO_SHIFT;
         }
     LOCAL_BARRIER();
-    for (u32 t = first; t < last; t += TEAMS) {
-        const u32 now = min((u32)TEAMS, last - t);
-        for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
-            const u32 n = t - first + s / SHARES;
-            if (s >= now * SHARES || unit_shift[n] == NO_SHIFT) {
-                for (u32 p = 0; p < CLS_PIVOTS; p++)
-                    share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = 0;
-            } else {
-                const u32 tile = first + n;
-                const cls_unit unit = {unit_max[n], unit_fraction[n], unit_shift[n]};
-                const u32 i = tile * CLS_TILE + share_token(s % SHARES);
-                FV x[4];
-                share_load(&r, i, max_tile_kind(&r, i / CLS_MAX_TILE), x);
-                share_measure(x, &m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
-                              share_sum + SUM_INDEX(s));
-            }
-        }
-        LOCAL_BARRIER();
-#if TWO_STEPS
-        for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
-            if (i < pivots * TEAM_MAX_TILES)
-                part[i] = fold_sums(share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
-        LOCAL_BARRIER();
-#endif
-        for (u32 i = lid; i < CLS_PIVOTS * TEAMS; i += WGS) {
-            const u32 p = i / TEAMS, n = i % TEAMS;
-            if (n < now) {
-                const u32 shift = unit_shift[t - first + n];
-                const cls_unit unit = {0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift};
-                const u64 sum =
-                    fold_sums(part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
-                out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, &m, &unit);
-            }
-        }
-#if !TWO_STEPS
-        LOCAL_BARRIER();
-#endif
-    }
+    for (u32 t = first; t < last; t += TEAMS)
+        pass_round(&r, first, t, min((u32)TEAMS, last - t), known, bound, &m, &memory, out);
 #endif
 }

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* collect_alone: collects tokens where each item looks through a range of tiles, and reads the
+ * tiles that it finds there. That is for groups of one item; and for Intel's compiler for GPUs,
+ * which needs minutes and gigabytes for some programs with adjusted logits if items share tiles
+ * (search-row: 7 s, and over 120 s). */
+#include "row/list.cl"
+
+#if WGS == 1 || (SUBGROUPS == 2 && ROW && !defined(ROLLED))
+#define COLLECTS_ALONE
+/* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
+ * of those with key lo only the next *ties. Where `write` is set, they are written from index
+ * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
+ * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
+ * them. */
+static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, u32 *ties,
+                                int write, u32 at_list, shortlist *list)
+{
+    const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
+    u32 taken = 0, left = *ties;
+    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
+        u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
+        SHORT_LOOP
+        for (; tiles != 0; tiles &= tiles - 1) {
+            const u32 m = base + lowest_bit(tiles);
+            const int kind = max_tile_kind(r, m);
+            /* Reducing a comparison to a scalar costs more than the comparison. So this is done
+             * once for a tile first, since a narrow interval misses most tiles. */
+            IV any = (IV)(0);
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const FV x = load_above(r, m * CLS_MAX_TILE + v, kind, least);
+                any |= (x > under) & (x <= over);
+            }
+            if (!ANY(any))
+                continue;
+            for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
+                const u32 i = m * CLS_MAX_TILE + v;
+                const FV x = load_above(r, i, kind, least);
+                SHORT_LOOP
+                for (u32 hits = lane_bits((x > under) & (x <= over)); hits != 0; hits &= hits - 1) {
+                    const u32 j = lowest_bit(hits);
+                    const i32 key = key_of(clean(lane_of(x, j)));
+                    if (key == lo) {
+                        if (left == 0)
+                            continue;
+                        left--;
+                    }
+                    if (write && at_list + taken < LIST) {
+                        list->key[at_list + taken] = key;
+                        list->id[at_list + taken] = (i32)(i + j);
+                    }
+                    taken++;
+                }
+            }
+        }
+    }
+    *ties = left;
+    return taken;
+}
+
+static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
+{
+#if WGS == 1
+    return collect_alone(r, 0, max_tiles(r), lo, hi, &ties, 1, 0, list);
+#else
+    /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
+     * it. So ids stay in order without sorting. */
+    const u32 n = max_tiles(r), per_item = (n / VEC + WGS - 1) / WGS * VEC;
+    const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
+    u32 quota = ALL_TIES, at = 0, total = 0;
+    for (u32 write = 0; write < 2 && total <= LIST; write++) {
+        const u32 count = collect_alone(r, first, last, lo, hi, &quota, (int)write, at, list);
+        if (write == 0) { /* the same for the whole group */
+            u64 all;
+            const u32 my_ties = ALL_TIES - quota;
+            const u64 before =
+                wg_scan_mass(u64_make(count - my_ties, my_ties), list->scratch, &all);
+            quota = min((u32)not_negative((i32)(ties - u64_lo(before))), my_ties);
+            at = u64_hi(before) + min(u64_lo(before), ties);
+            /* If an item stopped counting, the total is still larger than LIST. */
+            total = u64_hi(all) + min(u64_lo(all), ties);
+        }
+    }
+    return total;
+#endif
+}
+#endif
