@@ -60,24 +60,30 @@ static inline void state_clear(const slot_state *s)
 #define OWNERS (WGS < 256 ? WGS : 256)
 static inline u32 entry_owner(u32 entry) { return (entry & CLS_ENTRY_ID) / 32 % OWNERS; }
 
-/* Stores entry j of n in the ring, at index at + j of the history. It is from[first + j], where
- * `from` begins again after `size` entries. */
-static inline void add_entry(const slot_state *s, __global const u32 *from, u32 first, u32 size,
-                             u32 at, u32 n, u32 j, u32 flags, int counts)
+/* Entries that are added to a history: n of them, from index `at` of the history on. Entry j is
+ * from[first + j], where `from` begins again after `size` entries. */
+typedef struct added {
+    __global const u32 *from;
+    u32 first, size, at, n;
+    u32 flags; /* the slot's */
+    int counts;
+} added;
+
+/* Stores entry j in the ring. */
+static inline void add_entry(const slot_state *s, const added *a, u32 j)
 {
-    u32 entry = from[first + j - (first + j < size ? 0u : size)];
-    if (counts)
-        entry = state_add(s, entry, flags);
-    if (j + s->n_ring >= n) /* later entries would overwrite it */
-        s->ring[(at + j) % s->n_ring] = entry;
+    u32 entry = a->from[a->first + j - (a->first + j < a->size ? 0u : a->size)];
+    if (a->counts)
+        entry = state_add(s, entry, a->flags);
+    if (j + s->n_ring >= a->n) /* later entries would overwrite it */
+        s->ring[(a->at + j) % s->n_ring] = entry;
 }
 
 #if WGS == 1
-static inline void add_entries(const slot_state *s, __global const u32 *from, u32 first, u32 size,
-                               u32 at, u32 n, u32 flags, int counts, __local u64 *scratch)
+static inline void add_entries(const slot_state *s, const added *a, __local u64 *scratch)
 {
-    for (u32 j = 0; j < n; j++)
-        add_entry(s, from, first, size, at, n, j, flags, counts);
+    for (u32 j = 0; j < a->n; j++)
+        add_entry(s, a, j);
 }
 #else
 
@@ -94,15 +100,14 @@ static inline u32 equal_bytes(uint4 bytes, u32 byte)
 }
 
 /* Adds the entries whose numbers in a chunk of `here` entries an item has found. */
-static inline void add_found(const slot_state *s, __global const u32 *from, u32 first, u32 size,
-                             u32 at, u32 n, u32 base, u32 here, u32 flags, int counts, u64 found,
+static inline void add_found(const slot_state *s, const added *a, u32 base, u32 here, u64 found,
                              u32 n_found)
 {
     SHORT_LOOP
     for (; n_found > 0; n_found--) {
         const u32 j = u64_lo(found >> (9 * (n_found - 1))) & 511u;
         if (j < here)
-            add_entry(s, from, first, size, at, n, base + j, flags, counts);
+            add_entry(s, a, base + j);
     }
 }
 
@@ -110,16 +115,15 @@ static inline void add_found(const slot_state *s, __global const u32 *from, u32 
  * write down to whom these belong, a byte each, and then look for their own, 16 at a time. An item
  * adds what it has found when it has seen the whole chunk: if it did so at once, the others would
  * wait for it each time. */
-static inline void add_entries(const slot_state *s, __global const u32 *from, u32 first, u32 size,
-                               u32 at, u32 n, u32 flags, int counts, __local u64 *scratch)
+static inline void add_entries(const slot_state *s, const added *a, __local u64 *scratch)
 {
     __local uchar *const owner = (__local uchar *)scratch;
-    for (u32 base = 0; base < n; base += ENTRIES) {
-        const u32 here = min(n - base, (u32)ENTRIES);
+    for (u32 base = 0; base < a->n; base += ENTRIES) {
+        const u32 here = min(a->n - base, (u32)ENTRIES);
         BARRIER();
         for (u32 j = LOCAL_ID; j < here; j += WGS) {
-            const u32 i = first + base + j;
-            owner[j] = (uchar)entry_owner(from[i - (i < size ? 0u : size)]);
+            const u32 i = a->first + base + j;
+            owner[j] = (uchar)entry_owner(a->from[i - (i < a->size ? 0u : a->size)]);
         }
         BARRIER();
         u64 found = 0;
@@ -129,12 +133,12 @@ static inline void add_entries(const slot_state *s, __global const u32 *from, u3
             for (; hits != 0; hits &= hits - 1) {
                 found = (found << 9) + (j + lowest_bit(hits));
                 if (++n_found == FOUND) {
-                    add_found(s, from, first, size, at, n, base, here, flags, counts, found, FOUND);
+                    add_found(s, a, base, here, found, FOUND);
                     n_found = 0;
                 }
             }
         }
-        add_found(s, from, first, size, at, n, base, here, flags, counts, found, n_found);
+        add_found(s, a, base, here, found, n_found);
     }
     BARRIER();
 }
@@ -176,9 +180,11 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
         return;
     BARRIER();
     state_clear(s);
-    if (n != 0)
-        add_entries(s, s->ring, (length - n) % s->n_ring, s->n_ring, length - n, n, flags, 1,
-                    scratch);
+    if (n != 0) {
+        const u32 at = length - n;
+        const added a = {s->ring, at % s->n_ring, s->n_ring, at, n, flags, 1};
+        add_entries(s, &a, scratch);
+    }
 }
 #endif
 
@@ -270,7 +276,8 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
         for (u32 j = n - min(n, s->n_adaptive) + LOCAL_ID; j < n; j += WGS)
             adaptive_store(s, slot->length + j, &slot->adaptive);
     }
-    add_entries(s, entries, 0, n, slot->length, n, slot->flags, slot->window == 0, scratch);
+    const added a = {entries, 0, n, slot->length, n, slot->flags, slot->window == 0};
+    add_entries(s, &a, scratch);
     slot->pending = -1;
     slot->position += outputs;
     slot->outputs += outputs;
@@ -360,12 +367,23 @@ static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 t
 }
 #endif
 
-/* Applies one call to `slot`. `rules`: its parameters in memory, where tokens are appended. */
-static inline void change_slot(const cls_change *c, cls_slot *slot, __global const cls_slot *rules,
-                               const slot_state *s, const slot_state *from, const cls_slot *other,
-                               __global const u32 *words, u32 outputs, __global const u32 *lists,
-                               u32 history, u32 rollback, __local u64 *scratch)
+/* The arguments of the kernel. `history`: how many entries are counted again after a change of
+ * scope; `rollback`: how many tokens can be rolled back. */
+typedef struct slots_args {
+    __global const cls_change *changes;
+    __global u32 *words;
+    __global cls_slot *slots;
+    __global u32 *state, *lists;
+    u32 layout, vocab, history, rollback;
+} slots_args;
+
+/* Applies one call to `slot`. `rules`: its parameters in memory, where tokens are appended.
+ * `other`: the slot that is copied or loaded. */
+static inline void change_slot(const slots_args *a, const cls_change *c, cls_slot *slot,
+                               __global const cls_slot *rules, const slot_state *s,
+                               const cls_slot *other, u32 outputs, __local u64 *scratch)
 {
+    __global const u32 *const words = a->words + c->words, *const lists = a->lists;
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
@@ -398,16 +416,19 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, __global con
         }
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))
             state_recount(s, slot->length,
-                          min(slot->window != 0 ? slot->window : history, slot->length),
+                          min(slot->window != 0 ? slot->window : a->history, slot->length),
                           slot->flags, scratch);
     } else if (c->kind == CLS_CHANGE_COPY || c->kind == CLS_CHANGE_LOAD) {
-        state_copy(s, from);
+        const slot_state from = c->kind == CLS_CHANGE_LOAD
+                                    ? state_at(a->words + c->words, a->layout, a->vocab)
+                                    : state_of(a->state, a->layout, a->vocab, c->from);
+        state_copy(s, &from);
         *slot = *other;
     } else if (c->kind == CLS_CHANGE_TURN && begun) {
         state_turn(slot, s, scratch);
         state_append(slot, rules, s, lists, words, c->tokens, outputs, scratch);
     } else if (c->kind == CLS_CHANGE_ROLLBACK && begun) {
-        if (!state_rollback(slot, s, c->tokens, rollback, scratch))
+        if (!state_rollback(slot, s, c->tokens, a->rollback, scratch))
             slot->flags = 0;
     } else if (c->kind == CLS_CHANGE_FORCE && begun) {
         slot->forced = c->params.lists;
@@ -420,24 +441,19 @@ static inline void change_slot(const cls_change *c, cls_slot *slot, __global con
 }
 
 /* Launch: [WGS, n]: a group for each change of a round. The words of `changes` from `first` on are
- * the indexes of the changes. `history`: how many entries are counted again after a change of
- * scope; `rollback`: how many tokens can be rolled back. */
-#define SLOTS_ARGS \
-    __global const cls_change *changes, const u32 first, __global u32 *words, \
-        __global cls_slot *slots, __global u32 *state, const u32 layout, __global u32 *lists, \
-        const u32 vocab, const u32 history, const u32 rollback
-ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
+ * the indexes of the changes. */
+ONE_COPY void make_change(const slots_args *a, u32 at, __local u64 *scratch)
 {
     /* Through a pointer to bytes: Mesa 22.3 reads the wrong word if a pointer to structs is cast to
      * words. */
-    __global const u32 *const order =
-        (__global const u32 *)((__global const uchar *)changes + (first + index) * 4);
-    const cls_change c = changes[*order];
-    const slot_state s = state_of(state, layout, vocab, c.slot);
-    const slot_state from = c.kind == CLS_CHANGE_LOAD ? state_at(words + c.words, layout, vocab)
-                                                      : state_of(state, layout, vocab, c.from);
-    const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : slots[c.from];
-    cls_slot slot = slots[c.slot];
+    const u32 index = *(__global const u32 *)((__global const uchar *)a->changes + at * 4);
+    __global const cls_change *const change = a->changes + index;
+    __global cls_slot *const changed = a->slots + change->slot;
+    __global u32 *const words = a->words, *const lists = a->lists;
+    const cls_change c = *change;
+    const slot_state s = state_of(a->state, a->layout, a->vocab, c.slot);
+    const cls_slot other = c.kind == CLS_CHANGE_LOAD ? c.params : a->slots[c.from];
+    cls_slot slot = *changed;
     copy_words(lists + c.params.lists, words + c.lists, c.n_lists);
     /* Here, and not where the tokens are appended: PoCL 3.1 crashes when it compiles a reduction
      * there. */
@@ -450,12 +466,12 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
         outputs += words[c.words + j] >> 31;
     outputs = wg_usum(outputs, scratch);
     BARRIER(); /* every item has read the slots, and the lists are complete */
-    change_slot(&c, &slot, c.kind == CLS_CHANGE_BEGIN ? &changes[*order].params : slots + c.slot,
-                &s, &from, &other, words + c.words, outputs, lists, history, rollback, scratch);
+    change_slot(a, &c, &slot, c.kind == CLS_CHANGE_BEGIN ? &change->params : changed, &s, &other,
+                outputs, scratch);
     BARRIER();
     if (LOCAL_ID == 0) {
         slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
-        slots[c.slot] = slot;
+        *changed = slot;
     }
 #if CHANGES
     if ((slot.flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
@@ -463,15 +479,17 @@ ONE_COPY void make_change(u32 index, __local u64 *scratch, SLOTS_ARGS)
         return; /* the same for the whole group */
     BARRIER();
     const text t = text_in(s.ring, s.n_ring, slot.length - 1);
-    const int loops = ends_in_loop(slots + c.slot, &t, s.ring[t.length % s.n_ring], 1, scratch);
+    const int loops = ends_in_loop(changed, &t, s.ring[t.length % s.n_ring], 1, scratch);
     if (LOCAL_ID == 0 && loops)
-        slots[c.slot].stopped = 1;
+        changed->stopped = 1;
 #endif
 }
 
-KERNEL void cls_slots(SLOTS_ARGS)
+KERNEL void cls_slots(__global const cls_change *changes, const u32 first, __global u32 *words,
+                      __global cls_slot *slots, __global u32 *state, const u32 layout,
+                      __global u32 *lists, const u32 vocab, const u32 history, const u32 rollback)
 {
     __local u64 scratch[WGS];
-    make_change(get_group_id(1), scratch, changes, first, words, slots, state, layout, lists, vocab,
-                history, rollback);
+    const slots_args a = {changes, words, slots, state, lists, layout, vocab, history, rollback};
+    make_change(&a, first + get_group_id(1), scratch);
 }

@@ -55,8 +55,8 @@ cat >"$dir/table" <<'END'
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
-4@forced tokens@forced = emits = mask_allows(args, mask, mask_map, has, row, (u32)due);@forced = emits = 1;
-4@slots@state_rollback(slot, s, c->tokens, rollback, scratch)@state_rollback(slot, s, c->tokens + 1, rollback, scratch)
+4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due);@forced = emits = 1;
+4@slots@state_rollback(slot, s, c->tokens, a->rollback, scratch)@state_rollback(slot, s, c->tokens + 1, a->rollback, scratch)
 END
 
 # Replaces plain text wherever it is; the kernels are strings in C.
