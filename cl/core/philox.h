@@ -8,11 +8,13 @@
 #include "core/arithmetic.h"
 
 /* What a random number is for. The counter's second word is purpose | draw << 8. */
-#define CLS_PURPOSE_TOKEN 0u
-#define CLS_PURPOSE_XTC 1u
-#define CLS_PURPOSE_DRAFT 2u
-#define CLS_PURPOSE_ACCEPT 3u
-#define CLS_PURPOSE_RESIDUAL 4u
+enum {
+    CLS_PURPOSE_TOKEN = 0,
+    CLS_PURPOSE_XTC = 1,
+    CLS_PURPOSE_DRAFT = 2,
+    CLS_PURPOSE_ACCEPT = 3,
+    CLS_PURPOSE_RESIDUAL = 4,
+};
 /* Block verification draws numbers for prefixes longer than what it emits, and the next call, which
  * begins inside them, must not use these numbers again. So they are keyed by the position of a
  * call's first row, at which no other call begins; the purpose is 128 + i for the prefix of i + 1

@@ -11,15 +11,19 @@
 #define CLS_SENDS_TILES \
     2u /* the largest key and the mass of each whole tile, then the keys of the \
           tokens in tiles that a border cuts */
-#define CLS_SENDS_TOKEN 4u   /* key and id of the token that the shard drew, if it has it */
-#define CLS_SENDS_COUNTS 8u  /* the number and the mass of the tokens that reach each edge */
-#define CLS_SENDS_TOKENS 16u /* all tokens that reach `key`: up to k pairs of key and id */
-#define CLS_SENDS_KEYS 32u   /* the keys of all of the shard's tokens */
+enum {
+    CLS_SENDS_TOKEN = 4,   /* key and id of the token that the shard drew, if it has it */
+    CLS_SENDS_COUNTS = 8,  /* the number and the mass of the tokens that reach each edge */
+    CLS_SENDS_TOKENS = 16, /* all tokens that reach `key`: up to k pairs of key and id */
+    CLS_SENDS_KEYS = 32,   /* the keys of all of the shard's tokens */
+};
 /* Not sent, but how to merge: it is the row's first exchange; all logits are cleared in the first
  * exchange; the masses of all tiles are computed from the keys. */
-#define CLS_MERGE_BEGINS 64u
-#define CLS_MERGE_CLEARS 128u
-#define CLS_MERGE_WEIGHS 256u
+enum {
+    CLS_MERGE_BEGINS = 64,
+    CLS_MERGE_CLEARS = 128,
+    CLS_MERGE_WEIGHS = 256,
+};
 
 typedef struct cls_shard_row {
     u32 sends;
@@ -35,15 +39,19 @@ typedef struct cls_shard_row {
 #define CLS_PARTIAL_HEADER_WORDS 16 /* before a partial's body */
 
 /* The first words of a section. */
-#define CLS_SECTION_STATUS 0 /* cls_row_status bits of the shard's logits */
-#define CLS_SECTION_DIGEST 1 /* of the request's state on the device */
-#define CLS_SECTION_LISTED 2 /* number of tokens in the list that follows */
-#define CLS_SECTION_REACH 3  /* number of tokens that may reach the cut of min-p */
-#define CLS_SECTION_WORDS 4
+enum {
+    CLS_SECTION_STATUS = 0, /* cls_row_status bits of the shard's logits */
+    CLS_SECTION_DIGEST = 1, /* of the request's state on the device */
+    CLS_SECTION_LISTED = 2, /* number of tokens in the list that follows */
+    CLS_SECTION_REACH = 3,  /* number of tokens that may reach the cut of min-p */
+    CLS_SECTION_WORDS = 4,
+};
 
-#define CLS_EDGES 24     /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
-#define CLS_EDGE_WORDS 3 /* number of tokens, and mass */
-#define CLS_TILE_WORDS 3 /* key and mass */
+enum {
+    CLS_EDGES = 24,     /* of COUNTS: edge j lies j + 1 spacings below the row's largest logit */
+    CLS_EDGE_WORDS = 3, /* number of tokens, and mass */
+    CLS_TILE_WORDS = 3, /* key and mass */
+};
 
 /* Returns the key of an edge. */
 CLS_INLINE i32 shard_edge_key(i32 top_key, f32 spacing, u32 edge)

@@ -49,44 +49,54 @@ CLS_INLINE f32 CLS_AS_F32(i32 bits)
 /* The stages of a chain, as bytes of cls_slot.chain: the values of cls_stage in clsample.h, and two
  * more for Mirostat. */
 #ifdef __OPENCL_C_VERSION__
-#define CLS_STAGE_END 0
-#define CLS_STAGE_TEMPERATURE 1
-#define CLS_STAGE_TOP_K 2
-#define CLS_STAGE_TOP_P 3
-#define CLS_STAGE_MIN_P 4
-#define CLS_STAGE_TOP_N_SIGMA 5
-#define CLS_STAGE_TYPICAL_P 6
-#define CLS_STAGE_XTC 7
-#define CLS_STAGE_P_LESS 8
-#define CLS_STAGE_INFILL 9
-#define CLS_STAGE_TOP_A 10
+enum {
+    CLS_STAGE_END = 0,
+    CLS_STAGE_TEMPERATURE = 1,
+    CLS_STAGE_TOP_K = 2,
+    CLS_STAGE_TOP_P = 3,
+    CLS_STAGE_MIN_P = 4,
+    CLS_STAGE_TOP_N_SIGMA = 5,
+    CLS_STAGE_TYPICAL_P = 6,
+    CLS_STAGE_XTC = 7,
+    CLS_STAGE_P_LESS = 8,
+    CLS_STAGE_INFILL = 9,
+    CLS_STAGE_TOP_A = 10,
+};
 #endif
-#define CLS_STAGE_MIROSTAT_1 11
-#define CLS_STAGE_MIROSTAT_2 12
-#define CLS_STAGES 13
-#define CLS_MAX_STAGES 16
+enum {
+    CLS_STAGE_MIROSTAT_1 = 11,
+    CLS_STAGE_MIROSTAT_2 = 12,
+    CLS_STAGES = 13,
+    CLS_MAX_STAGES = 16,
+};
 #define CLS_MIROSTAT_RANKS 100 /* tokens from which Mirostat 1 estimates the slope */
 
 /* What a slot's parameters require of the kernels: the bits of cls_slot.flags. */
-#define CLS_SLOT_BEGUN 1u
-#define CLS_SLOT_GREEDY 2u
-#define CLS_SLOT_UNTRUNCATED 4u /* no truncation is on */
-#define CLS_SLOT_TOTAL 8u   /* the row's mass before any truncation is needed, at `total_scale` */
-#define CLS_SLOT_SEARCH 16u /* the set may not fit the shortlist */
+enum {
+    CLS_SLOT_BEGUN = 1,
+    CLS_SLOT_GREEDY = 2,
+    CLS_SLOT_UNTRUNCATED = 4, /* no truncation is on */
+    CLS_SLOT_TOTAL = 8,       /* the row's mass before any truncation is needed, at `total_scale` */
+    CLS_SLOT_SEARCH = 16,     /* the set may not fit the shortlist */
+};
 
-#define CLS_SLOT_PENALIZED 32u  /* penalties or biases change the logits of adjusted tokens */
-#define CLS_SLOT_RAISES 64u     /* beside CLS_SLOT_PENALIZED: these may raise a logit */
-#define CLS_SLOT_SCOPE_ALL 128u /* prompt tokens count for frequency and presence, too */
-#define CLS_SLOT_DYNAMIC 256u   /* the temperature follows the entropy */
-#define CLS_SLOT_ADAPTIVE 512u  /* adaptive p replaces the draw */
-#define CLS_SLOT_DECAYS 1024u   /* top-p decreases with every token */
-#define CLS_SLOT_HISTORY 2048u  /* DRY, n-grams, bad words or min_tokens are on */
-#define CLS_SLOT_ALLOWED 4096u  /* only the tokens in the bitmap at `allowed` may be drawn */
+enum {
+    CLS_SLOT_PENALIZED = 32,  /* penalties or biases change the logits of adjusted tokens */
+    CLS_SLOT_RAISES = 64,     /* beside CLS_SLOT_PENALIZED: these may raise a logit */
+    CLS_SLOT_SCOPE_ALL = 128, /* prompt tokens count for frequency and presence, too */
+    CLS_SLOT_DYNAMIC = 256,   /* the temperature follows the entropy */
+    CLS_SLOT_ADAPTIVE = 512,  /* adaptive p replaces the draw */
+    CLS_SLOT_DECAYS = 1024,   /* top-p decreases with every token */
+    CLS_SLOT_HISTORY = 2048,  /* DRY, n-grams, bad words or min_tokens are on */
+    CLS_SLOT_ALLOWED = 4096,  /* only the tokens in the bitmap at `allowed` may be drawn */
+};
 #define CLS_SLOT_STATEFUL (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
-#define CLS_SLOT_MIROSTAT 8192u
-#define CLS_SLOT_BIAS_ROW 16384u /* there is a bias value for every token of the vocabulary */
-#define CLS_SLOT_THINKING 32768u /* a thinking budget is on */
-#define CLS_SLOT_LOOPS 65536u    /* loops of the output end the request */
+enum {
+    CLS_SLOT_MIROSTAT = 8192,
+    CLS_SLOT_BIAS_ROW = 16384, /* there is a bias value for every token of the vocabulary */
+    CLS_SLOT_THINKING = 32768, /* a thinking budget is on */
+    CLS_SLOT_LOOPS = 65536,    /* loops of the output end the request */
+};
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
 /* A request gets CLS_SLOT_BIAS_ROW if it has more than one bias per this many tokens of the
@@ -178,18 +188,22 @@ typedef struct cls_slot {
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
  * thinking budget before each token that can be rolled back. `layout` says which of these parts
  * exist: a cls_keep, the history (1 to 16,384) and the rollback (0 to 16,384). */
-#define CLS_KEEPS_NONE 0u     /* nothing for penalties */
-#define CLS_KEEPS_PRESENCE 1u /* whether a token counts, one bit */
-#define CLS_KEEPS_COUNTS 2u   /* how often it counts, 16 bits */
+enum {
+    CLS_KEEPS_NONE = 0,     /* nothing for penalties */
+    CLS_KEEPS_PRESENCE = 1, /* whether a token counts, one bit */
+    CLS_KEEPS_COUNTS = 2,   /* how often it counts, 16 bits */
+};
 #define CLS_LAYOUT(keep, history, rollback) \
     ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout)&3u)
 #define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
-#define CLS_MAX_HISTORY 16384
-#define CLS_ADAPTIVE_WORDS 4 /* of a cls_slot_adaptive */
-#define CLS_MAX_COUNT 65535u
+enum {
+    CLS_MAX_HISTORY = 16384,
+    CLS_ADAPTIVE_WORDS = 4, /* of a cls_slot_adaptive */
+    CLS_MAX_COUNT = 65535,
+};
 
 /* Returns the number of words of a bitmap. It has a bit for each token of whole tiles, so that a
  * kernel can always read a whole tile of it. */
@@ -274,15 +288,17 @@ CLS_INLINE u32 effects_words(u32 vocab, u32 layout)
 }
 
 /* What a slot call changes on the device: cls_change.kind. */
-#define CLS_CHANGE_BEGIN 1u    /* parameters, lists, tokens */
-#define CLS_CHANGE_APPEND 2u   /* tokens */
-#define CLS_CHANGE_PARAMS 3u   /* parameters, lists */
-#define CLS_CHANGE_COPY 4u     /* the state of another slot */
-#define CLS_CHANGE_LOAD 5u     /* a saved state, which lies in the words */
-#define CLS_CHANGE_ROLLBACK 6u /* rolls `tokens` tokens back */
-#define CLS_CHANGE_RESET 7u
-#define CLS_CHANGE_TURN 8u  /* the history becomes prompt; then tokens are appended */
-#define CLS_CHANGE_FORCE 9u /* the next `tokens` tokens are those at params.lists */
+enum {
+    CLS_CHANGE_BEGIN = 1,    /* parameters, lists, tokens */
+    CLS_CHANGE_APPEND = 2,   /* tokens */
+    CLS_CHANGE_PARAMS = 3,   /* parameters, lists */
+    CLS_CHANGE_COPY = 4,     /* the state of another slot */
+    CLS_CHANGE_LOAD = 5,     /* a saved state, which lies in the words */
+    CLS_CHANGE_ROLLBACK = 6, /* rolls `tokens` tokens back */
+    CLS_CHANGE_RESET = 7,
+    CLS_CHANGE_TURN = 8,  /* the history becomes prompt; then tokens are appended */
+    CLS_CHANGE_FORCE = 9, /* the next `tokens` tokens are those at params.lists */
+};
 
 /* A change of a slot that waits for the device: one slot call, or several that follow each other
  * and have the same effect as one. Changes of one slot have ascending rounds. Changes of one round
@@ -333,39 +349,47 @@ typedef struct cls_row {
     i32 pivot[CLS_PIVOTS];  /* keys, ascending; the pass measures what lies above each */
 } cls_row;
 
-#define CLS_ROW_DONE 0u         /* the token is drawn, or the row has none */
-#define CLS_ROW_SEARCH_MASS 1u  /* the pass measures the masses above the pivots */
-#define CLS_ROW_SEARCH_COUNT 2u /* the pass counts the tokens above the pivots */
-#define CLS_ROW_SEARCH_ALL 3u   /* the search needs more than sums above keys: no pass */
+enum {
+    CLS_ROW_DONE = 0,         /* the token is drawn, or the row has none */
+    CLS_ROW_SEARCH_MASS = 1,  /* the pass measures the masses above the pivots */
+    CLS_ROW_SEARCH_COUNT = 2, /* the pass counts the tokens above the pivots */
+    CLS_ROW_SEARCH_ALL = 3,   /* the search needs more than sums above keys: no pass */
+};
 
 /* What a step has: the bits of cls_args.has. */
-#define CLS_HAS_MASK 1u
-#define CLS_HAS_SLOT_MAP 2u
-#define CLS_HAS_MASK_MAP 4u
-#define CLS_HAS_POSITIONS 8u
-#define CLS_HAS_RANDOM 16u
-#define CLS_HAS_TOKENS 32u
-#define CLS_HAS_STATUS 64u
+enum {
+    CLS_HAS_MASK = 1,
+    CLS_HAS_SLOT_MAP = 2,
+    CLS_HAS_MASK_MAP = 4,
+    CLS_HAS_POSITIONS = 8,
+    CLS_HAS_RANDOM = 16,
+    CLS_HAS_TOKENS = 32,
+    CLS_HAS_STATUS = 64,
+};
 /* The kernel changes nothing in the slots but the pending token. With CLS_ACCEPTS_LATER not even
  * that: a later kernel of the step accepts the token, or keeps it as the pending one. */
-#define CLS_DEFER 128u
-#define CLS_ACCEPTS_LATER 1024u
-#define CLS_RAW 256u          /* survey the raw logits at scale log2(e), with their mass */
-#define CLS_FORCE_SEARCH 512u /* for tests: no truncated row may use the shortlist */
-#define CLS_MASK_BYTES 2048u  /* the mask has a byte for each token, not a bit */
-#define CLS_HAS_BIAS 4096u    /* there is a dense bias, in float32, */
-#define CLS_BIAS_F16 8192u    /* or, with this bit, in float16 */
-#define CLS_HAS_BIAS_MAP 16384u
-#define CLS_HAS_DRAWS 32768u
-#define CLS_HAS_LATEST 65536u
+enum {
+    CLS_DEFER = 128,
+    CLS_ACCEPTS_LATER = 1024,
+    CLS_RAW = 256,          /* survey the raw logits at scale log2(e), with their mass */
+    CLS_FORCE_SEARCH = 512, /* for tests: no truncated row may use the shortlist */
+    CLS_MASK_BYTES = 2048,  /* the mask has a byte for each token, not a bit */
+    CLS_HAS_BIAS = 4096,    /* there is a dense bias, in float32, */
+    CLS_BIAS_F16 = 8192,    /* or, with this bit, in float16 */
+    CLS_HAS_BIAS_MAP = 16384,
+    CLS_HAS_DRAWS = 32768,
+    CLS_HAS_LATEST = 65536,
+};
 /* In row_logits.masked beside CLS_HAS_MASK: only the tokens of the slot's bitmap may be drawn. */
-#define CLS_MASK_LIST 131072u
-#define CLS_DRAFTS 0x40000u          /* rows follow drafts */
-#define CLS_CANDIDATES 0x1000000u    /* rows are lists of candidates, of cls_draw() */
-#define CLS_POSITIONS_ADD 0x80000u   /* a row's position is its slot's plus the one given */
-#define CLS_ALL_GREEDY 0x100000u     /* whatever the temperatures are */
-#define CLS_HAS_LOGITS_MAP 0x200000u /* rows may share rows of logits */
-#define CLS_MERGED 0x800000u         /* the logits are adjusted: shards merged them */
+enum {
+    CLS_MASK_LIST = 131072,
+    CLS_DRAFTS = 0x40000,          /* rows follow drafts */
+    CLS_CANDIDATES = 0x1000000,    /* rows are lists of candidates, of cls_draw() */
+    CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
+    CLS_ALL_GREEDY = 0x100000,     /* whatever the temperatures are */
+    CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
+    CLS_MERGED = 0x800000,         /* the logits are adjusted: shards merged them */
+};
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
                                       or -1: a shard drew it */
@@ -470,9 +494,11 @@ typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS 
 
 /* The sample of a row, from which a threshold is first estimated: all of a small row, 16 tokens of
  * every 512 of a large one. */
-#define CLS_SAMPLE_ALL 4096
-#define CLS_SAMPLE_RUN 16
-#define CLS_SAMPLE_BLOCK 512
+enum {
+    CLS_SAMPLE_ALL = 4096,
+    CLS_SAMPLE_RUN = 16,
+    CLS_SAMPLE_BLOCK = 512,
+};
 CLS_INLINE u32 sample_size(u32 vocab)
 {
     return vocab <= CLS_SAMPLE_ALL ? (vocab + CLS_SAMPLE_RUN - 1) / CLS_SAMPLE_RUN * CLS_SAMPLE_RUN
@@ -480,17 +506,19 @@ CLS_INLINE u32 sample_size(u32 vocab)
 }
 
 /* The bits of cls_row_status that kernels set, with the values of clsample.h. */
-#define CLS_STATUS_NAN 1u
-#define CLS_STATUS_INF 2u
-#define CLS_STATUS_EMPTY 4u
-#define CLS_STATUS_SKIPPED 8u
-#define CLS_STATUS_NO_SLOT 16u
-#define CLS_STATUS_STOPPED 32u
-#define CLS_STATUS_LENGTH 64u
-#define CLS_STATUS_UNFIT 128u
-#define CLS_STATUS_LOOP 256u
-#define CLS_STATUS_FORCED 512u
-#define CLS_STATUS_OVERFLOW 1024u
+enum {
+    CLS_STATUS_NAN = 1,
+    CLS_STATUS_INF = 2,
+    CLS_STATUS_EMPTY = 4,
+    CLS_STATUS_SKIPPED = 8,
+    CLS_STATUS_NO_SLOT = 16,
+    CLS_STATUS_STOPPED = 32,
+    CLS_STATUS_LENGTH = 64,
+    CLS_STATUS_UNFIT = 128,
+    CLS_STATUS_LOOP = 256,
+    CLS_STATUS_FORCED = 512,
+    CLS_STATUS_OVERFLOW = 1024,
+};
 /* Two more bits of a tile's flags: the slot may adjust a token of the tile; the mask forbids
  * one. */
 #define CLS_TILE_ADJUSTED 65536u

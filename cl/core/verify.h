@@ -11,14 +11,16 @@
 
 /* The methods as the host and the kernels call them: cls_verify_method of clsample.h. */
 #ifdef __OPENCL_C_VERSION__
-#define CLS_VERIFY_MATCH 0
-#define CLS_VERIFY_STANDARD 1
-#define CLS_VERIFY_BLOCK 2
-#define CLS_VERIFY_TYPICAL 3
-#define CLS_VERIFY_GREEDY 4
-#define CLS_DRAFT_NONE 0
-#define CLS_DRAFT_PROBS 1
-#define CLS_DRAFT_LOGITS 2
+enum {
+    CLS_VERIFY_MATCH = 0,
+    CLS_VERIFY_STANDARD = 1,
+    CLS_VERIFY_BLOCK = 2,
+    CLS_VERIFY_TYPICAL = 3,
+    CLS_VERIFY_GREEDY = 4,
+    CLS_DRAFT_NONE = 0,
+    CLS_DRAFT_PROBS = 1,
+    CLS_DRAFT_LOGITS = 2,
+};
 #endif
 
 /* Returns floor(a * b / c) of Q63 numbers; 2^63 if that is 2^63 or more, or if c is 0. */

@@ -18,9 +18,11 @@
 
 /* How the tokens of a tile are read: not at all, because none counts; with all adjustments; or as
  * they are in memory. */
-#define READ_NONE 0
-#define READ_ADJUSTED 1
-#define READ_RAW 2
+enum {
+    READ_NONE = 0,
+    READ_ADJUSTED = 1,
+    READ_RAW = 2,
+};
 
 /* Writes the outputs of every SHARES-th token of a tile from i on, and adds to the sums. `unit` and
  * `whole`: the tile's units in the final distribution and in the whole row. */

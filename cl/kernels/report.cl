@@ -67,10 +67,12 @@ static inline void report_listed(const report *t, const row_logits *r, shortlist
 
 /* What each of a row's groups reports, by its number in the launch. From REPORT_GIVEN on there is a
  * group for every args->given_each of the given ids. */
-#define REPORT_TOKEN 0
-#define REPORT_WHOLE 1
-#define REPORT_TOP 2
-#define REPORT_GIVEN 3
+enum {
+    REPORT_TOKEN = 0,
+    REPORT_WHOLE = 1,
+    REPORT_TOP = 2,
+    REPORT_GIVEN = 3,
+};
 
 /* Returns a token's logit if it is in the set, else -inf, and its log-probability. `drawn`: it was
  * drawn from the row. */

@@ -7,21 +7,25 @@
 #include "row/sums.cl"
 
 /* What a stage needs, and how it cuts. */
-#define NEEDS_MASS 1u  /* the mass of the set */
-#define NEEDS_SET 2u   /* the whole set: a list that may lack some of it is not enough */
-#define KEEPS_LEAST 4u /* at least min_keep tokens; XTC handles that itself */
-#define BY_KEY 8u      /* as the first truncation it cuts at a key that the pass can measure */
-#define BY_PASS 16u    /* as the first truncation it cuts by a measure of the pass */
+enum {
+    NEEDS_MASS = 1,  /* the mass of the set */
+    NEEDS_SET = 2,   /* the whole set: a list that may lack some of it is not enough */
+    KEEPS_LEAST = 4, /* at least min_keep tokens; XTC handles that itself */
+    BY_KEY = 8,      /* as the first truncation it cuts at a key that the pass can measure */
+    BY_PASS = 16,    /* as the first truncation it cuts by a measure of the pass */
+};
 
 /* How a stage cuts the set. */
-#define CUT_NOTHING 0 /* it keeps everything */
-#define CUT_AT_KEY 1  /* it keeps what reaches `key` */
-#define CUT_REACH 2   /* it keeps tokens from the top until `target` is reached */
-#define CUT_TOP 3 /* it removes tokens from the top, up to the one before the target is reached */
-#define CUT_TYPICAL 4   /* as CUT_REACH, but from the mean depth to both sides */
-#define CUT_DONE 5      /* the stage has changed the list itself */
-#define CUT_UNDECIDED 6 /* the list does not hold enough of the row */
-#define CUT_EMPTY 7     /* the row gets no token; the status says why */
+enum {
+    CUT_NOTHING = 0, /* it keeps everything */
+    CUT_AT_KEY = 1,  /* it keeps what reaches `key` */
+    CUT_REACH = 2,   /* it keeps tokens from the top until `target` is reached */
+    CUT_TOP = 3, /* it removes tokens from the top, up to the one before the target is reached */
+    CUT_TYPICAL = 4,   /* as CUT_REACH, but from the mean depth to both sides */
+    CUT_DONE = 5,      /* the stage has changed the list itself */
+    CUT_UNDECIDED = 6, /* the list does not hold enough of the row */
+    CUT_EMPTY = 7,     /* the row gets no token; the status says why */
+};
 
 /* What bounds the set of a truncated row from below before its chain runs. */
 typedef struct chain_bound {

@@ -13,9 +13,11 @@
  * many counting entries leave the window (PATCH_OUT); that an entry of a kind (0: in context, 1:
  * counts) leaves and the window must be searched for others (PATCH_LEAVES); that the search found
  * one (PATCH_STAYS). */
-#define PATCH_IN 1u
-#define PATCH_OUT (1u << 8)
-#define PATCH_SUMS 0xffffu
+enum {
+    PATCH_IN = 1,
+    PATCH_OUT = 1 << 8,
+    PATCH_SUMS = 0xffff,
+};
 #define PATCH_LEAVES(kind) ((1u << 16) << (kind))
 #define PATCH_STAYS(kind) ((1u << 18) << (kind))
 #define PATCH_USED (1u << 20)

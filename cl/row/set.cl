@@ -130,10 +130,12 @@ static inline void chain_begin(i32 max_key, chain_state *c)
 /* ------------------------------------------------------------------- sums */
 
 /* What can be summed up over a set. */
-#define SUM_DEPTHS 1  /* depth_term() */
-#define SUM_SQUARES 2 /* square_term() */
-#define SUM_UNITS 3   /* sigma_unit(), with `scale` as its grid */
-#define SUM_UNIT_SQUARES 4
+enum {
+    SUM_DEPTHS = 1,  /* depth_term() */
+    SUM_SQUARES = 2, /* square_term() */
+    SUM_UNITS = 3,   /* sigma_unit(), with `scale` as its grid */
+    SUM_UNIT_SQUARES = 4,
+};
 
 static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *unit)
 {

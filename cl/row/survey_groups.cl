@@ -12,9 +12,11 @@
 #endif
 
 /* What a group finds out about a tile first. */
-#define STATE_MASK 3u /* tile_mask() */
-#define STATE_OPEN 4u /* tile_is_open() */
-#define STATE_ADJUSTED 8u
+enum {
+    STATE_MASK = 3, /* tile_mask() */
+    STATE_OPEN = 4, /* tile_is_open() */
+    STATE_ADJUSTED = 8,
+};
 static inline u32 tile_state(const row_logits *r, u32 tile)
 {
     const u32 masked = tile_mask(r, tile);

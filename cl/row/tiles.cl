@@ -22,9 +22,11 @@ static inline i32 tile_max_key(__global const i32 *row_key, u32 tile)
 
 /* What the mask does to a whole tile, from all its words at once. Most grammars allow next to
  * nothing or nearly everything. */
-#define MASK_ALL 0u
-#define MASK_SOME 1u
-#define MASK_NONE 2u
+enum {
+    MASK_ALL = 0,
+    MASK_SOME = 1,
+    MASK_NONE = 2,
+};
 static inline u32 tile_mask(const row_logits *r, u32 tile)
 {
 #if ROW
@@ -91,9 +93,11 @@ static inline u32 tile_adjusted(const row_logits *r, u32 tile)
 }
 /* How a tile's vectors are loaded after the survey. A raw tile needs no cleaning: NaN compares
  * false and weighs nothing, above() treats subnormals right, and a tile with +inf is not raw. */
-#define TILE_CHECKED 0   /* mask, bounds, dense bias, adjustments */
-#define TILE_RAW 1       /* as they are in memory */
-#define TILE_UNCHECKED 2 /* after clean_v(), with biases and adjustments */
+enum {
+    TILE_CHECKED = 0,   /* mask, bounds, dense bias, adjustments */
+    TILE_RAW = 1,       /* as they are in memory */
+    TILE_UNCHECKED = 2, /* after clean_v(), with biases and adjustments */
+};
 static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
 {
     if (!whole || !tile_is_open(r, r->masked ? r->flags[tile] & CLS_TILE_MASKED : MASK_ALL))

@@ -6,11 +6,13 @@
 
 /* How a slot changes logits. The bits share one word, because a register for each would cost too
  * much. */
-#define ADJUST_PENALTIES 1u
-#define ADJUST_MARKS 2u   /* by history effects */
-#define ADJUST_PATCHES 4u /* beside ADJUST_MARKS: drafts change counts */
-#define ADJUST_BIAS_ROW 8u
-#define ADJUST_BIAS_LIST 16u
+enum {
+    ADJUST_PENALTIES = 1,
+    ADJUST_MARKS = 2,   /* by history effects */
+    ADJUST_PATCHES = 4, /* beside ADJUST_MARKS: drafts change counts */
+    ADJUST_BIAS_ROW = 8,
+    ADJUST_BIAS_LIST = 16,
+};
 #define ADJUST_BIASES (ADJUST_BIAS_ROW | ADJUST_BIAS_LIST)
 #define ADJUST_RAISES 32u /* beside one of these: a logit may rise */
 

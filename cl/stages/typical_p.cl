@@ -13,10 +13,12 @@ static inline void typical_p(row_job *w)
 }
 
 /* The search for the cut, and how far it is. */
-#define TYPICAL_BEGINS 0
-#define TYPICAL_BELOW 1 /* the set reaches a distance on both sides, and ends below the mean */
-#define TYPICAL_ABOVE 2 /* it ends above the mean, at a key that is being located */
-#define TYPICAL_TIES 3  /* it ends at a token of that key, which is being located */
+enum {
+    TYPICAL_BEGINS = 0,
+    TYPICAL_BELOW = 1, /* the set reaches a distance on both sides, and ends below the mean */
+    TYPICAL_ABOVE = 2, /* it ends above the mean, at a key that is being located */
+    TYPICAL_TIES = 3,  /* it ends at a token of that key, which is being located */
+};
 typedef struct typical_search {
     u32 step;
     i32 lowest;        /* the least key that is kept, if the set ends above the mean */

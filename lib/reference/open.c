@@ -86,7 +86,8 @@ static int allocate(cls_work *w, uint32_t more)
     const size_t n = w->vocab, text = (size_t)w->row.prompt_count + w->row.output_count + more + 1;
     w->tiles = (w->vocab + CLS_TILE - 1) / CLS_TILE;
 #define ALLOCATE(name, count) \
-    (w->name = (count) < SIZE_MAX / sizeof *w->name ? malloc((count) * sizeof *w->name) : NULL) &&
+    (w->name = (size_t)(count) < SIZE_MAX / sizeof *w->name ? malloc((count) * sizeof *w->name) \
+                                                            : NULL) &&
     return ARRAYS(ALLOCATE) 1;
 }
 

@@ -189,7 +189,7 @@ cl_int cls_step_force_args(cls_plan *plan, cls_commands *c)
     if (!plan->forces)
         return CL_SUCCESS;
     cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_FORCE);
-    plan->has &= ~CLS_HAS_LATEST;
+    plan->has &= ~(uint32_t)CLS_HAS_LATEST;
     plan->has |= CLS_DEFER | CLS_ACCEPTS_LATER;
     return cls_commands_write_args(c, CLS_ARG_SET_FORCE, &a);
 }
