@@ -22,7 +22,7 @@
 /* In a verification each row has its own logits. */
 #define CLS_MAPPED_BUFFERS(B) CLS_ROW_BUFFERS(B) B(const i32, logits_map)
 #define CLS_RANDOM_BUFFERS(B) B(const i32, positions) B(const i32, draws) B(const u64, random)
-#define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(u64, work) B(f32, sample)
+#define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(u64, tile_sums) B(f32, row_scratch)
 #define CLS_DRAFT_BUFFERS(B) B(const i32, maps) B(const i32, draft_ids)
 #define CLS_DRAFT_ROW_BUFFERS(B) \
     CLS_DRAFT_BUFFERS(B) B(const logit, draft_x) B(const i32, raw_key) B(const u64, raw_mass)
@@ -57,13 +57,14 @@
     B(u64, pass) B(const i32, infill) CLS_DRAFT_ROW_BUFFERS(B) CLS_RESULT_BUFFERS(B)
 #define CLS_PASS_BUFFERS(B) CLS_MAPPED_BUFFERS(B) B(u64, pass)
 #define CLS_DISTRIBUTION_BUFFERS(B) \
-    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, pass) CLS_TILES_OUTPUTS(B)
+    CLS_MAPPED_BUFFERS(B) B(f32, row_scratch) B(u64, pass) CLS_TILES_OUTPUTS(B)
 #define CLS_REPORT_BUFFERS(B) \
-    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, pass) CLS_REPORT_OUTPUTS(B)
+    CLS_MAPPED_BUFFERS(B) B(f32, row_scratch) B(u64, pass) CLS_REPORT_OUTPUTS(B)
 #define CLS_FORCE_BUFFERS(B) \
     CLS_REQUEST_BUFFERS(B) CLS_MASK_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
 #define CLS_KEPT_BUFFERS(B) \
-    CLS_MAPPED_BUFFERS(B) B(f32, sample) B(u64, work) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
+    CLS_MAPPED_BUFFERS(B) \
+    B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
 #define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
 #define CLS_CANDIDATES_BUFFERS(B) \
     CLS_REQUEST_BUFFERS(B) \
@@ -72,9 +73,9 @@
 #define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
 #define CLS_PARTIAL_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
-    CLS_RANDOM_BUFFERS(B) B(u64, work) CLS_MERGED_BUFFERS(B) CLS_PARTIAL_OUTPUTS(B)
+    CLS_RANDOM_BUFFERS(B) B(u64, tile_sums) CLS_MERGED_BUFFERS(B) CLS_PARTIAL_OUTPUTS(B)
 #define CLS_MERGE_ROW_BUFFERS(B) \
-    B(i32, tile_key) B(f32, sample) CLS_MERGED_BUFFERS(B) CLS_MERGE_BUFFERS(B)
+    B(i32, tile_key) B(f32, row_scratch) CLS_MERGED_BUFFERS(B) CLS_MERGE_BUFFERS(B)
 
 /* Each buffer once. */
 #define CLS_ALL_BUFFERS(B) \

@@ -339,7 +339,7 @@ typedef struct cls_row {
                                                removes keys above upper_key, and of those equal to
                                                it the ids outside [upper_first, upper_last] */
     u32 kept;   /* the number of kept tokens, if `listed` or if they were counted; else 0 */
-    u32 listed; /* the kept ids lie in the row's part of `sample`: `kept` of them, ascending */
+    u32 listed; /* the kept ids lie in the row's part of `row_scratch`: `kept` of them, ascending */
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */
     i32 draft_key;
@@ -454,7 +454,7 @@ typedef struct cls_wide { /* 64 bits, for devices without such integers */
 typedef struct cls_args {
     /* The shape of the sampler and of the rows, and their inputs. Offsets and strides are in
      * elements. */
-    u32 vocab, n_slots, layout, sample_stride;
+    u32 vocab, n_slots, layout, scratch_stride;
     u32 tiles_per_group;
     u32 has;
     i32 invalid_token;

@@ -80,7 +80,7 @@ ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, in
         if (out->draft_key != CLS_KEY_NONE)
             out->draft_mass =
                 row_total(d.key + (size_t)n * draft, d.mass + (size_t)draft * r->tiles, r->tiles,
-                          float_of_key(out->draft_key), CLS_LOG2E, work_of(s, row), scratch);
+                          float_of_key(out->draft_key), CLS_LOG2E, tile_sums_of(s, row), scratch);
     }
     if (d.kind == CLS_DRAFT_PROBS || out->draft_key != CLS_KEY_NONE) {
         reciprocal = reciprocal_of(out->draft_mass);

@@ -73,8 +73,8 @@ static inline void job_begin(const step_args *s, u32 row, const shortlist *list,
     w->flags = row_flags(s, w->slot_index);
     w->r = row_view(s, row, w->slot_index);
     w->list = *list;
-    w->masses = work_of(s, row);
-    w->sample = sample_of(s, row);
+    w->sums = tile_sums_of(s, row);
+    w->scratch = scratch_of(s, row);
     w->listed = 0;
     record_begin(w->slot_index, s->args->invalid_token, &w->out);
 }
@@ -104,8 +104,8 @@ ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
     const measure m = measure_of(0, float_of_key(w->c.set.top_key), w->c.scale);
     const u64 mass = w->pass.last.pivot >= 0 && w->c.scale == pass_scale
                          ? pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles,
-                                       w->masses, w->list.scratch)
-                         : cut_masses(&w->r, &m, &w->c.set, w->masses, w->list.scratch);
+                                       w->sums, w->list.scratch)
+                         : cut_masses(&w->r, &m, &w->c.set, w->sums, w->list.scratch);
     BARRIER();
     return mass;
 }
@@ -123,8 +123,8 @@ ONE_COPY u64 adapt_set(row_job *w)
         adapt_list(&w->list, w->c.kept, set);
         w->out.adapted = list_mass(&w->list, w->c.kept);
     } else {
-        w->out.adapted = adapt_row(&w->r, float_of_key(set->top_key), w->c.scale, set, w->masses,
-                                   w->list.scratch);
+        w->out.adapted =
+            adapt_row(&w->r, float_of_key(set->top_key), w->c.scale, set, w->sums, w->list.scratch);
         BARRIER();
     }
     w->out.min_depth = set->min_depth;
@@ -163,7 +163,7 @@ static inline void record_set(row_job *w)
 }
 
 /* Draws from the set that a chain has left: from the list, or by tiles, whose masses are in
- * w->masses[] with the sum in out.mass. */
+ * w->sums[] with the sum in out.mass. */
 ONE_COPY void pick_token(row_job *w)
 {
     cls_row *const out = &w->out;
@@ -182,8 +182,8 @@ ONE_COPY void pick_token(row_job *w)
 #if CHAIN > 0 && ROW
         if (!w->c.set.untruncated || out->token < 0) /* otherwise a shard drew it */
 #endif
-        out->token = draw_row(&w->r, w->masses, float_of_key(w->c.set.top_key), w->c.scale,
-                              &w->c.set, out->drawn, w->list.scratch);
+        out->token = draw_row(&w->r, w->sums, float_of_key(w->c.set.top_key), w->c.scale, &w->c.set,
+                              out->drawn, w->list.scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = w->s->args->invalid_token;
         out->status |= CLS_STATUS_UNFIT;
@@ -195,7 +195,7 @@ ONE_COPY void pick_token(row_job *w)
         SHORT_LOOP
         for (u32 i = 0; i < w->list.n; i++)
             if ((u32)w->list.rank[i] < w->c.kept)
-                ((__global u32 *)w->sample)[at++] = (u32)w->list.id[i];
+                ((__global u32 *)w->scratch)[at++] = (u32)w->list.id[i];
     }
 #endif
 }

@@ -68,9 +68,9 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
     }
 }
 
-/* counting: it is the first launch, which leaves the counts of the groups in `work`. The second one
- * writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as the
- * survey. */
+/* counting: it is the first launch, which leaves the counts of the groups in `tile_sums`. The
+ * second one writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as
+ * the survey. */
 ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
@@ -78,7 +78,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, _
               last = min(first + per_group, tiles);
     const u32 wants = args->wants, capacity = args->set_capacity;
     const i32 slot_index = row_slot(s, row);
-    __global u64 *const group_count = work_of(s, row);
+    __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
     /* Read field by field, since the first group changes the status. */
     __global const cls_row *const out = s->rows + row;

@@ -247,7 +247,7 @@ ONE_COPY void merge_row(const step_args *s, u32 row, __local u64 *scratch)
         }
         m.flags[0] = status;
         if (p.sends & (CLS_SENDS_TOKEN | CLS_MERGE_BEGINS))
-            *(__global i32 *)sample_of(s, row) = token;
+            *(__global i32 *)scratch_of(s, row) = token;
     }
 }
 

@@ -198,7 +198,7 @@ ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
     if (p.sends & CLS_SENDS_TOKEN) {
         const i32 id = active ? draw_own(&r, s->merged_key + (size_t)row * row_max_tiles(s),
                                          s->merged_mass + (size_t)row * tiles, tiles, p.scale, bits,
-                                         work_of(s, row), list.scratch)
+                                         tile_sums_of(s, row), list.scratch)
                               : -1;
         listed = id >= 0;
         if (LOCAL_ID == 0) {

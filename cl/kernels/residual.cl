@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "draw/residual.cl"
 
-/* residual: sums up by tiles, in work[], the residuals of the rows from which verify may have to
- * draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */
+/* residual: sums up by tiles, in tile_sums[], the residuals of the rows from which verify may have
+ * to draw; for typical acceptance the terms of the entropies instead. Launch: as the survey. */
 ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
@@ -62,7 +62,7 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
         }
         sum = wg_mass(sum, scratch);
         if (LOCAL_ID == 0)
-            work_of(s, row)[tile] = sum;
+            tile_sums_of(s, row)[tile] = sum;
     }
 }
 

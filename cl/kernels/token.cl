@@ -42,7 +42,7 @@ static inline int list_row(row_job *w)
             if (!b.by_maxima)
                 continue;
             lo = maxima_bound(r, b.top, stage_scale(w->slot, CLS_STAGE_TOP_P),
-                              top_p_target(w->out.total, row_top_p(w->slot)), w->sample,
+                              top_p_target(w->out.total, row_top_p(w->slot)), w->scratch,
                               list->scratch);
             if (lo == CLS_KEY_NONE)
                 continue;
@@ -102,7 +102,7 @@ static inline void plan_pass(row_job *w)
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
         const u64 target = stage == CLS_STAGE_TOP_K ? (u64)(u32)slot->top_k
                                                     : top_p_target(out->total, row_top_p(slot));
-        guess_pivots(&w->r, &m, target, out->total, w->sample, out->pivot, w->list.scratch);
+        guess_pivots(&w->r, &m, target, out->total, w->scratch, out->pivot, w->list.scratch);
     }
 }
 
@@ -128,16 +128,16 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
     } else if (!w.out.no_token) {
         chain_begin(w.out.max_key, &w.c);
         if (w.flags & CLS_SLOT_TOTAL)
-            w.out.total = row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
-                                    float_of_key(w.out.max_key), w.slot->total_scale, w.masses,
-                                    w.list.scratch);
+            w.out.total =
+                row_total(w.r.key, s->tile_mass + (size_t)row * w.r.tiles, w.r.tiles,
+                          float_of_key(w.out.max_key), w.slot->total_scale, w.sums, w.list.scratch);
         BARRIER();
         if (CHAIN == 0 || chain_is_untruncated(w.flags, w.slot->chain[0], w.slot->adaptive.mu)) {
             w.c.set.untruncated = 1;
             w.c.scale = w.slot->scale;
             w.out.mass = w.out.total;
 #if CHAIN > 0 && ROW
-            w.out.token = s->has & CLS_DRAWN ? ((__global const i32 *)w.sample)[0] : -1;
+            w.out.token = s->has & CLS_DRAWN ? ((__global const i32 *)w.scratch)[0] : -1;
 #endif
         }
 #if CHAIN > 0

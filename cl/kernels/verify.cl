@@ -49,7 +49,7 @@ static inline int is_single(const verifier *v) { return v->first + 1 == v->last;
 /* Returns the sum of what the residual kernel has left of a row. */
 static inline u64 row_sum_of(const verifier *v, u32 row)
 {
-    return sum_of(work_of(v->s, row), row_tiles(v->s), v->scratch);
+    return sum_of(tile_sums_of(v->s, row), row_tiles(v->s), v->scratch);
 }
 
 /* Follows the drafts that equal the rows' tokens, in a chain or a tree. */
@@ -335,7 +335,7 @@ static inline void draw_residual(const verifier *v, u32 flags, walk *w)
     const row_logits r = row_view(s, w->row, v->slot_index);
     residual rest;
     residual_of(s, &r, &out, w->row, flags, draft_after(s, w->row), w->prefix_prob, &rest);
-    const u32 tile = find_tile(work_of(s, w->row), r.tiles, &drawn, v->scratch);
+    const u32 tile = find_tile(tile_sums_of(s, w->row), r.tiles, &drawn, v->scratch);
     w->token = residual_draw(&rest, tile, drawn, v->scratch);
 }
 

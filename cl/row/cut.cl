@@ -10,7 +10,7 @@
 typedef struct cut {
     i32 key, id;
     i32 pivot;
-    int from_below, tied; /* tied: not the list but work[] has what each tile keeps of the ties */
+    int from_below, tied; /* tied: not the list but sums[] has what each tile keeps of the ties */
     u32 kept;             /* ranks of the list */
 } cut;
 
@@ -55,10 +55,10 @@ static inline u32 tied_lanes(FV x, f32 under, f32 over)
 }
 
 /* Returns the cut among the tokens of one key: the last id that is needed for `base` plus their
- * measure to reach the target. It sums up by tiles first, then inside one tile. work[] gets what
+ * measure to reach the target. It sums up by tiles first, then inside one tile. sums[] gets what
  * each tile keeps of these tokens. */
 ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u64 target,
-                     __global u64 *work, __local u64 *scratch)
+                     __global u64 *sums, __local u64 *scratch)
 {
     const f32 under = above(key - 1), over = above(key);
     u64 total = 0;
@@ -79,7 +79,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
             }
             mass = one * COUNT(c);
         }
-        work[t] = mass;
+        sums[t] = mass;
         total += mass;
     }
     total = base + wg_mass(total, scratch);
@@ -88,7 +88,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
         return CLS_MAX_ID;
     /* Among the tokens of the tile, the one before which less than all of `rest` lies. */
     u64 rest = target - (base + 1);
-    const u32 tile = find_tile(work, r->tiles, &rest, scratch);
+    const u32 tile = find_tile(sums, r->tiles, &rest, scratch);
     const cls_unit unit = tile_unit(r->key, tile, m->row_max, m->exponent, m->scale);
     const u64 one = tie_measure(m, key, &unit);
     const int kind = tile_kind(r, tile);
@@ -98,7 +98,7 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
     for (u32 v = first; v < last; v++)
         count += popcount(tied_lanes(load_v(r, tile * CLS_TILE + v * VEC, kind), under, over));
     count = wg_scan_u32(count, scratch, &all);
-    BARRIER(); /* every item has read work[] */
+    BARRIER(); /* every item has read sums[] */
     for (u32 v = first; v < last && id == CLS_MAX_ID; v++) {
         const u32 i = tile * CLS_TILE + v * VEC;
         u32 tied = tied_lanes(load_v(r, i, kind), under, over);
@@ -111,11 +111,11 @@ ONE_COPY i32 tie_cut(const row_logits *r, const measure *m, i32 key, u64 base, u
     const i32 mine = id;
     id = wg_imin(id, scratch);
     if (mine == id && id != CLS_MAX_ID)
-        work[tile] = one * count;
+        sums[tile] = one * count;
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < r->tiles; t += WGS)
         if (t > tile)
-            work[t] = 0;
+            sums[t] = 0;
     BARRIER();
     return id;
 }
@@ -136,10 +136,10 @@ static inline void list_measure(const row_logits *r, shortlist *list, const meas
 
 #define STEP_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
 
-/* Stores the masses of what a cut keeps, by tiles in work[]; returns their sum. Each item takes
+/* Stores the masses of what a cut keeps, by tiles in sums[]; returns their sum. Each item takes
  * whole tiles. */
 ONE_COPY u64 cut_masses(const row_logits *r, const measure *m, const kept_set *set,
-                        __global u64 *work, __local u64 *scratch)
+                        __global u64 *sums, __local u64 *scratch)
 {
     u64 total = 0;
     BARRIER();
@@ -163,7 +163,7 @@ ONE_COPY u64 cut_masses(const row_logits *r, const measure *m, const kept_set *s
             }
             mass = set_finish(sum_total(&sum), &unit, set);
         }
-        work[t] = mass;
+        sums[t] = mass;
         total += mass;
     }
     return wg_mass(total, scratch);
@@ -171,14 +171,14 @@ ONE_COPY u64 cut_masses(const row_logits *r, const measure *m, const kept_set *s
 
 /* Does the same from the pass and the list, without reading the row again. */
 static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
-                              u32 tiles, __global u64 *work, __local u64 *scratch)
+                              u32 tiles, __global u64 *sums, __local u64 *scratch)
 {
     u64 total = 0;
     BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS) {
         const u64 over = row_pass[t * CLS_PIVOTS + (u32)c->pivot];
-        work[t] = c->tied ? over + work[t] : over;
+        sums[t] = c->tied ? over + sums[t] : over;
     }
     BARRIER();
     /* The list is in order of ids, so each tile has a run of it, which one item adds up. */
@@ -186,7 +186,7 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
         const u32 t = (u32)list->id[i] / CLS_TILE;
         if (i > 0 && (u32)list->id[i - 1] / CLS_TILE == t)
             continue;
-        u64 sum = work[t];
+        u64 sum = sums[t];
         SHORT_LOOP
         for (u32 j = i; j < list->n && (u32)list->id[j] / CLS_TILE == t; j++) {
             const int kept = (u32)list->rank[j] < c->kept;
@@ -195,11 +195,11 @@ static inline u64 pass_masses(const shortlist *list, const cut *c, __global cons
             if (!kept && c->from_below)
                 sum -= list->mass[j];
         }
-        work[t] = sum;
+        sums[t] = sum;
     }
     BARRIER();
     SHORT_LOOP
     for (u32 t = LOCAL_ID; t < tiles; t += WGS)
-        total += work[t];
+        total += sums[t];
     return wg_mass(total, scratch);
 }

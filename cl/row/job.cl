@@ -59,8 +59,8 @@ typedef struct row_job {
     __global const cls_slot *slot;
     row_logits r; /* truncated by the stages before the current one, where the row is searched */
     shortlist list;
-    __global u64 *masses; /* for what is summed up by mass tiles */
-    __global f32 *sample;
+    __global u64 *sums; /* for what is summed up by mass tiles */
+    __global f32 *scratch;
     chain_state c;
     cls_row out;
     /* The current set. */

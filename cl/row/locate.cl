@@ -72,7 +72,7 @@ static inline void locate_keys(const interval *b, f32 span, i32 *key)
 /* Finds the token at which the measure from the top reaches the target; if even the whole row does
  * not reach it, everything is kept. `pivot`: the keys of the pass. */
 ONE_COPY void locate_in_row(const row_logits *r, const measure *m, u64 target, const interval *from,
-                            const i32 *pivot, __global u64 *masses, shortlist *list, cut *c)
+                            const i32 *pivot, __global u64 *sums, shortlist *list, cut *c)
 {
     interval b = *from;
     const int between = b.lo_pivot >= 0 && b.hi_pivot >= 0,
@@ -101,7 +101,7 @@ ONE_COPY void locate_in_row(const row_logits *r, const measure *m, u64 target, c
                 key_range(r, &b.lo, &b.hi, list->scratch);
             if (b.lo + 1 >= b.hi) {
                 c->key = b.hi;
-                c->id = tie_cut(r, m, b.hi, b.at_hi, target, masses, list->scratch);
+                c->id = tie_cut(r, m, b.hi, b.at_hi, target, sums, list->scratch);
                 c->tied = 1;
                 return;
             }

@@ -74,13 +74,13 @@ static inline f32 sample_spread(__global const f32 *depths, __global const f32 *
  * estimated from the tail, where weights are bounded, so that it does no harm if the sample misses
  * the most likely tokens. Counts are estimated from the top, because the tail may be -inf. The
  * estimate is in floats, since the pass measures exactly. `total` is the measure of the whole row;
- * `sample` has room for 2 * sample_size() floats. */
+ * `scratch_floats` has room for 2 * sample_size() floats. */
 ONE_COPY void guess_pivots(const row_logits *r, const measure *m, u64 target, u64 total,
-                           __global f32 *sample, i32 *pivot, __local u64 *scratch)
+                           __global f32 *scratch_floats, i32 *pivot, __local u64 *scratch)
 {
     const u32 n = sample_size(r->vocab);
     const f32 share = (f32)n / (f32)r->vocab;
-    __global f32 *const depths = sample, *const weights = sample + n;
+    __global f32 *const depths = scratch_floats, *const weights = scratch_floats + n;
     f32 sum, wanted, spread = 0.0f;
     f32 lo[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f}, hi[CLS_PIVOTS] = {0.0f, 0.0f, 0.0f, 0.0f};
     const f32 deepest = sample_row(r, m, n, depths, weights, &sum, scratch);

@@ -32,18 +32,19 @@ static inline u32 row_max_tiles(const step_args *s)
     return row_tiles(s) * CLS_MAX_TILES_PER_TILE;
 }
 
-/* Return a row's parts of `work` and `sample`, and the sample as the ids of the kept set. */
-static inline __global u64 *work_of(const step_args *s, u32 row)
+/* Return a row's parts of `tile_sums` and `row_scratch`, and the latter as the ids of a kept set.
+ */
+static inline __global u64 *tile_sums_of(const step_args *s, u32 row)
 {
-    return s->work + (size_t)row * row_tiles(s);
+    return s->tile_sums + (size_t)row * row_tiles(s);
 }
-static inline __global f32 *sample_of(const step_args *s, u32 row)
+static inline __global f32 *scratch_of(const step_args *s, u32 row)
 {
-    return s->sample + (size_t)row * s->args->sample_stride;
+    return s->row_scratch + (size_t)row * s->args->scratch_stride;
 }
 static inline __global const u32 *kept_ids_of(const step_args *s, u32 row)
 {
-    return (__global const u32 *)sample_of(s, row);
+    return (__global const u32 *)scratch_of(s, row);
 }
 
 /* Returns the slot of a row, or slot 0, which always exists, if the index is less than 0. */

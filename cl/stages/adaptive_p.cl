@@ -53,10 +53,10 @@ static inline void adapt_vector(const kept_set *set, FV x, const cls_unit *unit,
     }
 }
 
-/* Sums up the weights of adaptive p by tiles in work[]; returns the sum of all. Round 0 finds the
+/* Sums up the weights of adaptive p by tiles in sums[]; returns the sum of all. Round 0 finds the
  * least depth of the set, which the weights need. */
 static inline u64 adapt_row(const row_logits *r, f32 top, f32 scale, kept_set *set,
-                            __global u64 *work, __local u64 *scratch)
+                            __global u64 *sums, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;
@@ -74,7 +74,7 @@ static inline u64 adapt_row(const row_logits *r, f32 top, f32 scale, kept_set *s
                                  round, &least, &mass);
                 }
             }
-            work[t] = mass;
+            sums[t] = mass;
             sum += mass;
         }
         set->min_depth = wg_umin(least, scratch);

@@ -39,7 +39,7 @@ static inline void locate(const row_job *w, const measure *m, const interval *wi
 {
 #if SEARCH
     if (!w->listed) {
-        locate_in_row(&w->r, m, max(w->target, (u64)1), within, w->out.pivot, w->masses, &w->list,
+        locate_in_row(&w->r, m, max(w->target, (u64)1), within, w->out.pivot, w->sums, &w->list,
                       at);
         return;
     }

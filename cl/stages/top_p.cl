@@ -14,10 +14,10 @@ static inline u32 row_top_p(__global const cls_slot *slot)
 
 /* Returns a bound for top-p from the maxima alone: the highest key such that the largest logits of
  * the max tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do
- * not. It is computed in floats, because the list made with it is checked with exact masses. `work`
- * has room for MAX_TILES floats. */
+ * not. It is computed in floats, because the list made with it is checked with exact masses.
+ * `weights` has room for MAX_TILES floats. */
 ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 target,
-                          __global f32 *work, __local u64 *scratch)
+                          __global f32 *weights, __local u64 *scratch)
 {
     const u32 n = max_tiles(r);
     const cls_split row = split(row_max, scale);
@@ -28,7 +28,7 @@ ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 targe
         const IV k = LOAD_KEYS(r->key + i);
         const FV z = AS_FV(k ^ ((k >> 31) & 0x7fffffff));
         const FV w = TO_FV(AS_IV(weight_v(z, row_max, scale, row.fraction)));
-        VSTORE(w, work + i);
+        VSTORE(w, weights + i);
         all += w;
     }
     if (wg_fsum(FSUM(all), scratch) < wanted)
@@ -38,7 +38,7 @@ ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 targe
         const i32 key = key_of(clean(mid));
         FV sum = (FV)(0.0f);
         for (u32 i = LOCAL_ID * VEC; i < n; i += WGS * VEC)
-            sum += LOAD_KEYS(r->key + i) >= key ? LOAD_FLOATS(work + i) : (FV)(0.0f);
+            sum += LOAD_KEYS(r->key + i) >= key ? LOAD_FLOATS(weights + i) : (FV)(0.0f);
         if (wg_fsum(FSUM(sum), scratch) < wanted)
             hi = mid;
         else

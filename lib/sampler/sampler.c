@@ -37,8 +37,8 @@ static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
         {"tile masses", &s->tile_mass, rows * tiles * sizeof(uint64_t)},
         {"tile flags", &s->tile_flags, rows * tiles * sizeof(uint32_t)},
         {"masses above pivots", &s->pass, rows * tiles * CLS_PIVOTS * sizeof(uint64_t)},
-        {"masses of the kept set", &s->work, rows * tiles * sizeof(uint64_t)},
-        {"rows' samples", &s->sample, rows * s->sample_stride * sizeof(float)},
+        {"masses of the kept set", &s->tile_sums, rows * tiles * sizeof(uint64_t)},
+        {"rows' samples", &s->row_scratch, rows * s->scratch_stride * sizeof(float)},
         {"raw tile maxima", &s->raw_key, rows * max_tiles * sizeof(int32_t)},
         {"raw tile masses", &s->raw_mass, rows * tiles * sizeof(uint64_t)},
         {"raw tile flags", &s->raw_flags, rows * tiles * sizeof(uint32_t)},
@@ -341,10 +341,10 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
-    s->sample_stride = 2 * sample_size(o.vocab);
-    if (s->sample_stride <
+    s->scratch_stride = 2 * sample_size(o.vocab);
+    if (s->scratch_stride <
         s->tiles * CLS_MAX_TILES_PER_TILE) /* the maxima of max tiles need a float each */
-        s->sample_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
+        s->scratch_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
     status = allocate_host(s);
     if (status == CLS_OK)
         status = allocate_device(s);

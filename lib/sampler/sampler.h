@@ -107,7 +107,7 @@ struct cls_sampler {
     uint32_t keep, biases, history, rollback;
     uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;            /* mass tiles of a row */
-    uint32_t sample_stride;    /* floats of a row's sample */
+    uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
     uint32_t dtypes, features; /* for which it has kernels */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
@@ -128,15 +128,16 @@ struct cls_sampler {
     size_t lists_to_copy_size;
 
     /* Device memory for rows, [max_rows] of each. */
-    cl_mem maps;                         /* int32 [CLS_MAPS][max_rows]: maps from the host */
-    cl_mem rows;                         /* cls_row */
-    cl_mem effects;                      /* u32 [effects_words()] */
-    cl_mem tile_key;                     /* int32 [max tiles] */
-    cl_mem tile_mass;                    /* u64 [tiles] */
-    cl_mem tile_flags;                   /* u32 [tiles] */
-    cl_mem pass;                         /* u64 [tiles][CLS_PIVOTS] */
-    cl_mem work;                         /* u64 [tiles]: masses of the set that is drawn from */
-    cl_mem sample;                       /* float [sample_stride] */
+    cl_mem maps;       /* int32 [CLS_MAPS][max_rows]: maps from the host */
+    cl_mem rows;       /* cls_row */
+    cl_mem effects;    /* u32 [effects_words()] */
+    cl_mem tile_key;   /* int32 [max tiles] */
+    cl_mem tile_mass;  /* u64 [tiles] */
+    cl_mem tile_flags; /* u32 [tiles] */
+    cl_mem pass;       /* u64 [tiles][CLS_PIVOTS] */
+    cl_mem tile_sums;  /* u64 [tiles] a row: what is summed up by tiles */
+    cl_mem
+        row_scratch; /* float [scratch_stride] a row: a sample of it, weights of maxima, kept ids */
     cl_mem raw_key, raw_mass, raw_flags; /* the survey of raw logits, for raw log-probabilities */
 
     /* The tables of cls_sampler_infill(), int32, or NULL. has_infill is atomic since any thread may

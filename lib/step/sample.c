@@ -91,7 +91,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     cls_request_args(a, s, plan->map[CLS_MAP_SLOTS],
                      plan->has | (is_raw(arg_set) ? CLS_RAW : 0) | wide_rows(s, plan));
     a->n_rows = step->rows;
-    a->sample_stride = s->sample_stride;
+    a->scratch_stride = s->scratch_stride;
     a->tiles_per_group = tiles_per_group(s, step->rows);
     a->logits_offset = cls_wide_of(step->logits.offset / plan->logit_size);
     a->row_stride = cls_wide_of(step->logits.row_stride);
