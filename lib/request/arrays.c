@@ -25,12 +25,13 @@ uint32_t cls_list_count(const cls_list_param *l, const cls_params *params)
     return count;
 }
 
-const cls_list_param *cls_list_by_id(uint32_t id)
+const cls_list_param *cls_list_after(const cls_list_param *before)
 {
-    for (int i = 0; i < CLS_LIST_COUNT; i++)
-        if (cls_list_table[i].id == id)
-            return &cls_list_table[i];
-    return NULL;
+    const cls_list_param *next = NULL;
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++)
+        if (l->id > (before != NULL ? before->id : 0) && (next == NULL || l->id < next->id))
+            next = l;
+    return next;
 }
 
 uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)

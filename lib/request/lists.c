@@ -46,16 +46,13 @@ static void set_bit(uint32_t *bitmap, uint32_t id) { bitmap[id / 32] |= 1u << (i
 
 /* -------------------------------------------------------------------------- ids */
 
-static uint32_t *write_ids(writer *w, const cls_list_param *l)
+static void write_plain(writer *w, const cls_list_param *l)
 {
-    const uint32_t *const ids = cls_list_array(l, w->p), n = cls_list_count(l, w->p);
+    const uint32_t n = cls_list_count(l, w->p);
     uint32_t *const out = take_words(w, n);
-    for (uint32_t i = 0; i < n && out != NULL; i++)
-        out[i] = ids[i];
-    return out;
+    if (out != NULL && n != 0)
+        memcpy(out, cls_list_array(l, w->p), n * sizeof *out);
 }
-
-static void write_plain(writer *w, const cls_list_param *l) { write_ids(w, l); }
 
 static int by_id(const void *a, const void *b)
 {
@@ -65,9 +62,10 @@ static int by_id(const void *a, const void *b)
 
 static void write_sorted(writer *w, const cls_list_param *l)
 {
-    uint32_t *const out = write_ids(w, l);
-    if (out != NULL)
-        qsort(out, cls_list_count(l, w->p), sizeof *out, by_id);
+    const uint64_t at = w->used;
+    write_plain(w, l);
+    if (w->words != NULL)
+        qsort(w->words + at, cls_list_count(l, w->p), sizeof *w->words, by_id);
 }
 
 static void write_allowed(writer *w, const cls_list_param *l)

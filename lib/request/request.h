@@ -116,8 +116,10 @@ void *cls_list_array(const cls_list_param *list, const cls_params *params);
 uint32_t cls_list_count(const cls_list_param *list, const cls_params *params);
 void cls_list_set_array(const cls_list_param *list, cls_params *params, void *array);
 
-/* Returns the list whose length is the saved field with this number, or NULL. */
-const cls_list_param *cls_list_by_id(uint32_t id);
+/* Returns the list that is saved after another one, or the first one after NULL; NULL after the
+ * last.
+ */
+const cls_list_param *cls_list_after(const cls_list_param *before);
 
 /* Replaces the arrays that parameters point to by copies, one block each. Fails if memory runs out;
  * then the parameters are unchanged. */
