@@ -315,12 +315,81 @@ START_TEST(saved_before)
 }
 END_TEST
 
+/* FNV-1a of Fowler, Noll and Vo, which saved slots end with. */
+static void put_checksum(unsigned char *bytes, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (int i = 0; i < 8; i++)
+        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
+}
+
+/* Loads n bytes of a slot, of which one word may be another, with the right checksum. The bytes lie
+ * in memory of exactly their size. */
+static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, uint32_t word)
+{
+    unsigned char *const bytes = malloc(n + 8);
+    ck_assert(bytes != NULL);
+    memcpy(bytes, s->bytes, n);
+    for (size_t i = 0; i < 4 && at + 4 <= n; i++)
+        bytes[at + i] = (unsigned char)(word >> 8 * i);
+    put_checksum(bytes, n);
+    const cls_status status = cls_slot_load(b->sampler, 1, bytes, n + 8);
+    free(bytes);
+    return status;
+}
+
+/* Returns where a slot has the second of two words. */
+static size_t end_of(const saved *s, const int32_t pair[2])
+{
+    size_t at = 32;
+    for (; at + 8 < s->size && memcmp(s->bytes + at, pair, 8) != 0; at++)
+        continue;
+    ck_assert_uint_lt(at + 8, s->size);
+    return at + 4;
+}
+
+/* Slots that end anywhere, or have a list or a sequence with more elements than there are bytes,
+ * are refused, by name where a list is cut. */
+START_TEST(cut_lists)
+{
+    static const struct {
+        int kind;
+        int32_t pair[2]; /* in the list of the kind; the list is cut before the second */
+    } lists[] = {{1, {60, 0x40900000}}, {2, {43, 5}},  {3, {67, 34}}, {4, {2, 37}},
+                 {5, {37, 43}},         {8, {71, 23}}, {9, {95, 37}}, {10, {14, 95}}};
+    bench b = open_bench(fixture_device(_i));
+    FILE *const file = open_saved(&b);
+    static saved s[KINDS];
+    for (int i = 0; i < KINDS; i++) {
+        read_next(file, kinds[i].name, &s[i]);
+        const size_t end = s[i].size - 8;
+        for (size_t n = 32; n < end; n += 4)
+            ck_assert_msg(load_changed(&b, &s[i], n, n, 0) == CLS_BAD_ARGUMENT,
+                          "%s is loaded from %zu bytes", kinds[i].name, n);
+        for (size_t at = 32; at < end; at += 4) /* nothing is read or written beyond its end */
+            load_changed(&b, &s[i], end, at, at % 8 == 0 ? UINT32_MAX : (uint32_t)INT32_MAX);
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        const saved *const whole = &s[lists[i].kind];
+        const size_t n = end_of(whole, lists[i].pair);
+        ck_assert_int_eq(load_changed(&b, whole, n, n, 0), CLS_BAD_ARGUMENT);
+        ck_assert_msg(strstr(cls_error_message(), "cut short") != NULL, "%s: %s",
+                      kinds[lists[i].kind].name, cls_error_message());
+    }
+    fclose(file);
+    close_bench(&b);
+}
+END_TEST
+
 static Suite *make(void)
 {
     Suite *const s = suite_create("saved");
     TCase *const t = tcase_create("saved");
     tcase_set_timeout(t, 0);
     add_device_test(t, saved_before);
+    add_device_test(t, cut_lists);
     suite_add_tcase(s, t);
     return s;
 }
