@@ -14,7 +14,7 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
 {
     cls_params alone;
     cli_params_alone(&alone);
-#define COPY_LIST(p, kind, array, counter, option, meta, key, help) \
+#define COPY_LIST(p, kind, array, counter, kept, option, meta, key, help) \
     if (params->counter != 0) { \
         alone.array = params->array; \
         alone.counter = params->counter; \
@@ -371,7 +371,7 @@ int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
     if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
         return 1;
-#define PARSE_LIST(p, kind, array, counter, option, meta, key, help) \
+#define PARSE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
     if (texts->array.count != 0 && \
         (parse_##kind("--" option, &texts->array, &params->array, &params->counter) || \
          check_lists("--" option, params, vocab))) \
@@ -383,7 +383,7 @@ int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 
 void cli_lists_free(cli_lists *texts)
 {
-#define FREE_TEXTS(p, kind, array, counter, option, meta, key, help) free(texts->array.text);
+#define FREE_TEXTS(p, kind, array, counter, kept, option, meta, key, help) free(texts->array.text);
     CLS_LISTS(FREE_TEXTS, )
 #undef FREE_TEXTS
 }
@@ -395,7 +395,7 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
     if (strcmp(key, "chain") == 0)
         failed = chain_from_json(what, value, params);
 #define json_id json_ids
-#define LIST_FROM_JSON(p, kind, array, counter, option, meta, name, help) \
+#define LIST_FROM_JSON(p, kind, array, counter, kept, option, meta, name, help) \
     if (strcmp(key, name) == 0) \
         failed = json_##kind(what, value, &params->array, &params->counter);
     CLS_LISTS(LIST_FROM_JSON, )

@@ -51,7 +51,7 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
 
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 {
-#define FREE_LIST(p, kind, array, counter, option, meta, key, help) \
+#define FREE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
     for (uint32_t r = 0; r < rows && params != NULL; r++) \
         if (params[r].array != base->array) \
             free((void *)(uintptr_t)params[r].array); \

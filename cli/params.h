@@ -16,7 +16,7 @@
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}
 
 /* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
-#define CLI_LIST_OPTION(l, kind, array, counter, option, meta, key, help) \
+#define CLI_LIST_OPTION(l, kind, array, counter, kept, option, meta, key, help) \
     {option, CLI_LIST, &(l)->array, meta, help, NULL, 0},
 #define CLI_LIST_OPTIONS(l) \
     {"chain", CLI_STRING, &(l)->chain, "ORDER", \
@@ -27,7 +27,7 @@
 /* The arguments of these options, which point into argv. */
 typedef struct cli_lists {
     const char *chain;
-#define CLI_LIST_TEXTS(l, kind, array, counter, option, meta, key, help) cli_list array;
+#define CLI_LIST_TEXTS(l, kind, array, counter, kept, option, meta, key, help) cli_list array;
     CLS_LISTS(CLI_LIST_TEXTS, )
 #undef CLI_LIST_TEXTS
 } cli_lists;

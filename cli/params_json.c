@@ -134,7 +134,7 @@ json_t *cli_params_to_json(const cls_params *p)
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json
-#define SET_LIST(p, kind, array, counter, option, meta, key, help) \
+#define SET_LIST(p, kind, array, counter, kept, option, meta, key, help) \
     if (p->counter != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
         failed |= json_object_set_new(object, key, kind##_json(p->array, p->counter));
     CLS_LISTS(SET_LIST, p)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the lists of a request in the form that kernels read: biases, allowed ids, stop ids and
- * sequences. All lists are in one buffer, and the slot has the offset of each. */
+ * sequences. All lists are in one buffer, and the slot has the offset of each. The column `kept` of
+ * CLS_LISTS says which form a list has, and where its offsets are in a slot. */
 #include "request/request.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
-
-/* ----------------------------------------------------------- biases and stop ids */
 
 typedef struct bias_entry {
     uint32_t id, index; /* index in the caller's array: biases of one id are added in its order */
@@ -21,27 +21,83 @@ static int by_id_and_index(const void *a, const void *b)
     return (x->index > y->index) - (x->index < y->index);
 }
 
+/* The lists that are being written. If `words` is NULL, words are only counted. */
+typedef struct cls_list_writer {
+    const cls_params *p;
+    uint32_t vocab, amounts; /* amounts: of DRY's penalties */
+    cls_slot *slot;
+    uint32_t *words;
+    uint64_t used;           /* words that are written */
+    const uint32_t *allowed; /* the bitmap of allowed ids, or NULL */
+    bias_entry *biases;      /* memory for sorting as many elements as the longest list has */
+    cls_sequence *sequences;
+} writer;
+
+/* Adds n words, all zero, and returns them, or NULL if words are only counted. */
+static uint32_t *take_words(writer *w, uint64_t n)
+{
+    uint32_t *const words =
+        w->words != NULL ? memset(w->words + w->used, 0, (size_t)n * sizeof *words) : NULL;
+    w->used += n;
+    return words;
+}
+
+static void set_bit(uint32_t *bitmap, uint32_t id) { bitmap[id / 32] |= 1u << (id % 32); }
+
+/* -------------------------------------------------------------------------- ids */
+
+static void write_plain(writer *w, const cls_list_param *l)
+{
+    const uint32_t n = cls_list_count(l, w->p);
+    uint32_t *const out = take_words(w, n);
+    if (out != NULL && n != 0)
+        memcpy(out, cls_list_array(l, w->p), n * sizeof *out);
+}
+
 static int by_id(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
     return (x > y) - (x < y);
 }
 
-/* Makes one bias of all biases of an id, in ascending order of ids. Leaves out ids that are not in
- * `allowed`, a bitmap, unless it is NULL. Returns the number of biases. */
-static uint32_t merge_biases(const cls_params *p, const uint32_t *allowed, bias_entry *all)
+static void write_sorted(writer *w, const cls_list_param *l)
 {
-    const uint32_t count = p->logit_bias_count;
+    const uint64_t at = w->used;
+    write_plain(w, l);
+    if (w->words != NULL)
+        qsort(w->words + at, cls_list_count(l, w->p), sizeof *w->words, by_id);
+}
+
+static void write_allowed(writer *w, const cls_list_param *l)
+{
+    const uint32_t *const ids = cls_list_array(l, w->p), n = cls_list_count(l, w->p);
+    if (!cls_params_allow_some(w->p))
+        return;
+    uint32_t *const bitmap = take_words(w, state_bitmap(w->vocab));
+    for (uint32_t i = 0; i < n && bitmap != NULL; i++)
+        set_bit(bitmap, ids[i]);
+    w->allowed = bitmap;
+}
+
+/* ----------------------------------------------------------------------- biases */
+
+/* Makes one bias of all biases of an id, in ascending order of ids. Leaves out ids that are not
+ * allowed. Returns the number of biases. */
+static uint32_t merge_biases(const writer *w, const cls_list_param *l)
+{
+    const cls_logit_bias *const given = cls_list_array(l, w->p);
+    const uint32_t count = cls_list_count(l, w->p);
+    bias_entry *const all = w->biases;
     uint32_t n = 0;
     for (uint32_t i = 0; i < count; i++)
-        all[i] = (bias_entry){(uint32_t)p->logit_bias[i].id, i, p->logit_bias[i].bias};
+        all[i] = (bias_entry){(uint32_t)given[i].id, i, given[i].bias};
     qsort(all, count, sizeof *all, by_id_and_index);
     for (uint32_t i = 0; i < count;) {
         const uint32_t id = all[i].id;
         double sum = 0.0;
         for (; i < count && all[i].id == id; i++)
             sum += (double)all[i].bias;
-        if (allowed != NULL && !(allowed[id / 32] >> (id % 32) & 1u))
+        if (w->allowed != NULL && !(w->allowed[id / 32] >> (id % 32) & 1u))
             continue;
         all[n].id = id;
         all[n++].bias = sum == -INFINITY
@@ -52,46 +108,25 @@ static uint32_t merge_biases(const cls_params *p, const uint32_t *allowed, bias_
     return n;
 }
 
-/* The lists that are being written. */
-typedef struct writer {
-    uint32_t *words;
-    size_t used; /* words that are written */
-} writer;
-
-/* Adds n words, all zero, and returns them. */
-static uint32_t *take_words(writer *w, size_t n)
-{
-    uint32_t *const words = w->words + w->used;
-    memset(words, 0, n * sizeof *words);
-    w->used += n;
-    return words;
-}
-
 /* Many biases are stored as a row of all tokens, which is added in vectors. A bias of a list takes
  * some 15 ns wherever logits are read, a vector of the row 5 ns. */
-static int biases_are_row(const cls_params *p, uint32_t vocab)
-{
-    return p->logit_bias_count > vocab / CLS_BIAS_ROW_PART;
-}
+static int biases_are_row(uint32_t n, uint32_t vocab) { return n > vocab / CLS_BIAS_ROW_PART; }
 
-static size_t biases_words(const cls_params *p, uint32_t vocab)
+static void write_biases(writer *w, const cls_list_param *l)
 {
-    return p->logit_bias_count == 0   ? 0
-           : biases_are_row(p, vocab) ? bias_row_offset(vocab, state_bitmap(vocab) * 32)
-                                      : bias_list_offset(vocab, p->logit_bias_count);
-}
-
-static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const uint32_t *allowed,
-                         bias_entry *all, cls_slot *slot)
-{
-    const uint32_t n = merge_biases(p, allowed, all);
-    const int row = biases_are_row(p, vocab);
-    uint32_t *const bitmap = take_words(w, biases_words(p, vocab));
-    slot->bias = (uint32_t)(bitmap - w->words);
-    slot->n_bias = n;
-    slot->flags |= row ? CLS_SLOT_BIAS_ROW : 0;
+    const uint32_t vocab = w->vocab, count = cls_list_count(l, w->p);
+    const int row = biases_are_row(count, vocab);
+    uint32_t *const bitmap = take_words(w, count == 0 ? 0
+                                           : row ? bias_row_offset(vocab, state_bitmap(vocab) * 32)
+                                                 : bias_list_offset(vocab, count));
+    if (bitmap == NULL)
+        return;
+    const bias_entry *const all = w->biases;
+    const uint32_t n = merge_biases(w, l);
+    w->slot->n_bias = n;
+    w->slot->flags |= row ? CLS_SLOT_BIAS_ROW : 0;
     for (uint32_t i = 0; i < n; i++) {
-        bitmap[all[i].id / 32] |= 1u << (all[i].id % 32);
+        set_bit(bitmap, all[i].id);
         bitmap[row ? bias_row_offset(vocab, all[i].id) : bias_list_offset(vocab, i)] =
             (uint32_t)CLS_AS_I32(all[i].bias);
     }
@@ -102,47 +137,69 @@ static void write_biases(writer *w, const cls_params *p, uint32_t vocab, const u
     }
 }
 
-static const uint32_t *write_allowed(writer *w, const cls_params *p, uint32_t vocab, cls_slot *slot)
+/* -------------------------------------------------------------------- sequences */
+
+/* Puts the sequences of a list into the memory for sorting: those of one id first, then the longer
+ * ones. Returns the number of those of one id. */
+static uint32_t split_sequences(const writer *w, const cls_list_param *l)
 {
-    if (!cls_params_allow_some(p))
-        return NULL;
-    slot->allowed = (uint32_t)w->used;
-    uint32_t *const bitmap = take_words(w, state_bitmap(vocab));
-    for (uint32_t i = 0; i < p->allowed_count; i++)
-        bitmap[(uint32_t)p->allowed_ids[i] / 32] |= 1u << (p->allowed_ids[i] % 32);
-    return bitmap;
+    const cls_sequence *const all = cls_list_array(l, w->p);
+    const uint32_t n = cls_list_count(l, w->p);
+    uint32_t singles = 0, longer = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t at = all[i].count == 1 ? singles++ : --longer;
+        if (w->words != NULL)
+            w->sequences[at] = all[i];
+    }
+    return singles;
 }
 
-static void write_stops(writer *w, const cls_params *p, cls_slot *slot)
+/* Sorts the sequences that are longer than one id. Writes the offset of each, and then the
+ * sequences: a count and the ids of each. Returns the offset of the offsets. */
+static uint32_t write_longer(writer *w, const cls_list_param *l, uint32_t singles,
+                             int (*compare)(const void *, const void *))
 {
-    slot->stop = (uint32_t)w->used;
-    slot->n_stop = p->stop_count;
-    uint32_t *const out = take_words(w, p->stop_count);
-    for (uint32_t i = 0; i < p->stop_count; i++)
-        out[i] = (uint32_t)p->stop_ids[i];
-    qsort(out, p->stop_count, sizeof *out, by_id);
+    const uint32_t all = cls_list_count(l, w->p), n = all - singles, offsets = (uint32_t)w->used;
+    uint32_t at = offsets + n;
+    uint32_t *const out =
+        take_words(w, cls_sequences_words(cls_list_array(l, w->p), all) - 2ull * singles + n);
+    if (out == NULL)
+        return offsets;
+    cls_sequence *const sequences = w->sequences + singles;
+    qsort(sequences, n, sizeof *sequences, compare);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = at;
+        w->words[at++] = sequences[i].count;
+        memcpy(w->words + at, sequences[i].ids, sequences[i].count * sizeof *w->words);
+        at += sequences[i].count;
+    }
+    return offsets;
 }
 
-/* Copies n ids and returns their offset. */
-static uint32_t write_ids(writer *w, const int32_t *ids, uint32_t n)
+/* Sorts sequences of at least two ids by the id before the last. */
+static int by_second_to_last(const void *a, const void *b)
 {
-    uint32_t *const out = take_words(w, n);
-    for (uint32_t i = 0; i < n; i++)
-        out[i] = (uint32_t)ids[i];
-    return (uint32_t)(out - w->words);
+    const cls_sequence *const x = a, *const y = b;
+    const int32_t i = x->ids[x->count - 2], j = y->ids[y->count - 2];
+    return (i > j) - (i < j);
 }
 
-static void write_thinking(writer *w, const cls_params *p, cls_slot *slot)
+/* Bad words of one id are a list like that of stop ids. The longer ones are sorted so that the
+ * device reads only those whose id before the last is the latest token. */
+static void write_bad_words(writer *w, const cls_list_param *l)
 {
-    slot->thinking_start = write_ids(w, p->thinking_start, p->thinking_start_count);
-    slot->n_start = p->thinking_start_count;
-    slot->thinking_end = write_ids(w, p->thinking_end, p->thinking_end_count);
-    slot->n_end = p->thinking_end_count;
-    slot->thinking_forced = write_ids(w, p->thinking_forced, p->thinking_forced_count);
-    slot->n_thinking_forced = p->thinking_forced_count;
+    const uint32_t singles = split_sequences(w, l);
+    uint32_t *const banned = take_words(w, singles);
+    for (uint32_t i = 0; i < singles && banned != NULL; i++)
+        banned[i] = (uint32_t)w->sequences[i].ids[0];
+    if (banned != NULL)
+        qsort(banned, singles, sizeof *banned, by_id);
+    w->slot->n_banned = singles;
+    w->slot->n_bad_words = cls_list_count(l, w->p) - singles;
+    w->slot->bad_words = write_longer(w, l, singles, by_second_to_last);
 }
 
-/* ------------------------------------------------- adjustments by the history */
+/* -------------------------------------------------------------------------- DRY */
 
 int cls_dry_is_on(const cls_params *p) { return p->dry_multiplier != 0.0f && p->dry_base >= 1.0f; }
 
@@ -160,6 +217,15 @@ float cls_dry_penalty(const cls_params *p, uint32_t exponent)
         (float)fmax(-(double)CLS_FLT_MAX, fmin(amount, (double)CLS_FLT_MAX)));
 }
 
+static uint32_t write_first_ids(writer *w, uint32_t n)
+{
+    const uint32_t offset = (uint32_t)w->used;
+    uint32_t *const bitmap = take_words(w, state_bitmap(w->vocab));
+    for (uint32_t i = 0; i < n && bitmap != NULL; i++)
+        set_bit(bitmap, (uint32_t)w->sequences[i].ids[0]);
+    return offset;
+}
+
 /* Sorts by first id, and sequences with the same first id by length, longest first. */
 static int by_first_id(const void *a, const void *b)
 {
@@ -169,91 +235,54 @@ static int by_first_id(const void *a, const void *b)
     return (x->count < y->count) - (x->count > y->count);
 }
 
-/* Writes the offset of each sequence, and then the sequences: a count and the ids of each. */
-static uint32_t write_sequences(writer *w, const cls_sequence *sequences, uint32_t n)
+/* Writes DRY's penalties, one for each exponent, and its breakers. */
+static void write_dry(writer *w, const cls_list_param *l)
 {
-    const size_t offsets = w->used;
-    w->used += n;
-    for (uint32_t i = 0; i < n; i++) {
-        w->words[offsets + i] = (uint32_t)w->used;
-        w->words[w->used++] = sequences[i].count;
-        memcpy(w->words + w->used, sequences[i].ids, sequences[i].count * sizeof *w->words);
-        w->used += sequences[i].count;
-    }
-    return (uint32_t)offsets;
-}
-
-static uint32_t write_bitmap(writer *w, uint32_t vocab, const cls_sequence *sequences, uint32_t n)
-{
-    uint32_t *const bitmap = take_words(w, state_bitmap(vocab));
-    for (uint32_t i = 0; i < n; i++)
-        bitmap[(uint32_t)sequences[i].ids[0] / 32] |= 1u << (sequences[i].ids[0] % 32);
-    return (uint32_t)(bitmap - w->words);
-}
-
-/* Writes DRY's penalties, one for each exponent, and its breakers. `sequences` is memory for
- * sorting: breakers of one id come first, the longer ones are sorted after them. */
-static void write_dry(writer *w, const cls_params *p, uint32_t vocab, uint32_t amounts,
-                      cls_sequence *sequences, cls_slot *slot)
-{
-    const uint32_t n = p->dry_breaker_count;
-    uint32_t singles = 0, longer = n;
-    slot->dry = (uint32_t)w->used;
-    slot->n_dry = amounts;
-    for (uint32_t e = 0; e < amounts; e++)
-        w->words[w->used++] = (uint32_t)CLS_AS_I32(cls_dry_penalty(p, e));
+    const uint32_t n = w->amounts != 0 ? cls_list_count(l, w->p) : 0;
+    cls_slot *const slot = w->slot;
+    uint32_t *const penalties = take_words(w, w->amounts);
+    slot->n_dry = w->amounts;
+    for (uint32_t e = 0; e < w->amounts && penalties != NULL; e++)
+        penalties[e] = (uint32_t)CLS_AS_I32(cls_dry_penalty(w->p, e));
     if (n == 0)
         return;
-    for (uint32_t i = 0; i < n; i++)
-        sequences[p->dry_breakers[i].count == 1 ? singles++ : --longer] = p->dry_breakers[i];
-    qsort(sequences + singles, n - singles, sizeof *sequences, by_first_id);
-    slot->dry_first_ids = slot->dry_single_ids = write_bitmap(w, vocab, sequences, n);
+    const uint32_t singles = split_sequences(w, l);
+    slot->dry_first_ids = slot->dry_single_ids = write_first_ids(w, n);
     if (singles < n)
-        slot->dry_single_ids = write_bitmap(w, vocab, sequences, singles);
+        slot->dry_single_ids = write_first_ids(w, singles);
     slot->n_breakers = n - singles;
-    slot->breakers = write_sequences(w, sequences + singles, n - singles);
+    slot->breakers = write_longer(w, l, singles, by_first_id);
 }
 
-/* Sorts sequences of at least two ids by the id before the last. */
-static int by_second_to_last(const void *a, const void *b)
+/* -------------------------------------------------------------------- the table */
+
+/* clang-format off */
+#define AT(field) offsetof(cls_slot, field)
+#define NONE 0
+#define KEPT(id, matched, form, length, ...) id, matched, write_##form, length, {__VA_ARGS__}
+#define ROW(p, kind, array, counter, kept, option, meta, key, help) \
+    {#array, #counter, CLS_LIST_##kind, sizeof *((cls_params *)0)->array, \
+     offsetof(cls_params, array), offsetof(cls_params, counter), KEPT kept},
+/* clang-format on */
+
+const cls_list_param cls_list_table[] = {CLS_LISTS(ROW, )};
+
+static uint32_t *in_slot(cls_slot *slot, size_t field)
 {
-    const cls_sequence *const x = a, *const y = b;
-    const int32_t i = x->ids[x->count - 2], j = y->ids[y->count - 2];
-    return (i > j) - (i < j);
+    return (uint32_t *)(void *)((char *)slot + field);
 }
 
-/* Bad words of one id are a list like that of stop ids. The longer ones are sorted so that the
- * device reads only those whose id before the last is the latest token. */
-static void write_bad_words(writer *w, const cls_params *p, cls_sequence *sequences, cls_slot *slot)
+/* Writes or counts the words of all lists. Biases, which are before the allowed ids in the table,
+ * read their bitmap. */
+static void write_lists(writer *w)
 {
-    uint32_t longer = 0;
-    uint32_t *const banned = w->words + w->used;
-    slot->banned = (uint32_t)w->used;
-    for (uint32_t i = 0; i < p->bad_word_count; i++)
-        if (p->bad_words[i].count == 1)
-            w->words[w->used++] = (uint32_t)p->bad_words[i].ids[0];
-        else
-            sequences[longer++] = p->bad_words[i];
-    slot->n_banned = p->bad_word_count - longer;
-    qsort(banned, slot->n_banned, sizeof *banned, by_id);
-    qsort(sequences, longer, sizeof *sequences, by_second_to_last);
-    slot->n_bad_words = longer;
-    slot->bad_words = write_sequences(w, sequences, longer);
-}
-
-/* Returns the largest number of words that the lists may take. */
-static uint64_t max_words(const cls_params *p, uint32_t vocab, uint32_t amounts)
-{
-    uint64_t n = cls_sequences_words(p->bad_words, p->bad_word_count) + p->bad_word_count +
-                 amounts + p->stop_count + (uint64_t)p->thinking_start_count +
-                 p->thinking_end_count + p->thinking_forced_count;
-    n += biases_words(p, vocab);
-    if (cls_params_allow_some(p))
-        n += state_bitmap(vocab);
-    if (amounts != 0 && p->dry_breaker_count != 0)
-        n += 2ull * state_bitmap(vocab) +
-             cls_sequences_words(p->dry_breakers, p->dry_breaker_count) + p->dry_breaker_count;
-    return n;
+    w->used = 0;
+    for (const cls_list_param *l = cls_list_table + CLS_LIST_COUNT; l-- > cls_list_table;) {
+        *in_slot(w->slot, l->offset[0]) = (uint32_t)w->used;
+        l->write(w, l);
+        if (l->length != NONE)
+            *in_slot(w->slot, l->length) = cls_list_count(l, w->p);
+    }
 }
 
 cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t history, cls_slot *slot,
@@ -261,8 +290,11 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
 {
     const uint32_t longest = p->dry_window != 0 ? p->dry_window : history,
                    most = cls_dry_max_exponent(p);
-    const uint32_t amounts = !cls_dry_is_on(p) ? 0 : 1 + (most < longest ? most : longest);
-    const uint64_t need = max_words(p, vocab, amounts);
+    writer w = {.p = p, .vocab = vocab, .slot = slot};
+    w.amounts = !cls_dry_is_on(p) ? 0 : 1 + (most < longest ? most : longest);
+    write_lists(&w);
+    const uint64_t need = w.used;
+    size_t to_sort = 1;
     *words = NULL;
     *n_words = 0;
     if (need == 0)
@@ -271,45 +303,34 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "the lists of the parameters are too long: they take %llu words",
                         (unsigned long long)need);
-    writer w = {malloc((size_t)need * sizeof *w.words), 0};
-    bias_entry *const biases = malloc((p->logit_bias_count + (size_t)1) * sizeof *biases);
-    const uint32_t most_sequences =
-        p->dry_breaker_count > p->bad_word_count ? p->dry_breaker_count : p->bad_word_count;
-    cls_sequence *const sequences = malloc((most_sequences + (size_t)1) * sizeof *sequences);
-    if (w.words == NULL || biases == NULL || sequences == NULL) {
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++)
+        if (l->kind != CLS_LIST_ids && cls_list_count(l, p) > to_sort)
+            to_sort = cls_list_count(l, p);
+    w.words = malloc((size_t)need * sizeof *w.words);
+    w.biases = malloc(to_sort * sizeof *w.biases);
+    w.sequences = malloc(to_sort * sizeof *w.sequences);
+    const int has_memory = w.words != NULL && w.biases != NULL && w.sequences != NULL;
+    if (has_memory)
+        write_lists(&w);
+    else
         free(w.words);
-        free(biases);
-        free(sequences);
+    free(w.biases);
+    free(w.sequences);
+    if (!has_memory)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
                         (unsigned long long)need);
-    }
-    write_biases(&w, p, vocab, write_allowed(&w, p, vocab, slot), biases, slot);
-    write_stops(&w, p, slot);
-    if (amounts != 0)
-        write_dry(&w, p, vocab, amounts, sequences, slot);
-    write_bad_words(&w, p, sequences, slot);
-    write_thinking(&w, p, slot);
-    free(biases);
-    free(sequences);
     *words = w.words;
-    *n_words = (uint32_t)w.used;
+    *n_words = (uint32_t)need;
     return CLS_OK;
 }
 
 void cls_lists_set_offset(cls_slot *slot, uint32_t offset)
 {
+    const int breaks = slot->dry_first_ids != 0; /* 0 tells kernels that there are no breakers */
     slot->lists = offset;
-    slot->bias += offset;
-    slot->allowed += offset;
-    slot->stop += offset;
-    slot->dry += offset;
-    slot->dry_first_ids += slot->dry_first_ids != 0 ? offset : 0; /* 0 if there are no breakers */
-    slot->dry_single_ids += offset;
-    slot->breakers += offset;
-    slot->banned += offset;
-    slot->bad_words += offset;
-    slot->thinking_start += offset;
-    slot->thinking_end += offset;
-    slot->thinking_forced += offset;
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++)
+        for (int i = 0; i < 4 && l->offset[i] != 0; i++)
+            *in_slot(slot, l->offset[i]) += offset;
+    slot->dry_first_ids = breaks ? slot->dry_first_ids : 0;
     slot->forced += offset;
 }

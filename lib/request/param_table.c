@@ -17,10 +17,12 @@
      (double)(initial), (double)(least), (double)(most), range},
 #define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     ROW(p, id, type, field, stage, initial, least, most, range)
+#define ROW_OF_LIST(p, kind, array, counter, kept, option, meta, key, help) \
+    ROW(p, CLS_LIST_ID kept, UINT, counter, END, 0, 0, 0, NULL)
 /* clang-format on */
 
 const cls_param cls_param_table[] = {
-    CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_OF_LISTS(ROW, ) /* */
+    CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_WITHOUT_OPTION(ROW, ) CLS_LISTS(ROW_OF_LIST, ) /* */
 };
 enum { PARAMS = sizeof cls_param_table / sizeof cls_param_table[0] };
 

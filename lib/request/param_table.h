@@ -128,39 +128,51 @@
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "the position of the first output token (default 0)")
 
-/* X(p, kind, array, counter, option, meta, key, help): the parameters that are lists. kind: ids,
- * biases or sequences; or id, if each option of the command has one id. key: the JSON key. */
+/* X(p, kind, array, counter, kept, option, meta, key, help): the parameters that are lists. kind:
+ * ids, biases or sequences; or id, if each option of the command has one id. key: the JSON key.
+ *
+ * kept: what the library does with the list: (id, matched, form, length, offsets ...)
+ * id: the number of the saved field that has the length. Lists are saved in the order of these.
+ * matched: 1 if the latest tokens are compared with the list, or with each of its sequences. Then
+ *     the sampler's history must keep as many tokens, but for the last one.
+ * form: how kernels get the list: one of the forms of lib/request/lists.c.
+ * length, offsets: the fields of cls_slot for the list's length and for where it lies. The length
+ *     is NONE if the form sets it. A form that has several parts has an offset of each. */
 #define CLS_LISTS(X, p) \
-    X(p, id, stop_ids, stop_count, "stop-id", "ID", "stop_ids", "stop after this token") \
-    X(p, biases, logit_bias, logit_bias_count, "logit-bias", "ID:VALUE", "logit_bias", \
-      "add VALUE to a token's logit; -inf bans it") \
-    X(p, ids, allowed_ids, allowed_count, "allowed-id", "IDS", "allowed_token_ids", \
+    X(p, id, stop_ids, stop_count, (39, 0, sorted, AT(n_stop), AT(stop)), \
+      "stop-id", "ID", "stop_ids", "stop after this token") \
+    X(p, biases, logit_bias, logit_bias_count, (38, 0, biases, NONE, AT(bias)), \
+      "logit-bias", "ID:VALUE", "logit_bias", "add VALUE to a token's logit; -inf bans it") \
+    X(p, ids, allowed_ids, allowed_count, (40, 0, allowed, NONE, AT(allowed)), \
+      "allowed-id", "IDS", "allowed_token_ids", \
       "allow only these tokens, separated by commas") \
-    X(p, sequences, bad_words, bad_word_count, "bad-word", "IDS", "bad_words", \
-      "ban this sequence of tokens, separated by commas") \
-    X(p, sequences, dry_breakers, dry_breaker_count, "dry-sequence-breaker", "IDS", \
-      "dry_sequence_breakers", "tokens, separated by commas, at which a repetition ends") \
-    X(p, ids, thinking_start, thinking_start_count, "thinking-start", "IDS", "thinking_start", \
+    X(p, sequences, bad_words, bad_word_count, \
+      (42, 1, bad_words, NONE, AT(banned), AT(bad_words)), \
+      "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas") \
+    X(p, sequences, dry_breakers, dry_breaker_count, \
+      (41, 0, dry, NONE, AT(dry), AT(dry_first_ids), AT(dry_single_ids), AT(breakers)), \
+      "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \
+      "tokens, separated by commas, at which a repetition ends") \
+    X(p, ids, thinking_start, thinking_start_count, \
+      (49, 1, plain, AT(n_start), AT(thinking_start)), \
+      "thinking-start", "IDS", "thinking_start", \
       "the tokens, separated by commas, that begin the thinking (default: the request does)") \
-    X(p, ids, thinking_end, thinking_end_count, "thinking-end", "IDS", "thinking_end", \
+    X(p, ids, thinking_end, thinking_end_count, (50, 1, plain, AT(n_end), AT(thinking_end)), \
+      "thinking-end", "IDS", "thinking_end", \
       "the tokens, separated by commas, that end the thinking") \
-    X(p, ids, thinking_forced, thinking_forced_count, "thinking-forced", "IDS", \
-      "thinking_forced", "the tokens, separated by commas, that --thinking-budget emits")
+    X(p, ids, thinking_forced, thinking_forced_count, \
+      (51, 0, plain, AT(n_thinking_forced), AT(thinking_forced)), \
+      "thinking-forced", "IDS", "thinking_forced", \
+      "the tokens, separated by commas, that --thinking-budget emits")
 
-/* The lengths of the lists, only_allowed, and the chain. X is called as for CLS_PARAMS, but without
- * the last three arguments. */
-#define CLS_PARAMS_OF_LISTS(X, p) \
+/* The chain and only_allowed. X is called as for CLS_PARAMS, but without the last three
+ * arguments. */
+#define CLS_PARAMS_WITHOUT_OPTION(X, p) \
     X(p, 1, INT, chain, END, CLS_CHAIN_DEFAULT, 0, 0, NULL) \
     X(p, 37, BYTES, stages, END, 0, 0, 0, NULL) \
-    X(p, 38, UINT, logit_bias_count, END, 0, 0, 0, NULL) \
-    X(p, 39, UINT, stop_count, END, 0, 0, 0, NULL) \
-    X(p, 40, UINT, allowed_count, END, 0, 0, 0, NULL) \
-    X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1") \
-    X(p, 41, UINT, dry_breaker_count, END, 0, 0, 0, NULL) \
-    X(p, 42, UINT, bad_word_count, END, 0, 0, 0, NULL) \
-    X(p, 49, UINT, thinking_start_count, END, 0, 0, 0, NULL) \
-    X(p, 50, UINT, thinking_end_count, END, 0, 0, 0, NULL) \
-    X(p, 51, UINT, thinking_forced_count, END, 0, 0, 0, NULL)
+    X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1")
+
+#define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */
 
 /* X(STAGE, name, field, on): the stage's name in messages and in the command's chains, the
  * parameter that messages name, and whether the parameters p turn the stage on for a vocabulary of

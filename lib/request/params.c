@@ -136,7 +136,7 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
     cls_status status = CLS_OK;
 #define check_id check_ids
-#define CHECK_LIST(p, kind, array, counter, option, meta, key, help) \
+#define CHECK_LIST(p, kind, array, counter, kept, option, meta, key, help) \
     if (status == CLS_OK) \
         status = check_##kind(#array, #counter, (p)->array, (p)->counter, vocab);
     CLS_LISTS(CHECK_LIST, p)

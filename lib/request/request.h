@@ -9,7 +9,8 @@
 
 /* -------------------------------------------------------- param_table.c */
 
-/* A row of CLS_PARAMS or CLS_PARAMS_OF_LISTS. `range` is NULL if every value is valid. */
+/* A row of CLS_PARAMS or CLS_PARAMS_WITHOUT_OPTION, or the length of a list. `range` is NULL if
+ * every value is valid. */
 typedef struct cls_param {
     const char *field;
     enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
@@ -65,7 +66,60 @@ float cls_flush_subnormal(float x);
  * or if memory runs out. */
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
+/* -------------------------------------------------------------- lists.c */
+
+struct cls_list_writer;
+
+/* A row of CLS_LISTS. `write` writes the list in its form for kernels. */
+typedef struct cls_list_param {
+    const char *name, *counter; /* fields of cls_params: the list, and the number of its elements */
+    enum { CLS_LIST_ids, CLS_LIST_id = CLS_LIST_ids, CLS_LIST_biases, CLS_LIST_sequences } kind;
+    size_t size;               /* bytes of an element */
+    size_t array_at, count_at; /* where these fields are in cls_params */
+    uint32_t id;
+    int matched;
+    void (*write)(struct cls_list_writer *, const struct cls_list_param *);
+    size_t length, offset[4]; /* where these fields are in cls_slot; 0: none */
+} cls_list_param;
+
+enum {
+#define CLS_LIST_COUNTED(p, kind, array, counter, kept, option, meta, key, help) \
+    CLS_LIST_COUNTED_##array,
+    CLS_LISTS(CLS_LIST_COUNTED, )
+#undef CLS_LIST_COUNTED
+        CLS_LIST_COUNT
+};
+
+/* The rows in the order of CLS_LISTS. */
+extern const cls_list_param cls_list_table[CLS_LIST_COUNT];
+
+/* Makes the lists of checked parameters for a sampler with this history: biases (a list in
+ * ascending order of ids, or a row of all tokens if there are many), the bitmap of allowed ids,
+ * stop ids in ascending order, and the lists of adjustments by the history. The slot gets their
+ * lengths and their offsets from the beginning of the lists. The caller frees *words, which is NULL
+ * if the lists are empty. Fails if the lists are too long or memory runs out. */
+cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t history,
+                            cls_slot *slot, uint32_t **words, uint32_t *n_words);
+
+/* Adds the offset at which the lists begin in the device's memory to the offsets of a slot. */
+void cls_lists_set_offset(cls_slot *slot, uint32_t offset);
+
+/* DRY: return 1 if it is on, the largest exponent, and the penalty of an exponent. */
+int cls_dry_is_on(const cls_params *params);
+uint32_t cls_dry_max_exponent(const cls_params *params);
+float cls_dry_penalty(const cls_params *params, uint32_t exponent);
+
 /* ------------------------------------------------------------- arrays.c */
+
+/* Return and set the array of a list, and return the number of its elements. */
+void *cls_list_array(const cls_list_param *list, const cls_params *params);
+uint32_t cls_list_count(const cls_list_param *list, const cls_params *params);
+void cls_list_set_array(const cls_list_param *list, cls_params *params, void *array);
+
+/* Returns the list that is saved after another one, or the first one after NULL; NULL after the
+ * last.
+ */
+const cls_list_param *cls_list_after(const cls_list_param *before);
 
 /* Replaces the arrays that parameters point to by copies, one block each. Fails if memory runs out;
  * then the parameters are unchanged. */
@@ -79,23 +133,5 @@ uint64_t cls_arrays_size(const cls_params *params);
 
 /* Returns the number of words of sequences in lists: a count and the ids of each. */
 uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
-
-/* -------------------------------------------------------------- lists.c */
-
-/* Makes the lists of checked parameters for a sampler with this history: biases (a list in
- * ascending order of ids, or a row of all tokens if there are many), the bitmap of allowed ids,
- * stop ids in ascending order, and the lists of adjustments by the history. The slot gets their
- * lengths and their offsets from the beginning of the lists. The caller frees *words, which is NULL
- * if the lists are empty. Fails if the lists are too long or memory runs out. */
-cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t history,
-                            cls_slot *slot, uint32_t **words, uint32_t *n_words);
-
-/* Adds the offset at which the lists begin to the offsets of a slot. */
-void cls_lists_set_offset(cls_slot *slot, uint32_t offset);
-
-/* DRY: return 1 if it is on, the largest exponent, and the penalty of an exponent. */
-int cls_dry_is_on(const cls_params *params);
-uint32_t cls_dry_max_exponent(const cls_params *params);
-float cls_dry_penalty(const cls_params *params, uint32_t exponent);
 
 #endif

@@ -23,19 +23,16 @@ uint32_t cls_needs_listed(const cls_slot *slot)
                : (uint32_t)slot->top_k;
 }
 
-/* Returns a digest of a request's parameters and lists. Where its lists lie is a matter of each
- * sampler. */
+/* Returns a digest of a request's parameters and lists. The offsets in the host's copy of a slot do
+ * not depend on where its lists lie, which is a matter of each sampler. */
 static uint64_t digest_of(const cls_request *r)
 {
     uint64_t hash = 1;
-    cls_slot slot = r->slot;
-    cls_lists_set_offset(&slot, 0u - slot.lists);
-    slot.lists = 0;
     if (r->lists != NULL)
         hash = cls_hash_word(hash, r->lists->digest);
     if (r->forced != NULL)
         hash = cls_hash_word(hash, r->forced->digest);
-    return cls_hash_bytes(hash, &slot, offsetof(cls_slot, position));
+    return cls_hash_bytes(hash, &r->slot, offsetof(cls_slot, position));
 }
 
 /* Adds a request's share so many times: once, or -1 times, as a number modulo 2^64. */

@@ -56,31 +56,24 @@ static void put_bytes(stream *b, void *data, size_t n)
     b->offset += n;
 }
 
-static void put_u32(stream *b, uint32_t *x)
+/* Words are numbers of 32 bits of any type. */
+static void put_words(stream *b, void *words, size_t n)
 {
-    uint8_t byte[4];
-    for (int i = 0; i < 4; i++)
-        byte[i] = (uint8_t)(*x >> 8 * i);
-    put_bytes(b, byte, sizeof byte);
-    if (b->reading)
-        *x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
-             (uint32_t)byte[3] << 24;
+    uint32_t x;
+    for (unsigned char *at = words; n > 0; n--, at += sizeof x) {
+        uint8_t byte[4];
+        memcpy(&x, at, sizeof x);
+        for (int i = 0; i < 4; i++)
+            byte[i] = (uint8_t)(x >> 8 * i);
+        put_bytes(b, byte, sizeof byte);
+        x = (uint32_t)byte[0] | (uint32_t)byte[1] << 8 | (uint32_t)byte[2] << 16 |
+            (uint32_t)byte[3] << 24;
+        if (b->reading)
+            memcpy(at, &x, sizeof x);
+    }
 }
 
-static void put_i32(stream *b, int32_t *x)
-{
-    uint32_t bits = (uint32_t)*x;
-    put_u32(b, &bits);
-    memcpy(x, &bits, sizeof bits);
-}
-
-static void put_f32(stream *b, float *x)
-{
-    uint32_t bits;
-    memcpy(&bits, x, sizeof bits);
-    put_u32(b, &bits);
-    memcpy(x, &bits, sizeof bits);
-}
+static void put_u32(stream *b, uint32_t *x) { put_words(b, x, 1); }
 
 static void put_u64(stream *b, uint64_t *x)
 {
@@ -98,26 +91,22 @@ static uint64_t hash(const uint8_t *data, size_t n)
     return h;
 }
 
+static cls_status damaged(const char *why)
+{
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are not a saved slot: %s", why);
+}
+
+/* ------------------------------------------------------------------ parameters */
+
 static void put_param(stream *b, const cls_param *param, cls_params *p)
 {
     void *const at = cls_param_in(param, p);
-    switch (param->type) {
-    case CLS_PARAM_FLOAT:
-        put_f32(b, at);
-        break;
-    case CLS_PARAM_INT:
-        put_i32(b, at);
-        break;
-    case CLS_PARAM_UINT:
-        put_u32(b, at);
-        break;
-    case CLS_PARAM_UINT64:
-        put_u64(b, at);
-        break;
-    case CLS_PARAM_BYTES:
+    if (param->type == CLS_PARAM_BYTES)
         put_bytes(b, at, param->size);
-        break;
-    }
+    else if (param->type == CLS_PARAM_UINT64)
+        put_u64(b, at);
+    else
+        put_words(b, at, 1);
 }
 
 /* Returns the number of fields to save. The last fields are left out if they have their defaults,
@@ -153,61 +142,72 @@ static void put_params(stream *b, cls_params *p)
     }
 }
 
-/* Ids that are read are stored in *pool, which has space for all bytes that are left. */
-static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n, int32_t **pool)
+/* Ids that are read are stored after the sequences, where there is space for all bytes that are
+ * left. */
+static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n)
 {
+    int32_t *room = b->reading ? (int32_t *)(void *)(sequences + n) : NULL;
     for (uint32_t i = 0; i < n; i++) {
         cls_sequence *const s = &sequences[i];
         put_u32(b, &s->count);
         if (b->reading) {
-            b->is_cut_short |= s->count > (b->size - b->offset) / sizeof(int32_t);
+            b->is_cut_short |= s->count > (b->size - b->offset) / sizeof *room;
             s->count = b->is_cut_short ? 0 : s->count;
-            s->ids = *pool;
-            *pool += s->count;
+            s->ids = room;
+            room += s->count;
         }
-        for (uint32_t k = 0; k < s->count; k++)
-            put_i32(b, (int32_t *)(uintptr_t)&s->ids[k]);
+        put_words(b, (int32_t *)(uintptr_t)s->ids, s->count);
     }
 }
 
-/* Writes or reads n ids. What is read lies in memory that can be written. */
-static void put_ids(stream *b, const int32_t *ids, uint32_t n)
+static void put_list(stream *b, const cls_list_param *l, const cls_params *p)
 {
-    for (uint32_t i = 0; i < n; i++)
-        put_i32(b, (int32_t *)(uintptr_t)&ids[i]);
+    void *const array = cls_list_array(l, p);
+    const uint32_t n = cls_list_count(l, p);
+    if (l->kind == CLS_LIST_sequences)
+        put_sequences(b, array, n);
+    else
+        put_words(b, array, n * (l->size / sizeof(uint32_t)));
 }
 
-static void put_lists(stream *b, const cls_params *p, int32_t *pool)
+/* Allocates a list, of which *p has the length, and reads it. */
+static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
 {
-    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
-        cls_logit_bias *const bias = (cls_logit_bias *)(uintptr_t)&p->logit_bias[i];
-        put_i32(b, &bias->id);
-        put_f32(b, &bias->bias);
-    }
-    put_ids(b, p->stop_ids, p->stop_count);
-    put_ids(b, p->allowed_ids, p->allowed_count);
-    put_sequences(b, (cls_sequence *)(uintptr_t)p->dry_breakers, p->dry_breaker_count, &pool);
-    put_sequences(b, (cls_sequence *)(uintptr_t)p->bad_words, p->bad_word_count, &pool);
-    put_ids(b, p->thinking_start, p->thinking_start_count);
-    put_ids(b, p->thinking_end, p->thinking_end_count);
-    put_ids(b, p->thinking_forced, p->thinking_forced_count);
+    const uint32_t n = cls_list_count(l, p);
+    const size_t left = b->size - b->offset;
+    const uint64_t size = n * (uint64_t)l->size + (l->kind == CLS_LIST_sequences ? left : 0);
+    if (n == 0)
+        return CLS_OK;
+    if (n > left / sizeof(uint32_t))
+        return damaged("they are cut short");
+    void *const array = size <= SIZE_MAX ? malloc((size_t)size) : NULL;
+    if (array == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
+    cls_list_set_array(l, p, array);
+    put_list(b, l, p);
+    return b->is_cut_short ? damaged("they are cut short") : CLS_OK;
 }
 
-static void put_counters(stream *b, cls_slot *slot)
+static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
 {
-    put_u32(b, &slot->outputs);
-    put_u32(b, &slot->position);
-    put_u32(b, &slot->length);
-    put_u32(b, &slot->longest);
+    cls_params p;
+    cls_params_default(&p, sizeof p);
+    put_params(b, &p);
+    if (b->unknown != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "bytes are a slot with parameter %u, which this library does not know; "
+                        "a newer library saved it",
+                        (unsigned)b->unknown);
+    cls_status status = b->is_cut_short ? damaged("they are cut short") : CLS_OK;
+    for (const cls_list_param *l = NULL; status == CLS_OK && (l = cls_list_after(l)) != NULL;)
+        status = read_list(b, l, &p);
+    if (status == CLS_OK)
+        status = cls_checked_params_create(s, &p, checked);
+    cls_arrays_free(&p);
+    return status;
 }
 
-static void put_adaptive(stream *b, cls_slot_adaptive *m)
-{
-    put_i32(b, &m->mu);
-    put_u32(b, &m->sum);
-    put_u32(b, &m->weight);
-    put_u32(b, &m->top_p);
-}
+/* ------------------------------------------------------------------------ state */
 
 /* Returns the adaptive state before a token of the history, in a slot's state. */
 static cls_slot_adaptive *adaptive_before(const cls_sampler *s, uint32_t *state, uint32_t at)
@@ -234,7 +234,52 @@ static uint32_t oldest_entry(const cls_slot *slot, uint32_t n_ring)
     return slot->longest > n_ring ? slot->longest - n_ring : 0;
 }
 
-/* ------------------------------------------------------------------------ save */
+/* Returns `why` if what was read is cut short or impossible, and NULL if it is not or was written.
+ */
+static const char *fault_if(const stream *b, int impossible, const char *why)
+{
+    return b->reading && (b->is_cut_short || impossible) ? why : NULL;
+}
+
+static const char *put_adaptive(stream *b, const cls_slot *slot, cls_slot_adaptive *m)
+{
+    put_words(b, m, CLS_ADAPTIVE_WORDS);
+    const char *const fault = cls_adaptive_fault(slot, m);
+    return fault_if(b, fault != NULL, b->is_cut_short ? "they are cut short" : fault);
+}
+
+/* Writes or reads a slot and its state but for the tokens that occur. Returns what is impossible in
+ * what was read, or NULL. */
+static const char *put_state(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state)
+{
+    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
+    put_u32(b, &slot->outputs);
+    put_u32(b, &slot->position);
+    put_u32(b, &slot->length);
+    put_u32(b, &slot->longest);
+    const char *fault =
+        fault_if(b,
+                 slot->longest > MOST_TOKENS || slot->length > slot->longest ||
+                     slot->outputs > slot->length || slot->length < oldest_entry(slot, n_ring) ||
+                     slot->longest - slot->length > s->rollback,
+                 "the history's length is impossible");
+    if (fault == NULL)
+        fault = put_adaptive(b, slot, &slot->adaptive);
+    put_words(b, &slot->pending, 1);
+    if (fault == NULL)
+        fault = put_adaptive(b, slot, &slot->next_adaptive);
+    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length && fault == NULL; i++) {
+        uint32_t *const entry = &state[state_ring(s->vocab, s->layout) + i % n_ring];
+        put_u32(b, entry);
+        fault = fault_if(b,
+                         (*entry & CLS_ENTRY_ID) >= s->vocab ||
+                             (*entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0,
+                         "the history has an impossible token");
+    }
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && fault == NULL; i++)
+        fault = put_adaptive(b, slot, adaptive_before(s, state, i));
+    return fault;
+}
 
 static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t id)
 {
@@ -246,7 +291,7 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
     return count;
 }
 
-static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
+static void write_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
 {
     const uint32_t *const in_context = state + state_in_context(s->vocab, s->layout);
     const size_t count_offset = b->offset;
@@ -268,46 +313,81 @@ static void put_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
     }
 }
 
-/* Writes what format 5 has beyond format 4. `forced`: the ids, or NULL while bytes are counted. */
-static void write_forced(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state,
-                         uint32_t *forced)
+static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
+{
+    uint32_t *const counts = state + state_counts(s->vocab, s->layout), *const in_context =
+                                                                            state +
+                                                                            state_in_context(
+                                                                                s->vocab,
+                                                                                s->layout);
+    uint32_t n = 0, next = 0;
+    put_u32(b, &n);
+    if (b->is_cut_short || (n != 0 && s->keep == CLS_KEEP_NONE))
+        return "they are cut short";
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t word = 0, count = 0;
+        put_u32(b, &word);
+        put_u32(b, &count);
+        const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
+        if (b->is_cut_short || id < next || id >= s->vocab ||
+            count > (s->keep == CLS_KEEP_PRESENCE ? 1 : CLS_MAX_COUNT) ||
+            (count == 0 && word == id))
+            return "a token's count is impossible";
+        next = id + 1;
+        state[id / 32] |= bit;
+        if (word != id)
+            in_context[id / 32] |= bit;
+        if (s->keep == CLS_KEEP_PRESENCE) {
+            counts[id / 32] |= count != 0 ? bit : 0;
+        } else {
+            const uint16_t narrow = (uint16_t)count;
+            memcpy((char *)counts + 2 * (size_t)id, &narrow, sizeof narrow);
+        }
+    }
+    return NULL;
+}
+
+/* Writes or reads what format 5 has beyond format 4, but for the forced ids. A state of the
+ * thinking budget counts tokens, then ids that were emitted, of which the last one ends the
+ * thinking. */
+static const char *put_forced(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state)
 {
     const int thinks = (slot->flags & CLS_SLOT_THINKING) != 0;
+    const uint32_t most = slot->thinking_budget + slot->n_thinking_forced;
+    int impossible = 0;
     if (thinks)
         put_u32(b, &slot->thinking);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++)
+    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++) {
         put_u32(b, thinking_before(s, state, i));
+        impossible |= *thinking_before(s, state, i) > most;
+    }
     put_u32(b, &slot->n_forced);
     put_u32(b, &slot->forced_from);
-    for (uint32_t i = 0; i < slot->n_forced; i++)
-        put_u32(b, forced != NULL ? &forced[i] : &slot->n_forced);
+    return fault_if(b, impossible || slot->thinking > most,
+                    "the state of the thinking budget is impossible");
 }
+
+/* ------------------------------------------------------------------------ save */
 
 static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
                        uint32_t *state, uint32_t *forced)
 {
-    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
     const uint32_t format =
         (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? FORMAT : FORMAT - 1;
     uint32_t head[] = {format, s->vocab, s->keep, s->history, s->rollback};
     cls_params p = r->params;
     b->format = format;
     put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
-    for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
-        put_u32(b, &head[i]);
+    put_words(b, head, sizeof head / sizeof head[0]);
     put_params(b, &p);
-    put_lists(b, &p, NULL);
-    put_counters(b, slot);
-    put_adaptive(b, &slot->adaptive);
-    put_i32(b, &slot->pending);
-    put_adaptive(b, &slot->next_adaptive);
-    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length; i++)
-        put_u32(b, &state[state_ring(s->vocab, s->layout) + i % n_ring]);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length; i++)
-        put_adaptive(b, adaptive_before(s, state, i));
-    put_tokens(b, s, state);
-    if (format == FORMAT)
-        write_forced(b, s, slot, state, forced);
+    for (const cls_list_param *l = NULL; (l = cls_list_after(l)) != NULL;)
+        put_list(b, l, &p);
+    put_state(b, s, slot, state);
+    write_tokens(b, s, state);
+    if (format == FORMAT) {
+        put_forced(b, s, slot, state);
+        put_words(b, forced, slot->n_forced);
+    }
     uint64_t sum = b->out != NULL ? hash(b->out, b->offset) : 0;
     put_u64(b, &sum);
 }
@@ -398,11 +478,6 @@ cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, 
 
 /* ------------------------------------------------------------------------ load */
 
-static cls_status damaged(const char *why)
-{
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "bytes are not a saved slot: %s", why);
-}
-
 static cls_status read_header(stream *b, const cls_sampler *s)
 {
     static const char *const name[] = {"vocab", "keep", "history", "rollback"};
@@ -437,83 +512,10 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     return CLS_OK;
 }
 
-static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
-{
-    enum { BIAS, STOP, ALLOWED, BREAKERS, BAD_WORDS, START, END, FORCED, POOL, ROOMS };
-    void *room[ROOMS] = {NULL};
-    cls_params p;
-    cls_status status = CLS_OK;
-    cls_params_default(&p, sizeof p);
-    put_params(b, &p);
-    if (b->unknown != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "bytes are a slot with parameter %u, which this library does not know; "
-                        "a newer library saved it",
-                        (unsigned)b->unknown);
-    const uint64_t words = (b->size - b->offset) / sizeof(uint32_t);
-    const uint64_t size[ROOMS] = {
-        [BIAS] = p.logit_bias_count * (uint64_t)sizeof *p.logit_bias,
-        [STOP] = p.stop_count * (uint64_t)sizeof *p.stop_ids,
-        [ALLOWED] = p.allowed_count * (uint64_t)sizeof *p.allowed_ids,
-        [BREAKERS] = p.dry_breaker_count * (uint64_t)sizeof(cls_sequence),
-        [BAD_WORDS] = p.bad_word_count * (uint64_t)sizeof(cls_sequence),
-        [START] = p.thinking_start_count * (uint64_t)sizeof *p.thinking_start,
-        [END] = p.thinking_end_count * (uint64_t)sizeof *p.thinking_end,
-        [FORCED] = p.thinking_forced_count * (uint64_t)sizeof *p.thinking_forced,
-        [POOL] = p.dry_breaker_count != 0 || p.bad_word_count != 0 ? words * sizeof(int32_t) : 0,
-    };
-    if (b->is_cut_short || 2ull * p.logit_bias_count + p.stop_count + p.allowed_count +
-                                   2ull * p.dry_breaker_count + 2ull * p.bad_word_count +
-                                   p.thinking_start_count + p.thinking_end_count +
-                                   p.thinking_forced_count >
-                               words)
-        return damaged("they are cut short");
-    for (int i = 0; i < ROOMS && status == CLS_OK; i++)
-        if (size[i] != 0 && (room[i] = calloc(1, (size_t)size[i])) == NULL)
-            status =
-                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's lists");
-    if (status == CLS_OK) {
-        p.logit_bias = room[BIAS];
-        p.stop_ids = room[STOP];
-        p.allowed_ids = room[ALLOWED];
-        p.dry_breakers = room[BREAKERS];
-        p.bad_words = room[BAD_WORDS];
-        p.thinking_start = room[START];
-        p.thinking_end = room[END];
-        p.thinking_forced = room[FORCED];
-        put_lists(b, &p, room[POOL]);
-        status = b->is_cut_short ? damaged("they are cut short")
-                                 : cls_checked_params_create(s, &p, checked);
-    }
-    for (int i = 0; i < ROOMS; i++)
-        free(room[i]);
-    return status;
-}
-
-/* Returns 1 if there can be a state of the thinking budget: tokens that count and ids that were
- * emitted, of which the last one ends the thinking. */
-static int thinking_is_valid(const cls_slot *slot, uint32_t thinking)
-{
-    return thinking <= slot->thinking_budget + slot->n_thinking_forced;
-}
-
-/* Reads what format 5 has beyond format 4. The forced ids follow the other lists. */
-static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_params *p,
-                              uint32_t *state)
+/* Reads the forced ids, which follow the other lists. */
+static cls_status read_forced_ids(stream *b, const cls_sampler *s, cls_checked_params *p)
 {
     cls_slot *const slot = &p->slot;
-    const int thinks = (slot->flags & CLS_SLOT_THINKING) != 0;
-    if (thinks)
-        put_u32(b, &slot->thinking);
-    int valid = thinking_is_valid(slot, slot->thinking);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++) {
-        put_u32(b, thinking_before(s, state, i));
-        valid &= thinking_is_valid(slot, *thinking_before(s, state, i));
-    }
-    put_u32(b, &slot->n_forced);
-    put_u32(b, &slot->forced_from);
-    if (b->is_cut_short || !valid)
-        return damaged("the state of the thinking budget is impossible");
     if (slot->n_forced > (b->size - b->offset) / sizeof(uint32_t))
         return damaged("they are cut short");
     if (slot->n_forced == 0)
@@ -525,84 +527,31 @@ static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_param
                         "out of host memory for the forced ids of a slot");
     p->words = words;
     slot->forced = p->n_words;
-    for (uint32_t i = 0; i < slot->n_forced; i++) {
-        put_u32(b, &words[p->n_words]);
+    put_words(b, words + p->n_words, slot->n_forced);
+    for (uint32_t i = 0; i < slot->n_forced; i++)
         if (words[p->n_words++] >= s->vocab)
             return damaged("a forced id is not a token");
-    }
     return CLS_OK;
-}
-
-/* Reads an adaptive state and checks it. */
-static cls_status read_adaptive(stream *b, const cls_slot *slot, cls_slot_adaptive *state)
-{
-    put_adaptive(b, state);
-    const char *const fault = cls_adaptive_fault(slot, state);
-    return b->is_cut_short ? damaged("they are cut short")
-           : fault != NULL ? damaged(fault)
-                           : CLS_OK;
 }
 
 /* Reads a slot's state, which is all zero before. */
 static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
                              uint32_t *state)
 {
-    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout),
-                   counts_at = state_counts(s->vocab, s->layout);
-    cls_slot *const slot = &p->slot;
-    uint32_t n = 0, next = 0;
-    put_counters(b, slot);
-    if (b->is_cut_short || slot->longest > MOST_TOKENS || slot->length > slot->longest ||
-        slot->outputs > slot->length || slot->length < oldest_entry(slot, n_ring) ||
-        slot->longest - slot->length > s->rollback)
-        return damaged("the history's length is impossible");
-    cls_status status = read_adaptive(b, slot, &slot->adaptive);
-    put_i32(b, &slot->pending);
-    if (status == CLS_OK)
-        status = read_adaptive(b, slot, &slot->next_adaptive);
-    if (status != CLS_OK)
-        return status;
-    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length; i++) {
-        uint32_t entry = 0;
-        put_u32(b, &entry);
-        if (b->is_cut_short || (entry & CLS_ENTRY_ID) >= s->vocab ||
-            (entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0)
-            return damaged("the history has an impossible token");
-        state[state_ring(s->vocab, s->layout) + i % n_ring] = entry;
-    }
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && status == CLS_OK; i++)
-        status = read_adaptive(b, slot, adaptive_before(s, state, i));
-    if (status != CLS_OK)
-        return status;
-    put_u32(b, &n);
-    if (b->is_cut_short || (n != 0 && s->keep == CLS_KEEP_NONE))
-        return damaged("they are cut short");
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t word = 0, count = 0;
-        put_u32(b, &word);
-        put_u32(b, &count);
-        const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
-        if (b->is_cut_short || id < next || id >= s->vocab ||
-            count > (s->keep == CLS_KEEP_PRESENCE ? 1 : CLS_MAX_COUNT) ||
-            (count == 0 && word == id))
-            return damaged("a token's count is impossible");
-        next = id + 1;
-        state[id / 32] |= bit;
-        if (word != id)
-            state[state_in_context(s->vocab, s->layout) + id / 32] |= bit;
-        if (s->keep == CLS_KEEP_PRESENCE) {
-            state[counts_at + id / 32] |= count != 0 ? bit : 0;
-        } else {
-            const uint16_t narrow = (uint16_t)count;
-            memcpy((char *)(state + counts_at) + 2 * (size_t)id, &narrow, sizeof narrow);
-        }
-    }
-    slot->thinking = 0;
+    const char *fault = put_state(b, s, &p->slot, state);
+    cls_status status = CLS_OK;
+    if (fault == NULL)
+        fault = read_tokens(b, s, state);
+    p->slot.thinking = 0;
+    if (fault == NULL && b->format >= 5)
+        fault = put_forced(b, s, &p->slot, state);
+    if (fault != NULL)
+        return damaged(fault);
     if (b->format >= 5)
-        status = read_forced(b, s, p, state);
-    if (status != CLS_OK)
-        return status;
-    return b->offset == b->size ? CLS_OK : damaged("there are bytes after the end");
+        status = read_forced_ids(b, s, p);
+    if (status == CLS_OK && b->offset != b->size)
+        status = damaged("there are bytes after the end");
+    return status;
 }
 
 static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)

@@ -3,6 +3,7 @@
  * the changes before the next step. */
 #include "sampler/sampler.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 cls_status cls_slot_check(const cls_sampler *s, uint32_t slot, int begun)
@@ -30,6 +31,37 @@ void cls_checked_params_free(cls_checked_params *p)
     memset(p, 0, sizeof *p);
 }
 
+/* Fails if the latest tokens are compared with more ids than the sampler's history keeps, and one.
+ * name: the field that counts them. */
+static cls_status check_matched(const cls_sampler *s, const char *name, uint32_t ids)
+{
+    if (ids <= s->history + 1)
+        return CLS_OK;
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "params->%s is %u, but the sampler was created with options->history of %u; it "
+                    "needs %u",
+                    name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
+}
+
+static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
+                                     const cls_params *p)
+{
+    const cls_sequence *const sequences = cls_list_array(l, p);
+    const uint32_t n = cls_list_count(l, p);
+    cls_status status = CLS_OK;
+    char name[64];
+    if (!l->matched)
+        return CLS_OK;
+    if (l->kind != CLS_LIST_sequences)
+        return check_matched(s, l->counter, n);
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
+        if (sequences[i].count > s->history + 1) {
+            snprintf(name, sizeof name, "%s[%u].count", l->name, (unsigned)i);
+            status = check_matched(s, name, sequences[i].count);
+        }
+    return status;
+}
+
 /* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. */
 static cls_status check_history(const cls_sampler *s, const cls_params *p)
 {
@@ -44,32 +76,12 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
             CLS_BAD_ARGUMENT, CL_SUCCESS,
             "params->dry_window is %u, but the sampler was created with options->history of %u",
             (unsigned)p->dry_window, (unsigned)s->history);
-    const struct {
-        const char *name;
-        uint32_t count;
-    } sequences[] = {{"thinking_start", p->thinking_start_count},
-                     {"thinking_end", p->thinking_end_count}};
-    for (size_t i = 0; i < sizeof sequences / sizeof sequences[0]; i++)
-        if (sequences[i].count > s->history + 1)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s_count is %u, but the sampler was created with "
-                            "options->history of %u; it needs %u",
-                            sequences[i].name, (unsigned)sequences[i].count, (unsigned)s->history,
-                            (unsigned)sequences[i].count - 1);
     if ((uint64_t)p->loop_repeats * p->loop_max > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_repeats is %u and params->loop_max %u, but the sampler was "
                         "created with options->history of %u; they need %llu",
                         (unsigned)p->loop_repeats, (unsigned)p->loop_max, (unsigned)s->history,
                         (unsigned long long)p->loop_repeats * p->loop_max);
-    for (uint32_t i = 0; i < p->bad_word_count; i++)
-        if (p->bad_words[i].count - 1 > s->history)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->bad_words[%u].count is %u, but the sampler was created with "
-                            "options->history of "
-                            "%u; it needs %u",
-                            (unsigned)i, (unsigned)p->bad_words[i].count, (unsigned)s->history,
-                            (unsigned)p->bad_words[i].count - 1);
     return CLS_OK;
 }
 
@@ -101,7 +113,10 @@ static cls_status check_kept(const cls_sampler *s, const cls_params *p)
                         p->logit_bias_count != 0 ? "logit_bias"
                         : p->allowed_count != 0  ? "allowed_ids"
                                                  : "only_allowed");
-    return check_history(s, p);
+    cls_status status = check_history(s, p);
+    for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
+        status = check_list_history(s, &cls_list_table[i], p);
+    return status;
 }
 
 cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *callers,
@@ -160,10 +175,10 @@ static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cl
                         cls_change *c)
 {
     free_request(s, slot);
-    cls_lists_set_offset(&p->slot, lists != NULL ? lists->offset : 0);
     c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
+    cls_lists_set_offset(&c->params, lists != NULL ? lists->offset : 0);
     cls_pending_words_add(s, p->words, p->n_words);
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;

@@ -15,6 +15,8 @@
 #define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     {#field, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
      (double)(initial), CLS_STAGE_##stage, help},
+#define ROW_OF_LIST(p, kind, array, counter, kept, option, meta, key, help) \
+    ROW(p, CLS_LIST_ID kept, UINT, counter, END, 0, 0, 0, NULL)
 /* clang-format on */
 static const struct row {
     const char *field;
@@ -23,20 +25,17 @@ static const struct row {
     double initial;
     int stage;
     const char *help;
-} table[] = {CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_OF_LISTS(ROW, )};
+} table[] = {CLS_PARAMS(ROW_OF_OPTION, ) CLS_PARAMS_WITHOUT_OPTION(ROW, ) CLS_LISTS(ROW_OF_LIST, )};
 enum { ROWS = sizeof table / sizeof table[0] };
 
 START_TEST(fields)
 {
     char has[sizeof(cls_params)] = {0};
-    const size_t pointers[] = {
-        offsetof(cls_params, stop_ids),     offsetof(cls_params, logit_bias),
-        offsetof(cls_params, dry_breakers), offsetof(cls_params, bad_words),
-        offsetof(cls_params, allowed_ids),  offsetof(cls_params, thinking_start),
-        offsetof(cls_params, thinking_end), offsetof(cls_params, thinking_forced)};
     memset(has, 1, sizeof(size_t)); /* struct_size */
-    for (size_t i = 0; i < sizeof pointers / sizeof pointers[0]; i++)
-        memset(has + pointers[i], 1, sizeof(void *));
+#define HAS_LIST(p, kind, array, counter, kept, option, meta, key, help) \
+    memset(has + offsetof(cls_params, array), 1, sizeof(void *));
+    CLS_LISTS(HAS_LIST, )
+#undef HAS_LIST
     for (int i = 0; i < ROWS; i++)
         for (size_t at = 0; at < table[i].size; at++)
             ck_assert_msg(has[table[i].offset + at]++ == 0, "%s is there twice", table[i].field);

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that saved slots keep their format: slots that an earlier library saved, in formats 4 and
+ * 5, are loaded. Their parameters, their next tokens and their bytes when they are saved again are
+ * those of then, and a request that is begun with the same parameters is saved as the same bytes.
+ *
+ *     check_saved --write FILE    writes the saved slots anew, which only a new format requires
+ *
+ * tests/vectors/README.md describes FILE, slots.txt. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "batch.h"
+#include "sampler/sampler.h"
+
+enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
+
+/* Which lists a request has. */
+enum { BIASES = 1, STOPS = 2, ALLOWED = 4, BREAKERS = 8, WORDS = 16, START = 32, END = 64 };
+enum { FINISH = 128, FORCED = 256 };
+
+static const struct kind {
+    const char *name;
+    uint32_t lists;
+    unsigned char format;
+} kinds[] = {
+    {"plain", 0, 4},
+    {"biases", BIASES, 4},
+    {"stop-ids", STOPS, 4},
+    {"allowed-ids", ALLOWED, 4},
+    {"dry", BREAKERS, 4},
+    {"bad-words", WORDS, 4},
+    {"all-of-format-4", BIASES | STOPS | ALLOWED | BREAKERS | WORDS, 4},
+    {"forced", FORCED, 5},
+    {"thinking", FINISH, 5},
+    {"thinking-start", START | FINISH, 5},
+    {"thinking-end", END | FINISH, 5},
+    {"everything", 511, 5},
+};
+enum { KINDS = sizeof kinds / sizeof kinds[0] };
+static const char *write_to; /* NULL: the slots are only read */
+
+typedef struct saved {
+    unsigned char bytes[MOST];
+    size_t size;
+    int32_t tokens[STEPS];
+} saved;
+
+/* ------------------------------------------------------------------- requests */
+
+/* Each list changes some of the tokens that follow. */
+static void make_params(cls_params *p, uint32_t lists)
+{
+    static const int32_t stops[] = {98, 43, 5, 98}, start[] = {95, 37}, end[] = {14, 95, 37},
+                         finish[] = {60, 71, 23}, pair[] = {34, 22}, three[] = {37, 43, 48},
+                         ids[] = {98, 9, 3, 22};
+    static const cls_sequence words[] = {{ids, 1}, {three, 3}, {pair, 2}, {ids + 2, 1}};
+    static const cls_sequence breakers[] = {{three, 2}, {ids + 3, 1}, {ids + 1, 3}};
+    static const cls_logit_bias biases[] = {{60, 4.5f}, {40, -INFINITY}, {60, 0.25f}, {11, -1.0f}};
+    static int32_t allowed[40];
+    cls_params_init(p);
+    p->temperature = 0.9f;
+    p->top_k = 30;
+    p->seed = 77;
+    p->presence_penalty = 0.1f;
+    if (lists & BIASES) {
+        p->logit_bias = biases;
+        p->logit_bias_count = 4;
+    }
+    if (lists & STOPS) {
+        p->stop_ids = stops;
+        p->stop_count = 4;
+        p->min_tokens = 9;
+    }
+    for (int32_t i = 0; i < 40 && lists & ALLOWED; i++)
+        allowed[i] = i * 67 % VOCAB;
+    if (lists & ALLOWED) {
+        p->allowed_ids = allowed;
+        p->allowed_count = 40;
+    }
+    if (lists & BREAKERS) {
+        p->dry_multiplier = 2.0f;
+        p->dry_allowed_length = 1;
+        p->dry_breakers = breakers;
+        p->dry_breaker_count = 3;
+    }
+    if (lists & WORDS) {
+        p->bad_words = words;
+        p->bad_word_count = 4;
+    }
+    if (lists & START) {
+        p->thinking_start = start;
+        p->thinking_start_count = 2;
+    }
+    if (lists & END) {
+        p->thinking_end = end;
+        p->thinking_end_count = 3;
+    }
+    if (lists & FINISH) {
+        p->thinking_forced = finish;
+        p->thinking_forced_count = 3;
+        p->thinking_budget = 5;
+    }
+}
+
+typedef struct bench {
+    device *d;
+    cls_sampler *sampler;
+    cls_step step;
+} bench;
+
+static bench open_bench(device *d)
+{
+    bench b = {.d = d};
+    cls_sampler_options o;
+    cls_sampler_options_init(&o);
+    o.vocab = VOCAB;
+    o.max_rows = o.slot_count = 2;
+    o.history = 12;
+    o.rollback = 4;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
+    batch *const rows = batch_new(2, VOCAB, CLS_F32, 0, 0);
+    batch_row(rows, 0, ROW_NORMAL3, 5);
+    batch_row(rows, 1, ROW_NORMAL3, 5);
+    cls_step_init(&b.step);
+    b.step.rows = 1;
+    b.step.logits.buffer = buffer_of(d, rows->data_size, rows->data);
+    b.step.tokens.buffer = buffer_of(d, 2 * sizeof(int32_t), NULL);
+    batch_free(rows);
+    return b;
+}
+
+static void close_bench(bench *b)
+{
+    clReleaseMemObject(b->step.logits.buffer);
+    clReleaseMemObject(b->step.tokens.buffer);
+    cls_sampler_destroy(b->sampler);
+}
+
+/* Samples n tokens of a slot. */
+static void sample(bench *b, int32_t slot, int32_t *drawn, int n)
+{
+    cls_step step = b->step;
+    step.slots.host = &slot;
+    for (int i = 0; i < n; i++) {
+        must(cls_sample(b->sampler, b->d->queue, &step, 0, NULL, NULL));
+        buffer_read(b->d, b->step.tokens.buffer, sizeof *drawn, &drawn[i]);
+    }
+}
+
+/* Begins the request of a kind and samples its first tokens. */
+static void begin(bench *b, uint32_t slot, const struct kind *kind)
+{
+    static const int32_t prompt[] = {1, 34, 22, 43, 34, 22, 37}, output = 4,
+                         forced[] = {99, 0, 14, 14, 6};
+    cls_params p;
+    int32_t drawn[FIRST];
+    make_params(&p, kind->lists);
+    must(cls_slot_begin(b->sampler, slot, &p, prompt, 7, &output, 1));
+    if (kind->lists & FORCED)
+        must(cls_slot_force(b->sampler, slot, forced, 5));
+    sample(b, (int32_t)slot, drawn, FIRST);
+}
+
+static size_t save(bench *b, uint32_t slot, unsigned char bytes[MOST])
+{
+    size_t size = MOST;
+    must(cls_slot_save(b->sampler, b->d->queue, slot, bytes, &size));
+    return size;
+}
+
+/* ---------------------------------------------------------------------- the file */
+
+static void write_all(FILE *file, bench *b)
+{
+    fputs("# Saved slots. Made by check_saved --write. README.md has the format.\n", file);
+    for (int i = 0; i < KINDS; i++) {
+        saved s;
+        begin(b, 0, &kinds[i]);
+        s.size = save(b, 0, s.bytes);
+        sample(b, 0, s.tokens, STEPS);
+        fprintf(file, "slot %s\ntokens", kinds[i].name);
+        for (int k = 0; k < STEPS; k++)
+            fprintf(file, " %d", s.tokens[k]);
+        for (size_t k = 0; k < s.size; k++)
+            fprintf(file, "%s%02x", k % 40 == 0 ? "\nbytes " : "", s.bytes[k]);
+        fputs("\nend\n", file);
+    }
+}
+
+/* Reads the next slot of the file, which must be of this kind. */
+static void read_next(FILE *file, const char *name, saved *s)
+{
+    char line[128], other[32] = "";
+    s->size = 0;
+    while (fgets(line, sizeof line, file) != NULL && strcmp(line, "end\n") != 0) {
+        if (strncmp(line, "bytes ", 6) == 0)
+            for (unsigned byte; sscanf(line + 6 + 2 * (s->size % 40), "%2x", &byte) == 1;) {
+                ck_assert_uint_lt(s->size, MOST);
+                s->bytes[s->size++] = (unsigned char)byte;
+                if (s->size % 40 == 0)
+                    break;
+            }
+        else if (strncmp(line, "tokens ", 7) == 0) {
+            char *at = line + 7;
+            for (int k = 0; k < STEPS; k++)
+                s->tokens[k] = (int32_t)strtol(at, &at, 10);
+        } else
+            sscanf(line, "slot %31s", other);
+    }
+    ck_assert_str_eq(other, name);
+}
+
+/* --------------------------------------------------------------------- the test */
+
+/* clang-format off */
+#define SAME_LIST(list, counter) \
+    ck_assert_msg(p->counter == q.counter && \
+                  (p->counter == 0 || \
+                   memcmp(p->list, q.list, p->counter * sizeof *p->list) == 0), \
+                  "%s: other " #list, kind->name)
+/* clang-format on */
+
+static void same_sequences(const char *name, const cls_sequence *a, const cls_sequence *b,
+                           uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ck_assert_msg(a[i].count == b[i].count &&
+                          memcmp(a[i].ids, b[i].ids, a[i].count * sizeof *a[i].ids) == 0,
+                      "%s: sequence %u", name, (unsigned)i);
+}
+
+/* Compares the parameters of a slot with those of its kind. */
+static void compare_params(const bench *b, uint32_t slot, const struct kind *kind)
+{
+    const cls_params *const p = &b->sampler->request[slot].params;
+    cls_params q;
+    make_params(&q, kind->lists);
+    SAME_LIST(logit_bias, logit_bias_count);
+    SAME_LIST(stop_ids, stop_count);
+    SAME_LIST(allowed_ids, allowed_count);
+    SAME_LIST(thinking_start, thinking_start_count);
+    SAME_LIST(thinking_end, thinking_end_count);
+    SAME_LIST(thinking_forced, thinking_forced_count);
+    ck_assert_uint_eq(p->dry_breaker_count, q.dry_breaker_count);
+    ck_assert_uint_eq(p->bad_word_count, q.bad_word_count);
+    same_sequences(kind->name, p->dry_breakers, q.dry_breakers, q.dry_breaker_count);
+    same_sequences(kind->name, p->bad_words, q.bad_words, q.bad_word_count);
+    ck_assert(p->temperature == q.temperature && p->top_k == q.top_k && p->seed == q.seed);
+    ck_assert(p->presence_penalty == q.presence_penalty && p->dry_multiplier == q.dry_multiplier &&
+              p->min_tokens == q.min_tokens && p->thinking_budget == q.thinking_budget);
+}
+
+static void expect_saved(bench *b, uint32_t slot, const saved *s, const char *what,
+                         const char *name)
+{
+    unsigned char bytes[MOST];
+    const size_t size = save(b, slot, bytes);
+    ck_assert_msg(size == s->size && memcmp(bytes, s->bytes, size) == 0,
+                  "%s: %zu other bytes of the %s slot, which had %zu", name, size, what, s->size);
+}
+
+static void expect_tokens(bench *b, int32_t slot, const saved *s, const char *what,
+                          const char *name)
+{
+    int32_t drawn[STEPS];
+    sample(b, slot, drawn, STEPS);
+    for (int k = 0; k < STEPS; k++)
+        ck_assert_msg(drawn[k] == s->tokens[k], "%s: token %d of the %s slot is %d, not %d", name,
+                      k, what, drawn[k], s->tokens[k]);
+}
+
+/* Opens the file of saved slots, which it writes before if --write says so. */
+static FILE *open_saved(bench *b)
+{
+    const char *const source = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
+    char path[1024];
+    snprintf(path, sizeof path, "%s/tests/vectors/slots.txt", source);
+    if (write_to != NULL) {
+        FILE *const out = fopen(write_to, "w");
+        ck_assert_msg(out != NULL, "cannot write %s", write_to);
+        write_all(out, b);
+        ck_assert_int_eq(fclose(out), 0);
+    }
+    FILE *const file = fopen(write_to != NULL ? write_to : path, "r");
+    ck_assert_msg(file != NULL, "cannot open %s", path);
+    return file;
+}
+
+START_TEST(saved_before)
+{
+    bench b = open_bench(fixture_device(_i));
+    FILE *const file = open_saved(&b);
+    static saved s;
+    for (int i = 0; i < KINDS; i++) {
+        const struct kind *const kind = &kinds[i];
+        read_next(file, kind->name, &s);
+        ck_assert_int_eq(s.bytes[8], kind->format);
+        begin(&b, 0, kind);
+        expect_saved(&b, 0, &s, "new", kind->name);
+        must(cls_slot_load(b.sampler, 1, s.bytes, s.size));
+        compare_params(&b, 1, kind);
+        expect_saved(&b, 1, &s, "loaded", kind->name);
+        must(cls_slot_reset(b.sampler, 0)); /* so that its lists are not those that are used */
+        expect_tokens(&b, 1, &s, "loaded", kind->name);
+        must(cls_slot_load(b.sampler, 0, s.bytes, s.size));
+        must(cls_slot_copy(b.sampler, 1, 0));
+        must(cls_slot_reset(b.sampler, 0));
+        expect_saved(&b, 1, &s, "copied", kind->name);
+        expect_tokens(&b, 1, &s, "copied", kind->name);
+    }
+    fclose(file);
+    close_bench(&b);
+}
+END_TEST
+
+/* FNV-1a of Fowler, Noll and Vo, which saved slots end with. */
+static void put_checksum(unsigned char *bytes, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (int i = 0; i < 8; i++)
+        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
+}
+
+/* Loads n bytes of a slot, of which one word may be another, with the right checksum. The bytes lie
+ * in memory of exactly their size. */
+static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, uint32_t word)
+{
+    unsigned char *const bytes = malloc(n + 8);
+    ck_assert(bytes != NULL);
+    memcpy(bytes, s->bytes, n);
+    for (size_t i = 0; i < 4 && at + 4 <= n; i++)
+        bytes[at + i] = (unsigned char)(word >> 8 * i);
+    put_checksum(bytes, n);
+    const cls_status status = cls_slot_load(b->sampler, 1, bytes, n + 8);
+    free(bytes);
+    return status;
+}
+
+/* Returns where a slot has the second of two words. */
+static size_t end_of(const saved *s, const int32_t pair[2])
+{
+    size_t at = 32;
+    for (; at + 8 < s->size && memcmp(s->bytes + at, pair, 8) != 0; at++)
+        continue;
+    ck_assert_uint_lt(at + 8, s->size);
+    return at + 4;
+}
+
+/* Slots that end anywhere, or have a list or a sequence with more elements than there are bytes,
+ * are refused, by name where a list is cut. */
+START_TEST(cut_lists)
+{
+    static const struct {
+        int kind;
+        int32_t pair[2]; /* in the list of the kind; the list is cut before the second */
+    } lists[] = {{1, {60, 0x40900000}}, {2, {43, 5}},  {3, {67, 34}}, {4, {2, 37}},
+                 {5, {37, 43}},         {8, {71, 23}}, {9, {95, 37}}, {10, {14, 95}}};
+    bench b = open_bench(fixture_device(_i));
+    FILE *const file = open_saved(&b);
+    static saved s[KINDS];
+    for (int i = 0; i < KINDS; i++) {
+        read_next(file, kinds[i].name, &s[i]);
+        const size_t end = s[i].size - 8;
+        for (size_t n = 32; n < end; n += 4)
+            ck_assert_msg(load_changed(&b, &s[i], n, n, 0) == CLS_BAD_ARGUMENT,
+                          "%s is loaded from %zu bytes", kinds[i].name, n);
+        for (size_t at = 32; at < end; at += 4) /* nothing is read or written beyond its end */
+            load_changed(&b, &s[i], end, at, at % 8 == 0 ? UINT32_MAX : (uint32_t)INT32_MAX);
+    }
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        const saved *const whole = &s[lists[i].kind];
+        const size_t n = end_of(whole, lists[i].pair);
+        ck_assert_int_eq(load_changed(&b, whole, n, n, 0), CLS_BAD_ARGUMENT);
+        ck_assert_msg(strstr(cls_error_message(), "cut short") != NULL, "%s: %s",
+                      kinds[lists[i].kind].name, cls_error_message());
+    }
+    fclose(file);
+    close_bench(&b);
+}
+END_TEST
+
+static Suite *make(void)
+{
+    Suite *const s = suite_create("saved");
+    TCase *const t = tcase_create("saved");
+    tcase_set_timeout(t, 0);
+    add_device_test(t, saved_before);
+    add_device_test(t, cut_lists);
+    suite_add_tcase(s, t);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--write") == 0)
+        write_to = argv[2];
+    fixture_random(CLS_FEATURE_ACCEPT);
+    return fixture_run(make, 1);
+}
