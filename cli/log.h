@@ -64,7 +64,6 @@ typedef struct cli_log {
     cli_log_rows logits_rows, mask, bias;
     uint32_t history;
     cls_infill infill;
-    int32_t *ends, *prefix_of;
     bool has_infill;
     uint64_t tokens, tokens_read; /* in the header; read so far */
     uint32_t requests;

@@ -44,9 +44,8 @@ void cli_lists_free(cli_lists *texts); /* frees the texts, but not the parsed li
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params);
 
-/* Parses ids that are separated by commas. The caller frees the returned array, which is NULL after
- * a failure. */
-int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
+/* Parses ids that are separated by commas. The caller frees them, after a failure, too. */
+int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
 
 /* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
 int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);

@@ -55,8 +55,8 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
 {
     const uint32_t n = split->shards;
     uint32_t count = 0;
-    int32_t *const inner = cli_ids_parse("--borders", &q->borders, &count);
-    int failed = inner == NULL;
+    const int32_t *inner = NULL;
+    int failed = cli_ids_parse("--borders", &q->borders, &inner, &count);
     if (!failed && count != n - 1)
         failed = cli_fail("--borders: --shards %" PRIu32 " needs %" PRIu32 " of them, but %" PRIu32
                           " %s given",
@@ -75,7 +75,7 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
     }
     if (!failed)
         split->borders[n] = vocab;
-    free(inner);
+    free((void *)(uintptr_t)inner);
     return failed;
 }
 
