@@ -179,6 +179,12 @@ typedef struct cli_target {
 } cli_target;
 
 /* clang-format off */
+/* --device of the commands that can also run the reference, and whether it names that. */
+#define CLI_DEVICE_OR_HOST(device) \
+    {"device", CLI_STRING, device, "N|host", \
+     "a number from clsample devices, or the reference on the host", NULL, 0}
+bool cli_on_host(const char *device);
+
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
     {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
@@ -233,6 +239,9 @@ const char *cli_build_log(void);
 
 /* Prints the value and a newline to stdout and takes the reference. NULL means out of memory. */
 int cli_print_json(json_t *value);
+/* Appends a value and takes the reference. If one of them is NULL, or there is no memory, it frees
+ * the array and sets it to NULL. */
+void cli_append(json_t **array, json_t *value);
 json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
 json_t *cli_real(double x);         /* a number; null for infinities and NaN */
 int cli_flush_output(void);         /* fails if stdout could not be written */

@@ -112,7 +112,7 @@ static int sample(const char *device, const cls_context_options *kernels, const 
     cls_context_options options = *kernels;
     cli_target target;
     int failed;
-    if (device != NULL && strcmp(device, "host") == 0) {
+    if (cli_on_host(device)) {
         puts("On the host, by the reference:");
         return cli_job_run_host(job);
     }
@@ -143,8 +143,7 @@ int cls_cmd_demo(int argc, char **argv)
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
-        {"device", CLI_STRING, &device, "N|host",
-         "a number from clsample devices, or the reference on the host", NULL, 0},
+        CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
         {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
     cli_parsed parsed;

@@ -6,15 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#if defined(_WIN32)
-#include <io.h>
-#define access _access
-#define fileno _fileno
-#define isatty _isatty
-#define X_OK 0 /* directories have no such permission on Windows */
-#else
 #include <unistd.h>
-#endif
 
 #include "cli.h"
 
@@ -32,6 +24,8 @@ static const char *list_devices(const cli_devices *list, char text[768])
     }
     return text;
 }
+
+bool cli_on_host(const char *device) { return device != NULL && strcmp(device, "host") == 0; }
 
 /* Whether the text consists of digits only. */
 static bool is_number(const char *text)

@@ -5,9 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#if !defined(_WIN32)
 #include <sys/utsname.h>
-#endif
 
 #include "../bench/bench.h"
 #include "device_report.h"
@@ -90,14 +88,12 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
 static json_t *host(void)
 {
     json_t *const object = json_object();
-#if !defined(_WIN32)
     struct utsname names;
     if (uname(&names) >= 0) { /* all but the name of the host */
         json_object_set_new(object, "system", cli_text(names.sysname));
         json_object_set_new(object, "release", cli_text(names.release));
         json_object_set_new(object, "machine", cli_text(names.machine));
     }
-#endif
     json_object_set_new(object, "pointer_bits", json_integer((json_int_t)sizeof(void *) * 8));
     return object;
 }

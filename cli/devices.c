@@ -31,10 +31,7 @@ static int print_json(const cli_devices *list)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < list->count; i++)
-        if (json_array_append_new(array, cli_device_json(&list->device[i], i)) != 0) {
-            json_decref(array);
-            return cli_no_memory();
-        }
+        cli_append(&array, cli_device_json(&list->device[i], i));
     return cli_print_json(array);
 }
 

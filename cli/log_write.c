@@ -110,11 +110,11 @@ static int put_header(writing *w)
 /* A row of tokens without its padding. */
 static json_t *tokens_json(const cli_job *job, const cli_tokens *tokens, uint32_t r)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (uint32_t i = 0; i < tokens->width; i++) {
         const int32_t id = tokens->ids[(size_t)r * tokens->width + i];
         if (id >= 0 && (uint32_t)id < job->logits->vocab)
-            json_array_append_new(array, json_integer(id));
+            cli_append(&array, json_integer(id));
     }
     return array;
 }

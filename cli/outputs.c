@@ -177,39 +177,33 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32
 
 /* ------------------------------------------------------------------------ JSON */
 
-static int add_top(const cli_outputs *outputs, uint32_t row, json_t *object)
+json_t *cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
 {
-    const int32_t *const ids = cli_outputs_ints(outputs, CLI_TOP_IDS, row);
+    const int32_t *const top_ids = cli_outputs_ints(outputs, CLI_TOP_IDS, row);
+    const int32_t *const set_ids = cli_outputs_ints(outputs, CLI_SET_IDS, row);
     const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, row);
-    json_t *top = json_array();
-    for (uint32_t i = 0; i < outputs->top_n && ids[i] >= 0; i++)
-        json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)ids[i], "logprob",
-                                             cli_real((double)logprobs[i])));
-    return json_object_set_new(object, "rank",
-                               json_integer(*cli_outputs_ints(outputs, CLI_RANKS, row))) != 0 ||
-                   json_object_set_new(object, "top", top) != 0
-               ? cli_no_memory()
-               : 0;
-}
-
-static int add_set(const cli_outputs *outputs, uint32_t row, json_t *object)
-{
-    const int32_t *const ids = cli_outputs_ints(outputs, CLI_SET_IDS, row);
-    json_t *all = json_array();
-    for (uint32_t i = 0; i < outputs->set_n && ids[i] >= 0; i++)
-        json_array_append_new(all, json_integer(ids[i]));
-    return json_object_set_new(object, "kept_count",
-                               json_integer(*cli_outputs_ints(outputs, CLI_SET_COUNTS, row))) !=
-                       0 ||
-                   json_object_set_new(object, "kept_ids", all) != 0
-               ? cli_no_memory()
-               : 0;
-}
-
-int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
-{
-    return (outputs->top_n != 0 && add_top(outputs, row, object)) ||
-           (outputs->set_n != 0 && add_set(outputs, row, object));
+    json_t *top = json_array(), *set = json_array();
+    int failed = 0;
+    for (uint32_t i = 0; i < outputs->top_n && top_ids[i] >= 0; i++)
+        cli_append(&top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
+                                   cli_real((double)logprobs[i])));
+    for (uint32_t i = 0; i < outputs->set_n && set_ids[i] >= 0; i++)
+        cli_append(&set, json_integer(set_ids[i]));
+    if (outputs->top_n != 0)
+        failed |= json_object_set_new(object, "rank",
+                                      json_integer(*cli_outputs_ints(outputs, CLI_RANKS, row))) |
+                  json_object_set(object, "top", top);
+    if (outputs->set_n != 0)
+        failed |=
+            json_object_set_new(object, "kept_count",
+                                json_integer(*cli_outputs_ints(outputs, CLI_SET_COUNTS, row))) |
+            json_object_set(object, "kept_ids", set);
+    json_decref(top);
+    json_decref(set);
+    if (failed == 0)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 static json_t *candidates_json(const cli_job *job, uint32_t row)
@@ -221,9 +215,9 @@ static json_t *candidates_json(const cli_job *job, uint32_t row)
     const float *const probs = cli_outputs_floats(outputs, CLI_CANDIDATE_PROBS, row);
     json_t *all = json_array();
     for (uint32_t i = 0; i < outputs->candidates_n && ids[i] >= 0; i++)
-        json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
-                                             cli_real((double)logits[i]), "probability",
-                                             cli_real((double)probs[i])));
+        cli_append(&all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
+                                   cli_real((double)logits[i]), "probability",
+                                   cli_real((double)probs[i])));
     return json_pack(
         "{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
         (int)token, "count", (int)*cli_outputs_ints(outputs, CLI_CANDIDATE_COUNTS, row), "entropy",
@@ -234,12 +228,12 @@ static json_t *candidates_json(const cli_job *job, uint32_t row)
 int cli_candidates_write(const char *path, const cli_job *job)
 {
     json_t *array = json_array();
-    int failed = 0;
-    for (uint32_t r = 0; r < job->outputs->rows && !failed; r++)
-        if (json_array_append_new(array, candidates_json(job, r)) != 0)
-            failed = cli_no_memory();
-    if (!failed && json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
-        failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
+    int failed;
+    for (uint32_t r = 0; r < job->outputs->rows; r++)
+        cli_append(&array, candidates_json(job, r));
+    if (array == NULL)
+        return cli_no_memory();
+    failed = json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
     json_decref(array);
-    return failed;
+    return failed == 0 ? 0 : cli_fail("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -57,8 +57,8 @@ void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli
 uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top);
 
 /* Adds to the object of a row what was requested: {"rank", "top": [{"token", "logprob"}, ...]} and
- * {"kept_count", "kept_ids": [id, ...]}. */
-int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
+ * {"kept_count", "kept_ids": [id, ...]}. Returns the object, or frees it and returns NULL. */
+json_t *cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
 
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
  * "candidates": [{"token", "logit", "probability"}, ...]}. */

@@ -48,36 +48,27 @@ static json_t *choice(const char *words, int32_t index)
 
 json_t *cli_ids_json(const int32_t *ids, size_t count)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array, json_integer(ids[i])) != 0) {
-            json_decref(array);
-            return NULL;
-        }
+        cli_append(&array, json_integer(ids[i]));
     return array;
 }
 
 static json_t *biases_json(const cls_logit_bias *list, size_t count)
 {
-    json_t *const array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_t *const bias = isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias);
-        if (json_array_append_new(array, json_pack("[i, o]", (int)list[i].id, bias)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        cli_append(&array,
+                   json_pack("[i, o]", (int)list[i].id,
+                             isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias)));
     return array;
 }
 
 static json_t *sequences_json(const cls_sequence *list, size_t count)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array, cli_ids_json(list[i].ids, list[i].count)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
+        cli_append(&array, cli_ids_json(list[i].ids, list[i].count));
     return array;
 }
 
@@ -95,7 +86,7 @@ static json_t *chain_json(const cls_params *p)
         return json_string(presets[p->chain]);
     array = json_array();
     for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++)
-        json_array_append_new(array, json_string(stages[p->stages[i]]));
+        cli_append(&array, json_string(stages[p->stages[i]]));
     return array;
 }
 

@@ -42,7 +42,7 @@ int cli_split_check(const cli_split_options *q, const cli_option *options, const
             return cli_fail("--borders: this option requires --shards");
         return devices == 1 ? 0 : cli_fail("--device: several devices require --shards");
     }
-    if (device != NULL && strcmp(device, "host") == 0)
+    if (cli_on_host(device))
         return cli_fail("--shards: the reference has no shards; choose another --device");
     if (devices > q->shards)
         return cli_fail("--device: %" PRIu32 " devices are too many for --shards %" PRIu32, devices,
