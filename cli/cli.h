@@ -161,6 +161,10 @@ const char *cli_tier_name(uint32_t tier);           /* the word that --tier take
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
+/* A property of a device as bytes with a terminating zero, which the caller frees. NULL: the device
+ * does not report it, or there is no memory. */
+char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
+
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
@@ -253,8 +257,13 @@ const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
 
-/* The stages of a self-test as an array, and the number of their cases; cli/selftest.c. */
+/* -------------------------------- what selftest and report share, cli/selftest.c */
+
+/* The stages of a self-test as an array, and the number of their cases. */
 json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
+
+uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
+double cli_seconds(void);            /* since an arbitrary start */
 
 /* ------------------------------------------------- token texts, cli/pieces.c */
 
@@ -388,17 +397,22 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
 
-/* Fills in the row of the reference for a request's first draw. */
+/* Fills in the row of the reference: with logits alone, or for a request's first draw. */
+void cli_host_logits(const cli_logits *logits, size_t row, cls_host_row *host);
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
 
 /* Sets the options of a sampler for `requests` requests, except the numbers of rows and slots. */
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options);
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot);
 
-size_t cli_mask_size(const cli_job *job); /* bytes of an element of the mask */
-size_t cli_bias_size(const cli_job *job); /* bytes of an element of the bias */
+size_t cli_mask_size(const cli_job *job); /* bytes of a row of the mask; 0: there is none */
+size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: there is none */
 
-/* Creates a buffer with a copy of `from`; from NULL: a buffer for results. */
+/* Creates the job's sampler, with its infill tables. */
+int cli_sampler_create(const cli_target *target, const cli_job *job,
+                       const cls_sampler_options *options, cls_sampler **sampler);
+
+/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
 int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
 
 /* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */

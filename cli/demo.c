@@ -45,7 +45,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     const uint32_t vocab = job->logits->vocab;
     const float *probs = job->probs + (size_t)at * vocab;
     uint32_t top[SHOWN] = {0};
-    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, SHOWN, top);
+    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, 0.0f, SHOWN, top);
     char name[16];
     printf("\nrow %-8" PRIu32, row);
     for (size_t s = 0; s < SETTINGS; s++)

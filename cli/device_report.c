@@ -13,8 +13,6 @@
 /* Exit statuses. 0: all parts ran and agreed with the reference. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
-double cli_seconds(void) { return bench_clock() * 1e-6; }
-
 void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
 {
     json_t *const failures = json_object_get(report->json, "failures");
@@ -181,6 +179,7 @@ static void run_bench(cli_device_report *report)
     }
     printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")),
            failed);
+    cli_device_report_programs(report); /* the bench compiles further programs */
 }
 
 /* --------------------------------------------------------------------------- all */
@@ -213,30 +212,27 @@ static void print_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
-static int run_on_context(cli_device_report *report)
+static void run_start(cli_device_report *report)
 {
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "first token") != 0)
-        return 1;
     cli_device_report_first(report);
     print_start(report);
     cli_device_report_compile(report);
     print_programs(report);
-    fflush(stdout);
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "self-test") != 0)
-        return 1;
-    run_selftest(report);
-    fflush(stdout);
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "bench") != 0)
-        return 1;
-    run_bench(report);
-    cli_device_report_programs(report); /* the bench compiles further programs */
+}
+
+/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
+static int run_on_context(cli_device_report *report)
+{
+    static const struct {
+        const char *name;
+        void (*run)(cli_device_report *report);
+    } parts[] = {{"first token", run_start}, {"self-test", run_selftest}, {"bench", run_bench}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !cli_interrupted(); i++) {
+        if (cli_device_report_save(report, parts[i].name) != 0)
+            return 1;
+        parts[i].run(report);
+        fflush(stdout);
+    }
     return 0;
 }
 
@@ -323,8 +319,7 @@ int cls_cmd_report(int argc, char **argv)
     }
     if (dtype == 0 && report.quick && !options[2].given)
         dtype = 1;
-    report.options.dtypes =
-        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    report.options.dtypes = cli_dtypes(dtype);
     const int status = run(&report, device);
     cli_close(&report.target);
     json_decref(report.json);

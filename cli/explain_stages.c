@@ -262,7 +262,7 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
     shown->kept = result.kept_count;
     if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
         return cli_no_memory();
-    shown->top_count = cli_likeliest(shown->probs, e->vocab, top, shown->top);
+    shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
     return 0;
 }
 

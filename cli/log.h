@@ -39,8 +39,7 @@ typedef struct cli_log_rows {
 
 typedef struct cli_log_request {
     cls_params params;
-    cli_tokens prompt, output; /* of one row */
-    cli_ids force;
+    cli_ids prompt, output, force;
 } cli_log_request;
 
 /* One token of a log, as the reference must draw it. */
@@ -87,8 +86,7 @@ int cli_log_object(cli_log *log, json_t **object);
 
 /* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
 int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, const int32_t **ids,
-                     uint32_t *count);
+int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
 
 void cli_log_request_free(cli_log_request *request);
 

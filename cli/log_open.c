@@ -120,15 +120,18 @@ static int open_rows(const cli_log *log, json_t *header, const char *key,
 static int open_infill(cli_log *log, json_t *header)
 {
     json_t *const infill = json_object_get(header, "infill");
+    cli_ids ends = {NULL, 0};
     uint64_t size;
     char *path;
     if (infill == NULL)
         return 0;
     log->has_infill = true;
-    if (cli_log_take_ids(log, infill, "end_ids", &log->infill.end_ids, &log->infill.end_count) ||
-        take_file(log, infill, "prefix_of", &path, &size) != 0)
+    int failed = cli_log_take_ids(log, infill, "end_ids", &ends);
+    log->infill.end_ids = ends.ids;
+    log->infill.end_count = ends.count;
+    if (failed || take_file(log, infill, "prefix_of", &path, &size) != 0)
         return 1;
-    const int failed = cli_prefixes_read(path, log->logits.vocab, &log->infill);
+    failed = cli_prefixes_read(path, log->logits.vocab, &log->infill);
     free(path);
     return failed;
 }
