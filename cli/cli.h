@@ -114,6 +114,8 @@ int cli_outputs_check(const cli_option *options);
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
 
+bool cli_ends_with(const char *path, const char *end);
+
 /* Whether the option is present. */
 bool cli_given(const cli_option *options, const char *name);
 
@@ -397,8 +399,7 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
 
-/* Fills in the row of the reference: with logits alone, or for a request's first draw. */
-void cli_host_logits(const cli_logits *logits, size_t row, cls_host_row *host);
+/* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
 
 /* Sets the options of a sampler for `requests` requests, except the numbers of rows and slots. */

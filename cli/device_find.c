@@ -10,16 +10,24 @@
 #define CL_PLATFORM_NOT_FOUND_KHR -1001 /* the loader's error if no platform is installed */
 #endif
 
-const char *cli_device_type(cl_device_type type)
+/* The types in the order in which the default device is chosen; any other device is a CPU. */
+static const struct {
+    cl_device_type type;
+    const char *name;
+} types[] = {{CL_DEVICE_TYPE_GPU, "GPU"},
+             {CL_DEVICE_TYPE_ACCELERATOR, "accelerator"},
+             {CL_DEVICE_TYPE_CUSTOM, "custom"},
+             {0, "CPU"}};
+
+static int preference(cl_device_type type)
 {
-    if (type & CL_DEVICE_TYPE_GPU)
-        return "GPU";
-    if (type & CL_DEVICE_TYPE_ACCELERATOR)
-        return "accelerator";
-    if (type & CL_DEVICE_TYPE_CUSTOM)
-        return "custom";
-    return "CPU";
+    int i = 0;
+    while (types[i].type != 0 && (type & types[i].type) == 0)
+        i++;
+    return i;
 }
+
+const char *cli_device_type(cl_device_type type) { return types[preference(type)].name; }
 
 const char *cli_tier_name(uint32_t tier)
 {
@@ -37,16 +45,6 @@ const char *cli_dtype_name(int32_t dtype)
 {
     static const char *const names[] = {"float32", "float16", "bfloat16"};
     return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
-}
-
-/* The default device is one with the lowest number. */
-static int preference(cl_device_type type)
-{
-    if (type & CL_DEVICE_TYPE_GPU)
-        return 0;
-    if (type & CL_DEVICE_TYPE_ACCELERATOR)
-        return 1;
-    return type & CL_DEVICE_TYPE_CUSTOM ? 2 : 3;
 }
 
 char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size)

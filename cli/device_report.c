@@ -23,12 +23,6 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 
 /* ------------------------------------------------------------------------- files */
 
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), n = strlen(end);
-    return length >= n && strcmp(text + length - n, end) == 0;
-}
-
 /* Whether a file is there, not empty, that is no page of an earlier report. */
 static bool is_foreign(const char *page)
 {
@@ -45,10 +39,10 @@ static bool is_foreign(const char *page)
 static int name_page(cli_device_report *report)
 {
     const char *const path = report->path;
-    const size_t length = strlen(path) - (ends_with(path, ".json") ? 5 : 0);
+    const size_t length = strlen(path) - (cli_ends_with(path, ".json") ? 5 : 0);
     if (length == 0 || length + 4 > sizeof report->page)
         return cli_fail("--output: '%s' is not a usable file name", path);
-    if (ends_with(path, ".md"))
+    if (cli_ends_with(path, ".md"))
         return cli_fail("--output: '%s' is the name of a page; name the JSON file, and the page "
                         "gets .md in place of .json",
                         path);

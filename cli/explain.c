@@ -115,9 +115,12 @@ static int explain(const command *q, const cli_job *job)
 {
     cli_explained e = {0};
     cli_pieces pieces = {0};
+    cls_host_row row;
+    cli_host_row(job, 0, 0, &row);
     int failed =
         (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-        cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+        cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab,
+                    &e) ||
         (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
     if (!failed && q->json)
         failed = print_json(&e);

@@ -16,15 +16,9 @@
 #define LABELS 5     /* likeliest tokens of the last stage that get a label */
 #define LEAST 1e-12f /* the smallest probability of the plot */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 int cli_plot_check(const char *path)
 {
-    if (ends_with(path, ".png") || ends_with(path, ".svg"))
+    if (strlen(path) > 4 && (cli_ends_with(path, ".png") || cli_ends_with(path, ".svg")))
         return 0;
     return cli_fail("--plot: '%s' must end with .png or .svg", path);
 }
@@ -204,9 +198,9 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
     signal(SIGPIPE, before);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
         return cli_fail("--plot: gnuplot is not installed, or not in PATH");
-    if (ftruncate(out, lseek(out, 0, SEEK_CUR)) !=
-        0)         /* what was there is longer than the picture */
-        errno = 0; /* a device or a pipe */
+    const off_t end = lseek(out, 0, SEEK_CUR);
+    if (ftruncate(out, end) != 0) /* a device or a pipe: there was no longer picture */
+        errno = 0;
     if (!failed && status != 0)
         failed = cli_fail("--plot: gnuplot failed with status %d",
                           WIFEXITED(status) ? WEXITSTATUS(status) : -1);
@@ -222,7 +216,7 @@ int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
         return cli_fail("--plot: no token of row %" PRIu32 " is left to plot", e->row);
     if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
         return cli_fail("%s: cannot be written: %s", path, strerror(errno));
-    failed = run(out, ends_with(path, ".svg"), e, pieces);
+    failed = run(out, cli_ends_with(path, ".svg"), e, pieces);
     if (close(out) != 0 && !failed)
         failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
     if (failed && is_new)

@@ -96,7 +96,7 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 /* -------------------------------------------------------------------- the host */
 
-void cli_host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
+static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
 {
     cls_host_row_default(row, sizeof *row);
     row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
@@ -108,7 +108,7 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
 {
     const cli_logits *logits = job->logits;
     const cli_ids forced = forced_next(job, request);
-    cli_host_logits(logits, r, row);
+    host_logits(logits, r, row);
     if (job->mask != NULL) {
         row->mask = (const char *)job->mask + r * cli_mask_size(job);
         row->mask_width = job->mask_width;
@@ -174,7 +174,7 @@ int cli_job_logprobs(const cli_job *job)
     for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
         cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
-        cli_host_logits(logits, at / job->draws, &row);
+        host_logits(logits, at / job->draws, &row);
         row.params = &greedy;
         row.forced_ids = &job->tokens[at];
         row.forced_count = 1;

@@ -294,6 +294,23 @@ static int chain_from_json(const char *what, json_t *value, cls_params *params)
 
 /* -------------------------------------------------------------------------- all */
 
+/* A preset's name, or an array of the names of the stages; each table begins with the numbers in
+ * order. */
+json_t *cli_chain_json(const cls_params *p)
+{
+    json_t *array;
+    if (p->chain != CLS_CHAIN_CUSTOM)
+        return json_string(presets[p->chain].name);
+    array = json_array();
+    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
+        const struct name *stage = stages;
+        while (stage->value != p->stages[i])
+            stage++;
+        cli_append(&array, json_string(stage->name));
+    }
+    return array;
+}
+
 /* The texts of an option as a list. NULL: out of memory, with a message. */
 static json_t *list_of(const cli_list *texts, int (*add)(json_t *list, const char *text))
 {

@@ -77,6 +77,11 @@ void cli_log_close(cli_log *log);
  * valid until the next call. */
 int cli_log_next(cli_log *log, bool *more, cli_logged *token);
 
+/* Writes why the reference gives another token than the log, or nothing where the token's status
+ * says that; cli/replay_reason.c. */
+int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
+                      size_t size);
+
 /* Parts of these functions. */
 
 #define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */

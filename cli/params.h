@@ -44,6 +44,9 @@ void cli_lists_free(cli_lists *texts); /* frees the texts, but not the parsed li
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params);
 
+/* The value of "chain" that cli_list_from_json() reads. */
+json_t *cli_chain_json(const cls_params *params);
+
 /* Parses ids that are separated by commas. The caller frees them, after a failure, too. */
 int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
 

@@ -72,30 +72,7 @@ static json_t *sequences_json(const cls_sequence *list, size_t count)
     return array;
 }
 
-/* ------------------------------------------------------------------------ chain */
-
-static json_t *chain_json(const cls_params *p)
-{
-    static const char *const presets[] = {
-        [CLS_CHAIN_DEFAULT] = "default", [CLS_CHAIN_VLLM] = "vllm", [CLS_CHAIN_LLAMA] = "llama"};
-#define STAGE_NAME(stage, name, field, on) [CLS_STAGE_##stage] = name,
-    static const char *const stages[] = {CLS_STAGE_TABLE(STAGE_NAME)};
-#undef STAGE_NAME
-    json_t *array;
-    if (p->chain != CLS_CHAIN_CUSTOM)
-        return json_string(presets[p->chain]);
-    array = json_array();
-    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++)
-        cli_append(&array, json_string(stages[p->stages[i]]));
-    return array;
-}
-
 /* -------------------------------------------------------------------------- all */
-
-/* The keys of the numbers. */
-#define KEY(p, id, type, field, stage, initial, least, most, range, option, meta, help) #field,
-static const char *const keys[] = {CLS_PARAMS(KEY, )};
-#undef KEY
 
 static bool is_of_request(const char *key)
 {
@@ -113,15 +90,13 @@ json_t *cli_params_to_json(const cls_params *p)
 {
     json_t *const object = json_object();
     cls_params off;
-    size_t i = 0;
     int failed = 0;
     cls_params_default(&off, sizeof off);
     if (p->chain != off.chain)
-        failed |= json_object_set_new(object, "chain", chain_json(p));
+        failed |= json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-    if (is_of_request(keys[i]) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
-        failed |= json_object_set_new(object, keys[i], JSON_##type(p->field, meta)); \
-    i++;
+    if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
+        failed |= json_object_set_new(object, #field, JSON_##type(p->field, meta));
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "replay.h"
+#include "log.h"
 
 enum { PROVEN, DIFFERENT, UNREADABLE }; /* exit statuses */
 
