@@ -384,7 +384,7 @@ typedef struct cli_job {
     const cls_infill *infill; /* NULL: no row has the infill stage */
     uint32_t draws;           /* of each row, at the positions from cli_position() on */
     cls_logprob_kind kind;
-    int32_t *tokens;      /* [rows, draws] */
+    int32_t *tokens;      /* [rows, draws]; never NULL */
     float *logprobs;      /* [rows, draws] */
     int32_t *status;      /* [rows, draws] */
     float *probs;         /* [rows, vocab], of the first draw */

@@ -143,8 +143,7 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
         cli_outputs_host_begin(job->outputs, r, &result);
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
-    if (job->tokens != NULL)
-        job->tokens[at] = result.token;
+    job->tokens[at] = result.token;
     if (job->logprobs != NULL)
         job->logprobs[at] =
             job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;

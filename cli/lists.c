@@ -294,8 +294,8 @@ static int chain_from_json(const char *what, json_t *value, cls_params *params)
 
 /* -------------------------------------------------------------------------- all */
 
-/* A preset's name, or an array of the names of the stages; each table begins with the numbers in
- * order. */
+/* A preset's name, or an array of the names of the stages. The table of presets has their numbers'
+ * order; that of stages has a stage's own name first. */
 json_t *cli_chain_json(const cls_params *p)
 {
     json_t *array;
