@@ -94,10 +94,14 @@ typedef struct cli_option {
     bool given;          /* set by cli_parse() if the option is present */
 } cli_option;
 
+/* clang-format off */
+#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0} /* ends a table */
+/* clang-format on */
+
 typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
 
-/* Parses "--name value" and "--name=value". The table ends with an entry whose name is NULL, and
- * argv[0] is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
+/* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
+ * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
  * returns CLI_HELPED; the command then exits with status 0. */
 cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
                      cli_option *options);
@@ -185,6 +189,9 @@ typedef struct cli_target {
 } cli_target;
 
 /* clang-format off */
+#define CLI_DEVICE(device) \
+    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices", NULL, 0}
+
 /* --device of the commands that can also run the reference, and whether it names that. */
 #define CLI_DEVICE_OR_HOST(device) \
     {"device", CLI_STRING, device, "N|host", \

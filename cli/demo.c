@@ -145,7 +145,7 @@ int cls_cmd_demo(int argc, char **argv)
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
         CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_parsed parsed;
     cls_context_options_default(&kernels, sizeof kernels);
     parsed = cli_parse(

@@ -279,8 +279,7 @@ int cls_cmd_report(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
+        CLI_DEVICE(&device),
         {"output", CLI_OUTPUT, &report.path, "FILE",
          "the JSON file (default clsample-report.json); the page beside it ends in .md", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE",
@@ -291,10 +290,9 @@ int cls_cmd_report(int argc, char **argv)
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
          "candidates in the list of a row (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&report.options),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+        CLI_NO_OPTION};
     cls_context_options_default(&report.options, sizeof report.options);
-    switch (cli_parse(
+    const cli_parsed parsed = cli_parse(
         argc, argv, "report [OPTION]...",
         "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
         "whether it computes correctly, how long it takes to start, and how fast it is. This "
@@ -303,14 +301,9 @@ int cls_cmd_report(int argc, char **argv)
         "The exit status is 0 if all parts ran and agreed, 1 if a part failed or differs, and 2 "
         "if\n"
         "nothing could run.",
-        options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return DID_NOT_RUN;
-    case CLI_GO:
-        break;
-    }
+        options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
     if (dtype == 0 && report.quick && !options[2].given)
         dtype = 1;
     report.options.dtypes = cli_dtypes(dtype);

@@ -42,7 +42,7 @@ int cls_cmd_devices(int argc, char **argv)
     int failed;
     cli_option options[] = {{"json", CLI_FLAG, &json, NULL,
                              "print an array; an index is the number for --device", NULL, 0},
-                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+                            CLI_NO_OPTION};
     const cli_parsed parsed =
         cli_parse(argc, argv, "devices [--json]",
                   "Lists the OpenCL devices, with the numbers that --device takes.\n"

@@ -148,7 +148,7 @@ int cls_cmd_explain(int argc, char **argv)
          "plot probability by rank after each stage, by gnuplot", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
         CLI_REQUEST_OPTIONS(&q.request),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_request_default(&q.request);
     const cli_parsed parsed =
         cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);

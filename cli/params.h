@@ -7,13 +7,12 @@
 #include "request/param_table.h"
 
 /* Entries of an option table for the parameters that are a single value; p points to the
- * cls_params that they set. A comma follows each entry. CLI_NO_OPTION ends a table. */
+ * cls_params that they set. A comma follows each entry. */
 /* clang-format off */
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
     {option, CLI_##type, &(p)->field, meta, help, meta, 0},
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
-#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}
 
 /* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, array, counter, option, meta, key, help) \

@@ -272,7 +272,7 @@ int cls_cmd_sample(int argc, char **argv)
          "logits per load: 2, 4, 8 or 16 (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",

@@ -137,31 +137,24 @@ int cls_cmd_selftest(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     bool json = false;
-    cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "types of logits: all (default), f32, f16 or bf16",
-         "all|f32|f16|bf16", 0},
-        CLI_SHAPE_OPTIONS(&context),
-        CLI_DEVICE_OPTIONS(&context),
-        {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+    cli_option options[] = {CLI_DEVICE(&device),
+                            {"dtype", CLI_CHOICE, &dtype, "TYPE",
+                             "types of logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16",
+                             0},
+                            CLI_SHAPE_OPTIONS(&context),
+                            CLI_DEVICE_OPTIONS(&context),
+                            {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
+                            CLI_NO_OPTION};
     cls_context_options_default(&context, sizeof context);
-    switch (
+    const cli_parsed parsed =
         cli_parse(argc, argv, "selftest [OPTION]...",
                   "Checks every sampling stage on a device against known answers. Run it first if\n"
                   "tokens look wrong.\n"
                   "The exit status is 0 if all agree, 1 if an answer differs, and 2 if the "
                   "test could not run.",
-                  options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return DID_NOT_RUN;
-    case CLI_GO:
-        break;
-    }
+                  options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
     context.dtypes = cli_dtypes(dtype);
     const double start = cli_seconds();
     if (cli_open(device, &context, 0, &target) != 0)

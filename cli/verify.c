@@ -239,7 +239,7 @@ int cls_cmd_verify(int argc, char **argv)
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request", NULL,
          0},
         CLI_SAMPLING_OPTIONS(&q.request),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     cls_verify_call_default(&defaults, sizeof defaults);
     q.drafts.epsilon = defaults.epsilon;
