@@ -384,13 +384,11 @@ int cls_cmd_bench(int argc, char **argv)
          "runs of a case (default: at least 101, and one second)", NULL, 0},
         {"shards", CLI_UINT, &setup.shards, "N",
          "time steps of N shards in one process, beside whole steps", NULL, 0},
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
+        CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+        CLI_NO_OPTION};
 
     cls_context_options_default(&context, sizeof context);
     const cli_parsed parsed = cli_parse(argc, argv, "bench [OPTION]...", about, options);

@@ -461,12 +461,10 @@ int cls_cmd_tune(int argc, char **argv)
         {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
         {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)",
          NULL, 0},
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
+        CLI_DEVICE(&device),
         CLI_DEVICE_OPTIONS(&u.options),
         {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+        CLI_NO_OPTION};
     cls_context_options_default(&u.options, sizeof u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;

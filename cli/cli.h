@@ -94,10 +94,14 @@ typedef struct cli_option {
     bool given;          /* set by cli_parse() if the option is present */
 } cli_option;
 
+/* clang-format off */
+#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0} /* ends a table */
+/* clang-format on */
+
 typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
 
-/* Parses "--name value" and "--name=value". The table ends with an entry whose name is NULL, and
- * argv[0] is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
+/* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
+ * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
  * returns CLI_HELPED; the command then exits with status 0. */
 cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
                      cli_option *options);
@@ -113,6 +117,8 @@ int cli_outputs_check(const cli_option *options);
  */
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
+
+bool cli_ends_with(const char *path, const char *end);
 
 /* Whether the option is present. */
 bool cli_given(const cli_option *options, const char *name);
@@ -161,6 +167,10 @@ const char *cli_tier_name(uint32_t tier);           /* the word that --tier take
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
+/* A property of a device as bytes with a terminating zero, which the caller frees. NULL: the device
+ * does not report it, or there is no memory. */
+char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
+
 json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
@@ -179,6 +189,15 @@ typedef struct cli_target {
 } cli_target;
 
 /* clang-format off */
+#define CLI_DEVICE(device) \
+    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices", NULL, 0}
+
+/* --device of the commands that can also run the reference, and whether it names that. */
+#define CLI_DEVICE_OR_HOST(device) \
+    {"device", CLI_STRING, device, "N|host", \
+     "a number from clsample devices, or the reference on the host", NULL, 0}
+bool cli_on_host(const char *device);
+
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
     {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
@@ -233,6 +252,9 @@ const char *cli_build_log(void);
 
 /* Prints the value and a newline to stdout and takes the reference. NULL means out of memory. */
 int cli_print_json(json_t *value);
+/* Appends a value and takes the reference. If one of them is NULL, or there is no memory, it frees
+ * the array and sets it to NULL. */
+void cli_append(json_t **array, json_t *value);
 json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
 json_t *cli_real(double x);         /* a number; null for infinities and NaN */
 int cli_flush_output(void);         /* fails if stdout could not be written */
@@ -244,8 +266,13 @@ const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
 
-/* The stages of a self-test as an array, and the number of their cases; cli/selftest.c. */
+/* -------------------------------- what selftest and report share, cli/selftest.c */
+
+/* The stages of a self-test as an array, and the number of their cases. */
 json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
+
+uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
+double cli_seconds(void);            /* since an arbitrary start */
 
 /* ------------------------------------------------- token texts, cli/pieces.c */
 
@@ -364,7 +391,7 @@ typedef struct cli_job {
     const cls_infill *infill; /* NULL: no row has the infill stage */
     uint32_t draws;           /* of each row, at the positions from cli_position() on */
     cls_logprob_kind kind;
-    int32_t *tokens;      /* [rows, draws] */
+    int32_t *tokens;      /* [rows, draws]; never NULL */
     float *logprobs;      /* [rows, draws] */
     int32_t *status;      /* [rows, draws] */
     float *probs;         /* [rows, vocab], of the first draw */
@@ -386,10 +413,14 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_r
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options);
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot);
 
-size_t cli_mask_size(const cli_job *job); /* bytes of an element of the mask */
-size_t cli_bias_size(const cli_job *job); /* bytes of an element of the bias */
+size_t cli_mask_size(const cli_job *job); /* bytes of a row of the mask; 0: there is none */
+size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: there is none */
 
-/* Creates a buffer with a copy of `from`; from NULL: a buffer for results. */
+/* Creates the job's sampler, with its infill tables. */
+int cli_sampler_create(const cli_target *target, const cli_job *job,
+                       const cls_sampler_options *options, cls_sampler **sampler);
+
+/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
 int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
 
 /* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */

@@ -45,7 +45,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     const uint32_t vocab = job->logits->vocab;
     const float *probs = job->probs + (size_t)at * vocab;
     uint32_t top[SHOWN] = {0};
-    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, SHOWN, top);
+    const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, 0.0f, SHOWN, top);
     char name[16];
     printf("\nrow %-8" PRIu32, row);
     for (size_t s = 0; s < SETTINGS; s++)
@@ -112,7 +112,7 @@ static int sample(const char *device, const cls_context_options *kernels, const 
     cls_context_options options = *kernels;
     cli_target target;
     int failed;
-    if (device != NULL && strcmp(device, "host") == 0) {
+    if (cli_on_host(device)) {
         puts("On the host, by the reference:");
         return cli_job_run_host(job);
     }
@@ -143,10 +143,9 @@ int cls_cmd_demo(int argc, char **argv)
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
-        {"device", CLI_STRING, &device, "N|host",
-         "a number from clsample devices, or the reference on the host", NULL, 0},
+        CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_parsed parsed;
     cls_context_options_default(&kernels, sizeof kernels);
     parsed = cli_parse(

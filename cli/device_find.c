@@ -10,16 +10,24 @@
 #define CL_PLATFORM_NOT_FOUND_KHR -1001 /* the loader's error if no platform is installed */
 #endif
 
-const char *cli_device_type(cl_device_type type)
+/* The types in the order in which the default device is chosen; any other device is a CPU. */
+static const struct {
+    cl_device_type type;
+    const char *name;
+} types[] = {{CL_DEVICE_TYPE_GPU, "GPU"},
+             {CL_DEVICE_TYPE_ACCELERATOR, "accelerator"},
+             {CL_DEVICE_TYPE_CUSTOM, "custom"},
+             {0, "CPU"}};
+
+static int preference(cl_device_type type)
 {
-    if (type & CL_DEVICE_TYPE_GPU)
-        return "GPU";
-    if (type & CL_DEVICE_TYPE_ACCELERATOR)
-        return "accelerator";
-    if (type & CL_DEVICE_TYPE_CUSTOM)
-        return "custom";
-    return "CPU";
+    int i = 0;
+    while (types[i].type != 0 && (type & types[i].type) == 0)
+        i++;
+    return i;
 }
+
+const char *cli_device_type(cl_device_type type) { return types[preference(type)].name; }
 
 const char *cli_tier_name(uint32_t tier)
 {
@@ -39,26 +47,23 @@ const char *cli_dtype_name(int32_t dtype)
     return dtype >= 0 && dtype < 3 ? names[dtype] : "-";
 }
 
-/* The default device is one with the lowest number. */
-static int preference(cl_device_type type)
+char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size)
 {
-    if (type & CL_DEVICE_TYPE_GPU)
-        return 0;
-    if (type & CL_DEVICE_TYPE_ACCELERATOR)
-        return 1;
-    return type & CL_DEVICE_TYPE_CUSTOM ? 2 : 3;
+    char *bytes;
+    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS ||
+        (bytes = calloc(*size + 1, 1)) == NULL)
+        return NULL;
+    if (clGetDeviceInfo(device, what, *size, bytes, NULL) == CL_SUCCESS)
+        return bytes;
+    free(bytes);
+    return NULL;
 }
 
 static void text_of(cl_device_id device, cl_device_info what, char *text, size_t size)
 {
-    char *all;
-    size_t length = 0;
-    snprintf(text, size, "?");
-    if (clGetDeviceInfo(device, what, 0, NULL, &length) != CL_SUCCESS ||
-        (all = calloc(length + 1, 1)) == NULL)
-        return;
-    if (clGetDeviceInfo(device, what, length, all, NULL) == CL_SUCCESS)
-        snprintf(text, size, "%.*s", (int)size - 1, all);
+    size_t length;
+    char *const all = cli_device_bytes(device, what, &length);
+    snprintf(text, size, "%.*s", (int)size - 1, all != NULL ? all : "?");
     free(all);
 }
 
@@ -176,24 +181,23 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
         cli_text(device->platform_name), "name", cli_text(device->name), "type",
         cli_device_type(device->type), "opencl_c", cli_text(device->c_version), "driver",
         cli_text(device->driver), "usable", device->usable, "default", device->is_default);
-    if (object == NULL)
-        return NULL;
-    if (!device->usable) {
-        json_object_set_new(object, "reason", cli_text(device->reason));
+    const cls_device_info *const info = &device->info;
+    json_t *const more =
+        device->usable
+            ? json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "compute_units",
+                        (json_int_t)info->compute_units, "max_work_group",
+                        (json_int_t)info->max_work_group, "local_mem_size",
+                        (json_int_t)info->local_mem_size, "work_group",
+                        (json_int_t)info->work_group, "vector", (json_int_t)info->vector,
+                        "shortlist", (json_int_t)info->shortlist, "tier", cli_tier_name(info->tier),
+                        "subgroups", cli_subgroups_name(info->subgroups))
+            : json_pack("{s:o}", "reason", cli_text(device->reason));
+    const int failed = json_object_update(object, more);
+    json_decref(more);
+    if (failed == 0)
         return object;
-    }
-    json_object_set_new(object, "compute_units", json_integer(device->info.compute_units));
-    json_object_set_new(object, "max_work_group",
-                        json_integer((json_int_t)device->info.max_work_group));
-    json_object_set_new(object, "local_mem_size",
-                        json_integer((json_int_t)device->info.local_mem_size));
-    json_object_set_new(object, "work_group", json_integer(device->info.work_group));
-    json_object_set_new(object, "vector", json_integer(device->info.vector));
-    json_object_set_new(object, "shortlist", json_integer(device->info.shortlist));
-    json_object_set_new(object, "tier", json_string(cli_tier_name(device->info.tier)));
-    json_object_set_new(object, "subgroups",
-                        json_string(cli_subgroups_name(device->info.subgroups)));
-    return object;
+    json_decref(object);
+    return NULL;
 }
 
 const char *cli_origin_name(uint32_t origin)

@@ -6,15 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#if defined(_WIN32)
-#include <io.h>
-#define access _access
-#define fileno _fileno
-#define isatty _isatty
-#define X_OK 0 /* directories have no such permission on Windows */
-#else
 #include <unistd.h>
-#endif
 
 #include "cli.h"
 
@@ -32,6 +24,8 @@ static const char *list_devices(const cli_devices *list, char text[768])
     }
     return text;
 }
+
+bool cli_on_host(const char *device) { return device != NULL && strcmp(device, "host") == 0; }
 
 /* Whether the text consists of digits only. */
 static bool is_number(const char *text)
@@ -107,18 +101,6 @@ cls_status cli_compile_done(cls_status status)
     return status;
 }
 
-static cls_status create(cli_target *target, const cls_context_options *options)
-{
-    cls_context_options all = *options;
-    all.build_log = build_log;
-    all.build_log_size = sizeof build_log;
-    all.build_log_stays = 1;
-    all.cache_always = 1; /* also where the driver has a cache */
-    all.progress = show_progress;
-    return cli_compile_done(
-        cls_context_create(target->cl, target->device.id, &all, &target->context));
-}
-
 const char *cli_build_log(void) { return build_log; }
 
 /* Whether files can be written to the directory, by writing one; else errno has the reason. */
@@ -189,8 +171,17 @@ int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
 
 int cli_open_context(cli_target *target, const cls_context_options *options)
 {
+    cls_context_options all = *options;
     build_log[0] = '\0';
-    return create(target, options) == CLS_OK ? 0 : cli_fail_library(target->device.name);
+    all.build_log = build_log;
+    all.build_log_size = sizeof build_log;
+    all.build_log_stays = 1;
+    all.cache_always = 1; /* also where the driver has a cache */
+    all.progress = show_progress;
+    return cli_compile_done(
+               cls_context_create(target->cl, target->device.id, &all, &target->context)) == CLS_OK
+               ? 0
+               : cli_fail_library(target->device.name);
 }
 
 int cli_open(const char *which, const cls_context_options *options,

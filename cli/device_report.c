@@ -5,17 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#if !defined(_WIN32)
 #include <sys/utsname.h>
-#endif
 
 #include "../bench/bench.h"
 #include "device_report.h"
 
 /* Exit statuses. 0: all parts ran and agreed with the reference. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
-
-double cli_seconds(void) { return bench_clock() * 1e-6; }
 
 void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
 {
@@ -26,12 +22,6 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 }
 
 /* ------------------------------------------------------------------------- files */
-
-static bool ends_with(const char *text, const char *end)
-{
-    const size_t length = strlen(text), n = strlen(end);
-    return length >= n && strcmp(text + length - n, end) == 0;
-}
 
 /* Whether a file is there, not empty, that is no page of an earlier report. */
 static bool is_foreign(const char *page)
@@ -49,10 +39,10 @@ static bool is_foreign(const char *page)
 static int name_page(cli_device_report *report)
 {
     const char *const path = report->path;
-    const size_t length = strlen(path) - (ends_with(path, ".json") ? 5 : 0);
+    const size_t length = strlen(path) - (cli_ends_with(path, ".json") ? 5 : 0);
     if (length == 0 || length + 4 > sizeof report->page)
         return cli_fail("--output: '%s' is not a usable file name", path);
-    if (ends_with(path, ".md"))
+    if (cli_ends_with(path, ".md"))
         return cli_fail("--output: '%s' is the name of a page; name the JSON file, and the page "
                         "gets .md in place of .json",
                         path);
@@ -90,14 +80,12 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
 static json_t *host(void)
 {
     json_t *const object = json_object();
-#if !defined(_WIN32)
     struct utsname names;
     if (uname(&names) >= 0) { /* all but the name of the host */
         json_object_set_new(object, "system", cli_text(names.sysname));
         json_object_set_new(object, "release", cli_text(names.release));
         json_object_set_new(object, "machine", cli_text(names.machine));
     }
-#endif
     json_object_set_new(object, "pointer_bits", json_integer((json_int_t)sizeof(void *) * 8));
     return object;
 }
@@ -185,6 +173,7 @@ static void run_bench(cli_device_report *report)
     }
     printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")),
            failed);
+    cli_device_report_programs(report); /* the bench compiles further programs */
 }
 
 /* --------------------------------------------------------------------------- all */
@@ -217,30 +206,27 @@ static void print_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
-static int run_on_context(cli_device_report *report)
+static void run_start(cli_device_report *report)
 {
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "first token") != 0)
-        return 1;
     cli_device_report_first(report);
     print_start(report);
     cli_device_report_compile(report);
     print_programs(report);
-    fflush(stdout);
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "self-test") != 0)
-        return 1;
-    run_selftest(report);
-    fflush(stdout);
-    if (cli_interrupted())
-        return 0;
-    if (cli_device_report_save(report, "bench") != 0)
-        return 1;
-    run_bench(report);
-    cli_device_report_programs(report); /* the bench compiles further programs */
+}
+
+/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
+static int run_on_context(cli_device_report *report)
+{
+    static const struct {
+        const char *name;
+        void (*run)(cli_device_report *report);
+    } parts[] = {{"first token", run_start}, {"self-test", run_selftest}, {"bench", run_bench}};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && !cli_interrupted(); i++) {
+        if (cli_device_report_save(report, parts[i].name) != 0)
+            return 1;
+        parts[i].run(report);
+        fflush(stdout);
+    }
     return 0;
 }
 
@@ -293,8 +279,7 @@ int cls_cmd_report(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
+        CLI_DEVICE(&device),
         {"output", CLI_OUTPUT, &report.path, "FILE",
          "the JSON file (default clsample-report.json); the page beside it ends in .md", NULL, 0},
         {"dtype", CLI_CHOICE, &dtype, "TYPE",
@@ -305,10 +290,9 @@ int cls_cmd_report(int argc, char **argv)
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
          "candidates in the list of a row (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&report.options),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+        CLI_NO_OPTION};
     cls_context_options_default(&report.options, sizeof report.options);
-    switch (cli_parse(
+    const cli_parsed parsed = cli_parse(
         argc, argv, "report [OPTION]...",
         "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
         "whether it computes correctly, how long it takes to start, and how fast it is. This "
@@ -317,18 +301,12 @@ int cls_cmd_report(int argc, char **argv)
         "The exit status is 0 if all parts ran and agreed, 1 if a part failed or differs, and 2 "
         "if\n"
         "nothing could run.",
-        options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return DID_NOT_RUN;
-    case CLI_GO:
-        break;
-    }
+        options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
     if (dtype == 0 && report.quick && !options[2].given)
         dtype = 1;
-    report.options.dtypes =
-        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    report.options.dtypes = cli_dtypes(dtype);
     const int status = run(&report, device);
     cli_close(&report.target);
     json_decref(report.json);

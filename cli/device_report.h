@@ -32,8 +32,6 @@ void cli_device_report_fail(cli_device_report *report, const char *part, const c
 /* Writes both files. doing: the part that runs next; NULL: all parts are done. */
 int cli_device_report_save(cli_device_report *report, const char *doing);
 
-double cli_seconds(void); /* since an arbitrary start */
-
 /* ------------------------------------------------ the parts, which add to the object */
 
 /* "device": names, versions, limits, float properties and extensions. */

@@ -54,20 +54,6 @@ static const property properties[] = {
     {WAVEFRONT_WIDTH_AMD, "wavefront_width", NUMBER},
 };
 
-/* Returns a property as bytes with a terminating zero, which the caller frees. NULL: the device
- * does not report it, or there is no memory. */
-static char *text_of(cl_device_id device, cl_device_info what, size_t *size)
-{
-    char *text;
-    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS ||
-        (text = calloc(*size + 1, 1)) == NULL)
-        return NULL;
-    if (clGetDeviceInfo(device, what, *size, text, NULL) == CL_SUCCESS)
-        return text;
-    free(text);
-    return NULL;
-}
-
 /* Reads a property of 4 or 8 bytes. */
 static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
 {
@@ -90,7 +76,7 @@ static void add(json_t *object, cl_device_id device, const property *p)
     uint64_t number;
     size_t size;
     if (p->kind == TEXT) {
-        char *const text = text_of(device, p->what, &size);
+        char *const text = cli_device_bytes(device, p->what, &size);
         if (text != NULL)
             json_object_set_new(object, p->key, cli_text(text));
         free(text);
@@ -104,7 +90,7 @@ static void add(json_t *object, cl_device_id device, const property *p)
 static void add_sizes(json_t *object, const char *key, cl_device_id device, cl_device_info what)
 {
     size_t size;
-    char *const bytes = text_of(device, what, &size);
+    char *const bytes = cli_device_bytes(device, what, &size);
     json_t *array;
     if (bytes == NULL || (array = json_array()) == NULL) {
         free(bytes);
@@ -119,31 +105,34 @@ static void add_sizes(json_t *object, const char *key, cl_device_id device, cl_d
     free(bytes);
 }
 
+/* Adds bits of properties; those that the device does not report are false. */
 static void add_flags(json_t *object, cl_device_id device)
 {
-    cl_device_fp_config floats = 0;
-    cl_command_queue_properties queue = 0;
-    cl_device_local_mem_type local = 0;
-    clGetDeviceInfo(device, CL_DEVICE_SINGLE_FP_CONFIG, sizeof floats, &floats, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_QUEUE_PROPERTIES, sizeof queue, &queue, NULL);
-    clGetDeviceInfo(device, CL_DEVICE_LOCAL_MEM_TYPE, sizeof local, &local, NULL);
-    json_object_set_new(object, "infinities", json_boolean(floats & CL_FP_INF_NAN));
-    json_object_set_new(object, "subnormals", json_boolean(floats & CL_FP_DENORM));
-    json_object_set_new(object, "round_to_nearest", json_boolean(floats & CL_FP_ROUND_TO_NEAREST));
-    json_object_set_new(object, "fma", json_boolean(floats & CL_FP_FMA));
-    json_object_set_new(object, "exact_division",
-                        json_boolean(floats & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT));
-    json_object_set_new(object, "out_of_order_queue",
-                        json_boolean(queue & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE));
-    json_object_set_new(object, "profiling_queue", json_boolean(queue & CL_QUEUE_PROFILING_ENABLE));
-    json_object_set_new(object, "local_mem_is_local", json_boolean(local == CL_LOCAL));
+    static const struct {
+        const char *key;
+        cl_device_info what;
+        uint64_t bit;
+    } flags[] = {
+        {"infinities", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_INF_NAN},
+        {"subnormals", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_DENORM},
+        {"round_to_nearest", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_ROUND_TO_NEAREST},
+        {"fma", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_FMA},
+        {"exact_division", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT},
+        {"out_of_order_queue", CL_DEVICE_QUEUE_PROPERTIES, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE},
+        {"profiling_queue", CL_DEVICE_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE},
+        {"local_mem_is_local", CL_DEVICE_LOCAL_MEM_TYPE, CL_LOCAL}};
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        uint64_t bits = 0;
+        number_of(device, flags[i].what, &bits);
+        json_object_set_new(object, flags[i].key, json_boolean(bits & flags[i].bit));
+    }
 }
 
 /* Adds all extensions; the page lists the relevant ones. */
 static void add_extensions(json_t *object, cl_device_id device)
 {
     size_t size;
-    char *const text = text_of(device, CL_DEVICE_EXTENSIONS, &size);
+    char *const text = cli_device_bytes(device, CL_DEVICE_EXTENSIONS, &size);
     json_t *const array = json_array();
     for (char *word = text != NULL ? strtok(text, " ") : NULL; word != NULL;
          word = strtok(NULL, " "))

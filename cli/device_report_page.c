@@ -141,22 +141,22 @@ static void write_selftest(const json_t *t, FILE *file)
 
 static void write_start(const json_t *s, FILE *file)
 {
+    static const struct {
+        const char *key, *name;
+        double scale;
+    } rows[] = {
+        {"queue_seconds", "OpenCL context and queue", 1},
+        {"context_seconds", "`cls_context_create()`", 1},
+        {"sampler_seconds", "first `cls_sampler_create()`, with buffers and a slot", 1},
+        {"first_step_seconds", "first step of one row, until the token is on the host", 1e3},
+        {"later_step_seconds", "later steps, median", 1e3}};
     fputs("## Start\n\nTimes of this process. A driver may have compiled kernels in its cache.\n\n",
           file);
     fputs("| | |\n|---|---:|\n", file);
-    if (json_object_get(s, "queue_seconds") != NULL)
-        fprintf(file, "| OpenCL context and queue | %.3f s |\n", number(s, "queue_seconds"));
-    if (json_object_get(s, "context_seconds") != NULL)
-        fprintf(file, "| `cls_context_create()` | %.3f s |\n", number(s, "context_seconds"));
-    if (json_object_get(s, "sampler_seconds") != NULL)
-        fprintf(file, "| first `cls_sampler_create()`, with buffers and a slot | %.3f s |\n",
-                number(s, "sampler_seconds"));
-    if (json_object_get(s, "first_step_seconds") != NULL)
-        fprintf(
-            file,
-            "| first step of one row, until the token is on the host | %.3f ms |\n| later steps, "
-            "median | %.3f ms |\n",
-            1e3 * number(s, "first_step_seconds"), 1e3 * number(s, "later_step_seconds"));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (json_object_get(s, rows[i].key) != NULL)
+            fprintf(file, "| %s | %.3f %s |\n", rows[i].name,
+                    rows[i].scale * number(s, rows[i].key), rows[i].scale > 1 ? "ms" : "s");
     fputc('\n', file);
 }
 

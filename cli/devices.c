@@ -31,10 +31,7 @@ static int print_json(const cli_devices *list)
 {
     json_t *array = json_array();
     for (uint32_t i = 0; i < list->count; i++)
-        if (json_array_append_new(array, cli_device_json(&list->device[i], i)) != 0) {
-            json_decref(array);
-            return cli_no_memory();
-        }
+        cli_append(&array, cli_device_json(&list->device[i], i));
     return cli_print_json(array);
 }
 
@@ -45,7 +42,7 @@ int cls_cmd_devices(int argc, char **argv)
     int failed;
     cli_option options[] = {{"json", CLI_FLAG, &json, NULL,
                              "print an array; an index is the number for --device", NULL, 0},
-                            {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+                            CLI_NO_OPTION};
     const cli_parsed parsed =
         cli_parse(argc, argv, "devices [--json]",
                   "Lists the OpenCL devices, with the numbers that --device takes.\n"

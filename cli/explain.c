@@ -90,8 +90,8 @@ static json_t *stage_json(const cli_shown *shown)
 {
     json_t *top = json_array();
     for (uint32_t i = 0; i < shown->top_count; i++)
-        json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i],
-                                             "probability", (double)shown->probs[shown->top[i]]));
+        cli_append(&top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i], "probability",
+                                   (double)shown->probs[shown->top[i]]));
     return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter",
                      shown->parameter, "tokens", (json_int_t)shown->kept, "mass", shown->mass,
                      "of_before", shown->share, "temperature", shown->temperature, "top", top);
@@ -102,10 +102,7 @@ static int print_json(const cli_explained *e)
     json_t *stages = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
-        if (json_array_append_new(stages, stage_json(&e->stage[i])) != 0) {
-            json_decref(stages);
-            return cli_no_memory();
-        }
+        cli_append(&stages, stage_json(&e->stage[i]));
     return cli_print_json(json_pack(
         "{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
         (json_int_t)e->position, "token", (int)e->token, "probability", e->probability, "status",
@@ -118,9 +115,12 @@ static int explain(const command *q, const cli_job *job)
 {
     cli_explained e = {0};
     cli_pieces pieces = {0};
+    cls_host_row row;
+    cli_host_row(job, 0, 0, &row);
     int failed =
         (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-        cli_explain(job, 0, q->top < job->logits->vocab ? q->top : job->logits->vocab, &e) ||
+        cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab,
+                    &e) ||
         (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
     if (!failed && q->json)
         failed = print_json(&e);
@@ -139,7 +139,6 @@ int cls_cmd_explain(int argc, char **argv)
         "Shows which tokens each stage of a row's chain removes, computed by the reference.";
     command q = {.top = 8};
     cli_job job = {0};
-    int failed = 1;
     cli_option options[] = {
         {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)", NULL, 0},
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
@@ -149,16 +148,12 @@ int cls_cmd_explain(int argc, char **argv)
          "plot probability by rank after each stage, by gnuplot", NULL, 0},
         {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
         CLI_REQUEST_OPTIONS(&q.request),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_request_default(&q.request);
-    switch (
-        cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options)) {
-    case CLI_HELPED:
-        failed = 0;
-        break;
-    case CLI_FAILED:
-        break;
-    case CLI_GO:
+    const cli_parsed parsed =
+        cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
+    int failed = parsed == CLI_FAILED;
+    if (parsed == CLI_GO) {
         q.request.picked = (cli_picked){"--row", 1, &q.row};
         failed = (q.plot != NULL && cli_plot_check(q.plot)) ||
                  cli_request_read(&q.request, options, &job) || explain(&q, &job);

@@ -34,9 +34,7 @@ typedef struct cli_explained {
 } cli_explained;
 
 /* top: how many tokens to list after each stage. Free the result after a failure, too. */
-int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *explained);
-int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top,
-                    cli_explained *explained);
+int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *explained);
 void cli_explained_free(cli_explained *explained);
 
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the

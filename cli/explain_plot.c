@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,20 +13,12 @@
 
 #include "explain.h"
 
-extern char **environ;
-
 #define LABELS 5     /* likeliest tokens of the last stage that get a label */
 #define LEAST 1e-12f /* the smallest probability of the plot */
 
-static bool ends_with(const char *path, const char *end)
-{
-    const size_t n = strlen(path), m = strlen(end);
-    return n > m && strcmp(path + n - m, end) == 0;
-}
-
 int cli_plot_check(const char *path)
 {
-    if (ends_with(path, ".png") || ends_with(path, ".svg"))
+    if (strlen(path) > 4 && (cli_ends_with(path, ".png") || cli_ends_with(path, ".svg")))
         return 0;
     return cli_fail("--plot: '%s' must end with .png or .svg", path);
 }
@@ -177,76 +168,46 @@ static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pi
 
 /* ------------------------------------------------------------------------- run */
 
-/* Starts gnuplot with these descriptors as input and output; its messages are discarded. */
-static int start(int in, int out, pid_t *pid)
+/* Starts gnuplot, which writes the picture to `out`; its messages are discarded. NULL: it cannot be
+ * started. */
+static FILE *start(int out)
 {
-    char name[] = "gnuplot";
-    char *const argv[] = {name, NULL};
-    posix_spawn_file_actions_t actions;
-    int error = posix_spawn_file_actions_init(&actions);
-    if (error != 0)
-        return error;
-    if ((error = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO)) == 0 &&
-        (error = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO)) == 0 &&
-        (error = posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY,
-                                                  0)) == 0)
-        error = posix_spawnp(pid, name, &actions, NULL, argv, environ);
-    posix_spawn_file_actions_destroy(&actions);
-    return error;
-}
-
-/* Creates a pipe that the child does not inherit: with a copy of the writing end it would never
- * read the end of its input. */
-static int make_pipe(int ends[2])
-{
-    if (pipe(ends) != 0)
-        return cli_fail("--plot: cannot create a pipe to gnuplot: %s", strerror(errno));
-    fcntl(ends[0], F_SETFD, FD_CLOEXEC);
-    fcntl(ends[1], F_SETFD, FD_CLOEXEC);
-    return 0;
-}
-
-static int feed(int into, bool svg, const cli_explained *e, const cli_pieces *pieces)
-{
-    FILE *const to = fdopen(into, "w");
-    int failed;
-    if (to == NULL) {
-        close(into);
-        return cli_no_memory();
+    const int before = dup(STDOUT_FILENO);
+    FILE *to = NULL;
+    if (before >= 0 && dup2(out, STDOUT_FILENO) >= 0)
+        to = popen("exec 2>/dev/null; exec gnuplot", "w");
+    const int error = errno;
+    if (before >= 0) {
+        dup2(before, STDOUT_FILENO);
+        close(before);
     }
-    failed = put_commands(to, svg, e, pieces);
-    fclose(to); /* if gnuplot did not read all, its exit status shows it */
-    return failed;
+    errno = error;
+    return to;
 }
 
 static int run(int out, bool svg, const cli_explained *e, const cli_pieces *pieces)
 {
-    int ends[2], failed, error, status = 0;
+    FILE *const to = start(out);
     void (*before)(int);
-    pid_t pid;
-    if (make_pipe(ends) != 0)
-        return 1;
-    error = start(ends[0], out, &pid);
-    close(ends[0]);
-    if (error != 0) {
-        close(ends[1]);
-        return error == ENOENT ? cli_fail("--plot: gnuplot is not installed, or not in PATH")
-                               : cli_fail("--plot: gnuplot cannot be started: %s", strerror(error));
-    }
-    before = signal(SIGPIPE, SIG_IGN); /* gnuplot may end early */
-    if (ftruncate(out, 0) != 0)        /* a device or a pipe: there is nothing to overwrite */
-        errno = 0;
-    failed = feed(ends[1], svg, e, pieces);
+    int failed, status;
+    if (to == NULL)
+        return cli_fail("--plot: gnuplot cannot be started: %s", strerror(errno));
+    before = signal(SIGPIPE, SIG_IGN); /* gnuplot may end early: its exit status shows that */
+    failed = put_commands(to, svg, e, pieces);
+    status = pclose(to);
     signal(SIGPIPE, before);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        continue;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+        return cli_fail("--plot: gnuplot is not installed, or not in PATH");
+    const off_t end = lseek(out, 0, SEEK_CUR);
+    if (ftruncate(out, end) != 0) /* a device or a pipe: there was no longer picture */
+        errno = 0;
     if (!failed && status != 0)
         failed = cli_fail("--plot: gnuplot failed with status %d",
                           WIFEXITED(status) ? WEXITSTATUS(status) : -1);
     return failed;
 }
 
-/* An existing file is overwritten only after gnuplot has started. */
+/* An existing file stays as it is if there is no gnuplot. */
 int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
 {
     const bool is_new = access(path, F_OK) != 0;
@@ -255,7 +216,7 @@ int cli_plot(const char *path, const cli_explained *e, const cli_pieces *pieces)
         return cli_fail("--plot: no token of row %" PRIu32 " is left to plot", e->row);
     if ((out = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666)) < 0)
         return cli_fail("%s: cannot be written: %s", path, strerror(errno));
-    failed = run(out, ends_with(path, ".svg"), e, pieces);
+    failed = run(out, cli_ends_with(path, ".svg"), e, pieces);
     if (close(out) != 0 && !failed)
         failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
     if (failed && is_new)

@@ -262,7 +262,7 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
     shown->kept = result.kept_count;
     if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
         return cli_no_memory();
-    shown->top_count = cli_likeliest(shown->probs, e->vocab, top, shown->top);
+    shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
     return 0;
 }
 
@@ -296,7 +296,7 @@ static int weigh(cli_explained *e, uint32_t base)
     return 0;
 }
 
-int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
+int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
 {
     const cls_params *const all = row->params;
     cls_params params;
@@ -346,13 +346,6 @@ int cli_explain_row(const cls_host_row *row, uint32_t number, uint32_t top, cli_
                                      : (double)all->temperature;
     }
     return draw(row, e) || weigh(e, base);
-}
-
-int cli_explain(const cli_job *job, uint32_t row, uint32_t top, cli_explained *e)
-{
-    cls_host_row host;
-    cli_host_row(job, row, row, &host);
-    return cli_explain_row(&host, cli_row_number(job->picked, row), top, e);
 }
 
 void cli_explained_free(cli_explained *e)

@@ -26,9 +26,7 @@ int cli_end(int status)
     if (!interrupted)
         return status;
     fflush(stdout);
-#if !defined(_WIN32)
     signal(SIGINT, SIG_DFL);
     raise(SIGINT);
-#endif
     return 130;
 }

@@ -26,8 +26,16 @@ uint64_t cli_position(const cli_job *job, uint32_t request)
            tokens_in(row_of(&job->output, request), job->output.width, job->logits->vocab);
 }
 
-size_t cli_mask_size(const cli_job *job) { return job->mask_kind == CLS_MASK_BOOL ? 1 : 4; }
-size_t cli_bias_size(const cli_job *job) { return job->bias_dtype == CLS_F32 ? 4 : 2; }
+size_t cli_mask_size(const cli_job *job)
+{
+    return job->mask_width * (job->mask_kind == CLS_MASK_BOOL ? (size_t)1 : 4);
+}
+
+size_t cli_bias_size(const cli_job *job)
+{
+    return job->bias == NULL ? 0
+                             : job->logits->vocab * (job->bias_dtype == CLS_F32 ? (size_t)4 : 2);
+}
 
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count, uint32_t vocab)
 {
@@ -88,21 +96,26 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 /* -------------------------------------------------------------------- the host */
 
+static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
+{
+    cls_host_row_default(row, sizeof *row);
+    row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
+    row->dtype = (int32_t)logits->dtype;
+    row->vocab = logits->vocab;
+}
+
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
     const cli_ids forced = forced_next(job, request);
-    cls_host_row_default(row, sizeof *row);
-    row->logits = (const char *)logits->data + (size_t)r * logits->vocab * logits->size;
-    row->dtype = (int32_t)logits->dtype;
-    row->vocab = logits->vocab;
+    host_logits(logits, r, row);
     if (job->mask != NULL) {
-        row->mask = (const char *)job->mask + (size_t)r * job->mask_width * cli_mask_size(job);
+        row->mask = (const char *)job->mask + r * cli_mask_size(job);
         row->mask_width = job->mask_width;
         row->mask_kind = (int32_t)job->mask_kind;
     }
     if (job->bias != NULL) {
-        row->bias = (const char *)job->bias + (size_t)r * logits->vocab * cli_bias_size(job);
+        row->bias = (const char *)job->bias + r * cli_bias_size(job);
         row->bias_dtype = (int32_t)job->bias_dtype;
     }
     row->prompt = row_of(&job->prompt, request);
@@ -130,18 +143,14 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
         cli_outputs_host_begin(job->outputs, r, &result);
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
-    if (job->tokens != NULL)
-        job->tokens[at] = result.token;
+    job->tokens[at] = result.token;
     if (job->logprobs != NULL)
         job->logprobs[at] =
             job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
         job->status[at] = result.status;
-    if (job->outputs != NULL && d == 0)
-        cli_outputs_host_end(job->outputs, r, &result);
-    if (job->outputs != NULL && job->outputs->top_n != 0 && d == 0)
-        cli_outputs_host(job->logits, r, result.token, job->outputs);
-    return 0;
+    return job->outputs != NULL && d == 0 &&
+           cli_outputs_host_end(job->outputs, job->logits, r, &result) != 0;
 }
 
 int cli_job_run_host(const cli_job *job)
@@ -164,10 +173,7 @@ int cli_job_logprobs(const cli_job *job)
     for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
         cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
-        cls_host_row_default(&row, sizeof row);
-        row.logits = (const char *)logits->data + at / job->draws * logits->vocab * logits->size;
-        row.dtype = (int32_t)logits->dtype;
-        row.vocab = logits->vocab;
+        host_logits(logits, at / job->draws, &row);
         row.params = &greedy;
         row.forced_ids = &job->tokens[at];
         row.forced_count = 1;

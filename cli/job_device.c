@@ -49,6 +49,8 @@ int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size
 {
     cl_int error;
     void *copy = NULL;
+    if (size == 0)
+        return 0;
     memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
     *buffer = clCreateBuffer(
         target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
@@ -76,16 +78,24 @@ static int create_logits(const cli_job *job, side *s)
     return failed;
 }
 
+int cli_sampler_create(const cli_target *target, const cli_job *job,
+                       const cls_sampler_options *options, cls_sampler **sampler)
+{
+    if (cli_compile_done(cls_sampler_create(target->context, options, sampler)) != CLS_OK)
+        return cli_fail_library("creating the sampler");
+    if (job->infill != NULL && cls_sampler_infill(*sampler, job->infill) != CLS_OK)
+        return cli_fail_library("setting the infill tables");
+    return 0;
+}
+
 static int create_sampler(const running *run, side *s)
 {
     const cli_job *const job = run->job;
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
-    if (cli_compile_done(cls_sampler_create(s->target->context, &options, &s->sampler)) != CLS_OK)
-        return cli_fail_library("creating the sampler");
-    if (job->infill != NULL && cls_sampler_infill(s->sampler, job->infill) != CLS_OK)
-        return cli_fail_library("setting the infill tables");
+    if (cli_sampler_create(s->target, job, &options, &s->sampler) != 0)
+        return 1;
     for (uint32_t r = 0; r < job->logits->rows; r++)
         if (cli_slot_begin(job, r, s->sampler, r) != 0)
             return 1;
@@ -94,22 +104,18 @@ static int create_sampler(const running *run, side *s)
 
 static int create_buffers(const cli_job *job, side *s)
 {
-    const size_t rows = job->logits->rows, vocab = job->logits->vocab,
-                 drawn = rows * job->draws * 4;
+    const size_t rows = job->logits->rows, drawn = rows * job->draws * 4,
+                 probs = job->probs != NULL ? rows * job->logits->vocab * 4 : 0;
     cli_target *const target = s->target;
     return create_logits(job, s) ||
-           (job->mask != NULL &&
-            cli_buffer(target, &s->mask, "mask", rows * job->mask_width * cli_mask_size(job),
-                       job->mask)) ||
-           (job->bias != NULL &&
-            cli_buffer(target, &s->bias, "bias", rows * vocab * cli_bias_size(job), job->bias)) ||
+           cli_buffer(target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
+           cli_buffer(target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
            cli_buffer(target, &s->tokens, "tokens", drawn, NULL) ||
-           (job->logprobs != NULL && cli_buffer(target, &s->logprobs, "logprobs", drawn, NULL)) ||
-           (job->status != NULL && cli_buffer(target, &s->status, "status", drawn, NULL)) ||
-           (job->probs != NULL &&
-            cli_buffer(target, &s->probs, "probabilities", rows * vocab * 4, NULL)) ||
-           (job->outputs != NULL &&
-            cli_buffer(target, &s->outputs, "outputs", job->outputs->size, NULL));
+           cli_buffer(target, &s->logprobs, "logprobs", job->logprobs != NULL ? drawn : 0, NULL) ||
+           cli_buffer(target, &s->status, "status", job->status != NULL ? drawn : 0, NULL) ||
+           cli_buffer(target, &s->probs, "probabilities", probs, NULL) ||
+           cli_buffer(target, &s->outputs, "outputs", job->outputs != NULL ? job->outputs->size : 0,
+                      NULL);
 }
 
 static int create_side(running *run, side *s)

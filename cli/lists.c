@@ -26,64 +26,73 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
                : cli_fail("%s: %s", what, cls_error_message());
 }
 
-static int set_id(int32_t *id, const char *what, const char *text)
+/* Where a list comes from. The texts of the command line are split into JSON strings, so that both
+ * sources are read by the same functions. */
+typedef struct source {
+    const char *what; /* what messages begin with */
+    bool text;        /* each value is a string */
+} source;
+
+static int set(const source *from, cli_type type, void *to, json_t *value)
 {
-    const cli_option option = {NULL, CLI_INT, id, NULL, NULL, NULL, 0};
-    return cli_set(&option, what, text);
+    const cli_option option = {NULL, type, to, NULL, NULL, NULL, 0};
+    return from->text ? cli_set(&option, from->what, json_string_value(value))
+                      : cli_set_from_json(&option, from->what, value);
 }
 
-static int id_from_json(int32_t *id, const char *what, json_t *value)
+/* The parts of a text between commas, each cut to `most` bytes: messages show no more. NULL: out of
+ * memory. */
+static json_t *split(const char *text, size_t most)
 {
-    const cli_option option = {NULL, CLI_INT, id, NULL, NULL, NULL, 0};
-    return cli_set_from_json(&option, what, value);
+    json_t *const parts = json_array();
+    int failed = 0;
+    for (;; text++) {
+        const size_t length = strcspn(text, ",");
+        failed |=
+            json_array_append_new(parts, json_stringn_nocheck(text, length > most ? most : length));
+        text += length;
+        if (*text == '\0')
+            break;
+    }
+    if (!failed)
+        return parts;
+    json_decref(parts);
+    return NULL;
 }
 
 /* ------------------------------------------------------------------------ ids */
 
-static size_t ids_in(const char *text)
+static int add_id(json_t *list, const char *text)
 {
-    size_t n = 1;
-    for (; *text != '\0'; text++)
-        n += *text == ',';
-    return n;
+    return json_array_append_new(list, json_string_nocheck(text));
 }
 
-/* Stores the ids of a text at *ids and advances the pointer. */
-static int take_ids(const char *what, const char *text, int32_t **ids)
+static int add_ids(json_t *list, const char *text)
 {
-    for (;; text++) {
-        const size_t length = strcspn(text, ",");
-        char id[16];
-        snprintf(id, sizeof id, "%.*s", length > 14 ? 14 : (int)length, text);
-        if (set_id((*ids)++, what, id) != 0)
+    json_t *const ids = split(text, 14);
+    const int failed = json_array_extend(list, ids);
+    json_decref(ids);
+    return failed;
+}
+
+static int read_ids(const source *from, json_t *value, const int32_t **list, uint32_t *n)
+{
+    const size_t count = json_array_size(value);
+    int32_t *ids;
+    *list = NULL;
+    *n = 0;
+    if (!json_is_array(value) || count > UINT32_MAX)
+        return cli_fail("%s: the value is not an array of token ids", from->what);
+    if (count == 0)
+        return 0;
+    if ((ids = calloc(count, sizeof *ids)) == NULL)
+        return cli_no_memory();
+    *list = ids;
+    *n = (uint32_t)count;
+    for (size_t i = 0; i < count; i++)
+        if (set(from, CLI_INT, &ids[i], json_array_get(value, i)) != 0)
             return 1;
-        text += length;
-        if (*text == '\0')
-            return 0;
-    }
-}
-
-int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count)
-{
-    size_t n = 0;
-    int32_t *ids, *at;
-    for (uint32_t i = 0; i < texts->count; i++)
-        n += ids_in(texts->text[i]);
-    if (n > INT32_MAX) {
-        cli_fail("%s: %zu ids are too many", what, n);
-        return NULL;
-    }
-    if ((ids = at = calloc(n + 1, sizeof *ids)) == NULL) {
-        cli_no_memory();
-        return NULL;
-    }
-    *count = (uint32_t)n;
-    for (uint32_t i = 0; i < texts->count; i++)
-        if (take_ids(what, texts->text[i], &at) != 0) {
-            free(ids);
-            return NULL;
-        }
-    return ids;
+    return 0;
 }
 
 int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab)
@@ -95,81 +104,20 @@ int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t
     return 0;
 }
 
-static int json_ids(const char *what, json_t *value, const int32_t **list, uint32_t *n)
-{
-    const size_t count = json_array_size(value);
-    int32_t *ids;
-    *list = NULL;
-    *n = 0;
-    if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: the value is not an array of token ids", what);
-    if (count == 0)
-        return 0;
-    if ((ids = calloc(count, sizeof *ids)) == NULL)
-        return cli_no_memory();
-    *list = ids;
-    *n = (uint32_t)count;
-    for (size_t i = 0; i < count; i++)
-        if (id_from_json(&ids[i], what, json_array_get(value, i)) != 0)
-            return 1;
-    return 0;
-}
-
 int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count)
 {
-    return json_ids(what, value, ids, count);
-}
-
-/* Parses a list of which each option has one id. */
-static int parse_id(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
-{
-    int32_t *ids = calloc((size_t)texts->count + 1, sizeof *ids);
-    if (ids == NULL)
-        return cli_no_memory();
-    *list = ids;
-    *n = texts->count;
-    for (uint32_t i = 0; i < texts->count; i++)
-        if (set_id(&ids[i], what, texts->text[i]) != 0)
-            return 1;
-    return 0;
-}
-
-static int parse_ids(const char *what, const cli_list *texts, const int32_t **list, uint32_t *n)
-{
-    return (*list = cli_ids_parse(what, texts, n)) == NULL;
+    return read_ids(&(source){what, false}, value, ids, count);
 }
 
 /* -------------------------------------------------------------------- sequences */
 
-/* Allocates one block for the sequences and, after them, all their ids. */
-static cls_sequence *new_sequences(size_t count, size_t ids, int32_t **first)
+static int add_sequences(json_t *list, const char *text)
 {
-    cls_sequence *sequences = calloc(1, count * sizeof *sequences + ids * sizeof **first);
-    *first = (int32_t *)(void *)(sequences + count);
-    return sequences;
+    return json_array_append_new(list, split(text, 14));
 }
 
-static int parse_sequences(const char *what, const cli_list *texts, const cls_sequence **list,
-                           uint32_t *n)
-{
-    cls_sequence *sequences;
-    int32_t *at;
-    size_t ids = 0;
-    for (uint32_t i = 0; i < texts->count; i++)
-        ids += ids_in(texts->text[i]);
-    if ((sequences = new_sequences(texts->count, ids, &at)) == NULL)
-        return cli_no_memory();
-    *list = sequences;
-    *n = texts->count;
-    for (uint32_t i = 0; i < texts->count; i++) {
-        sequences[i] = (cls_sequence){at, (uint32_t)ids_in(texts->text[i])};
-        if (take_ids(what, texts->text[i], &at) != 0)
-            return 1;
-    }
-    return 0;
-}
-
-static int json_sequences(const char *what, json_t *value, const cls_sequence **list, uint32_t *n)
+/* One block has the sequences and, after them, all their ids. */
+static int read_sequences(const source *from, json_t *value, const cls_sequence **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
     cls_sequence *sequences;
@@ -178,23 +126,24 @@ static int json_sequences(const char *what, json_t *value, const cls_sequence **
     *list = NULL;
     *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: the value is not an array of arrays of token ids", what);
+        return cli_fail("%s: the value is not an array of arrays of token ids", from->what);
     for (size_t i = 0; i < count; i++) {
         if (json_array_size(json_array_get(value, i)) == 0)
-            return cli_fail("%s: entry %zu is not an array of token ids", what, i);
+            return cli_fail("%s: entry %zu is not an array of token ids", from->what, i);
         ids += json_array_size(json_array_get(value, i));
     }
     if (count == 0)
         return 0;
-    if ((sequences = new_sequences(count, ids, &at)) == NULL)
+    if ((sequences = calloc(1, count * sizeof *sequences + ids * sizeof *at)) == NULL)
         return cli_no_memory();
+    at = (int32_t *)(void *)(sequences + count);
     *list = sequences;
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         json_t *const entry = json_array_get(value, i);
         sequences[i] = (cls_sequence){at, (uint32_t)json_array_size(entry)};
         for (size_t j = 0; j < json_array_size(entry); j++)
-            if (id_from_json(at++, what, json_array_get(entry, j)) != 0)
+            if (set(from, CLI_INT, at++, json_array_get(entry, j)) != 0)
                 return 1;
     }
     return 0;
@@ -202,43 +151,26 @@ static int json_sequences(const char *what, json_t *value, const cls_sequence **
 
 /* ----------------------------------------------------------------------- biases */
 
-static int set_bias(float *bias, const char *what, const char *text)
+/* A text that is not ID:VALUE is added as it is, and read_biases() refuses it. */
+static int add_biases(json_t *list, const char *text)
 {
-    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
-    return cli_set(&option, what, text);
-}
-
-static int parse_biases(const char *what, const cli_list *texts, const cls_logit_bias **list,
-                        uint32_t *n)
-{
-    cls_logit_bias *const bias = calloc((size_t)texts->count + 1, sizeof *bias);
-    if (bias == NULL)
-        return cli_no_memory();
-    *list = bias;
-    *n = texts->count;
-    for (uint32_t i = 0; i < texts->count; i++) {
-        const char *text = texts->text[i], *colon = strchr(text, ':');
-        char id[16];
-        if (colon == NULL || colon == text || (size_t)(colon - text) >= sizeof id)
-            return cli_fail("%s: '%s' is not ID:VALUE", what, text);
-        snprintf(id, sizeof id, "%.*s", (int)(colon - text), text);
-        if (set_id(&bias[i].id, what, id) != 0 || set_bias(&bias[i].bias, what, colon + 1) != 0)
-            return 1;
-    }
-    return 0;
+    const size_t id = strcspn(text, ":");
+    if (text[id] == '\0' || id == 0 || id >= 16)
+        return add_id(list, text);
+    return json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
+                                                 json_string_nocheck(text + id + 1)));
 }
 
 /* JSON has no infinity, so the value that bans a token is the string "-inf". */
-static int bias_from_json(const char *what, json_t *value, float *bias)
+static int set_bias(const source *from, float *bias, json_t *value)
 {
-    const cli_option option = {NULL, CLI_FLOAT, bias, NULL, NULL, NULL, 0};
-    if (json_is_string(value) && strcmp(json_string_value(value), "-inf") == 0)
-        return set_bias(bias, what, "-inf");
-    return cli_set_from_json(&option, what, value);
+    const char *const text = json_string_value(value);
+    const bool bans = text != NULL && strcmp(text, "-inf") == 0;
+    return set(&(source){from->what, from->text || bans}, CLI_FLOAT, bias, value);
 }
 
 /* The value is {"ID": bias, ...} or [[id, bias], ...]. */
-static int json_biases(const char *what, json_t *value, const cls_logit_bias **list, uint32_t *n)
+static int read_biases(const source *from, json_t *value, const cls_logit_bias **list, uint32_t *n)
 {
     const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
     cls_logit_bias *bias;
@@ -248,27 +180,26 @@ static int json_biases(const char *what, json_t *value, const cls_logit_bias **l
     *list = NULL;
     *n = 0;
     if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
-        return cli_fail("%s: the value is neither an object nor an array of [id, value]", what);
+        return cli_fail("%s: the value is neither an object nor an array of [id, value]",
+                        from->what);
     if ((bias = calloc(count + 1, sizeof *bias)) == NULL)
         return cli_no_memory();
     *list = bias;
     *n = (uint32_t)count;
-    if (json_is_object(value)) {
-        json_object_foreach(value, key, entry)
-        {
-            if (set_id(&bias[i].id, what, key) != 0 ||
-                bias_from_json(what, entry, &bias[i].bias) != 0)
-                return 1;
-            i++;
-        }
-        return 0;
+    json_object_foreach(value, key, entry)
+    {
+        const cli_option id = {NULL, CLI_INT, &bias[i].id, NULL, NULL, NULL, 0};
+        if (cli_set(&id, from->what, key) != 0 || set_bias(from, &bias[i++].bias, entry) != 0)
+            return 1;
     }
     for (; i < count; i++) {
         entry = json_array_get(value, i);
+        if (json_is_string(entry) && from->text)
+            return cli_fail("%s: '%s' is not ID:VALUE", from->what, json_string_value(entry));
         if (json_array_size(entry) != 2)
-            return cli_fail("%s: entry %zu is not [id, value]", what, i);
-        if (id_from_json(&bias[i].id, what, json_array_get(entry, 0)) != 0 ||
-            bias_from_json(what, json_array_get(entry, 1), &bias[i].bias) != 0)
+            return cli_fail("%s: entry %zu is not [id, value]", from->what, i);
+        if (set(from, CLI_INT, &bias[i].id, json_array_get(entry, 0)) != 0 ||
+            set_bias(from, &bias[i].bias, json_array_get(entry, 1)) != 0)
             return 1;
     }
     return 0;
@@ -293,27 +224,26 @@ static const struct name {
               {NULL, 0}};
 
 /* Finds a name, whose hyphens may be underscores in the text. */
-static const struct name *find_name(const struct name *names, const char *text, size_t length)
+static const struct name *find_name(const struct name *names, const char *text)
 {
     for (; names->name != NULL; names++) {
         size_t i = 0;
-        while (i < length && names->name[i] == (text[i] == '_' ? '-' : text[i]))
+        while (text[i] != '\0' && names->name[i] == (text[i] == '_' ? '-' : text[i]))
             i++;
-        if (i == length && names->name[i] == '\0')
+        if (text[i] == '\0' && names->name[i] == '\0')
             return names;
     }
     return NULL;
 }
 
-static int add_stage(const char *what, const char *text, size_t length, uint32_t *n,
-                     cls_params *params)
+static int add_stage(const char *what, const char *text, uint32_t *n, cls_params *params)
 {
-    const struct name *stage = find_name(stages, text, length);
+    const struct name *stage = find_name(stages, text);
     if (stage == NULL)
         return cli_fail(
-            "%s: '%.*s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
+            "%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
             "or typical_p)",
-            what, length > 64 ? 64 : (int)length, text);
+            what, text);
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
             return cli_fail("%s: stage '%s' occurs twice", what, stage->name);
@@ -322,60 +252,103 @@ static int add_stage(const char *what, const char *text, size_t length, uint32_t
     return 0;
 }
 
-static void custom_chain(cls_params *params)
+/* The value is an array of stages. */
+static int read_stages(const char *what, json_t *value, cls_params *params)
 {
+    uint32_t n = 0;
     params->chain = CLS_CHAIN_CUSTOM;
     memset(params->stages, CLS_STAGE_END, sizeof params->stages);
-}
-
-static int chain_parse(const char *what, const char *text, cls_params *params)
-{
-    const struct name *preset = find_name(presets, text, strlen(text));
-    uint32_t n = 0;
-    if (preset != NULL) {
-        params->chain = preset->value;
-        return 0;
-    }
-    custom_chain(params);
-    for (;; text++) {
-        const size_t length = strcspn(text, ",");
-        if (add_stage(what, text, length, &n, params) != 0)
-            return 1;
-        text += length;
-        if (*text == '\0')
-            return 0;
-    }
-}
-
-static int chain_from_json(const char *what, json_t *value, cls_params *params)
-{
-    uint32_t n = 0;
-    if (json_is_string(value))
-        return chain_parse(what, json_string_value(value), params);
-    if (!json_is_array(value))
-        return cli_fail("%s: the value is neither a string nor an array of stages", what);
-    custom_chain(params);
     for (size_t i = 0; i < json_array_size(value); i++) {
         const char *text = json_string_value(json_array_get(value, i));
         if (text == NULL)
             return cli_fail("%s: entry %zu is not a string", what, i);
-        if (add_stage(what, text, strlen(text), &n, params) != 0)
+        if (add_stage(what, text, &n, params) != 0)
             return 1;
     }
     return 0;
 }
 
+/* The text is a preset, or stages separated by commas. */
+static int chain_parse(const char *what, const char *text, cls_params *params)
+{
+    const struct name *preset = find_name(presets, text);
+    if (preset != NULL) {
+        params->chain = preset->value;
+        return 0;
+    }
+    json_t *const stage_names = split(text, 64);
+    const int failed =
+        stage_names == NULL ? cli_no_memory() : read_stages(what, stage_names, params);
+    json_decref(stage_names);
+    return failed;
+}
+
+static int chain_from_json(const char *what, json_t *value, cls_params *params)
+{
+    if (json_is_string(value))
+        return chain_parse(what, json_string_value(value), params);
+    return json_is_array(value)
+               ? read_stages(what, value, params)
+               : cli_fail("%s: the value is neither a string nor an array of stages", what);
+}
+
 /* -------------------------------------------------------------------------- all */
+
+/* A preset's name, or an array of the names of the stages. The table of presets has their numbers'
+ * order; that of stages has a stage's own name first. */
+json_t *cli_chain_json(const cls_params *p)
+{
+    json_t *array;
+    if (p->chain != CLS_CHAIN_CUSTOM)
+        return json_string(presets[p->chain].name);
+    array = json_array();
+    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++) {
+        const struct name *stage = stages;
+        while (stage->value != p->stages[i])
+            stage++;
+        cli_append(&array, json_string(stage->name));
+    }
+    return array;
+}
+
+/* The texts of an option as a list. NULL: out of memory, with a message. */
+static json_t *list_of(const cli_list *texts, int (*add)(json_t *list, const char *text))
+{
+    json_t *const list = json_array();
+    for (uint32_t i = 0; i < texts->count; i++)
+        if (add(list, texts->text[i]) != 0) {
+            json_decref(list);
+            cli_no_memory();
+            return NULL;
+        }
+    return list;
+}
+
+int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count)
+{
+    json_t *const list = list_of(texts, add_ids);
+    const int failed = list == NULL || read_ids(&(source){what, true}, list, ids, count) != 0;
+    json_decref(list);
+    return failed;
+}
+
+#define read_id read_ids
 
 int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
     if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
         return 1;
 #define PARSE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (texts->array.count != 0 && \
-        (parse_##kind("--" option, &texts->array, &params->array, &params->counter) || \
-         check_lists("--" option, params, vocab))) \
-        return 1;
+    if (texts->array.count != 0) { \
+        const source from = {"--" option, true}; \
+        json_t *const list = list_of(&texts->array, add_##kind); \
+        const int failed = list == NULL || \
+                           read_##kind(&from, list, &params->array, &params->counter) || \
+                           check_lists("--" option, params, vocab); \
+        json_decref(list); \
+        if (failed) \
+            return 1; \
+    }
     CLS_LISTS(PARSE_LIST, )
 #undef PARSE_LIST
     return 0;
@@ -391,16 +364,15 @@ void cli_lists_free(cli_lists *texts)
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params)
 {
+    const source from = {what, false};
     int failed = -1;
     if (strcmp(key, "chain") == 0)
         failed = chain_from_json(what, value, params);
-#define json_id json_ids
 #define LIST_FROM_JSON(p, kind, array, counter, kept, option, meta, name, help) \
     if (strcmp(key, name) == 0) \
-        failed = json_##kind(what, value, &params->array, &params->counter);
+        failed = read_##kind(&from, value, &params->array, &params->counter);
     CLS_LISTS(LIST_FROM_JSON, )
 #undef LIST_FROM_JSON
-#undef json_id
     if (failed < 0)
         return -1;
     params->only_allowed |= strcmp(key, "allowed_token_ids") == 0;

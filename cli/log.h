@@ -39,8 +39,7 @@ typedef struct cli_log_rows {
 
 typedef struct cli_log_request {
     cls_params params;
-    cli_tokens prompt, output; /* of one row */
-    cli_ids force;
+    cli_ids prompt, output, force;
 } cli_log_request;
 
 /* One token of a log, as the reference must draw it. */
@@ -64,7 +63,6 @@ typedef struct cli_log {
     cli_log_rows logits_rows, mask, bias;
     uint32_t history;
     cls_infill infill;
-    int32_t *ends, *prefix_of;
     bool has_infill;
     uint64_t tokens, tokens_read; /* in the header; read so far */
     uint32_t requests;
@@ -79,6 +77,11 @@ void cli_log_close(cli_log *log);
  * valid until the next call. */
 int cli_log_next(cli_log *log, bool *more, cli_logged *token);
 
+/* Writes why the reference gives another token than the log, or nothing where the token's status
+ * says that; cli/replay_reason.c. */
+int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
+                      size_t size);
+
 /* Parts of these functions. */
 
 #define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */
@@ -88,8 +91,7 @@ int cli_log_object(cli_log *log, json_t **object);
 
 /* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
 int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, const int32_t **ids,
-                     uint32_t *count);
+int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
 
 void cli_log_request_free(cli_log_request *request);
 

@@ -120,33 +120,20 @@ static int open_rows(const cli_log *log, json_t *header, const char *key,
 static int open_infill(cli_log *log, json_t *header)
 {
     json_t *const infill = json_object_get(header, "infill");
-    const int32_t *ends = NULL;
-    uint32_t vocab = log->logits.vocab, count = 0;
+    cli_ids ends = {NULL, 0};
     uint64_t size;
     char *path;
-    int failed;
     if (infill == NULL)
         return 0;
-    failed = cli_log_take_ids(log, infill, "end_ids", &ends, &count);
-    log->ends = (int32_t *)(uintptr_t)ends;
+    log->has_infill = true;
+    int failed = cli_log_take_ids(log, infill, "end_ids", &ends);
+    log->infill.end_ids = ends.ids;
+    log->infill.end_count = ends.count;
     if (failed || take_file(log, infill, "prefix_of", &path, &size) != 0)
         return 1;
-    if (path != NULL) {
-        failed = cli_prefixes_read(path, vocab, &log->prefix_of);
-        free(path);
-        if (failed)
-            return 1;
-    } else if ((log->prefix_of = malloc(vocab * sizeof *log->prefix_of)) == NULL) {
-        return cli_no_memory();
-    } else {
-        memset(log->prefix_of, -1, vocab * sizeof *log->prefix_of);
-    }
-    log->infill = (cls_infill){.struct_size = sizeof log->infill,
-                               .end_count = count,
-                               .end_ids = log->ends,
-                               .prefix_of = log->prefix_of};
-    log->has_infill = true;
-    return 0;
+    failed = cli_prefixes_read(path, log->logits.vocab, &log->infill);
+    free(path);
+    return failed;
 }
 
 /* ----------------------------------------------------------------------- header */
@@ -206,8 +193,8 @@ void cli_log_close(cli_log *log)
     for (uint32_t i = 0; i < log->requests; i++)
         cli_log_request_free(&log->request[i]);
     free(log->request);
-    free(log->ends);
-    free(log->prefix_of);
+    free((void *)(uintptr_t)log->infill.end_ids);
+    free((void *)(uintptr_t)log->infill.prefix_of);
     free(log->text);
     if (log->file != NULL)
         fclose(log->file);

@@ -14,64 +14,43 @@
 
 /* ----------------------------------------------------------------------- values */
 
+/* The member of an object, and what messages call it. */
+static json_t *member(const cli_log *log, json_t *object, const char *key, char what[MOST_WHERE])
+{
+    json_t *const value = json_object_get(object, key);
+    snprintf(what, MOST_WHERE, CLI_LOG_WHERE "\"%s\"", log->path, log->line, key);
+    if (value == NULL)
+        cli_fail("%s is missing", what);
+    return value;
+}
+
 int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to)
 {
     const cli_option option = {key, type, to, NULL, NULL, "f32|f16|bf16", 0};
-    json_t *const value = json_object_get(object, key);
     char what[MOST_WHERE];
-    snprintf(what, sizeof what, CLI_LOG_WHERE "\"%s\"", log->path, log->line, key);
-    return value == NULL ? cli_fail("%s is missing", what)
-                         : cli_set_from_json(&option, what, value);
+    json_t *const value = member(log, object, key, what);
+    return value == NULL || cli_set_from_json(&option, what, value) != 0;
 }
 
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, const int32_t **ids,
-                     uint32_t *count)
+int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids)
 {
-    json_t *const value = json_object_get(object, key);
     char what[MOST_WHERE];
-    snprintf(what, sizeof what, CLI_LOG_WHERE "\"%s\"", log->path, log->line, key);
-    return value == NULL ? cli_fail("%s is missing", what)
-                         : cli_ids_from_json(what, value, ids, count);
+    json_t *const value = member(log, object, key, what);
+    return value == NULL || cli_ids_from_json(what, value, &ids->ids, &ids->count) != 0;
 }
 
 /* ------------------------------------------------------------------------ lines */
 
-/* Reads a line without its end. *more is false at the end of the file. */
-static int read_line(cli_log *log, size_t *length, bool *more)
-{
-    int c;
-    *length = 0;
-    *more = false;
-    while ((c = getc(log->file)) != EOF && c != '\n') {
-        if (*length == log->capacity) {
-            const size_t capacity = log->capacity == 0 ? 4096 : log->capacity * 2;
-            char *const grown = realloc(log->text, capacity);
-            if (grown == NULL)
-                return cli_no_memory();
-            log->text = grown;
-            log->capacity = capacity;
-        }
-        log->text[(*length)++] = (char)c;
-    }
-    if (ferror(log->file))
-        return cli_fail("%s: cannot be read: %s", log->path, strerror(errno));
-    *more = c != EOF || *length != 0;
-    log->line += *more;
-    return 0;
-}
-
 int cli_log_object(cli_log *log, json_t **object)
 {
     json_error_t error;
-    size_t length;
-    bool more;
+    ssize_t length = getline(&log->text, &log->capacity, log->file);
     *object = NULL;
-    if (read_line(log, &length, &more) != 0)
-        return 1;
-    if (!more)
-        return 0;
-    *object =
-        json_loadb(log->text != NULL ? log->text : "", length, JSON_REJECT_DUPLICATES, &error);
+    if (length < 0)
+        return feof(log->file) ? 0 : cli_fail("%s: cannot be read: %s", log->path, strerror(errno));
+    log->line++;
+    length -= log->text[length - 1] == '\n';
+    *object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
     if (*object == NULL)
         return cli_fail("%s: line %" PRIu64 " is damaged: %s", log->path, log->line, error.text);
     if (json_is_object(*object))
@@ -86,8 +65,8 @@ int cli_log_object(cli_log *log, json_t **object)
 void cli_log_request_free(cli_log_request *request)
 {
     cli_params_free(&request->params, NULL, 0);
-    free(request->prompt.ids);
-    free(request->output.ids);
+    free((void *)(uintptr_t)request->prompt.ids);
+    free((void *)(uintptr_t)request->output.ids);
     free((void *)(uintptr_t)request->force.ids);
 }
 
@@ -96,7 +75,6 @@ static int read_request(cli_log *log, json_t *object)
 {
     uint32_t number = 0;
     cli_log_request *request;
-    const int32_t *prompt = NULL, *output = NULL;
     char where[MOST_WHERE];
     int failed;
     if (cli_log_take(log, object, "request", CLI_UINT, &number) != 0)
@@ -119,10 +97,8 @@ static int read_request(cli_log *log, json_t *object)
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
     failed = cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
                                   &request->params, &request->force) ||
-             cli_log_take_ids(log, object, "prompt", &prompt, &request->prompt.width) ||
-             cli_log_take_ids(log, object, "output", &output, &request->output.width);
-    request->prompt.ids = (int32_t *)(uintptr_t)prompt;
-    request->output.ids = (int32_t *)(uintptr_t)output;
+             cli_log_take_ids(log, object, "prompt", &request->prompt) ||
+             cli_log_take_ids(log, object, "output", &request->output);
     if (!failed && request->params.infill != 0 && !log->has_infill)
         failed = cli_fail("%s: the infill stage is on, but the log has no tables for it", where);
     return failed;
@@ -224,9 +200,9 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     token->params.stream = stream;
     host->params = &token->params;
     host->prompt = request->prompt.ids;
-    host->prompt_count = request->prompt.width;
+    host->prompt_count = request->prompt.count;
     host->output = request->output.ids;
-    host->output_count = request->output.width;
+    host->output_count = request->output.count;
     forced = cli_forced_next(&request->force, host->output, host->output_count, host->vocab);
     token->forced = request->force.count - forced.count;
     host->forced_ids = forced.ids;

@@ -110,11 +110,11 @@ static int put_header(writing *w)
 /* A row of tokens without its padding. */
 static json_t *tokens_json(const cli_job *job, const cli_tokens *tokens, uint32_t r)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (uint32_t i = 0; i < tokens->width; i++) {
         const int32_t id = tokens->ids[(size_t)r * tokens->width + i];
         if (id >= 0 && (uint32_t)id < job->logits->vocab)
-            json_array_append_new(array, json_integer(id));
+            cli_append(&array, json_integer(id));
     }
     return array;
 }
@@ -139,9 +139,8 @@ static int add_places(const writing *w, uint32_t r, json_t *token)
 {
     const cli_job *const job = w->job;
     const uint64_t row = cli_row_number(job->picked, r);
-    const size_t logits = job->logits->vocab * job->logits->size,
-                 mask = job->mask_width * cli_mask_size(job),
-                 bias = job->logits->vocab * cli_bias_size(job);
+    const size_t logits = job->logits->vocab * job->logits->size, mask = cli_mask_size(job),
+                 bias = cli_bias_size(job);
     uint64_t hash = cli_hash(CLI_HASH_BEGIN, (const char *)job->logits->data + r * logits, logits);
     char text[20];
     int failed = json_object_set_new(token, "logits", cli_uint64_json(w->logits + row * logits));

@@ -2,7 +2,7 @@
 /* Reads and writes NumPy's .npy files of the kinds that the command needs. A header may contain
  * anything, so every number in it is checked before it is used. */
 #if !defined(_FILE_OFFSET_BITS)
-/* Seeks beyond 2 GiB need it on Windows and on 32-bit systems. */
+/* Seeks beyond 2 GiB need it on 32-bit systems. */
 #define _FILE_OFFSET_BITS 64
 #endif
 #include <errno.h>

@@ -181,10 +181,9 @@ cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about
 
 bool cli_given(const cli_option *options, const char *name)
 {
-    for (; options->name != NULL; options++)
-        if (strcmp(options->name, name) == 0)
-            return options->given;
-    return false;
+    while (options->name != NULL && strcmp(options->name, name) != 0)
+        options++;
+    return options->given;
 }
 
 /* ------------------------------------------------------------------------ rows */

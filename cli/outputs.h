@@ -45,20 +45,20 @@ const float *cli_outputs_floats(const cli_outputs *outputs, cli_part part, uint3
 /* Sets the outputs of a step to their offsets in a buffer of outputs->size bytes. */
 void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to);
 
-/* Sets where the reference writes the kept set of a row, and stores how many tokens it has. */
+/* Sets where the reference writes the kept set of a row. Then stores how many tokens it has, and
+ * computes the rank and the likeliest tokens by the raw logits. */
 void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_result *result);
-void cli_outputs_host_end(const cli_outputs *outputs, uint32_t row, const cls_host_result *result);
+int cli_outputs_host_end(const cli_outputs *outputs, const cli_logits *logits, uint32_t row,
+                         const cls_host_result *result);
 
-/* Computes rank and likeliest tokens of a row on the host, by the raw logits. */
-void cli_outputs_host(const cli_logits *logits, uint32_t row, int32_t token, cli_outputs *outputs);
-
-/* Finds the likeliest tokens, in descending order; tokens without a probability are left out. top:
- * [most]. Returns their number. */
-uint32_t cli_likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top);
+/* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
+ * Returns how many there are. */
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
+                       uint32_t *top);
 
 /* Adds to the object of a row what was requested: {"rank", "top": [{"token", "logprob"}, ...]} and
- * {"kept_count", "kept_ids": [id, ...]}. */
-int cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
+ * {"kept_count", "kept_ids": [id, ...]}. Returns the object, or frees it and returns NULL. */
+json_t *cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
 
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
  * "candidates": [{"token", "logit", "probability"}, ...]}. */

@@ -192,18 +192,17 @@ static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab
 static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
 {
     cli_npy seeds;
+    int failed = 0;
     if (cli_npy_open(path, &seeds) != 0)
         return 1;
-    if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1 || seeds.shape[0] != rows->all) {
-        if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
-            cli_npy_refuse(&seeds, path, "uint64 [rows]");
-        else
-            cli_fail("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
-                     rows->all, rows->of);
+    if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
+        failed = cli_npy_refuse(&seeds, path, "uint64 [rows]");
+    else if (seeds.shape[0] != rows->all)
+        failed = cli_fail("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path,
+                          seeds.shape[0], rows->all, rows->of);
+    if (failed)
         cli_npy_close(&seeds);
-        return 1;
-    }
-    if (cli_npy_rows(&seeds, rows->picked) != 0)
+    if (failed || cli_npy_rows(&seeds, rows->picked) != 0)
         return 1;
     for (uint32_t i = 0; i < rows->count; i++)
         params[i].seed = ((const uint64_t *)seeds.data)[i];

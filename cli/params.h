@@ -7,13 +7,12 @@
 #include "request/param_table.h"
 
 /* Entries of an option table for the parameters that are a single value; p points to the
- * cls_params that they set. A comma follows each entry. CLI_NO_OPTION ends a table. */
+ * cls_params that they set. A comma follows each entry. */
 /* clang-format off */
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
     {option, CLI_##type, &(p)->field, meta, help, meta, 0},
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
-#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}
 
 /* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, array, counter, kept, option, meta, key, help) \
@@ -44,9 +43,11 @@ void cli_lists_free(cli_lists *texts); /* frees the texts, but not the parsed li
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
                        cls_params *params);
 
-/* Parses ids that are separated by commas. The caller frees the returned array, which is NULL after
- * a failure. */
-int32_t *cli_ids_parse(const char *what, const cli_list *texts, uint32_t *count);
+/* The value of "chain" that cli_list_from_json() reads. */
+json_t *cli_chain_json(const cls_params *params);
+
+/* Parses ids that are separated by commas. The caller frees them, after a failure, too. */
+int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
 
 /* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
 int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);

@@ -48,63 +48,31 @@ static json_t *choice(const char *words, int32_t index)
 
 json_t *cli_ids_json(const int32_t *ids, size_t count)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array, json_integer(ids[i])) != 0) {
-            json_decref(array);
-            return NULL;
-        }
+        cli_append(&array, json_integer(ids[i]));
     return array;
 }
 
 static json_t *biases_json(const cls_logit_bias *list, size_t count)
 {
-    json_t *const array = json_array();
-    for (size_t i = 0; i < count; i++) {
-        json_t *const bias = isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias);
-        if (json_array_append_new(array, json_pack("[i, o]", (int)list[i].id, bias)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    }
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        cli_append(&array,
+                   json_pack("[i, o]", (int)list[i].id,
+                             isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias)));
     return array;
 }
 
 static json_t *sequences_json(const cls_sequence *list, size_t count)
 {
-    json_t *const array = json_array();
+    json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
-        if (json_array_append_new(array, cli_ids_json(list[i].ids, list[i].count)) != 0) {
-            json_decref(array);
-            return NULL;
-        }
-    return array;
-}
-
-/* ------------------------------------------------------------------------ chain */
-
-static json_t *chain_json(const cls_params *p)
-{
-    static const char *const presets[] = {
-        [CLS_CHAIN_DEFAULT] = "default", [CLS_CHAIN_VLLM] = "vllm", [CLS_CHAIN_LLAMA] = "llama"};
-#define STAGE_NAME(stage, name, field, on) [CLS_STAGE_##stage] = name,
-    static const char *const stages[] = {CLS_STAGE_TABLE(STAGE_NAME)};
-#undef STAGE_NAME
-    json_t *array;
-    if (p->chain != CLS_CHAIN_CUSTOM)
-        return json_string(presets[p->chain]);
-    array = json_array();
-    for (size_t i = 0; i < CLS_CHAIN_LENGTH && p->stages[i] != CLS_STAGE_END; i++)
-        json_array_append_new(array, json_string(stages[p->stages[i]]));
+        cli_append(&array, cli_ids_json(list[i].ids, list[i].count));
     return array;
 }
 
 /* -------------------------------------------------------------------------- all */
-
-/* The keys of the numbers. */
-#define KEY(p, id, type, field, stage, initial, least, most, range, option, meta, help) #field,
-static const char *const keys[] = {CLS_PARAMS(KEY, )};
-#undef KEY
 
 static bool is_of_request(const char *key)
 {
@@ -122,15 +90,13 @@ json_t *cli_params_to_json(const cls_params *p)
 {
     json_t *const object = json_object();
     cls_params off;
-    size_t i = 0;
     int failed = 0;
     cls_params_default(&off, sizeof off);
     if (p->chain != off.chain)
-        failed |= json_object_set_new(object, "chain", chain_json(p));
+        failed |= json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-    if (is_of_request(keys[i]) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
-        failed |= json_object_set_new(object, keys[i], JSON_##type(p->field, meta)); \
-    i++;
+    if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
+        failed |= json_object_set_new(object, #field, JSON_##type(p->field, meta));
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json

@@ -17,15 +17,12 @@ cli_file_kind cli_kind_of(const char *path)
     return stat(path, &file) != 0 ? CLI_NO_FILE : S_ISREG(file.st_mode) ? CLI_REGULAR : CLI_OTHER;
 }
 
-#if defined(_WIN32)
-/* Devices such as NUL have full paths that begin with \\.\ there. */
-static bool is_same_file(const char *a, const char *b)
+bool cli_ends_with(const char *path, const char *end)
 {
-    char x[_MAX_PATH], y[_MAX_PATH];
-    return _fullpath(x, a, sizeof x) != NULL && _fullpath(y, b, sizeof y) != NULL &&
-           strncmp(x, "\\\\.\\", 4) != 0 && _stricmp(x, y) == 0;
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
 }
-#else
+
 static bool is_same_inode(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
@@ -51,7 +48,6 @@ static bool is_same_file(const char *a, const char *b)
     const char *const name_a = name_in(a, &x), *const name_b = name_in(b, &y);
     return name_a != NULL && name_b != NULL && is_same_inode(&x, &y) && strcmp(name_a, name_b) == 0;
 }
-#endif
 
 static const char *file_of(const cli_option *option)
 {

@@ -29,6 +29,14 @@ int cli_print_json(json_t *value)
                        : cli_flush_output();
 }
 
+void cli_append(json_t **array, json_t *value)
+{
+    if (json_array_append_new(*array, value) != 0) {
+        json_decref(*array);
+        *array = NULL;
+    }
+}
+
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 json_t *cli_text(const char *text)

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "replay.h"
+#include "log.h"
 
 enum { PROVEN, DIFFERENT, UNREADABLE }; /* exit statuses */
 
@@ -105,17 +105,12 @@ int cls_cmd_replay(int argc, char **argv)
     int status;
     cli_option options[] = {
         {"all", CLI_FLAG, &all, NULL, "report all tokens that differ, not only the first", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
-    switch (cli_parse(argc, argv, "replay LOG [--all]",
-                      "Proves each token of a log of clsample sample --log by the reference.",
-                      options)) {
-    case CLI_HELPED:
-        return PROVEN;
-    case CLI_FAILED:
-        return UNREADABLE;
-    case CLI_GO:
-        break;
-    }
+        CLI_NO_OPTION};
+    const cli_parsed parsed =
+        cli_parse(argc, argv, "replay LOG [--all]",
+                  "Proves each token of a log of clsample sample --log by the reference.", options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED ? UNREADABLE : PROVEN;
     if (path == NULL) {
         cli_fail("replay: the name of a log is missing; clsample sample --log writes one");
         return UNREADABLE;

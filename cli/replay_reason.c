@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "explain.h"
-#include "replay.h"
+#include "log.h"
 
 /* ------------------------------------------------------------------------- bans */
 
@@ -151,7 +151,7 @@ int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, ch
         snprintf(text, size, "%s token %" PRId32, bans[ban], token);
         return 0;
     }
-    failed = cli_explain_row(&logged->host, logged->row, 0, &e);
+    failed = cli_explain(&logged->host, logged->row, 0, &e);
     if (!failed)
         put_stage(&e, token, text, size);
     cli_explained_free(&e);

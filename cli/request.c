@@ -109,12 +109,20 @@ static int tokens_read(const char *path, const cli_request *q, cli_tokens *token
 
 /* ---------------------------------------------------------------------- infill */
 
-int cli_prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
+int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
 {
     cli_npy array;
+    infill->struct_size = sizeof *infill;
+    if (path == NULL) {
+        int32_t *const none = malloc(vocab * sizeof *none);
+        if (none != NULL)
+            memset(none, -1, vocab * sizeof *none);
+        infill->prefix_of = none;
+        return none == NULL ? cli_no_memory() : 0;
+    }
     if (cli_npy_read(path, &array) != 0)
         return 1;
-    *prefix_of = array.data;
+    infill->prefix_of = array.data;
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
         return cli_npy_refuse(&array, path, "int32 [vocab]");
     return array.shape[0] == vocab
@@ -124,33 +132,31 @@ int cli_prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of)
                           path, array.shape[0], vocab);
 }
 
+/* Parses token ids that are separated by commas, if there are any. */
+static int tokens_parse(const char *what, const cli_list *texts, uint32_t vocab,
+                        const int32_t **ids, uint32_t *count)
+{
+    return texts->count != 0 && (cli_ids_parse(what, texts, ids, count) != 0 ||
+                                 cli_ids_check(what, *ids, *count, vocab) != 0);
+}
+
 /* Reads the tables of the infill stage and, if a row turns the stage on, passes them to the job. */
 static int infill_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
+    cls_infill *const infill = &q->infill;
     bool enabled = false;
     for (uint32_t r = 0; r < q->requests; r++)
         enabled |= job->params[r].infill != 0;
-    if (q->end_ids.count != 0 &&
-        ((q->ends = cli_ids_parse("--infill-end", &q->end_ids, &q->infill.end_count)) == NULL ||
-         cli_ids_check("--infill-end", q->ends, q->infill.end_count, vocab) != 0))
-        return 1;
-    if (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, &q->prefix_of) != 0)
+    if (tokens_parse("--infill-end", &q->end_ids, vocab, &infill->end_ids, &infill->end_count) ||
+        (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, infill)))
         return 1;
     if (!enabled)
         return 0;
-    if (q->ends == NULL)
+    if (infill->end_ids == NULL)
         return cli_fail("--infill: this option requires --infill-end, the tokens that end a text");
-    if (q->prefix_of == NULL) {
-        if ((q->prefix_of = malloc(vocab * sizeof *q->prefix_of)) == NULL)
-            return cli_no_memory();
-        memset(q->prefix_of, -1, vocab * sizeof *q->prefix_of);
-    }
-    q->infill.struct_size = sizeof q->infill;
-    q->infill.end_ids = q->ends;
-    q->infill.prefix_of = q->prefix_of;
-    job->infill = &q->infill;
-    return 0;
+    job->infill = infill;
+    return q->prefixes == NULL && cli_prefixes_read(NULL, vocab, infill);
 }
 
 /* ------------------------------------------------------------------------- all */
@@ -200,9 +206,7 @@ static int params_read(cli_request *q, const cli_option *options, cli_job *job)
         return cli_no_memory();
     job->params = q->rows;
     job->force = q->forces;
-    if (q->force.count != 0 &&
-        ((q->force_all.ids = cli_ids_parse("--force", &q->force, &q->force_all.count)) == NULL ||
-         cli_ids_check("--force", q->force_all.ids, q->force_all.count, vocab) != 0))
+    if (tokens_parse("--force", &q->force, vocab, &q->force_all.ids, &q->force_all.count))
         return 1;
     for (uint32_t r = 0; r < q->requests; r++)
         q->forces[r] = q->force_all;
@@ -254,7 +258,7 @@ void cli_request_free(cli_request *q, cli_job *job)
     free(q->forces);
     free(q->force.text);
     free(q->end_ids.text);
-    free(q->ends);
-    free(q->prefix_of);
+    free((void *)(uintptr_t)q->infill.end_ids);
+    free((void *)(uintptr_t)q->infill.prefix_of);
     free(q->logits.data);
 }

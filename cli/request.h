@@ -24,7 +24,6 @@ typedef struct cli_request {
     cli_ids force_all; /* from the command line, for all rows */
     cli_ids *forces;   /* [requests] */
     cls_infill infill;
-    int32_t *ends, *prefix_of;
 } cli_request;
 
 /* clang-format off */
@@ -80,8 +79,9 @@ bool cli_is_mask(const cli_npy *array);
 bool cli_is_bias(const cli_npy *array);
 cls_mask_kind cli_mask_kind(const cli_npy *array);
 
-/* Reads the table of the infill stage. The caller frees *prefix_of, after a failure, too. */
-int cli_prefixes_read(const char *path, uint32_t vocab, int32_t **prefix_of);
+/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. The caller frees
+ * infill->prefix_of, after a failure, too. */
+int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
 
 /* Frees what the request and the job's inputs own. */
 void cli_request_free(cli_request *q, cli_job *job);

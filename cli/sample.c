@@ -75,70 +75,59 @@ static void print_table(const command *q, const cli_job *job)
 static json_t *row_json(const cli_job *job, uint32_t r)
 {
     const size_t at = (size_t)r * job->draws;
-    json_t *tokens = json_array(), *logprobs = json_array(), *statuses = json_array();
+    json_t *logprobs = json_array();
     char words[CLI_STATUS_WORDS];
-    for (uint32_t d = 0; d < job->draws; d++) {
-        json_array_append_new(tokens, json_integer(job->tokens[at + d]));
-        json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
-        json_array_append_new(statuses, json_integer(job->status[at + d]));
-    }
-    return json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row",
-                     (int)cli_row_number(job->picked, r), "position",
-                     (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses",
-                     statuses, "status_words", cli_status_words(job->status[at], words), "token",
-                     (int)job->tokens[at], "tokens", tokens, "logprob",
-                     cli_real((double)job->logprobs[at]), "logprobs", logprobs);
+    for (uint32_t d = 0; d < job->draws; d++)
+        cli_append(&logprobs, cli_real((double)job->logprobs[at + d]));
+    json_t *const object = json_pack(
+        "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
+        "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses",
+        cli_ids_json(job->status + at, job->draws), "status_words",
+        cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
+        cli_ids_json(job->tokens + at, job->draws), "logprob", cli_real((double)job->logprobs[at]),
+        "logprobs", logprobs);
+    return job->outputs == NULL ? object : cli_outputs_json(job->outputs, r, object);
 }
 
 static int print_results(const command *q, const cli_job *job)
 {
     json_t *array;
-    int failed = 0;
     if (!q->json) {
         print_table(q, job);
         return cli_flush_output();
     }
     array = json_array();
-    for (uint32_t r = 0; r < job->logits->rows && !failed; r++)
-        failed = json_array_append_new(array, row_json(job, r)) != 0
-                     ? cli_no_memory()
-                     : cli_outputs_json(&q->outputs, r, json_array_get(array, r));
-    if (!failed)
-        return cli_print_json(array);
-    json_decref(array);
-    return failed;
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        cli_append(&array, row_json(job, r));
+    return cli_print_json(array);
+}
+
+/* Writes one of the further outputs of all rows. */
+static int write_part(const char *path, char kind, unsigned dims, const cli_outputs *outputs,
+                      cli_part part)
+{
+    const uint64_t shape[2] = {outputs->rows, outputs->width[part]};
+    return path != NULL &&
+           cli_npy_write(path, kind, dims, shape, cli_outputs_ints(outputs, part, 0));
 }
 
 static int write_files(const command *q, const cli_job *job)
 {
     const uint64_t drawn[2] = {job->logits->rows, q->draws};
     const uint64_t whole[2] = {job->logits->rows, job->logits->vocab};
-    const uint64_t top[2] = {job->logits->rows, q->outputs.top_n};
-    const uint64_t set[2] = {job->logits->rows, q->outputs.set_n};
     const unsigned dims = q->draws > 1 ? 2 : 1;
     return (q->tokens != NULL && cli_npy_write(q->tokens, 'i', dims, drawn, job->tokens)) ||
            (q->logprobs != NULL && cli_npy_write(q->logprobs, 'f', dims, drawn, job->logprobs)) ||
            (q->probs != NULL && cli_npy_write(q->probs, 'f', 2, whole, job->probs)) ||
-           (q->top_ids != NULL && cli_npy_write(q->top_ids, 'i', 2, top,
-                                                cli_outputs_ints(&q->outputs, CLI_TOP_IDS, 0))) ||
-           (q->top_values != NULL &&
-            cli_npy_write(q->top_values, 'f', 2, top,
-                          cli_outputs_floats(&q->outputs, CLI_TOP_LOGPROBS, 0))) ||
-           (q->set_ids != NULL && cli_npy_write(q->set_ids, 'i', 2, set,
-                                                cli_outputs_ints(&q->outputs, CLI_SET_IDS, 0))) ||
-           (q->set_counts != NULL &&
-            cli_npy_write(q->set_counts, 'i', 1, set,
-                          cli_outputs_ints(&q->outputs, CLI_SET_COUNTS, 0))) ||
+           write_part(q->top_ids, 'i', 2, &q->outputs, CLI_TOP_IDS) ||
+           write_part(q->top_values, 'f', 2, &q->outputs, CLI_TOP_LOGPROBS) ||
+           write_part(q->set_ids, 'i', 2, &q->outputs, CLI_SET_IDS) ||
+           write_part(q->set_counts, 'i', 1, &q->outputs, CLI_SET_COUNTS) ||
            (q->candidates != NULL && cli_candidates_write(q->candidates, job)) ||
            (q->log != NULL && cli_log_write(q->log, &q->request, job));
 }
 
 /* ----------------------------------------------------------------------- run */
-
-static bool on_host(const command *q)
-{
-    return q->device != NULL && strcmp(q->device, "host") == 0;
-}
 
 /* Whether the log-probabilities are for the table alone and few. The host then computes them, in
  * less time than three more programs take to compile. */
@@ -156,7 +145,7 @@ static int run(const command *q, const cli_job *job)
     cli_job drawn = *job;
     cli_target *targets;
     int failed;
-    if (on_host(q))
+    if (cli_on_host(q->device))
         return cli_job_run_host(job);
     options.dtypes = 1u << job->logits->dtype;
     if (cli_split_open(q->device, &options, &job->split, &targets) != 0)
@@ -174,6 +163,7 @@ static int check(const command *q)
     const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
     const char *const of_set = q->set_ids != NULL ? "--kept-set-ids" : "--kept-set-counts";
     const uint32_t vector = q->kernels.vector;
+    const bool on_host = cli_on_host(q->device);
     if (q->draws == 0)
         return cli_fail("--draws: it must be at least 1");
     if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
@@ -185,10 +175,10 @@ static int check(const command *q)
         return cli_fail("%s: it requires --logprobs-top", of_top);
     if ((q->set_ids != NULL || q->set_counts != NULL) && q->outputs.set_n == 0)
         return cli_fail("%s: it requires --kept-set", of_set);
-    if (on_host(q) && q->candidates != NULL)
+    if (on_host && q->candidates != NULL)
         return cli_fail(
             "--candidates: the reference does not return them; choose another --device");
-    if (on_host(q) && q->outputs.top_n != 0 && q->logprob_kind == 1)
+    if (on_host && q->outputs.top_n != 0 && q->logprob_kind == 1)
         return cli_fail("--logprobs-top: the reference has only those of raw logits; choose "
                         "another --device");
     return 0;
@@ -210,9 +200,11 @@ static int results_alloc(const command *q, cli_job *job)
     return 0;
 }
 
-static int sample(const command *q, cli_job *job)
+static int sample(command *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
+    if (q->outputs.top_n != 0 || q->outputs.candidates || q->outputs.set_n != 0)
+        job->outputs = &q->outputs;
     if (q->outputs.set_n > job->logits->vocab)
         return cli_fail("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
                         q->outputs.set_n, job->logits->vocab);
@@ -239,13 +231,11 @@ int cls_cmd_sample(int argc, char **argv)
 {
     command q = {.draws = 1};
     cli_job job = {0};
-    int failed = 1;
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.request),
         {"rows", CLI_STRING, &q.rows, "LIST",
          "read and sample only these rows, such as 0,3,8-15 (default: all)", NULL, 0},
-        {"device", CLI_STRING, &q.device, "N|host",
-         "a number from clsample devices, or the reference on the host", NULL, 0},
+        CLI_DEVICE_OR_HOST(&q.device),
         {"shards", CLI_UINT, &q.split.shards, "N",
          "split the vocabulary over N shards, as a runtime splits it over devices", NULL, 0},
         {"borders", CLI_LIST, &q.split.borders, "IDS",
@@ -282,29 +272,21 @@ int cls_cmd_sample(int argc, char **argv)
          "logits per load: 2, 4, 8 or 16 (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
-    switch (cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
-                      "Draws a token for each row of logits.", options)) {
-    case CLI_HELPED:
-        failed = 0;
-        break;
-    case CLI_FAILED:
-        break;
-    case CLI_GO:
+    const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
+                                        "Draws a token for each row of logits.", options);
+    int failed = parsed == CLI_FAILED;
+    if (parsed == CLI_GO) {
         q.outputs.candidates = q.candidates != NULL;
         q.request.picked.option = "--rows";
-        if (check(&q) == 0 && cli_split_check(&q.split, options, q.device) == 0 &&
-            (q.log == NULL || cli_log_check(&q.request) == 0) &&
-            (q.rows == NULL || cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked) == 0) &&
-            cli_request_read(&q.request, options, &job) == 0 &&
-            cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) == 0) {
-            job.outputs = q.outputs.top_n != 0 || q.outputs.candidates || q.outputs.set_n != 0
-                              ? &q.outputs
-                              : NULL;
-            failed = sample(&q, &job);
-        }
+        failed = check(&q) || cli_split_check(&q.split, options, q.device) ||
+                 (q.log != NULL && cli_log_check(&q.request)) ||
+                 (q.rows != NULL && cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked)) ||
+                 cli_request_read(&q.request, options, &job) ||
+                 cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) ||
+                 sample(&q, &job);
     }
     results_free(&job);
     free(job.split.borders);

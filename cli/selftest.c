@@ -2,18 +2,17 @@
 /* clsample selftest: checks every stage on a device against known answers. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <time.h>
 
-#include "cli.h"
+#include "../bench/bench.h"
 
 /* Exit statuses. 0: all answers agree. */
 enum { DIFFERS = 1, DID_NOT_RUN = 2 };
 
-static double seconds(void)
+double cli_seconds(void) { return bench_clock() * 1e-6; }
+
+uint32_t cli_dtypes(int32_t choice)
 {
-    struct timespec t;
-    return timespec_get(&t, TIME_UTC) == TIME_UTC ? (double)t.tv_sec + (double)t.tv_nsec * 1e-9
-                                                  : 0.0;
+    return choice == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (choice - 1);
 }
 
 static void print_device(const cli_target *target)
@@ -104,13 +103,13 @@ static int print_table(const result *r)
 static void run(const cli_target *target, result *r)
 {
     const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
-    double start = seconds();
+    double start = cli_seconds();
     cls_status status = cli_compile_done(cls_context_compile(target->context, &everything));
-    r->compile_seconds += seconds() - start;
+    r->compile_seconds += cli_seconds() - start;
     if (status == CLS_OK) {
-        start = seconds();
+        start = cli_seconds();
         status = cls_selftest(target->context, &r->report);
-        r->seconds = seconds() - start;
+        r->seconds = cli_seconds() - start;
     }
     r->exit = status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : DID_NOT_RUN;
     r->unfinished = status != CLS_OK && (status != CLS_SELF_TEST_FAILED || r->report.failed == 0);
@@ -138,37 +137,29 @@ int cls_cmd_selftest(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     bool json = false;
-    cli_option options[] = {
-        {"device", CLI_STRING, &device, "N", "the number of a device, from clsample devices", NULL,
-         0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "types of logits: all (default), f32, f16 or bf16",
-         "all|f32|f16|bf16", 0},
-        CLI_SHAPE_OPTIONS(&context),
-        CLI_DEVICE_OPTIONS(&context),
-        {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0},
-    };
+    cli_option options[] = {CLI_DEVICE(&device),
+                            {"dtype", CLI_CHOICE, &dtype, "TYPE",
+                             "types of logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16",
+                             0},
+                            CLI_SHAPE_OPTIONS(&context),
+                            CLI_DEVICE_OPTIONS(&context),
+                            {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
+                            CLI_NO_OPTION};
     cls_context_options_default(&context, sizeof context);
-    switch (
+    const cli_parsed parsed =
         cli_parse(argc, argv, "selftest [OPTION]...",
                   "Checks every sampling stage on a device against known answers. Run it first if\n"
                   "tokens look wrong.\n"
                   "The exit status is 0 if all agree, 1 if an answer differs, and 2 if the "
                   "test could not run.",
-                  options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return DID_NOT_RUN;
-    case CLI_GO:
-        break;
-    }
-    context.dtypes =
-        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
-    const double start = seconds();
+                  options);
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
+    context.dtypes = cli_dtypes(dtype);
+    const double start = cli_seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return DID_NOT_RUN;
-    const int status = test(&target, json, seconds() - start);
+    const int status = test(&target, json, cli_seconds() - start);
     cli_close(&target);
     return status;
 }

@@ -42,7 +42,7 @@ int cli_split_check(const cli_split_options *q, const cli_option *options, const
             return cli_fail("--borders: this option requires --shards");
         return devices == 1 ? 0 : cli_fail("--device: several devices require --shards");
     }
-    if (device != NULL && strcmp(device, "host") == 0)
+    if (cli_on_host(device))
         return cli_fail("--shards: the reference has no shards; choose another --device");
     if (devices > q->shards)
         return cli_fail("--device: %" PRIu32 " devices are too many for --shards %" PRIu32, devices,
@@ -55,8 +55,8 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
 {
     const uint32_t n = split->shards;
     uint32_t count = 0;
-    int32_t *const inner = cli_ids_parse("--borders", &q->borders, &count);
-    int failed = inner == NULL;
+    const int32_t *inner = NULL;
+    int failed = cli_ids_parse("--borders", &q->borders, &inner, &count);
     if (!failed && count != n - 1)
         failed = cli_fail("--borders: --shards %" PRIu32 " needs %" PRIu32 " of them, but %" PRIu32
                           " %s given",
@@ -75,7 +75,7 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
     }
     if (!failed)
         split->borders[n] = vocab;
-    free(inner);
+    free((void *)(uintptr_t)inner);
     return failed;
 }
 

@@ -59,14 +59,6 @@ static void print_table(const cli_job *job, const cli_drafts *d)
     }
 }
 
-static json_t *ints_json(const int32_t *ints, uint64_t n)
-{
-    json_t *array = json_array();
-    for (uint64_t i = 0; i < n; i++)
-        json_array_append_new(array, json_integer(ints[i]));
-    return array;
-}
-
 /* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
  * "tokens", "nodes"}: accepted and emitted are sums over all trials, and the last four keys are of
  * the first trial. */
@@ -78,8 +70,8 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
                      "drafts", (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i),
                      "emitted", (json_int_t)emitted_by(d, i), "status", (int)d->status[i],
                      "status_words", cli_status_words(d->status[i], words), "tokens",
-                     ints_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
-                     "nodes", ints_json(d->nodes + i * (size_t)d->most, (uint64_t)d->accepted[i]));
+                     cli_ids_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
+                     "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
 }
 
 static int print_results(const command *q, const cli_job *job)
@@ -91,10 +83,7 @@ static int print_results(const command *q, const cli_job *job)
     }
     array = json_array();
     for (uint32_t i = 0; i < q->drafts.requests; i++)
-        if (json_array_append_new(array, request_json(job, &q->drafts, i)) != 0) {
-            json_decref(array);
-            return cli_no_memory();
-        }
+        cli_append(&array, request_json(job, &q->drafts, i));
     return cli_print_json(array);
 }
 
@@ -117,17 +106,12 @@ static int write_files(const command *q)
 
 /* ----------------------------------------------------------------------- run */
 
-static bool on_host(const command *q)
-{
-    return q->device != NULL && strcmp(q->device, "host") == 0;
-}
-
 static int run(const command *q, const cli_job *job)
 {
     cls_context_options options = q->kernels;
     cli_target target;
     int failed;
-    if (on_host(q))
+    if (cli_on_host(q->device))
         return cli_verify_host(job, &q->drafts);
     options.dtypes = 1u << job->logits->dtype;
     if (cli_open(q->device, &options, 0, &target) != 0)
@@ -215,7 +199,6 @@ int cls_cmd_verify(int argc, char **argv)
     command q = {.drafts.trials = 1};
     cls_verify_call defaults;
     cli_job job = {0};
-    int failed = 1;
     cli_option options[] = {
         {"target", CLI_INPUT, &q.files.target, "FILE.npy",
          "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
@@ -242,8 +225,7 @@ int cls_cmd_verify(int argc, char **argv)
          "emit no further token if all drafts are accepted", NULL, 0},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
          "verify N times, each at the positions after the previous one (default 1)", NULL, 0},
-        {"device", CLI_STRING, &q.device, "N|host",
-         "a number from clsample devices, or the reference on the host", NULL, 0},
+        CLI_DEVICE_OR_HOST(&q.device),
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
          "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1",
@@ -257,20 +239,16 @@ int cls_cmd_verify(int argc, char **argv)
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request", NULL,
          0},
         CLI_SAMPLING_OPTIONS(&q.request),
-        {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0}};
+        CLI_NO_OPTION};
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     cls_verify_call_default(&defaults, sizeof defaults);
     q.drafts.epsilon = defaults.epsilon;
     q.drafts.delta = defaults.delta;
     q.method = -1;
     cli_request_default(&q.request);
-    switch (cli_parse(argc, argv, usage, about, options)) {
-    case CLI_HELPED:
-        failed = 0;
-        break;
-    case CLI_FAILED:
-        break;
-    case CLI_GO:
+    const cli_parsed parsed = cli_parse(argc, argv, usage, about, options);
+    int failed = parsed == CLI_FAILED;
+    if (parsed == CLI_GO) {
         q.drafts.method = q.method >= 0                                     ? q.method
                           : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
                                                                             : CLS_VERIFY_MATCH;

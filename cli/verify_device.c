@@ -106,11 +106,7 @@ static int create_sampler(cli_target *target, const cli_job *job, const cli_draf
     options.features |= CLS_FEATURE_VERIFY;
     options.max_rows = side->rows_of_call;
     options.slot_count = side->slots;
-    if (cli_compile_done(cls_sampler_create(target->context, &options, &side->sampler)) != CLS_OK)
-        return cli_fail_library("creating the sampler");
-    if (job->infill != NULL && cls_sampler_infill(side->sampler, job->infill) != CLS_OK)
-        return cli_fail_library("setting the infill tables");
-    return 0;
+    return cli_sampler_create(target, job, &options, &side->sampler);
 }
 
 static int create_all(cli_target *target, const cli_job *job, const cli_drafts *drafts,
@@ -126,14 +122,10 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
             create_repeated(target, &side->draft, "draft",
                             drafts->count * vocab * cli_draft_size(job, drafts), drafts->draft,
                             side->trials)) ||
-           (job->mask != NULL &&
-            cli_buffer(target, &side->mask, "mask", rows * job->mask_width * cli_mask_size(job),
-                       job->mask)) ||
-           (job->bias != NULL && cli_buffer(target, &side->bias, "bias",
-                                            rows * vocab * cli_bias_size(job), job->bias)) ||
+           cli_buffer(target, &side->mask, "mask", rows * cli_mask_size(job), job->mask) ||
+           cli_buffer(target, &side->bias, "bias", rows * cli_bias_size(job), job->bias) ||
            cli_buffer(target, &side->tokens, "tokens", results * (drafts->most + 1) * 4, NULL) ||
-           (drafts->most != 0 &&
-            cli_buffer(target, &side->nodes, "nodes", results * drafts->most * 4, NULL)) ||
+           cli_buffer(target, &side->nodes, "nodes", results * drafts->most * 4, NULL) ||
            cli_buffer(target, &side->accepted, "accepted", results * 4, NULL) ||
            cli_buffer(target, &side->status, "status", results * 4, NULL);
 }

@@ -196,6 +196,10 @@ printf '#!/bin/sh\ncat\n' >fake/gnuplot
     printf "\000\000\000\000\006\000\000\000a'\`l\`\\\\"; done; } >pieces.bin
 with_path "$dir/fake:$PATH" check "commands" explain --pieces pieces.bin --top-k 2 \
     --plot commands.svg
+{ cat commands.svg; echo more; } >longer.svg
+with_path "$dir/fake:$PATH" check "over a longer one" explain --pieces pieces.bin --top-k 2 \
+    --plot longer.svg
+same "nothing of it is left" commands.svg longer.svg
 says "labels" "^set label '1  '*\"*a\"\`l\`" commands.svg
 says "titles" "title 'top-k 2 (2 left)'" commands.svg
 says "curves" '^1 0.6622' commands.svg
