@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: MIT
 # Programs for bench/*.sh; all but the first two need jansson.
-EXTRA_PROGRAMS += bench/start bench/programs bench/scaling bench/profile bench/write-rows
-bench_start_SOURCES = bench/start.c
+EXTRA_PROGRAMS = bench/start bench/programs bench/scaling bench/profile bench/write-rows
 bench_start_LDADD = libclsample.la $(OPENCL_LIBS)
-bench_programs_SOURCES = bench/programs.c
 bench_programs_LDADD = libclsample_internal.la $(OPENCL_LIBS)
-bench_scaling_SOURCES = bench/scaling.c bench/parallel.c bench/rows.c bench/bench.h
+bench_scaling_SOURCES = bench/scaling.c bench/parallel.c bench/rows.c
 bench_scaling_LDADD = libclsample_internal.la $(OPENCL_LIBS) -lm -lpthread
 bench_scaling_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
 bench_profile_SOURCES = bench/profile.c $(command_parts)
@@ -20,5 +18,5 @@ gpu-resources: bench/programs
 	$(SHELL) $(srcdir)/bench/gpu-resources.sh bench/programs
 .PHONY: gpu-resources
 
-EXTRA_DIST += $(srcdir)/bench/*.c $(srcdir)/bench/*.sh $(srcdir)/bench/*.py bench/show-tests.mk \
+EXTRA_DIST += $(srcdir)/bench/*.[ch] $(srcdir)/bench/*.sh $(srcdir)/bench/*.py bench/show-tests.mk \
 	bench/results/README.md

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
-fuzz_engine = fuzz/replay.c fuzz/fuzz.h fuzz/files.c
+fuzz_engine = fuzz/replay.c fuzz/files.c
 fuzz_host = fuzz/checkpoint fuzz/container
 fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
 fuzz_checkpoint_LDADD =
@@ -16,34 +16,31 @@ fuzz_params_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)
 endif
 if HAVE_CHECK
 fuzz_device = fuzz/blob fuzz/differential
-fuzz_tests = fuzz/device.c fuzz/device.h fuzz/assert.c
-fuzz_tests_libs = libtests.a libclsample_internal.la $(OPENCL_LIBS)
+fuzz_tests = fuzz/device.c fuzz/assert.c
 fuzz_blob_SOURCES = fuzz/blob.c $(fuzz_tests) $(fuzz_engine)
-fuzz_blob_LDADD = $(fuzz_tests_libs)
 fuzz_differential_SOURCES = fuzz/differential.c $(fuzz_tests) $(fuzz_engine)
-fuzz_differential_LDADD = $(fuzz_tests_libs)
 endif
 check_PROGRAMS += $(fuzz_host) $(fuzz_device)
-quick_tests += $(fuzz_host) $(fuzz_device)
 
 # The same by clang with libFuzzer, beside them: fuzz/NAME.fuzzer.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 fuzz_compile = $(FUZZ_CC) $(DEFS) -I$(srcdir) $(AM_CPPFLAGS) $(CLS_CFLAGS) $(FUZZ_CFLAGS)
-fuzz_library = $(libclsample_internal_la_SOURCES) $(nodist_libclsample_internal_la_SOURCES) $(libtests_a_SOURCES) \
-	$(fuzz_cli) $(fuzz_tests) fuzz/files.c
+fuzz_library = $(libclsample_internal_la_SOURCES) $(nodist_libclsample_internal_la_SOURCES) \
+	$(libtests_a_SOURCES) $(fuzz_cli) $(fuzz_tests) fuzz/files.c
 fuzz_programs = $(fuzz_host:=.fuzzer) $(fuzz_device:=.fuzzer)
 fuzz: $(fuzz_programs)
-fuzz/library.a: $(fuzz_library)
-	$(AM_V_GEN)rm -rf fuzz/objects $@ && $(MKDIR_P) fuzz/objects && for file in $(fuzz_library); do \
+fuzz/library.a: $(fuzz_library) $(library_headers) $(test_headers)
+	$(AM_V_GEN)rm -rf fuzz/objects $@ && $(MKDIR_P) fuzz/objects && \
+	for file in $(fuzz_library); do \
 	    object=fuzz/objects/`echo $$file | tr / -`.o; test -f $$file || file=$(srcdir)/$$file; \
-	    case $$file in *.c) $(fuzz_compile) -fsanitize=fuzzer-no-link -c -o $$object $$file || exit 1;; esac; \
+	    $(fuzz_compile) -fsanitize=fuzzer-no-link -c -o $$object $$file || exit 1; \
 	done && $(AR) cr $@ fuzz/objects/*.o
-SUFFIXES += .fuzzer
+SUFFIXES = .fuzzer
 .c.fuzzer:
 	$(AM_V_CCLD)$(fuzz_compile) -fsanitize=fuzzer -o $@ $< fuzz/library.a $(JANSSON_LIBS) \
 	    $(OPENCL_LIBS) $(LIBS) -lpthread
 $(fuzz_programs): fuzz/library.a
 .PHONY: fuzz
 MOSTLYCLEANFILES = fuzz/library.a $(fuzz_programs)
-EXTRA_DIST += fuzz/README.md fuzz/corpus
+EXTRA_DIST += fuzz/README.md fuzz/corpus $(srcdir)/fuzz/*.h

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 pkgconfigdir = $(libdir)/pkgconfig
-pkgconfig_DATA += clsample.pc clsample-head.pc
+pkgconfig_DATA = clsample.pc clsample-head.pc
 if BUILD_MPI
 pkgconfig_DATA += clsample-mpi.pc
 endif

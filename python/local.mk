@@ -2,15 +2,12 @@
 # The library of the Python package, which setup.py builds. It opens OpenCL's loader when the
 # package first needs a device. `make install` does not install it.
 EXTRA_LTLIBRARIES = python/libclsample.la
-python_libclsample_la_CFLAGS = -std=c11 $(CLS_LIB_CFLAGS) $(AM_CFLAGS)
+python_libclsample_la_CFLAGS = $(library_cflags)
 python_libclsample_la_SOURCES = python/opencl.c
 python_libclsample_la_LIBADD = libclsample_internal.la $(DLOPEN_LIBS)
-python_libclsample_la_LDFLAGS = -module -avoid-version -no-undefined -rpath $(pkglibdir)
-if HAVE_VERSION_SCRIPT
-python_libclsample_la_LDFLAGS += -Wl,-z,defs -Wl,--version-script=$(srcdir)/lib/clsample.map \
-	-Wl,--version-script=$(srcdir)/python/opencl.map
+python_libclsample_la_LDFLAGS = -module -avoid-version -no-undefined -rpath $(pkglibdir) \
+	$(no_undefined) $(version_script:=lib/clsample.map) $(version_script:=python/opencl.map)
 EXTRA_python_libclsample_la_DEPENDENCIES = lib/clsample.map python/opencl.map
-endif
 CLEANFILES += python/libclsample.la
 
 python_modules = $(srcdir)/python/clsample/*.py $(srcdir)/python/clsample/py.typed

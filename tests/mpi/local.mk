@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
 # Ranks of MPI, which a script starts.
-EXTRA_DIST += $(srcdir)/tests/mpi/*.[ch]
 if BUILD_MPI
 mpi_internal = libclsample_mpi_internal.la libclsample_internal.la
 check_PROGRAMS += tests/mpi/check_protocol
 short_scripts += tests/mpi/check_mpi.sh
 long_check += tests/examples/check_tensor_parallel.sh
-tests_mpi_check_protocol_SOURCES = tests/mpi/check_protocol.c tests/mpi/stub_shard.c \
-	tests/mpi/stub_shard.h
+tests_mpi_check_protocol_SOURCES = tests/mpi/check_protocol.c tests/mpi/stub_shard.c
 tests_mpi_check_protocol_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
 tests_mpi_check_protocol_LDADD = $(mpi_internal) $(MPI_LIBS) $(OPENCL_LIBS) -lpthread
 if HAVE_CHECK
