@@ -1,7 +1,7 @@
 dnl SPDX-License-Identifier: MIT
 
-dnl CLS_TRY_CFLAG(FLAG, VARIABLE): appends FLAG to VARIABLE if the compiler
-dnl takes it. -Werror, because clang only warns of flags it does not know.
+dnl CLS_TRY_CFLAG(FLAG, VARIABLE) appends FLAG to VARIABLE if the compiler accepts it. The test
+dnl needs -Werror, because clang only warns about flags that it does not know.
 AC_DEFUN([CLS_TRY_CFLAG], [
     AS_VAR_PUSHDEF([cached], [cls_cv_cflag_$1])
     AC_CACHE_CHECK([whether $CC accepts $1], [cached], [
@@ -12,8 +12,8 @@ AC_DEFUN([CLS_TRY_CFLAG], [
     AS_VAR_IF([cached], [yes], [AS_VAR_APPEND([$2], [" $1"])])
     AS_VAR_POPDEF([cached])])
 
-dnl CLS_TRY_VERSION_SCRIPT: HAVE_VERSION_SCRIPT where the linker takes one;
-dnl elsewhere hidden visibility alone keeps the insides in.
+dnl CLS_TRY_VERSION_SCRIPT sets HAVE_VERSION_SCRIPT if the linker accepts a version script. Without
+dnl one, only hidden visibility keeps internal names out of the libraries' interfaces.
 AC_DEFUN([CLS_TRY_VERSION_SCRIPT], [
     AC_CACHE_CHECK([for linker version scripts], [cls_cv_version_script], [
         AS_ECHO(['CLSAMPLE_0 { global: main; local: *; };']) >conftest.map
@@ -24,9 +24,9 @@ AC_DEFUN([CLS_TRY_VERSION_SCRIPT], [
         rm -f conftest.map])
     AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "$cls_cv_version_script" = yes])])
 
-dnl CLS_CHECK_CLBLAST: --with-clblast, by default where it is found; sets
-dnl have_clblast, HAVE_CLBLAST, CLBLAST_CFLAGS and CLBLAST_LIBS. Some packages
-dnl of it come without a pkg-config file.
+dnl CLS_CHECK_CLBLAST adds --with-clblast, and sets have_clblast, HAVE_CLBLAST, CLBLAST_CFLAGS and
+dnl CLBLAST_LIBS. By default CLBlast is used if it is found. Some packages of CLBlast have no
+dnl pkg-config file, so the header and the library are looked for, too.
 AC_DEFUN([CLS_CHECK_CLBLAST], [
     AC_ARG_WITH([clblast], [AS_HELP_STRING([--with-clblast], [multiply float32 LM heads by CLBlast on GPUs @<:@where found@:>@])],
         [], [with_clblast=check])
@@ -38,15 +38,15 @@ AC_DEFUN([CLS_CHECK_CLBLAST], [
         AS_IF([test "$have_clblast" = no && test "$with_clblast" != check],
             [AC_MSG_ERROR([--with-clblast, but CLBlast was not found; Debian: libclblast-dev])])])
     AS_IF([test "$have_clblast" = yes],
-        [AC_DEFINE([HAVE_CLBLAST], [1], [CLBlast is there.])],
+        [AC_DEFINE([HAVE_CLBLAST], [1], [Define to 1 if CLBlast was found.])],
         [CLBLAST_CFLAGS= CLBLAST_LIBS=])
     AC_SUBST([CLBLAST_CFLAGS])
     AC_SUBST([CLBLAST_LIBS])])
 
-dnl CLS_CHECK_MPI: --with-mpi, off by default, since a library is built for one
-dnl MPI; sets have_mpi, BUILD_MPI, MPICC, MPIEXEC, MPI_CFLAGS and MPI_LIBS. All
-dnl MPIs have a compiler wrapper that shows its command, and $CC stays the
-dnl compiler. The launcher that belongs to mpicc.NAME is mpiexec.NAME.
+dnl CLS_CHECK_MPI adds --with-mpi, and sets have_mpi, BUILD_MPI, MPICC, MPIEXEC, MPI_CFLAGS and
+dnl MPI_LIBS. It is off by default, since a library works with only one MPI. Each MPI has a compiler
+dnl wrapper that prints its command; the flags are taken from there, and $CC stays the compiler. The
+dnl launcher of mpicc.NAME is mpiexec.NAME.
 AC_DEFUN([CLS_CHECK_MPI], [
     AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi], [build libclsample-mpi, for one vocabulary on several ranks @<:@no@:>@; MPICC names the MPI])],
         [], [with_mpi=no])

@@ -26,7 +26,7 @@ while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
     says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
-    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../Makefile.am"
+    says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../doc/local.mk"
     missing=
     for option in $("$clsample" "$command" --help </dev/null |
         sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do

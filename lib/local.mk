@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+include_HEADERS = include/clsample.h
+core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/params.h include/clsample/context.h \
+	include/clsample/programs.h include/clsample/sampler.h include/clsample/slot.h include/clsample/step.h \
+	include/clsample/outputs.h include/clsample/draw.h include/clsample/verify.h include/clsample/readback.h \
+	include/clsample/shard.h include/clsample/host.h include/clsample/selftest.h include/clsample/layout.h
+pkginclude_HEADERS = $(core_parts) include/clsample/head.h
+library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
+
+# The tests link the convenience library, in which hidden names are reachable.
+noinst_LTLIBRARIES = libclsample_internal.la
+libclsample_internal_la_CFLAGS = -DCLS_BUILD $(library_cflags)
+libclsample_internal_la_SOURCES = \
+	lib/base/status.c lib/base/structs.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c \
+	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
+	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
+	lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
+	lib/queue/events.c lib/queue/arguments.c lib/queue/buffers.c lib/queue/readback.c \
+	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c \
+	lib/reference/open.c lib/reference/text.c lib/reference/adjust.c lib/reference/set.c \
+	lib/reference/stages/infill.c lib/reference/stages/min_p.c lib/reference/stages/mirostat.c \
+	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
+	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
+	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
+	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c \
+	lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
+	lib/sampler/save.c lib/sampler/commands.c \
+	lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/draw.c lib/step/verify.c \
+	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/plan.c lib/shard/rows.c \
+	lib/shard/exchange.c lib/proof/prove.c \
+	lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \
+	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
+nodist_libclsample_internal_la_SOURCES = lib/kernels.c lib/layout.c
+
+# The fields of the public structs, for cls_struct_field().
+lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.sh
+	$(AM_V_GEN)$(MKDIR_P) lib && (cd $(srcdir) && \
+	    $(SHELL) build-aux/layout.sh include/clsample.h $(core_parts)) >$@.new && mv $@.new $@
+CLEANFILES += lib/layout.c lib/layout.c.new
+
+lib_LTLIBRARIES = libclsample.la
+libclsample_la_SOURCES =
+libclsample_la_LIBADD = libclsample_internal.la $(OPENCL_LIBS)
+libclsample_la_LDFLAGS = -no-undefined -version-info $(CLS_LIBRARY_VERSION) \
+	$(version_script:=lib/clsample.map)
+EXTRA_libclsample_la_DEPENDENCIES = lib/clsample.map
+EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+# `make check` runs TESTS, each feature at least once, in less than three minutes from an empty cache
+# of kernels on two cores. It runs short_tests and short_scripts at CLS_TEST_SIZE=small, unless the
+# caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
+# first, so that all end at about the same time with -j.
+short_tests = tests/device/check_verify tests/device/check_history tests/device/check_head tests/device/check_chains \
+	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
+	tests/device/check_kept_set tests/device/check_forced tests/device/check_forced_slots \
+	tests/device/check_forced_drafts tests/device/check_draw tests/device/check_shortlist \
+	tests/device/check_small_list tests/device/check_threshold tests/device/check_guards \
+	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
+	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
+	tests/unit/check_reference tests/unit/check_forced_host
+device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
+	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
+	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused \
+	tests/device/check_rounds tests/device/check_state tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
+	tests/device/check_far tests/device/check_fork tests/device/check_quiet tests/device/check_report \
+	tests/device/check_second tests/device/check_wide tests/device/check_head_calls
+unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table tests/unit/check_chain_host \
+	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
+	tests/unit/check_verify_equal tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
+	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
+	tests/unit/check_unseen tests/unit/check_offsets
+long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges tests/device/check_shard_outputs \
+	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
+	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
+# These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
+shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set
+shape_flags =
+package_tests = tests/package/layers.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh \
+	tests/package/portable.sh tests/package/versions.sh
+short_scripts = tests/arithmetic/check_sampler.sh
+long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
+	tests/package/gpu_script.sh tests/package/gpu_resources.sh
+# The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
+# not: if several builds run `make check-host`, one of them with command_check is enough.
+host_check = $(fault_tests) $(sized_command_tests)
+quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) \
+	$(quick_examples) $(fuzz_host) $(fuzz_device)
+TESTS = $(quick_tests) $(package_tests)
+# These come last, when all that they need is compiled: tests that run at the same time compile the
+# same programs twice.
+last_tests = tests/arithmetic/check_vectors $(short_scripts)
+check_PROGRAMS = tests/arithmetic/check_vectors
+# Automake writes a rule for each program that is in TESTS under some condition. This condition
+# never holds: it gives rules to the programs that only check-long, check-full and check-host run.
+if NEVER
+TESTS += $(host_check) $(long_check)
+endif
+if BUILD_COMMAND
+# The command opens the device in each run: it takes longest once kernels are compiled.
+first_command_test = tests/command/check_command.sh
+quick_command_tests = tests/command/check_explain.sh tests/command/check_pages.sh
+sized_command_tests = tests/command/check_verify_command.sh
+command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
+	tests/command/check_shards_command.sh tests/command/check_replay.sh tests/command/check_selftest_command.sh \
+	tests/command/check_interrupts.sh tests/command/check_tune.sh
+endif
+
+more_tests = $(host_check) $(command_check) $(long_check)
+check-long:
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts)'
+check-full:
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(TESTS)'
+check-host:
+	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
+check-local: check-TESTS
+	@$(SHELL) $(srcdir)/build-aux/summary.sh $(TEST_LOGS)
+.PHONY: check-long check-full check-host
+
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+short_size = small
+LOG_DRIVER = $(SHELL) $(srcdir)/build-aux/timed-driver.sh
+SH_LOG_DRIVER = $(LOG_DRIVER)
+# Check does not fork, since an OpenCL context does not survive it. CLS_TEST_KERNELS is the folder for
+# compiled kernels. OCL_ICD_VENDORS stays as it is: the caller chooses the devices.
+AM_TESTS_ENVIRONMENT = \
+	case ' $(short_tests) $(short_scripts:.sh=) ' in *" $(@:.log=) "*) \
+	    export CLS_TEST_SIZE="$${CLS_TEST_SIZE-$(short_size)}";; esac; \
+	case ' $(shape_tests) ' in *" $(@:.log=) "*) \
+	    export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$(shape_flags)}";; esac; \
+	kernels="$${CLS_TEST_KERNELS-$(abs_builddir)/tests/kernels}" \
+	own='$(abs_builddir)/$(@:.log=.pocl)'; . '$(srcdir)/tests/support/kernels.sh'; \
+	export CK_FORK=no BUILD='$(abs_builddir)' CLSAMPLE='$(abs_builddir)/clsample' \
+	    CC='$(CC)' CFLAGS='$(CFLAGS)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
+	    MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
+
+# ----------------------------------------------------------------- programs
+LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
+tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/random.c \
+	tests/arithmetic/values.c tests/arithmetic/rows.c tests/arithmetic/lists.c tests/arithmetic/random_rows.c
+tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
+
+if HAVE_CHECK
+check_PROGRAMS += $(programs) $(fault_tests) $(long_tests)
+programs = $(short_tests) $(device_tests) $(unit_tests) $(error_tests)
+long_check += $(long_tests)
+if HAVE_VERSION_SCRIPT
+error_tests = tests/device/check_errors
+fault_tests = tests/stress/check_faults
+endif
+# Libtool would compile each of these files twice.
+check_LIBRARIES = libtests.a libstub.a
+libtests_a_SOURCES = tests/support/fixture.c tests/support/inputs.c tests/support/batch.c tests/support/requests.c \
+	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
+	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
+	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
+	tests/support/drafts_random.c tests/support/verifier.c tests/support/layer.c tests/support/brute.c \
+	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
+	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
+	tests/support/twin.c
+# An OpenCL that computes nothing.
+libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
+endif
+
+tests_device_check_programs_SOURCES = tests/device/check_programs.c tests/support/driver.c
+tests_device_check_binaries_SOURCES = tests/device/check_binaries.c tests/device/binaries.c \
+	tests/support/driver.c
+
+head_libraries = libclsample_head_internal.la libclsample_internal.la
+with_head = libtests.a $(head_libraries) $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
+tests_device_check_head_LDADD = $(with_head)
+tests_device_check_head_calls_LDADD = $(with_head)
+tests_device_check_quiet_LDADD = $(with_head)
+
+# Without OPENCL_LIBS the linker names what the stub lacks.
+with_stub = libtests.a libclsample_internal.la libstub.a $(CHECK_LIBS) -lpthread
+tests_stress_check_threads_stub_SOURCES = tests/stress/check_threads.c
+tests_stress_check_threads_stub_CPPFLAGS = -DCLS_STUB $(AM_CPPFLAGS)
+tests_stress_check_threads_stub_LDADD = $(with_stub)
+tests_unit_check_container_LDADD = $(with_stub)
+tests_unit_check_flush_LDADD = $(with_stub)
+tests_unit_check_needs_LDADD = $(with_stub)
+tests_unit_check_requirements_LDADD = $(with_stub)
+tests_unit_check_shortlists_LDADD = $(with_stub)
+tests_unit_check_unseen_LDADD = $(with_stub)
+tests_unit_check_offsets_LDADD = libtests.a $(head_libraries) libstub.a $(CHECK_LIBS) -lpthread
+
+# These have a separate OpenCL in front of the real one, which they load by themselves. Here, too, the
+# linker names what is lacking.
+with_faults = libtests.a $(head_libraries) $(CHECK_LIBS) -lpthread -ldl
+tests_device_check_errors_SOURCES = tests/device/check_errors.c tests/support/faulty.c
+tests_device_check_errors_LDADD = $(with_faults)
+tests_stress_check_faults_SOURCES = tests/stress/check_faults.c tests/support/life.c \
+	tests/support/faulty_memory.c tests/support/faulty.c
+tests_stress_check_faults_LDADD = $(with_faults)
+tests_stress_check_faults_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
+
+EXTRA_DIST += tests/run tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
+test_headers = $(srcdir)/tests/*/*.h
