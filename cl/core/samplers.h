@@ -241,4 +241,27 @@ CLS_INLINE u32 top_p_next(const cls_slot *slot, u32 top_p, i32 token)
                                    : top_p_decayed(top_p, slot->decay, slot->top_p_min);
 }
 
+/* ------------------------------------------------------------ sums */
+
+/* What a stage can need of a set: a sum of these over its tokens. */
+typedef enum cls_sum {
+    CLS_SUM_MASS, /* without truncation it is the sum of the tiles */
+    CLS_SUM_DEPTHS,
+    CLS_SUM_SQUARES,
+    CLS_SUM_UNITS, /* with `scale` as their grid, as the next one */
+    CLS_SUM_UNIT_SQUARES
+} cls_sum;
+CLS_INLINE u64 sum_term(cls_sum what, f32 z, f32 top, f32 scale, const cls_unit *unit)
+{
+    if (what == CLS_SUM_UNITS)
+        return sigma_unit(z, top, scale);
+    if (what == CLS_SUM_UNIT_SQUARES)
+        return (u64)sigma_unit(z, top, scale) * sigma_unit(z, top, scale);
+    const u32 w = weight(z, unit->max, scale, unit->fraction);
+    if (what == CLS_SUM_SQUARES)
+        return square_term(w, unit->shift);
+    const u64 mass = to_row_units(w, unit->shift);
+    return what == CLS_SUM_DEPTHS ? depth_term(mass, depth_q20(z, top, scale)) : mass;
+}
+
 #endif

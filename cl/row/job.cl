@@ -85,8 +85,8 @@ typedef struct row_job {
 #define LISTED(w) 1
 #endif
 
-/* Returns a sum over the current set; `scale` is the grid of SUM_UNITS. */
-static inline u64 need_at(const row_job *w, u32 what, f32 scale)
+/* Returns a sum over the current set; `scale` is the grid of CLS_SUM_UNITS. */
+static inline u64 need_at(const row_job *w, cls_sum what, f32 scale)
 {
 #if SEARCH
     if (!w->listed)
@@ -94,7 +94,7 @@ static inline u64 need_at(const row_job *w, u32 what, f32 scale)
 #endif
     return list_sum(&w->r, &w->list, w->c.kept, what, w->top, scale);
 }
-static inline u64 need(const row_job *w, u32 what) { return need_at(w, what, w->scale); }
+static inline u64 need(const row_job *w, cls_sum what) { return need_at(w, what, w->scale); }
 
 /* Returns how many tokens of the set reach a key. */
 static inline u32 need_count(const row_job *w, i32 key)

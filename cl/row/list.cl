@@ -147,7 +147,7 @@ static inline u32 list_count(const shortlist *list, u32 kept, i32 key)
     return wg_usum(COUNT(count), list->scratch);
 }
 
-ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, u32 what, f32 top,
+ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, cls_sum what, f32 top,
                       f32 scale)
 {
     const i32 exponent = split(top, scale).exponent;

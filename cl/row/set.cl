@@ -126,25 +126,3 @@ static inline void chain_begin(i32 max_key, chain_state *c)
     c->weighed = 0.0f;
     whole_row(max_key, &c->set);
 }
-
-/* ------------------------------------------------------------------- sums */
-
-/* What can be summed up over a set. */
-enum {
-    SUM_DEPTHS = 1,  /* depth_term() */
-    SUM_SQUARES = 2, /* square_term() */
-    SUM_UNITS = 3,   /* sigma_unit(), with `scale` as its grid */
-    SUM_UNIT_SQUARES = 4,
-};
-
-static inline u64 sum_term(u32 what, f32 z, f32 top, f32 scale, const cls_unit *unit)
-{
-    if (what == SUM_UNITS)
-        return sigma_unit(z, top, scale);
-    if (what == SUM_UNIT_SQUARES)
-        return (u64)sigma_unit(z, top, scale) * sigma_unit(z, top, scale);
-    const u32 w = weight(z, unit->max, scale, unit->fraction);
-    if (what == SUM_SQUARES)
-        return square_term(w, unit->shift);
-    return depth_term(to_row_units(w, unit->shift), depth_q20(z, top, scale));
-}

@@ -3,7 +3,7 @@
 #include "row/measure.cl"
 
 /* Sums up a term (SUM_*) over the row. Each item takes whole tiles. */
-ONE_COPY u64 row_sum(const row_logits *r, u32 what, f32 top, f32 scale, __local u64 *scratch)
+ONE_COPY u64 row_sum(const row_logits *r, cls_sum what, f32 top, f32 scale, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
     u64 sum = 0;

@@ -5,6 +5,6 @@
 
 static inline void p_less(row_job *w)
 {
-    const u64 squares = need(w, SUM_SQUARES);
+    const u64 squares = need(w, CLS_SUM_SQUARES);
     at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(w->mass, squares, w->top, w->scale)));
 }

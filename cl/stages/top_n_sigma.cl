@@ -10,6 +10,6 @@ static inline void top_n_sigma(row_job *w)
         return;
     const f32 grid = sigma_grid(range);
     for (u32 i = 0; i < 2; i++)
-        sum[i] = need_at(w, SUM_UNITS + i, grid);
+        sum[i] = need_at(w, CLS_SUM_UNITS + i, grid);
     at_key(w, depth_key(w->top, grid, sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)));
 }

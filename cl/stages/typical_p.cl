@@ -8,7 +8,7 @@ static inline void typical_p(row_job *w)
 {
     w->cut = CUT_TYPICAL;
     w->counts = 0;
-    w->mean = mean_depth_q20(need(w, SUM_DEPTHS), w->mass);
+    w->mean = mean_depth_q20(need(w, CLS_SUM_DEPTHS), w->mass);
     w->target = typical_target(w->mass, w->slot->typical_p);
 }
 

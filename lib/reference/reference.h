@@ -119,14 +119,7 @@ uint64_t cls_row_mass(const cls_work *w);
 /* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
 uint32_t cls_token_depth(const cls_work *w, uint32_t id);
 
-/* What a stage can need of the set: sums over its tokens, which cl/row/chain.cl has, too. */
-typedef enum cls_sum {
-    CLS_SUM_MASS,    /* without truncation it is the sum of the tiles, as on the device */
-    CLS_SUM_DEPTHS,  /* depth_term() */
-    CLS_SUM_SQUARES, /* square_term() */
-    CLS_SUM_UNITS,   /* sigma_unit(), with the set's scale as its grid */
-    CLS_SUM_UNIT_SQUARES
-} cls_sum;
+/* Returns a sum over the set. */
 uint64_t cls_need(const cls_work *w, cls_sum what);
 
 /* Return how many tokens of the set have at least this key, and how many of these ids, in their

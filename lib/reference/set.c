@@ -88,30 +88,13 @@ uint32_t cls_token_depth(const cls_work *w, uint32_t id)
     return depth_q20(w->z[id], w->top, w->scale);
 }
 
-static uint64_t sum_term(const cls_work *w, cls_sum what, uint32_t id)
-{
-    switch (what) {
-    case CLS_SUM_DEPTHS:
-        return depth_term(cls_token_mass(w, id), cls_token_depth(w, id));
-    case CLS_SUM_SQUARES:
-        return square_term(cls_token_weight(w, id), w->unit[id / CLS_TILE].shift);
-    case CLS_SUM_UNITS:
-        return sigma_unit(w->z[id], w->top, w->scale);
-    case CLS_SUM_UNIT_SQUARES:
-        return (uint64_t)sigma_unit(w->z[id], w->top, w->scale) *
-               sigma_unit(w->z[id], w->top, w->scale);
-    default:
-        return cls_token_mass(w, id);
-    }
-}
-
 uint64_t cls_need(const cls_work *w, cls_sum what)
 {
     uint64_t sum = 0;
     if (what == CLS_SUM_MASS && !w->truncated)
         return cls_row_mass(w);
     for (uint32_t i = 0; i < w->n; i++)
-        sum += sum_term(w, what, w->set[i]);
+        sum += sum_term(what, w->z[w->set[i]], w->top, w->scale, &w->unit[w->set[i] / CLS_TILE]);
     return sum;
 }
 
