@@ -96,45 +96,6 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
         r->bias = s->bias + wide_offset(args->bias_offset, args->bias_stride, (u32)bias_row);
 }
 
-/* Adds what the slot changes: biases, penalties, effects of the history, and allowed ids. */
-static inline void view_adjustments(const step_args *s, u32 row, u32 applies, u32 index,
-                                    row_logits *r)
-{
-    const u32 layout = s->args->layout;
-    __global const cls_slot *const slot = s->slots + index;
-    r->state = state_of(s->state, layout, s->vocab, index);
-    r->effects = effects_of(s->effects, layout, s->vocab, row, s->lists + slot->dry);
-    r->adjustments = 0;
-    if (applies) {
-        const u32 flags = slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
-        if (slot->n_bias != 0)
-            r->adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
-        if (r->state.keep != CLS_KEEPS_NONE && (flags & CLS_SLOT_PENALIZED))
-            r->adjustments |= ADJUST_PENALTIES;
-        if (rows_of_drafts ? r->effects.draft_info[0] : has_effects(slot))
-            r->adjustments |= ADJUST_MARKS;
-        if (rows_of_drafts && r->effects.draft_info[2])
-            r->adjustments |= ADJUST_PATCHES;
-        if (r->adjustments && (flags & CLS_SLOT_RAISES))
-            r->adjustments |= ADJUST_RAISES;
-    }
-    r->list = s->lists + slot->bias;
-    r->adjusted[0] = r->adjustments & ADJUST_PENALTIES ? r->state.adjusted
-                     : r->adjustments & ADJUST_MARKS   ? r->effects.marks
-                                                       : r->list;
-    r->adjusted[1] = r->adjustments & ADJUST_MARKS ? r->effects.marks : r->adjusted[0];
-    r->allowed = (i32)(slot->allowed - slot->bias);
-    if (applies && (slot->flags & CLS_SLOT_ALLOWED)) {
-        if (r->masked) {
-            r->masked |= CLS_MASK_LIST;
-        } else { /* the list serves as a packed mask */
-            r->mask = s->lists + slot->allowed;
-            r->mask_width = state_bitmap(s->vocab);
-            r->masked = CLS_HAS_MASK;
-        }
-    }
-    r->slot = slot;
-}
 #endif
 
 /* Builds the view of a row. slot_index is less than 0 if the row has no slot. */
@@ -161,7 +122,41 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
 #if ROW
     const u32 applies = slot_index >= 0 && !(has & (CLS_RAW | CLS_MERGED));
     view_mask_and_bias(s, row, applies, &r);
-    view_adjustments(s, row, applies, applies ? (u32)slot_index : 0u, &r); /* slot 0 exists */
+    const u32 index = applies ? (u32)slot_index : 0u; /* slot 0 exists */
+    const u32 layout = args->layout;
+    __global const cls_slot *const slot = s->slots + index;
+    r.state = state_of(s->state, layout, vocab, index);
+    r.effects = effects_of(s->effects, layout, vocab, row, s->lists + slot->dry);
+    r.adjustments = 0;
+    if (applies) {
+        const u32 flags = slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
+        if (slot->n_bias != 0)
+            r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
+        if (r.state.keep != CLS_KEEPS_NONE && (flags & CLS_SLOT_PENALIZED))
+            r.adjustments |= ADJUST_PENALTIES;
+        if (rows_of_drafts ? r.effects.draft_info[0] : has_effects(slot))
+            r.adjustments |= ADJUST_MARKS;
+        if (rows_of_drafts && r.effects.draft_info[2])
+            r.adjustments |= ADJUST_PATCHES;
+        if (r.adjustments && (flags & CLS_SLOT_RAISES))
+            r.adjustments |= ADJUST_RAISES;
+    }
+    r.list = s->lists + slot->bias;
+    r.adjusted[0] = r.adjustments & ADJUST_PENALTIES ? r.state.adjusted
+                    : r.adjustments & ADJUST_MARKS   ? r.effects.marks
+                                                     : r.list;
+    r.adjusted[1] = r.adjustments & ADJUST_MARKS ? r.effects.marks : r.adjusted[0];
+    r.allowed = (i32)(slot->allowed - slot->bias);
+    if (applies && (slot->flags & CLS_SLOT_ALLOWED)) {
+        if (r.masked) {
+            r.masked |= CLS_MASK_LIST;
+        } else { /* the list serves as a packed mask */
+            r.mask = s->lists + slot->allowed;
+            r.mask_width = state_bitmap(vocab);
+            r.masked = CLS_HAS_MASK;
+        }
+    }
+    r.slot = slot;
 #else
     r.mask = s->mask;
     r.masked = r.dense = r.adjustments = 0;
