@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# Programs for bench/*.sh; all but the first two need jansson.
+# The scripts of this folder build these programs. All but the first two need jansson.
 EXTRA_PROGRAMS = bench/start bench/programs bench/scaling bench/profile bench/write-rows
 bench_start_LDADD = libclsample.la $(OPENCL_LIBS)
 bench_programs_LDADD = libclsample_internal.la $(OPENCL_LIBS)
@@ -13,10 +13,8 @@ bench_write_rows_SOURCES = bench/write-rows.c bench/rows.c bench/parallel.c \
 	cli/npy.c cli/errors.c cli/options.c cli/paths.c cli/print.c
 bench_write_rows_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 
-# What GPU compilers make of the kernels, without a GPU.
+# This shows what GPU compilers make of the kernels. It needs no GPU.
 gpu-resources: bench/programs
 	$(SHELL) $(srcdir)/bench/gpu-resources.sh bench/programs
-.PHONY: gpu-resources
-
 EXTRA_DIST += $(srcdir)/bench/*.[ch] $(srcdir)/bench/*.sh $(srcdir)/bench/*.py bench/show-tests.mk \
 	bench/results/README.md

@@ -4,7 +4,6 @@
 kernel_files = $(srcdir)/cl/*/*.cl $(srcdir)/cl/*/*.h
 kernels_to_c = cd $(srcdir) && $(SHELL) build-aux/cl2c.sh cl
 EXTRA_DIST += $(kernel_files)
-CLEANFILES += lib/kernels.c lib/kernels.c.new lib/head/kernels.c lib/head/kernels.c.new
 
 lib/kernels.c: $(kernel_files) build-aux/cl2c.sh build-aux/cl-order.sh
 	$(AM_V_GEN)$(MKDIR_P) lib && ($(kernels_to_c) `cd cl && echo kernels/*.cl`) >$@.new && \

@@ -22,7 +22,7 @@ fuzz_differential_SOURCES = fuzz/differential.c $(fuzz_tests) $(fuzz_engine)
 endif
 check_PROGRAMS += $(fuzz_host) $(fuzz_device)
 
-# The same by clang with libFuzzer, beside them: fuzz/NAME.fuzzer.
+# clang builds the same targets with libFuzzer, as fuzz/NAME.fuzzer.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 fuzz_compile = $(FUZZ_CC) $(DEFS) -I$(srcdir) $(AM_CPPFLAGS) $(CLS_CFLAGS) $(FUZZ_CFLAGS)
@@ -31,16 +31,13 @@ fuzz_library = $(libclsample_internal_la_SOURCES) $(nodist_libclsample_internal_
 fuzz_programs = $(fuzz_host:=.fuzzer) $(fuzz_device:=.fuzzer)
 fuzz: $(fuzz_programs)
 fuzz/library.a: $(fuzz_library) $(library_headers) $(test_headers)
-	$(AM_V_GEN)rm -rf fuzz/objects $@ && $(MKDIR_P) fuzz/objects && \
-	for file in $(fuzz_library); do \
+	$(AM_V_GEN)rm -rf fuzz/objects $@ && $(MKDIR_P) fuzz/objects && for file in $(fuzz_library); do \
 	    object=fuzz/objects/`echo $$file | tr / -`.o; test -f $$file || file=$(srcdir)/$$file; \
 	    $(fuzz_compile) -fsanitize=fuzzer-no-link -c -o $$object $$file || exit 1; \
 	done && $(AR) cr $@ fuzz/objects/*.o
 SUFFIXES = .fuzzer
 .c.fuzzer:
-	$(AM_V_CCLD)$(fuzz_compile) -fsanitize=fuzzer -o $@ $< fuzz/library.a $(JANSSON_LIBS) \
-	    $(OPENCL_LIBS) $(LIBS) -lpthread
+	$(AM_V_CCLD)$(fuzz_compile) -fsanitize=fuzzer -o $@ $< fuzz/library.a $(JANSSON_LIBS) $(OPENCL_LIBS) $(LIBS) -lpthread
 $(fuzz_programs): fuzz/library.a
-.PHONY: fuzz
 MOSTLYCLEANFILES = fuzz/library.a $(fuzz_programs)
 EXTRA_DIST += fuzz/README.md fuzz/corpus $(srcdir)/fuzz/*.h

@@ -7,7 +7,7 @@ core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/p
 pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
-# The tests link the convenience library, in which hidden names are reachable.
+# The tests link this convenience library, whose hidden names they can reach.
 noinst_LTLIBRARIES = libclsample_internal.la
 libclsample_internal_la_CFLAGS = -DCLS_BUILD $(library_cflags)
 libclsample_internal_la_SOURCES = \
@@ -32,16 +32,43 @@ libclsample_internal_la_SOURCES = \
 	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
 nodist_libclsample_internal_la_SOURCES = lib/kernels.c lib/layout.c
 
-# The fields of the public structs, for cls_struct_field().
+# cls_struct_field() needs a list of the fields of the public structs.
 lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.sh
 	$(AM_V_GEN)$(MKDIR_P) lib && (cd $(srcdir) && \
 	    $(SHELL) build-aux/layout.sh include/clsample.h $(core_parts)) >$@.new && mv $@.new $@
-CLEANFILES += lib/layout.c lib/layout.c.new
 
 lib_LTLIBRARIES = libclsample.la
 libclsample_la_SOURCES =
 libclsample_la_LIBADD = libclsample_internal.la $(OPENCL_LIBS)
-libclsample_la_LDFLAGS = -no-undefined -version-info $(CLS_LIBRARY_VERSION) \
-	$(version_script:=lib/clsample.map)
+libclsample_la_LDFLAGS = -no-undefined -version-info $(CLS_LIBRARY_VERSION) $(version_script:=lib/clsample.map)
 EXTRA_libclsample_la_DEPENDENCIES = lib/clsample.map
 EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
+
+# The LM head is a separate library with a separate kernel. Only it uses CLBlast.
+noinst_LTLIBRARIES += libclsample_head_internal.la
+libclsample_head_internal_la_CFLAGS = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
+libclsample_head_internal_la_LIBADD = $(CLBLAST_LIBS)
+libclsample_head_internal_la_SOURCES = lib/head/create.c lib/head/logits.c lib/head/clblast.c
+nodist_libclsample_head_internal_la_SOURCES = lib/head/kernels.c
+lib_LTLIBRARIES += libclsample-head.la
+libclsample_head_la_SOURCES =
+libclsample_head_la_LIBADD = libclsample_head_internal.la libclsample.la $(OPENCL_LIBS)
+libclsample_head_la_LDFLAGS = -no-undefined -version-info $(CLS_HEAD_LIBRARY_VERSION) \
+	$(version_script:=lib/head/clsample-head.map)
+EXTRA_libclsample_head_la_DEPENDENCIES = lib/head/clsample-head.map
+
+# Shards on ranks of MPI are another separate library. Only it, its tests and its example use MPI.
+if BUILD_MPI
+include_HEADERS += include/clsample-mpi.h
+pkgconfig_DATA += clsample-mpi.pc
+dist_man3_MANS += doc/clsample-mpi.3
+noinst_LTLIBRARIES += libclsample_mpi_internal.la
+libclsample_mpi_internal_la_CFLAGS = -DCLS_MPI_BUILD $(library_cflags) $(MPI_CFLAGS)
+libclsample_mpi_internal_la_SOURCES = lib/mpi/create.c lib/mpi/agree.c lib/mpi/exchange.c
+lib_LTLIBRARIES += libclsample-mpi.la
+libclsample_mpi_la_SOURCES =
+libclsample_mpi_la_LIBADD = libclsample_mpi_internal.la libclsample.la $(MPI_LIBS) $(OPENCL_LIBS)
+libclsample_mpi_la_LDFLAGS = -no-undefined -version-info $(CLS_MPI_LIBRARY_VERSION) \
+	$(version_script:=lib/mpi/clsample-mpi.map)
+EXTRA_libclsample_mpi_la_DEPENDENCIES = lib/mpi/clsample-mpi.map
+endif

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# The library of the Python package, which setup.py builds. It opens OpenCL's loader when the
+# setup.py builds this library of the Python package. It opens OpenCL's loader when the
 # package first needs a device. `make install` does not install it.
 EXTRA_LTLIBRARIES = python/libclsample.la
 python_libclsample_la_CFLAGS = $(library_cflags)
@@ -8,11 +8,9 @@ python_libclsample_la_LIBADD = libclsample_internal.la $(DLOPEN_LIBS)
 python_libclsample_la_LDFLAGS = -module -avoid-version -no-undefined -rpath $(pkglibdir) \
 	$(no_undefined) $(version_script:=lib/clsample.map) $(version_script:=python/opencl.map)
 EXTRA_python_libclsample_la_DEPENDENCIES = lib/clsample.map python/opencl.map
-CLEANFILES += python/libclsample.la
-
 python_modules = $(srcdir)/python/clsample/*.py $(srcdir)/python/clsample/py.typed
 EXTRA_DIST += $(python_modules) python/generate.py python/opencl.map
-# The package as setup.py puts it together, for the tests: it needs cffi and NumPy.
+# The tests use the package as setup.py puts it together. It needs cffi and NumPy.
 PYTHON = python3
 python_package = python/package/clsample
 python-package: python/libclsample.la
@@ -22,11 +20,10 @@ python-package: python/libclsample.la
 check-python: python-package
 	srcdir='$(srcdir)' BUILD='$(abs_builddir)' PYTHON='$(PYTHON)' \
 	    $(SHELL) $(srcdir)/tests/python/check_python.sh
-# For distributions: the package without a library of its own, beside the installed one.
+# Distributions install the package without a library in it: it opens the installed one.
 pythondir = $(prefix)/lib/python3/dist-packages
 install-python: libclsample.la
 	$(MKDIR_P) '$(DESTDIR)$(pythondir)/clsample'
 	$(INSTALL_DATA) $(python_modules) '$(DESTDIR)$(pythondir)/clsample'
 	$(PYTHON) $(srcdir)/python/generate.py $(srcdir)/include '$(DESTDIR)$(pythondir)/clsample' \
 	    "`$(SED) -n "s/^dlname='\(.*\)'/\1/p" libclsample.la`"
-.PHONY: python-package check-python install-python

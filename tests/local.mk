@@ -27,7 +27,6 @@ long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges test
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set
-shape_flags =
 package_tests = tests/package/layers.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh \
 	tests/package/portable.sh tests/package/versions.sh
 short_scripts = tests/arithmetic/check_sampler.sh
@@ -36,8 +35,8 @@ long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/pa
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests) $(sized_command_tests)
-quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) \
-	$(quick_examples) $(fuzz_host) $(fuzz_device)
+quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) $(quick_examples) \
+	$(fuzz_host) $(fuzz_device)
 TESTS = $(quick_tests) $(package_tests)
 # These come last, when all that they need is compiled: tests that run at the same time compile the
 # same programs twice.
@@ -67,15 +66,13 @@ check-host:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
 check-local: check-TESTS
 	@$(SHELL) $(srcdir)/build-aux/summary.sh $(TEST_LOGS)
-.PHONY: check-long check-full check-host
-
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 short_size = small
 LOG_DRIVER = $(SHELL) $(srcdir)/build-aux/timed-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
-# Check does not fork, since an OpenCL context does not survive it. CLS_TEST_KERNELS is the folder for
-# compiled kernels. OCL_ICD_VENDORS stays as it is: the caller chooses the devices.
+# CK_FORK=no: an OpenCL context does not survive a fork. CLS_TEST_KERNELS is a folder for compiled
+# kernels. OCL_ICD_VENDORS stays as it is, since the caller chooses the devices.
 AM_TESTS_ENVIRONMENT = \
 	case ' $(short_tests) $(short_scripts:.sh=) ' in *" $(@:.log=) "*) \
 	    export CLS_TEST_SIZE="$${CLS_TEST_SIZE-$(short_size)}";; esac; \
@@ -83,11 +80,9 @@ AM_TESTS_ENVIRONMENT = \
 	    export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$(shape_flags)}";; esac; \
 	kernels="$${CLS_TEST_KERNELS-$(abs_builddir)/tests/kernels}" \
 	own='$(abs_builddir)/$(@:.log=.pocl)'; . '$(srcdir)/tests/support/kernels.sh'; \
-	export CK_FORK=no BUILD='$(abs_builddir)' CLSAMPLE='$(abs_builddir)/clsample' \
-	    CC='$(CC)' CFLAGS='$(CFLAGS)' NM='$(NM)' PKG_CONFIG='$(PKG_CONFIG)' \
-	    MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
+	export CK_FORK=no BUILD='$(abs_builddir)' CLSAMPLE='$(abs_builddir)/clsample' CC='$(CC)' NM='$(NM)' \
+	    CFLAGS='$(CFLAGS)' PKG_CONFIG='$(PKG_CONFIG)' MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
 
-# ----------------------------------------------------------------- programs
 LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
 tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/random.c \
 	tests/arithmetic/values.c tests/arithmetic/rows.c tests/arithmetic/lists.c tests/arithmetic/random_rows.c
@@ -111,14 +106,12 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/inputs.c tests/suppor
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c
-# An OpenCL that computes nothing.
+# This is an OpenCL that computes nothing.
 libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
 endif
 
 tests_device_check_programs_SOURCES = tests/device/check_programs.c tests/support/driver.c
-tests_device_check_binaries_SOURCES = tests/device/check_binaries.c tests/device/binaries.c \
-	tests/support/driver.c
-
+tests_device_check_binaries_SOURCES = tests/device/check_binaries.c tests/device/binaries.c tests/support/driver.c
 head_libraries = libclsample_head_internal.la libclsample_internal.la
 with_head = libtests.a $(head_libraries) $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
 tests_device_check_head_LDADD = $(with_head)
@@ -143,10 +136,28 @@ tests_unit_check_offsets_LDADD = libtests.a $(head_libraries) libstub.a $(CHECK_
 with_faults = libtests.a $(head_libraries) $(CHECK_LIBS) -lpthread -ldl
 tests_device_check_errors_SOURCES = tests/device/check_errors.c tests/support/faulty.c
 tests_device_check_errors_LDADD = $(with_faults)
-tests_stress_check_faults_SOURCES = tests/stress/check_faults.c tests/support/life.c \
-	tests/support/faulty_memory.c tests/support/faulty.c
+tests_stress_check_faults_SOURCES = tests/stress/check_faults.c tests/support/life.c tests/support/faulty_memory.c \
+	tests/support/faulty.c
 tests_stress_check_faults_LDADD = $(with_faults)
 tests_stress_check_faults_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
 
+# A script starts these programs as ranks of MPI.
+if BUILD_MPI
+mpi_internal = libclsample_mpi_internal.la libclsample_internal.la
+check_PROGRAMS += tests/mpi/check_protocol
+short_scripts += tests/mpi/check_mpi.sh
+long_check += tests/examples/check_tensor_parallel.sh
+tests_mpi_check_protocol_SOURCES = tests/mpi/check_protocol.c tests/mpi/stub_shard.c
+tests_mpi_check_protocol_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+tests_mpi_check_protocol_LDADD = $(mpi_internal) $(MPI_LIBS) $(OPENCL_LIBS) -lpthread
+if HAVE_CHECK
+if HAVE_VERSION_SCRIPT
+check_PROGRAMS += tests/mpi/check_ranks
+tests_mpi_check_ranks_CPPFLAGS = $(AM_CPPFLAGS) $(MPI_CFLAGS)
+tests_mpi_check_ranks_LDADD = libtests.a $(mpi_internal) $(MPI_LIBS) $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
+tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
+endif
+endif
+endif
 EXTRA_DIST += tests/run tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
 test_headers = $(srcdir)/tests/*/*.h

@@ -86,7 +86,7 @@ static inline int list_begin(row_job *w, u32 is)
 #if SEARCH
 /* Measures what is left of the row, for a stage; if that fits the list, the list takes over.
  * Mirostat 1 gets its first ranks in the list. */
-ONE_COPY void measure_set(row_job *w, u32 stage, int has_mass)
+ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
 {
     shortlist *const list = &w->list;
     u32 over, ties = ALL_TIES;
@@ -95,7 +95,7 @@ ONE_COPY void measure_set(row_job *w, u32 stage, int has_mass)
         const i32 all[CLS_PIVOTS] = {CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE};
         const measure m = measure_of(i == 0, w->top, w->scale);
         u64 sum[CLS_PIVOTS];
-        if (i == 1 && has_mass)
+        if (i == 1 && !needs_mass)
             break;
         measure_row(&w->r, &m, all, sum, list->scratch);
         if (i == 0)
@@ -146,7 +146,8 @@ ONE_COPY int run_chain(row_job *w)
                 w->pass.last.pivot = -1; /* the pass measured the first truncation only */
             }
             if (!is_first || !(is & BY_PASS))
-                measure_set(w, stage, is_first && (w->slot->flags & CLS_SLOT_TOTAL));
+                measure_set(w, stage,
+                            (is & NEEDS_MASS) && !(is_first && (w->slot->flags & CLS_SLOT_TOTAL)));
         }
 #endif
         if (LISTED(w) && !list_begin(w, is))
