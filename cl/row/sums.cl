@@ -2,8 +2,8 @@
 /* sums: sums up over all tokens that a row still has, by the whole group. */
 #include "row/measure.cl"
 
-/* Sums up a term over the row. The items share each tile: a row of 128,256 tokens has 126, fewer than
- * a group of 256 has items. */
+/* Sums up a term over the row. The items share each tile: a row of 128,256 tokens has 126 of them,
+ * fewer than a group of 256 has items. */
 ONE_COPY u64 row_sum(const row_logits *r, cls_sum what, f32 top, f32 scale, __local u64 *scratch)
 {
     const i32 exponent = split(top, scale).exponent;
