@@ -84,6 +84,13 @@ static inline int list_begin(row_job *w, u32 is)
 }
 
 #if SEARCH
+/* The stage that has a use for the first ranks of a set that does not fit the list. */
+#if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
+#define LISTS_FIRST_RANKS CLS_STAGE_MIROSTAT_1
+#else
+#define LISTS_FIRST_RANKS CLS_STAGE_END /* none */
+#endif
+
 /* Measures what is left of the row, for a stage; if that fits the list, the list takes over.
  * Mirostat 1 gets its first ranks in the list. */
 ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
@@ -104,7 +111,7 @@ ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
             w->mass = sum[0];
     }
     if (w->tokens > LIST) {
-        if (CHAIN != 2 || stage != CLS_STAGE_MIROSTAT_1 || LIST < CLS_MIROSTAT_RANKS)
+        if (stage != LISTS_FIRST_RANKS)
             return;
         lo = kth_key(&w->r, CLS_MIROSTAT_RANKS, lo, w->c.set.top_key, &over, list->scratch);
         ties = CLS_MIROSTAT_RANKS - over;

@@ -35,7 +35,7 @@ static inline void list_cut(row_job *w, u32 is)
 #if SEARCH || CHAIN == 2
 
 /* Finds the token at which the measure from the top reaches the target. */
-static inline void locate(const row_job *w, const measure *m, const interval *within, cut *at)
+static inline void locate(row_job *w, const measure *m, const interval *within, cut *at)
 {
 #if SEARCH
     if (!w->listed) {

@@ -107,6 +107,7 @@ static inline int infill_first_end(row_job *w, i32 id)
     }
     list_end(list, 1);
     list_sort(list);
+    whole_row(key_of(z), &w->c.set); /* stages that follow must not remove it for an earlier cut */
     return 1;
 }
 

@@ -17,11 +17,14 @@ for shape in '1 16 2048' '256 4 1024' '12 2 16' '7 8 64'; do
     # shellcheck disable=SC2086 # three numbers
     set -- $shape
     for kernel in $kernels; do
+        search=
+        [ "$kernel" != kernels/search.cl ] || search=-DSEARCH=1
         for dtype in 0 1 2; do
+            # shellcheck disable=SC2086 # an option or none
             sh $order --text cl "$kernel" |
                 "$CLANG" -x cl -cl-std=CL1.2 -fsyntax-only -Xclang -finclude-default-header \
                     -Werror -Wall -Wextra -Wno-unused-function -Wno-unused-parameter \
-                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 - &&
+                    -DWGS="$1" -DVEC="$2" -DLIST="$3" -DDTYPE=$dtype -DFORCED=1 $search - &&
                 passed=$((passed + 1)) || failed=$((failed + 1))
         done
     done
@@ -32,10 +35,10 @@ for shape in '1 16 2048' '256 4 1024'; do
     # shellcheck disable=SC2086 # three numbers
     set -- $shape
     for variant \
-        in 'survey -DROW=0' 'pass -DROW=0' 'search -DROW=0' 'search -DCHAIN=1' \
-        'search -DROW=0 -DCHAIN=1' \
+        in 'survey -DROW=0' 'pass -DROW=0' 'search -DROW=0 -DSEARCH=1' 'search -DCHAIN=1 -DSEARCH=1' \
+        'search -DROW=0 -DCHAIN=1 -DSEARCH=1' \
         'token -DROW=0' 'token -DCHAIN=1' 'token -DROW=0 -DCHAIN=1' 'token -DCHAIN=0' \
-        'token -DROW=0 -DCHAIN=0' 'token -DFORCED=0' 'search -DFORCED=0' 'draw -DFORCED=0' \
+        'token -DROW=0 -DCHAIN=0' 'token -DFORCED=0' 'search -DFORCED=0 -DSEARCH=1' 'draw -DFORCED=0' \
         'slots -DCHANGES=0' \
         'distribution -DROW=0' 'report -DROW=0' 'kept -DROW=0' 'survey -DROW=0 -DSHARD=1' \
         'survey -DSHARD=1' \

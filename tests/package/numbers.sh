@@ -11,10 +11,10 @@ public() {
     find "$top/include" -name '*.h' -exec cat {} + | tr '\n' ' ' |
         grep -o "CLS_$1_[A-Z0-9_]* *= *[0-9][0-9]*" | sed "s/^CLS_$1_//; s/ *= */ /" | sort
 }
-# The macros, likewise.
+# The kernels' enumerators, likewise.
 private() {
     cat "$top"/cl/core/*.h |
-        sed -n "s/^#define CLS_$1_\([A-Z0-9_]*\) \([0-9][0-9]*\)u*\( .*\)*\$/\1 \2/p" |
+        sed -n "s/^ *CLS_$1_\([A-Z0-9_]*\) = \([0-9][0-9]*\),.*\$/\1 \2/p" |
         sort
 }
 
