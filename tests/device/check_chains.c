@@ -136,6 +136,35 @@ START_TEST(random_chains)
 }
 END_TEST
 
+/* Where infill finds no likely token it keeps the first end token, though top-k has cut that. A
+ * stage after infill must not remove it. */
+START_TEST(end_token_stays)
+{
+    device *const d = fixture_device(_i);
+    census c = {0};
+    for (int search = 0; search < 2; search++) {
+        batch *const b = batch_new(8, 2500, CLS_F32, 0, 0);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            cls_params *const p = &b->params[row];
+            batch_row(b, row, ROW_NORMAL1, fixture_seed() + row);
+            p->temperature = 100.0f;
+            p->top_k = 50;
+            p->infill = 1;
+            p->typical_p = 0.9f;
+            p->chain = CLS_CHAIN_CUSTOM;
+            memcpy(p->stages,
+                   (uint8_t[]){CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_INFILL,
+                               CLS_STAGE_TYPICAL_P, CLS_STAGE_END},
+                   5);
+        }
+        run_batch(b, d, fixture_context(d, 0, 0, 0, 0), search, &c);
+        batch_free(b);
+    }
+    ck_assert_uint_eq(c.unfit, 0);
+    ck_assert_uint_eq(c.tokens, 2 * 8 * STEPS);
+}
+END_TEST
+
 /* ------------------------------------------------------------- laws of chance */
 
 #define LAW_ROWS 64
@@ -311,6 +340,7 @@ static Suite *make(void)
     tcase_set_timeout(t, 0);
     tcase_set_timeout(laws, 0);
     add_device_test(t, random_chains);
+    add_device_test(t, end_token_stays);
     suite_add_tcase(s, t);
     suite_add_tcase(s, laws);
     if (fixture_size() != TEST_TINY) {
