@@ -84,19 +84,12 @@ static inline int list_begin(row_job *w, u32 is)
 }
 
 #if SEARCH
-/* The stage that has a use for the first ranks of a set that does not fit the list. */
-#if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
-#define LISTS_FIRST_RANKS CLS_STAGE_MIROSTAT_1
-#else
-#define LISTS_FIRST_RANKS CLS_STAGE_END /* none */
-#endif
-
 /* Measures what is left of the row, for a stage; if that fits the list, the list takes over.
  * Mirostat 1 gets its first ranks in the list. */
 ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
 {
     shortlist *const list = &w->list;
-    u32 over, ties = ALL_TIES;
+    u32 ties = ALL_TIES;
     i32 lo = CLS_KEY_NONE + 1;
     for (u32 i = 0; i < 2; i++) {
         const i32 all[CLS_PIVOTS] = {CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE};
@@ -111,10 +104,15 @@ ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
             w->mass = sum[0];
     }
     if (w->tokens > LIST) {
-        if (stage != LISTS_FIRST_RANKS)
+#if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
+        u32 over;
+        if (stage != CLS_STAGE_MIROSTAT_1)
             return;
         lo = kth_key(&w->r, CLS_MIROSTAT_RANKS, lo, w->c.set.top_key, &over, list->scratch);
         ties = CLS_MIROSTAT_RANKS - over;
+#else
+        return;
+#endif
     }
     if (!collect(&w->r, lo, CLS_KEY_INF, ties, list))
         return;
