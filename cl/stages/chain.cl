@@ -12,7 +12,7 @@
 #include "stages/top_p.cl"
 #include "stages/typical_p.cl"
 #include "stages/xtc.cl"
-#include "stages/cut.cl"
+#include "stages/make_cut.cl"
 
 /* The stages: number, function, bound, properties. */
 #define STAGES_1(STAGE) \

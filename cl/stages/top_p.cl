@@ -15,7 +15,7 @@ static inline u32 row_top_p(__global const cls_slot *slot)
 /* Returns a bound for top-p from the maxima alone: the highest key such that the largest logits of
  * the max tiles that reach it have the target mass already; CLS_KEY_NONE if all of them together do
  * not. It is computed in floats, because the list made with it is checked with exact masses.
- * `weights` has room for MAX_TILES floats. */
+ * `weights` has room for a float for each max tile. */
 ONE_COPY i32 maxima_bound(const row_logits *r, f32 row_max, f32 scale, u64 target,
                           __global f32 *weights, __local u64 *scratch)
 {

@@ -495,16 +495,6 @@ END_TEST
 
 /* ------------------------------------------------------------------------------- saved */
 
-/* FNV-1a, which saved slots end with. */
-static void put_checksum(unsigned char *bytes, size_t size)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size - 8; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    for (int i = 0; i < 8; i++)
-        bytes[size - 8 + (size_t)i] = (unsigned char)(h >> 8 * i);
-}
-
 static uint32_t word_at(const unsigned char *bytes, size_t at)
 {
     return bytes[at] | (uint32_t)bytes[at + 1] << 8 | (uint32_t)bytes[at + 2] << 16 |
@@ -525,7 +515,7 @@ static const char *load_with(desk *k, const unsigned char *bytes, size_t size, s
     ck_assert(changed != NULL);
     memcpy(changed, bytes, size);
     put_word(changed, at, word);
-    put_checksum(changed, size);
+    fixture_put_checksum(changed, size - 8);
     const cls_status status = cls_slot_load(k->sampler, 2, changed, size);
     free(changed);
     ck_assert(status == CLS_OK || status == CLS_BAD_ARGUMENT);

@@ -315,16 +315,6 @@ START_TEST(saved_before)
 }
 END_TEST
 
-/* FNV-1a of Fowler, Noll and Vo, which saved slots end with. */
-static void put_checksum(unsigned char *bytes, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    for (int i = 0; i < 8; i++)
-        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
-}
-
 /* Loads n bytes of a slot, of which one word may be another, with the right checksum. The bytes lie
  * in memory of exactly their size. */
 static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, uint32_t word)
@@ -334,7 +324,7 @@ static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, ui
     memcpy(bytes, s->bytes, n);
     for (size_t i = 0; i < 4 && at + 4 <= n; i++)
         bytes[at + i] = (unsigned char)(word >> 8 * i);
-    put_checksum(bytes, n);
+    fixture_put_checksum(bytes, n);
     const cls_status status = cls_slot_load(b->sampler, 1, bytes, n + 8);
     free(bytes);
     return status;

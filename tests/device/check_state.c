@@ -305,16 +305,6 @@ START_TEST(memory)
 }
 END_TEST
 
-/* FNV-1a of Fowler, Noll and Vo, which saved slots end with. */
-static void put_checksum(unsigned char *bytes, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++)
-        h = (h ^ bytes[i]) * 0x100000001b3u;
-    for (int i = 0; i < 8; i++)
-        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
-}
-
 /* A slot as version 0.7 saved it: the request of everything_set(), in format 3. */
 /* clang-format off */
 static const unsigned char format_3[] = {
@@ -409,7 +399,7 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
 
 static void refused_load(cls_sampler *sampler, unsigned char *bytes, size_t size, const char *why)
 {
-    put_checksum(bytes, size - 8);
+    fixture_put_checksum(bytes, size - 8);
     ck_assert_int_eq(cls_slot_load(sampler, 0, bytes, size), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), why) != NULL, "%s", cls_error_message());
 }
@@ -440,7 +430,7 @@ START_TEST(older_format)
             size -= 4;
             memmove(bytes + ONLY_ALLOWED, format_3 + ONLY_ALLOWED + 4, size - ONLY_ALLOWED);
             bytes[8] = 2;
-            put_checksum(bytes, size - 8);
+            fixture_put_checksum(bytes, size - 8);
         }
         must(cls_slot_load(sampler, 0, bytes, size));
         everything_set(sampler, 1, format == 3);

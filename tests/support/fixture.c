@@ -244,3 +244,13 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     close_devices();
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+
+/* FNV-1a of Fowler, Noll and Vo. */
+void fixture_put_checksum(unsigned char *bytes, size_t n)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ bytes[i]) * 0x100000001b3u;
+    for (int i = 0; i < 8; i++)
+        bytes[n + (size_t)i] = (unsigned char)(h >> 8 * i);
+}

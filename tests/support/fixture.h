@@ -79,4 +79,7 @@ void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
  * there is no device, the status is 77 (skipped). */
 int fixture_run(Suite *(*make)(void), int needs_device);
 
+/* Writes the checksum that saved slots end with behind their n bytes. */
+void fixture_put_checksum(unsigned char *bytes, size_t n);
+
 #endif

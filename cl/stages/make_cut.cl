@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* cut: makes the cut that a stage has named. On the list a lower cut is a number of ranks. In a row
- * that is searched it is a token; and so is an upper cut, of which the list then loses tokens. */
+/* make_cut: makes the cut that a stage has named. On the list a lower cut is a number of ranks. In
+ * a row that is searched it is a token; and so is an upper cut, of which the list then loses
+ * tokens. */
 #include "row/job.cl"
 #include "stages/typical_p.cl"
 
