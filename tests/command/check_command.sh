@@ -533,7 +533,7 @@ kernels are loaded from it" err
 mkdir -p sources/data
 cp "$here/../../examples/demo.sh" sources
 cp "$here/../../examples/data/"* sources/data
-check "demo.sh" sh sources/demo.sh "$clsample"
+check "demo.sh" env LC_ALL=C.UTF-8 sh sources/demo.sh "$clsample"
 for word in little . that; do says "demo.sh" "^' *$word' .*█" out; done
 is "demo.sh: tokens without words" "$(grep '#[0-9]' out)" ''
 
