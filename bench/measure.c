@@ -149,7 +149,6 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
 {
     cls_step_default(step, sizeof *step);
     step->rows = setup->batch;
-    step->logits.kind = CLS_LOGITS_BUFFER;
     step->logits.dtype = (int32_t)setup->dtype;
     step->logits.buffer = setup->logits;
     step->tokens.buffer = setup->tokens;

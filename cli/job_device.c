@@ -175,7 +175,6 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
     step->outputs = &s->wanted;
     step->rows = job->logits->rows;
     step->defer_accept = 1;
-    step->logits.kind = CLS_LOGITS_BUFFER;
     step->logits.dtype = (int32_t)job->logits->dtype;
     step->logits.buffer = s->logits;
     step->positions.host = (const int32_t *)run->positions;

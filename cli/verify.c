@@ -151,7 +151,7 @@ static int verify(command *q, const cli_job *job)
 /* Fails if options are missing, out of range or exclude each other. */
 static int check(const command *q)
 {
-    static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
+    static const char *const methods[] = {"match", "standard", "block", "typical"};
     if (q->files.target == NULL)
         return cli_fail("--target: this option is required; name a file of logits");
     if (q->files.cu == NULL)
@@ -159,9 +159,8 @@ static int check(const command *q)
             "--cu: this option is required; name a file with the first row of each request");
     if (q->files.probs != NULL && q->files.logits != NULL)
         return cli_fail("--draft-logits: it cannot be combined with --draft-probs");
-    if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH &&
-        q->drafts.method != CLS_VERIFY_GREEDY)
-        return cli_fail("--parents: the method %s does not support trees; use match or greedy",
+    if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH)
+        return cli_fail("--parents: the method %s does not support trees; use match",
                         methods[q->drafts.method]);
     if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
         return cli_fail("--epsilon: %g is out of range; it must be above 0 and at most 1",
@@ -211,11 +210,11 @@ int cls_cmd_verify(int argc, char **argv)
         {"draft-logits", CLI_INPUT, &q.files.logits, "FILE.npy",
          "the same as logits, of the type of the target", NULL, 0},
         {"method", CLI_CHOICE, &q.method, "METHOD",
-         "match, standard, block, typical or greedy (default: standard with --draft-*, else match)",
-         "match|standard|block|typical|greedy", 0},
+         "match, standard, block or typical (default: standard with --draft-*, else match)",
+         "match|standard|block|typical", 0},
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
-         "match and greedy",
+         "match",
          NULL, 0},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
          "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)", NULL, 0},

@@ -12,7 +12,6 @@
  *     clsample/step.h        sampling one token for each row, and accepting tokens
  *
  *     clsample/outputs.h     what a step can report beyond tokens; log-probabilities of prompts
- *     clsample/draw.h        drawing from lists of candidates that the host has filtered
  *     clsample/verify.h      speculative decoding
  *     clsample/readback.h    bringing results to the host without stalling a queue
  *     clsample/shard.h       one vocabulary over several devices, without gathering the logits
@@ -50,8 +49,7 @@
  * Compiling. The kernels are small programs. Each is compiled when a call first needs it:
  * cls_sampler_create() for its options, a slot call for parameters that need more, and
  * cls_context_compile() ahead of both. A context keeps them for all its samplers. The functions
- * that enqueue (cls_sample(), cls_verify(), cls_draw(), cls_logprobs() and cls_accept()) never
- * compile.
+ * that enqueue (cls_sample(), cls_verify(), cls_logprobs() and cls_accept()) never compile.
  *
  * Threads. Any number of threads may share a cls_context: they may create and destroy samplers on
  * it and compile for it. A lock in the context orders compilations, and the functions that enqueue
@@ -105,7 +103,6 @@
 #include "clsample/slot.h"
 #include "clsample/step.h"
 #include "clsample/outputs.h"
-#include "clsample/draw.h"
 #include "clsample/verify.h"
 #include "clsample/readback.h"
 #include "clsample/shard.h"

@@ -2,7 +2,7 @@
 include_HEADERS = include/clsample.h
 core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/params.h include/clsample/context.h \
 	include/clsample/programs.h include/clsample/sampler.h include/clsample/slot.h include/clsample/step.h \
-	include/clsample/outputs.h include/clsample/draw.h include/clsample/verify.h include/clsample/readback.h \
+	include/clsample/outputs.h include/clsample/verify.h include/clsample/readback.h \
 	include/clsample/shard.h include/clsample/host.h include/clsample/selftest.h include/clsample/layout.h
 pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
@@ -25,7 +25,7 @@ libclsample_internal_la_SOURCES = \
 	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c \
 	lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
-	lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/draw.c lib/step/verify.c \
+	lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/plan.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/proof/prove.c \
 	lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \

@@ -41,7 +41,6 @@
 #define CLS_TILES_OUTPUTS(B) B(f32, probs) B(f32, final_logits)
 #define CLS_KEPT_OUTPUTS(B) B(i32, set_ids) B(i32, set_counts)
 #define CLS_VERIFY_OUTPUTS(B) B(i32, accepted) B(i32, emitted) B(i32, out_nodes) B(i32, counters)
-#define CLS_CANDIDATE_BUFFERS(B) B(const i32, ids) B(const f32, id_logits) B(const i32, counts)
 #define CLS_PARTIAL_OUTPUTS(B) B(u32, partial)
 #define CLS_MERGED_BUFFERS(B) \
     B(const struct cls_shard_row, plan) B(i32, merged_key) B(u64, merged_mass)
@@ -66,9 +65,6 @@
     CLS_MAPPED_BUFFERS(B) \
     B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
 #define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
-#define CLS_CANDIDATES_BUFFERS(B) \
-    CLS_REQUEST_BUFFERS(B) \
-    CLS_CANDIDATE_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
 #define CLS_RESIDUAL_BUFFERS(B) CLS_ROW_BUFFERS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
 #define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
 #define CLS_PARTIAL_BUFFERS(B) \
@@ -84,7 +80,6 @@
     CLS_TILES_OUTPUTS(B) \
     CLS_KEPT_OUTPUTS(B) \
     CLS_VERIFY_OUTPUTS(B) \
-    CLS_CANDIDATE_BUFFERS(B) \
     CLS_PARTIAL_OUTPUTS(B) \
     CLS_MERGED_BUFFERS(B) \
     CLS_MERGE_BUFFERS(B)

@@ -384,16 +384,13 @@ enum {
 enum {
     CLS_MASK_LIST = 131072,
     CLS_DRAFTS = 0x40000,          /* rows follow drafts */
-    CLS_CANDIDATES = 0x1000000,    /* rows are lists of candidates, of cls_draw() */
     CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
-    CLS_ALL_GREEDY = 0x100000,     /* whatever the temperatures are */
     CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
     CLS_MERGED = 0x800000,         /* the logits are adjusted: shards merged them */
 };
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
                                       or -1: a shard drew it */
-#define CLS_HAS_COUNTS 0x20000000u /* of candidates */
 #define CLS_HAS_SEARCH 0x10000000u /* the pass and the search follow */
 #define CLS_WIDE 0x80000000u       /* rows of logits start at multiples of 16 bytes */
 #define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
@@ -460,7 +457,6 @@ typedef struct cls_args {
     i32 invalid_token;
     u32 n_end; /* of infill */
     u32 mask_width, mask_rows, bias_rows;
-    u32 candidates; /* of a row of cls_draw */
     cls_wide logits_offset, row_stride;
     cls_wide mask_offset, mask_stride, bias_offset, bias_stride;
     cls_wide slot_map_offset, mask_map_offset, bias_map_offset;
@@ -468,7 +464,6 @@ typedef struct cls_args {
     /* Further inputs of the draw, and where its results go. */
     cls_wide positions_offset, draws_offset;
     cls_wide tokens_offset, status_out_offset, latest_offset;
-    cls_wide ids_offset, counts_offset; /* of candidates */
     cls_wide draft_ids_offset, draft_offset, draft_stride;
     u32 draft_kind;
     u32 nodes, parents,
@@ -487,7 +482,7 @@ typedef struct cls_args {
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[16];
+    u32 reserved_3[21];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

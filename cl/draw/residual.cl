@@ -93,8 +93,7 @@ static inline i32 residual_draw(const residual *w, u32 tile, u64 drawn, __local 
 }
 
 /* Returns whether a request's drafts are accepted by their probabilities. */
-static inline int uses_probabilities(u32 flags, u32 stopped, u32 has)
+static inline int uses_probabilities(u32 flags, u32 stopped)
 {
-    return !stopped && !(has & CLS_ALL_GREEDY) &&
-           !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
+    return !stopped && !(flags & (CLS_SLOT_GREEDY | CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
 }

@@ -4,12 +4,6 @@
 #include "draw/drafts.cl"
 #include "draw/finish.cl"
 
-/* Returns a request's flags as if its temperature were 0. */
-static inline u32 greedy_flags(u32 flags)
-{
-    return (flags | CLS_SLOT_GREEDY) & ~(CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_TOTAL);
-}
-
 /* Fills a row's record before anything is known about the row. */
 static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
 {
@@ -37,8 +31,7 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
  * slot, because another row may be writing it. */
 static inline u32 row_flags(const step_args *s, i32 slot_index)
 {
-    const u32 flags = slot_index >= 0 ? s->slots[slot_index].flags : 0u;
-    return s->has & CLS_ALL_GREEDY ? greedy_flags(flags) : flags;
+    return slot_index >= 0 ? s->slots[slot_index].flags : 0u;
 }
 
 /* Computes the slot's adaptive state after the drawn token. */

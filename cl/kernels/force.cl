@@ -40,8 +40,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
-    const int keeps =
-        drew && emits && !(has & CLS_CANDIDATES) && first_of_slot(&s, flags, row, slot_index);
+    const int keeps = drew && emits && first_of_slot(&s, flags, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {
         if (keeps) {
@@ -61,6 +60,5 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         if (emits && (has & CLS_HAS_LATEST))
             AT_OFFSET(&s, latest)[valid_slot(slot_index)] = token;
     }
-    state_accept(slot, &kept, lists, (u32)token, emits && !(has & CLS_DEFER),
-                 has & CLS_CANDIDATES ? 0 : &next, scratch);
+    state_accept(slot, &kept, lists, (u32)token, emits && !(has & CLS_DEFER), &next, scratch);
 }

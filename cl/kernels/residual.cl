@@ -13,7 +13,7 @@ ONE_COPY void residual_tiles(const step_args *s, u32 row, u32 group, __local u64
     const i32 slot_index = row_slot(s, row);
     __global const cls_slot *const slot = slot_of(s, slot_index);
     u64 prefix_prob = CLS_ONE_Q63;
-    int wanted = slot_index >= 0 && uses_probabilities(slot->flags, slot->stopped, s->has);
+    int wanted = slot_index >= 0 && uses_probabilities(slot->flags, slot->stopped);
     u32 at = row;
     i32 draft = -1;
     /* Finds the request's first row. The bound does not depend on the data: lanes of llvmpipe

@@ -354,9 +354,8 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
     cls_slot_adaptive next = {0, 0u, 0u, 0u};
     if (slot_index >= 0)
         next = slot->adaptive;
-    const int one_token =
-        !(s->has & CLS_ALL_GREEDY) && (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS));
-    const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped, s->has) &&
+    const int one_token = (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0;
+    const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped) &&
                                (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
                                 method == CLS_VERIFY_TYPICAL);
     const verifier v = {s,

@@ -35,7 +35,7 @@ static const option general[] = {
      "ngram|layers=N  make drafts from the text so far, or by the first N layers"},
     {"drafts", COUNT, OF(drafts), 1, MOST_DRAFTS, "N  drafts for each request and step (4)"},
     {"method", STRING, OF(method), 0, 0,
-     "match|standard|block|typical|greedy  how drafts are verified (match)"},
+     "match|standard|block|typical  how drafts are verified (match)"},
     {"device", COUNT, OF(device), 0, 63,
      "N  the number from 'clsample devices' (the first usable device)"},
     {"cache-dir", STRING, OF(cache_dir), 0, 0,
@@ -232,8 +232,7 @@ static void read_drafts(options *o)
     static const char *const methods[] = {[CLS_VERIFY_MATCH] = "match",
                                           [CLS_VERIFY_STANDARD] = "standard",
                                           [CLS_VERIFY_BLOCK] = "block",
-                                          [CLS_VERIFY_TYPICAL] = "typical",
-                                          [CLS_VERIFY_GREEDY] = "greedy"};
+                                          [CLS_VERIFY_TYPICAL] = "typical"};
     const int n = sizeof methods / sizeof *methods;
     if (o->draft == NULL) {
         if (o->method != NULL || o->drafts > 0)
@@ -254,7 +253,7 @@ static void read_drafts(options *o)
     while (o->method != NULL && o->verify < n && strcmp(o->method, methods[o->verify]) != 0)
         o->verify++;
     if (o->verify == n)
-        die("--method: '%s' is not one of match, standard, block, typical, greedy", o->method);
+        die("--method: '%s' is not one of match, standard, block, typical", o->method);
 }
 
 void options_read(options *o, int argc, char **argv)

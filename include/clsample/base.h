@@ -127,15 +127,10 @@ typedef struct cls_sequence {
     uint32_t count;     /* at least 1 */
 } cls_sequence;
 
-/* Where logits are. */
-typedef enum cls_logits_kind {
-    CLS_LOGITS_BUFFER = 0 /* a cl_mem buffer */
-} cls_logits_kind;
-
 /* Logits [rows, vocab], row-major, which the library only reads. */
 typedef struct cls_logits {
-    int32_t kind;        /* a cls_logits_kind */
     int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
+    int32_t reserved;    /* 0 */
     cl_mem buffer;       /* the caller's */
     uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
     uint64_t row_stride; /* elements from row to row, at least vocab; 0: vocab */

@@ -95,11 +95,15 @@ typedef struct cls_host_result {
 CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
                                                    cls_host_result *result);
 
-/* One row's candidates for cls_host_draw(). */
+/* One row's candidates for cls_host_draw(): the lists of cls_outputs.kept, or what the host has
+ * left of them. Entries whose id is outside the vocabulary, or whose logit is NaN or -inf, are no
+ * candidates. An id that occurs twice may be drawn by either entry. A candidate's weight is
+ * e^logit, so the caller divides the logits by the temperature first, or passes the logarithms of
+ * probabilities. The weights may have any sum. */
 typedef struct cls_host_candidates {
     size_t struct_size;
     const int32_t *ids;          /* [count] */
-    const float *logits;         /* [count], as in cls_draw_call */
+    const float *logits;         /* [count] */
     uint32_t count;              /* up to 1,048,576 */
     uint32_t vocab;              /* 1 to 1,048,576; default 1,048,576 */
     uint64_t seed, stream;       /* as in cls_params */
@@ -111,8 +115,12 @@ typedef struct cls_host_candidates {
 CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_candidates)
 
-/* Sets *token to the token that cls_draw() draws, and to -1 if there is no candidate. Does not
- * allocate. CLS_OK; CLS_BAD_ARGUMENT. */
+/* Sets *token to a token that is drawn from the candidates in the order of the list, and to -1 if
+ * there is no candidate. The random number is that of cls_sample() at the same seed, stream,
+ * position and draw, and the token is the same on every machine. Its distribution is that of
+ * cls_sample(), but it is not the token that cls_sample() draws from these candidates, because
+ * cls_sample() orders and rounds them differently. cls_accept() enters the token into the slot.
+ * Does not allocate. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *candidates,
                                                  int32_t *token);
 

@@ -53,8 +53,8 @@ typedef struct cls_given_tokens {
     cls_buffer ranks;    /* int32 [rows, count]; see cls_outputs.ranks */
 } cls_given_tokens;
 
-/* Tokens that can be drawn, in the order of their logits: as an output the kept set of each row,
- * for a host that continues filtering, and as the input of cls_draw(). */
+/* Tokens that can be drawn, in the order of their logits: the kept set of each row, for a host that
+ * continues filtering. */
 typedef struct cls_candidates {
     uint32_t count;    /* candidates of a row for which ids, logits and probs have space */
     uint32_t reserved; /* 0 */
@@ -130,7 +130,7 @@ typedef struct cls_outputs {
      * `count` of its tokens, and beyond its last one -1, -inf and 0. logits: as final_logits.
      * probs: as `probs` above, and they, too, may differ in the last bit. counts: the number of
      * tokens of the whole set, which may be larger than `count`, and 0 without a token; it may be
-     * set with a count of 0. The host may change these lists and pass them to cls_draw(). */
+     * set with a count of 0. The host may change these lists and draw with cls_host_draw(). */
     cls_candidates kept;
 
     /* int32 [slot_count]: each row's token, at the index of its slot, for a next embedding look-up

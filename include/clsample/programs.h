@@ -16,28 +16,28 @@ typedef enum cls_feature {
     /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
      * serve these rows as well. */
     CLS_FEATURE_PLAIN = 1,
-    CLS_FEATURE_LISTS = 2,        /* top-k, min-p, top-p after one of these: the usual chains */
-    CLS_FEATURE_SEARCH = 4,       /* chains that may keep any number of tokens: top-p alone, top-k
-                                     larger than the shortlist */
-    CLS_FEATURE_SAMPLERS = 8,     /* all other truncations, Mirostat, adaptive p, top-p decay */
-    CLS_FEATURE_PENALTIES = 16,   /* penalties, logit_bias, allowed_ids */
-    CLS_FEATURE_HISTORY = 32,     /* DRY, n-grams, bad words, min_tokens */
-    CLS_FEATURE_STATE = 64,       /* cls_slot_copy(), _rollback(), _load(), _next_turn() and
-                                     _params() */
-    CLS_FEATURE_MASK = 128,       /* step->mask, call->mask */
-    CLS_FEATURE_BIAS = 256,       /* step->bias, call->bias */
-    CLS_FEATURE_LOGPROBS = 512,   /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
-                                     kept_mass; cls_logprobs() */
-    CLS_FEATURE_PROBS = 1024,     /* of cls_outputs: probs, final_logits; entropy and kept_mass need
-                                     this or the feature above */
-    CLS_FEATURE_ACCEPT = 2048,    /* cls_accept() */
-    CLS_FEATURE_DRAW = 4096,      /* cls_draw() */
+    CLS_FEATURE_LISTS = 2,      /* top-k, min-p, top-p after one of these: the usual chains */
+    CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p alone, top-k
+                                   larger than the shortlist */
+    CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
+    CLS_FEATURE_PENALTIES = 16, /* penalties, logit_bias, allowed_ids */
+    CLS_FEATURE_HISTORY = 32,   /* DRY, n-grams, bad words, min_tokens */
+    CLS_FEATURE_STATE = 64,     /* cls_slot_copy(), _rollback(), _load(), _next_turn() and
+                                   _params() */
+    CLS_FEATURE_MASK = 128,     /* step->mask, call->mask */
+    CLS_FEATURE_BIAS = 256,     /* step->bias, call->bias */
+    CLS_FEATURE_LOGPROBS = 512, /* of cls_outputs: logprobs, ranks, top, given, kept, entropy,
+                                   kept_mass; cls_logprobs() */
+    CLS_FEATURE_PROBS = 1024,   /* of cls_outputs: probs, final_logits; entropy and kept_mass need
+                                   this or the feature above */
+    CLS_FEATURE_ACCEPT = 2048,  /* cls_accept() */
+    /* 4096 is reserved: no feature has this bit, and options that set it are refused. */
     CLS_FEATURE_VERIFY = 8192,    /* cls_verify() */
     CLS_FEATURE_SHARD = 16384,    /* cls_shard_create() */
     CLS_FEATURE_FORCED = 32768,   /* thinking budgets, loop stops, cls_slot_force() */
     CLS_FEATURE_KEPT_SETS = 65536 /* kept_set of cls_outputs */
 } cls_feature;
-#define CLS_FEATURES_ALL 131071u /* all bits of cls_feature */
+#define CLS_FEATURES_ALL 126975u /* all bits of cls_feature */
 
 /* Returns the name of a feature, such as "CLS_FEATURE_MASK", and "unknown" for any other value. The
  * string is static. Any thread may call this. */

@@ -137,8 +137,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
  * entropy, the kept set and kept_mass together; 1 more for entropy, kept_mass, probs and
  * final_logits together; 2 more for kept_set; 1 more for requests with a thinking budget, a loop
  * stop or forced ids; and 1 more for accepting the token after outputs of the final distribution.
- * cls_logprobs() takes 2, cls_draw() 1, or 2 with such requests, and cls_verify() as many as it
- * says.
+ * cls_logprobs() takes 2, cls_accept() 1, and cls_verify() as many as it says.
  *
  * Slot calls before it add as many launches as the longest chain of calls that wait for each other
  * has calls: 1 if none waits. A call waits for the earlier calls on its slot, a copy also for those

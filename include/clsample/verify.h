@@ -28,9 +28,8 @@ typedef enum cls_verify_method {
     CLS_VERIFY_BLOCK = 2,
     /* A draft is accepted if and only if p(d) > min(epsilon, delta e^-H), where H is the row's
      * entropy; otherwise the row's own draw is emitted. Not lossless (Medusa, Cai et al. 2024). */
-    CLS_VERIFY_TYPICAL = 3,
-    /* As if the temperature of all requests were 0. */
-    CLS_VERIFY_GREEDY = 4
+    CLS_VERIFY_TYPICAL = 3
+    /* 4 is reserved. Where all requests shall be greedy, give them the temperature 0. */
 } cls_verify_method;
 
 /* What is known of the distribution that drafts were drawn from. */
@@ -78,9 +77,8 @@ typedef struct cls_verify_call {
 
     /* Trees: [drafts], on the host only. Each entry is the index, among the request's drafts, of
      * the earlier draft that this one follows, or -1 if it follows the text. Absent: each draft
-     * follows the one before it. Only with CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY: with the other
-     * methods sibling drafts would need the distribution by which they were drawn without
-     * replacement. */
+     * follows the one before it. Only with CLS_VERIFY_MATCH: with the other methods sibling
+     * drafts would need the distribution by which they were drawn without replacement. */
     cls_ints parents;
 
     /* A cls_draft_kind, for CLS_VERIFY_STANDARD and CLS_VERIFY_BLOCK. A draft whose probability in

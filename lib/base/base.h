@@ -65,6 +65,10 @@ cls_status cls_reserved_check(const char *name, uint64_t value);
  * later versions. */
 cls_status cls_switch_check(const char *name, int32_t value);
 
+/* Fails if a number is not a cls_verify_method, or if drafts have parents and the method cannot
+ * verify trees. `call` is the name of the struct, for messages. */
+cls_status cls_method_check(const char *call, int32_t method, int has_parents);
+
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3

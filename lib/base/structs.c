@@ -62,3 +62,21 @@ cls_status cls_switch_check(const char *name, int32_t value)
                                     : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                                "%s is %d; it must be 0 or 1", name, (int)value);
 }
+
+cls_status cls_method_check(const char *call, int32_t method, int has_parents)
+{
+    enum { GREEDY = 4 }; /* as if all temperatures were 0; it was removed */
+    if (method == GREEDY)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->method is 4, which was CLS_VERIFY_GREEDY and is reserved: use "
+                        "CLS_VERIFY_MATCH, and the temperature 0 for the requests",
+                        call);
+    if (method < CLS_VERIFY_MATCH || method > CLS_VERIFY_TYPICAL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->method is %d, which is not a cls_verify_method", call, (int)method);
+    return !has_parents || method == CLS_VERIFY_MATCH
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s->parents is set: %s->method must then be CLS_VERIFY_MATCH, but is %d",
+                          call, call, (int)method);
+}

@@ -23,7 +23,6 @@ enum cls_kernel {
     CLS_FORCE,
     CLS_KEPT,
     CLS_ACCEPT,
-    CLS_DRAW,
     CLS_RESIDUAL,
     CLS_VERIFY,
     CLS_SHARD_SURVEY,
@@ -71,7 +70,6 @@ enum {
     CLS_KEPT_0,
     CLS_KEPT_1,
     CLS_ACCEPT_0,
-    CLS_DRAW_0,
     CLS_RESIDUAL_0,
     CLS_VERIFY_0,
     CLS_VERIFY_1,
@@ -97,7 +95,7 @@ extern const cls_variant cls_variants[CLS_VARIANTS];
 
 /* What a step may need beside cls_feature bits: a list of the context's length, since a row may
  * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_LISTS has programs for it. */
-#define CLS_NEED_LONG_LIST (CLS_FEATURES_ALL + 1)
+#define CLS_NEED_LONG_LIST 131072u
 #define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
 
 /* Returns 1 if a variant can run steps that need these features. */

@@ -18,12 +18,14 @@ SOURCE(report)
 SOURCE(force)
 SOURCE(kept)
 SOURCE(accept)
-SOURCE(draw)
 SOURCE(residual)
 SOURCE(verify)
 SOURCE(partial)
 SOURCE(merge)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
+
+/* The bit of cls_feature that no feature has any more. */
+#define CLS_FEATURE_RESERVED 4096u
 
 #define TEXT_OF(NUMBER) #NUMBER
 #define DEFINE_LIST(ENTRIES) " -DLIST=" TEXT_OF(ENTRIES)
@@ -81,7 +83,6 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
     [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 64},
     [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 0},
-    [CLS_DRAW_0] = {"draw", CLS_DRAW, FILE_OF(draw), "", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
     [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
@@ -117,7 +118,6 @@ static const struct {
                     CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                         CLS_FEATURE_KEPT_SETS,
                     0},
-    [CLS_DRAW] = {"cls_draw", CLS_FEATURE_DRAW, 0},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
     [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, CLS_FEATURE_FORCED},
     [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW},
@@ -206,7 +206,7 @@ static const struct {
     {"CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and related outputs"},
     {"CLS_FEATURE_PROBS", "probabilities and final logits"},
     {"CLS_FEATURE_ACCEPT", "cls_accept()"},
-    {"CLS_FEATURE_DRAW", "cls_draw()"},
+    {"unknown", "cls_draw(), which was removed"}, /* 4096 is reserved */
     {"CLS_FEATURE_VERIFY", "cls_verify()"},
     {"CLS_FEATURE_SHARD", "shards of a vocabulary"},
     {"CLS_FEATURE_FORCED", "thinking budgets, loop stops and forced ids"},
@@ -242,6 +242,11 @@ cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t reques
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
                         (unsigned)dtypes);
+    if (requested & CLS_FEATURE_RESERVED)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "options->features of %s is 0x%x, which has the reserved bit 0x%x: it was "
+                        "of cls_draw(), which was removed; use cls_host_draw() and cls_accept()",
+                        what, (unsigned)requested, CLS_FEATURE_RESERVED);
     if ((requested & ~CLS_FEATURES_ALL) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->features of %s is 0x%x, which has bits beyond the features", what,

@@ -360,46 +360,6 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
                : fail_differs(variant, "position", (int32_t)slot.position, 1);
 }
 
-static cls_status prove_draw(trial *t, int variant, int *launched)
-{
-    enum { N = 100 };
-    cls_draw_call call;
-    cls_host_candidates host;
-    int32_t ids[N], token = -2, expected = -1;
-    for (int32_t i = 0; i < N; i++)
-        ids[i] = i;
-    cl_int code =
-        clEnqueueWriteBuffer(t->queue, t->out, CL_TRUE, 64, sizeof ids, ids, 0, NULL, NULL);
-    if (code == CL_SUCCESS) /* candidates' logits are float32, whatever the rows' are */
-        code = clEnqueueWriteBuffer(t->queue, t->logits, CL_TRUE, 0, N * sizeof(float), t->row, 0,
-                                    NULL, NULL);
-    if (code != CL_SUCCESS)
-        return cls_fail(CLS_OPENCL_ERROR, code,
-                        "cannot write the buffers for the proof of a program");
-    cls_host_candidates_default(&host, sizeof host);
-    host.ids = ids;
-    host.logits = t->row;
-    host.count = N;
-    host.vocab = t->vocab;
-    host.seed = t->params.seed;
-    cls_status status = cls_host_draw(&host, &expected);
-    if (status == CLS_OK)
-        status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
-    cls_draw_call_default(&call, sizeof call);
-    call.rows = 1;
-    call.candidates.count = N;
-    call.candidates.ids = (cls_buffer){t->out, 64};
-    call.candidates.logits.buffer = t->logits;
-    call.tokens.buffer = t->out;
-    *launched = 1;
-    if (status == CLS_OK)
-        status = cls_draw(t->sampler, t->queue, &call, 0, NULL, NULL);
-    if (status == CLS_OK)
-        status = read_words(t, &token, 1);
-    return status != CLS_OK || token == expected ? status
-                                                 : fail_differs(variant, "token", token, expected);
-}
-
 static cls_status prove_verify(trial *t, int variant, int *launched)
 {
     static const int32_t cu[2] = {0, 2};
@@ -450,8 +410,6 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
         return prove_kept(t, variant, launched);
     case CLS_ACCEPT:
         return prove_accept(t, variant, launched);
-    case CLS_DRAW:
-        return prove_draw(t, variant, launched);
     case CLS_RESIDUAL:
     case CLS_VERIFY:
         return prove_verify(t, variant, launched);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of cls_draw(). */
+/* Draws from a list of candidates that the host has filtered. */
 #include "reference/reference.h"
 
 void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size)

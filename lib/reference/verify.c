@@ -25,10 +25,6 @@ static cls_status check_share(const char *name, float value, float most)
 
 static cls_status check_parents(const cls_host_drafts *d)
 {
-    if (d->parents != NULL && d->method != CLS_VERIFY_MATCH && d->method != CLS_VERIFY_GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "drafts->parents is set; drafts->method must then be CLS_VERIFY_MATCH or "
-                        "CLS_VERIFY_GREEDY");
     for (uint32_t i = 0; i < d->draft_count && d->parents != NULL; i++)
         if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
             return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -42,7 +38,7 @@ static cls_status check_drafts(const cls_host_drafts *d)
     const int distributions = d->method == CLS_VERIFY_STANDARD || d->method == CLS_VERIFY_BLOCK;
     cls_status status = check_range("draft_count", d->draft_count, 0, CLS_MAX_DRAFTS);
     if (status == CLS_OK)
-        status = check_range("method", d->method, CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY);
+        status = cls_method_check("drafts", d->method, d->parents != NULL);
     if (status == CLS_OK)
         status = check_range("draft_kind", d->draft_kind, CLS_DRAFT_NONE, CLS_DRAFT_LOGITS);
     if (status == CLS_OK && d->draft_count != 0 && d->ids == NULL)
@@ -102,12 +98,6 @@ static cls_status verify(cls_verification *v)
         memcpy(v->output, v->w.row.output, count * sizeof *v->output);
     v->w.row.output = v->output;
     v->first = v->w.row;
-    if (v->drafts.method == CLS_VERIFY_GREEDY) {
-        v->w.params.temperature = 0.0f;
-        const cls_status status = cls_slot_from_params(&v->w.params, v->w.vocab, &v->w.slot);
-        if (status != CLS_OK)
-            return status;
-    }
     v->one_token = (v->w.slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) !=
                    0; /* a greedy slot has none of these flags */
     v->by_token = (v->w.slot.flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;

@@ -34,8 +34,7 @@ enum cls_arg_set {
     CLS_ARG_SET_VERIFY, /* a verification */
     CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
     CLS_ARG_SET_ACCEPT, /* cls_accept() */
-    CLS_ARG_SET_DRAW,   /* cls_draw() */
-    CLS_ARG_SET_FORCE,  /* cls_force, which finishes the rows of a step or of cls_draw() */
+    CLS_ARG_SET_FORCE,  /* cls_force, which finishes the rows of a step */
     CLS_ARG_SET_MERGED, /* the merged rows of a shard's step */
     CLS_ARG_SETS
 };
@@ -91,7 +90,7 @@ typedef struct cls_request {
 
 /* What the requests of all slots need together. */
 enum { CLS_NEED_BITS = 18 };
-typedef char cls_need_bits_fit[CLS_NEEDS_ALL == (1u << CLS_NEED_BITS) - 1 ? 1 : -1];
+typedef char cls_need_bits_fit[CLS_NEEDS_ALL >> (CLS_NEED_BITS - 1) == 1 ? 1 : -1];
 typedef struct cls_needs {
     uint32_t requests;               /* their number */
     uint32_t feature[CLS_NEED_BITS]; /* how many of them have each need */

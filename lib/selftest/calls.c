@@ -1,74 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of cls_draw() and cls_verify(). */
+/* The self-test of cls_verify(). */
 #include "selftest/selftest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Return the index of the first answer of the lists and of the verifications in the table. */
-static uint32_t first_list(void) { return cls_selftest_case_count * SELFTEST_STEPS; }
-static uint32_t first_request(void) { return first_list() + SELFTEST_LISTS; }
+/* Returns the index of the first answer of the verifications in the table. */
+static uint32_t first_request(void) { return cls_selftest_case_count * SELFTEST_STEPS; }
 
 static void release(const cl_mem *buffers, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (buffers[i] != NULL)
             clReleaseMemObject(buffers[i]);
-}
-
-/* ----------------------------------------------------------------------- lists */
-
-static void check_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t status)
-{
-    const int32_t known = t->known[first_list() + i].token, host = t->host.list_token[i];
-    const int32_t expected = known < 0                ? CLS_ROW_EMPTY
-                             : i == SELFTEST_NAN_LIST ? CLS_ROW_NAN
-                                                      : CLS_ROW_OK;
-    char list[16], name[64], message[200] = "";
-    snprintf(list, sizeof list, "list %u", (unsigned)i);
-    cls_selftest_name(t, list, 0, name, sizeof name);
-    if (token != known || host != known)
-        snprintf(message, sizeof message, "%s: device: token %d, host: token %d, not %d", name,
-                 (int)token, (int)host, (int)known);
-    else if (status != expected)
-        snprintf(message, sizeof message, "%s: device: token %d, but status %d, not %d", name,
-                 (int)token, (int)status, (int)expected);
-    cls_selftest_count(t, ST_CANDIDATES, message);
-}
-
-cls_status cls_selftest_draw(cls_selftest_run *t)
-{
-    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST], positions[SELFTEST_LISTS], slots[SELFTEST_LISTS],
-        out[2 * SELFTEST_LISTS];
-    float logits[SELFTEST_LISTS * SELFTEST_LIST];
-    cl_mem buffer[3] = {NULL, NULL, NULL};
-    cls_draw_call call;
-    cls_selftest_lists(ids, logits);
-    for (int32_t i = 0; i < (int32_t)SELFTEST_LISTS; i++)
-        slots[i] = positions[i] = i;
-    cls_status status = cls_selftest_buffer(t, sizeof ids, ids, &buffer[0]);
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, sizeof logits, logits, &buffer[1]);
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, sizeof out, NULL, &buffer[2]);
-    cls_draw_call_default(&call, sizeof call);
-    call.rows = SELFTEST_LISTS;
-    call.candidates.count = SELFTEST_LIST;
-    call.candidates.ids.buffer = buffer[0];
-    call.candidates.logits.buffer = buffer[1];
-    call.slots.host = slots;
-    call.positions.host = positions;
-    call.defer_accept = 1;
-    call.tokens.buffer = call.status.buffer = buffer[2];
-    call.status.offset = SELFTEST_LISTS * sizeof(int32_t);
-    if (status == CLS_OK)
-        status = cls_draw(t->sampler, t->queue, &call, 0, NULL, NULL);
-    if (status == CLS_OK)
-        status = cls_selftest_read(t, buffer[2], sizeof out, out);
-    release(buffer, 3);
-    for (uint32_t i = 0; i < SELFTEST_LISTS && status == CLS_OK; i++)
-        check_list(t, i, out[i], out[SELFTEST_LISTS + i]);
-    return status;
 }
 
 /* ---------------------------------------------------------------- verification */

@@ -97,48 +97,6 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
     return status;
 }
 
-/* ----------------------------------------------------------------------- lists */
-
-void cls_selftest_lists(int32_t *ids, float *logits)
-{
-    for (uint32_t i = 0; i < SELFTEST_LISTS * SELFTEST_LIST; i++) {
-        ids[i] = (int32_t)(i * 2654435761u % SELFTEST_VOCAB);
-        logits[i] = (float)(int32_t)(i * 40503u % 97) * 0.03125f;
-    }
-    /* The second list has no candidate, the third a NaN and invalid ids; in the fourth, one
-     * candidate dominates. */
-    for (uint32_t i = 0; i < SELFTEST_LIST; i++)
-        logits[SELFTEST_LIST + i] = -INFINITY;
-    logits[SELFTEST_NAN_LIST * SELFTEST_LIST + 1] = NAN;
-    ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 2] = -1;
-    ids[SELFTEST_NAN_LIST * SELFTEST_LIST + 3] = (int32_t)SELFTEST_VOCAB;
-    logits[3 * SELFTEST_LIST + 9] = 60.0f;
-}
-
-static cls_status run_lists(cls_selftest_answers *a)
-{
-    int32_t ids[SELFTEST_LISTS * SELFTEST_LIST];
-    float logits[SELFTEST_LISTS * SELFTEST_LIST];
-    cls_status status = CLS_OK;
-    cls_selftest_lists(ids, logits);
-    for (uint32_t i = 0; i < SELFTEST_LISTS && status == CLS_OK; i++) {
-        cls_host_candidates c;
-        cls_params params;
-        cls_selftest_params(i, &params);
-        cls_host_candidates_default(&c, sizeof c);
-        c.ids = ids + i * SELFTEST_LIST;
-        c.logits = logits + i * SELFTEST_LIST;
-        c.count = SELFTEST_LIST;
-        c.vocab = SELFTEST_VOCAB;
-        c.seed = params.seed;
-        c.stream = params.stream;
-        c.position = i;
-        status = cls_host_draw(&c, &a->list_token[i]);
-        add(a, (cls_selftest_known){a->list_token[i], 0});
-    }
-    return status;
-}
-
 /* ---------------------------------------------------------------------- drafts */
 
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row)
@@ -149,7 +107,7 @@ uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row)
 const int32_t *cls_selftest_parents(int method, uint32_t request)
 {
     static const int32_t chain[SELFTEST_DRAFTS] = {-1, 0, 1}, tree[SELFTEST_DRAFTS] = {-1, -1, 0};
-    if (method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY)
+    if (method != CLS_VERIFY_MATCH)
         return NULL;
     return request % 2 == 0 ? chain : tree;
 }
@@ -253,7 +211,7 @@ cls_status cls_selftest_answers_compute(cls_selftest_answers *a)
     memset(a, 0, sizeof *a);
     a->trace = calloc(n, sizeof *a->trace);
     a->result = calloc(n, sizeof *a->result);
-    a->known = calloc(n + SELFTEST_LISTS + SELFTEST_METHODS * SELFTEST_REQUESTS, sizeof *a->known);
+    a->known = calloc(n + SELFTEST_METHODS * SELFTEST_REQUESTS, sizeof *a->known);
     cls_status status = CLS_OK;
     if (t == NULL || a->trace == NULL || a->result == NULL || a->known == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
@@ -267,8 +225,6 @@ cls_status cls_selftest_answers_compute(cls_selftest_answers *a)
     }
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++)
         status = run_case(a, i, t);
-    if (status == CLS_OK)
-        status = run_lists(a);
     for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
         for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
             status = run_drafts(a, method, i, t);

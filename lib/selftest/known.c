@@ -60,12 +60,9 @@ const cls_selftest_known cls_selftest_table[] = {
     {-1, 0x6a9c447cu},   {-1, 0x6a9c447cu},   {4996, 0xbe78b4cbu}, {17, 0x1428cc57u},
     {4998, 0xdd9d2a84u}, {4, 0x6576dd51u},    {1, 0x54aa6caeu},    {4998, 0xa753fc93u},
     {3, 0xc8ef567eu},    {7, 0xea7a4a37u},    {10, 0x6c213c64u},   {10, 0x7f08a8b3u},
-    {1878, 0x00000000u}, {-1, 0x00000000u},   {4392, 0x00000000u}, {980, 0x00000000u},
-    {2548, 0x00000000u}, {66, 0x00000000u},   {1331, 0x00000000u}, {4768, 0x00000000u},
     {5, 0x963c0b38u},    {0, 0x73e4dbfcu},    {17, 0x2fb8654du},   {10, 0xd06e3e21u},
     {14, 0xb97b234au},   {4, 0x3ebf6c39u},    {27, 0x3c5b9117u},   {10, 0x625079c6u},
     {5, 0xc002f1eeu},    {4, 0x3ebf6c39u},    {31, 0xa50e5319u},   {10, 0x625079c6u},
     {5, 0xc002f1eeu},    {4, 0xaf5573b6u},    {31, 0x522e755au},   {10, 0x625079c6u},
-    {5, 0x15e94857u},    {4, 0xb30ef48cu},    {31, 0x1f18a133u},   {10, 0xd06e3e21u},
 };
 const uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof *cls_selftest_table;

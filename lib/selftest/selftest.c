@@ -33,12 +33,10 @@ static const char *const stage_names[ST_STAGES] = {
     [ST_FORCED] = "forced tokens",
     [ST_REPORT] = "report",
     [ST_LOGPROBS] = "logprobs",
-    [ST_CANDIDATES] = "candidates",
     [ST_MATCH] = "verify: match",
     [ST_STANDARD] = "verify: standard",
     [ST_BLOCK] = "verify: block",
     [ST_VERIFY_TYPICAL] = "verify: typical",
-    [ST_VERIFY_GREEDY] = "verify: greedy",
 };
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message)
@@ -131,8 +129,9 @@ static cls_status run_dtype(cls_selftest_run *t)
         cls_status (*run)(cls_selftest_run *);
         int stage;
     } parts[] = {
-        {arithmetic, ST_ARITHMETIC},       {cls_selftest_steps, ST_SURVEY},
-        {cls_selftest_outputs, ST_REPORT}, {cls_selftest_draw, ST_CANDIDATES},
+        {arithmetic, ST_ARITHMETIC},
+        {cls_selftest_steps, ST_SURVEY},
+        {cls_selftest_outputs, ST_REPORT},
         {cls_selftest_verify, ST_MATCH},
     };
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {

@@ -12,10 +12,7 @@
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_ROLLBACK 8
-#define SELFTEST_LISTS 8u   /* lists of candidates */
-#define SELFTEST_LIST 16u   /* candidates in a list */
-#define SELFTEST_NAN_LIST 2 /* index of the list that has a NaN */
-#define SELFTEST_METHODS 5  /* methods of verification */
+#define SELFTEST_METHODS 4  /* methods of verification */
 #define SELFTEST_REQUESTS 4 /* requests in a verification */
 #define SELFTEST_DRAFTS 3   /* drafts of each request */
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
@@ -49,12 +46,10 @@ enum cls_selftest_stage_index {
     ST_FORCED,
     ST_REPORT,
     ST_LOGPROBS,
-    ST_CANDIDATES,
     ST_MATCH,
     ST_STANDARD,
     ST_BLOCK,
     ST_VERIFY_TYPICAL,
-    ST_VERIFY_GREEDY,
     ST_STAGES
 };
 
@@ -156,7 +151,7 @@ typedef struct cls_selftest_known {
     uint32_t digest;
 } cls_selftest_known;
 
-/* One answer for each step of each case, each list, and each request of each method. */
+/* One answer for each step of each case, and each request of each method. */
 extern const cls_selftest_known cls_selftest_table[];
 extern const uint32_t cls_selftest_table_count;
 
@@ -166,7 +161,6 @@ extern const uint32_t cls_selftest_table_count;
 typedef struct cls_selftest_answers {
     cls_row *trace;          /* [cases][steps] */
     cls_host_result *result; /* [cases][steps] */
-    int32_t list_token[SELFTEST_LISTS];
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
     cls_selftest_known *known; /* answers in the order of the table */
     uint32_t count;
@@ -176,9 +170,6 @@ typedef struct cls_selftest_answers {
  * cls_selftest_answers_free() must be called in any case. */
 cls_status cls_selftest_answers_compute(cls_selftest_answers *answers);
 void cls_selftest_answers_free(cls_selftest_answers *answers);
-
-/* Writes the lists of candidates. */
-void cls_selftest_lists(int32_t *ids, float *logits);
 
 /* Return the seed of a row of a request with drafts, and a draft of it. */
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
@@ -229,11 +220,10 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
 
 /* ------------------------------------- steps.c, outputs.c, calls.c */
 
-/* Test the steps of all cases, the outputs of rows, cls_draw() and cls_verify() with one type of
- * logits. Wrong answers are counted. They fail if a call fails. */
+/* Test the steps of all cases, the outputs of rows, and cls_verify() with one type of logits. Wrong
+ * answers are counted. They fail if a call fails. */
 cls_status cls_selftest_steps(cls_selftest_run *t);
 cls_status cls_selftest_outputs(cls_selftest_run *t);
-cls_status cls_selftest_draw(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
 
 #endif

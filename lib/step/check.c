@@ -19,10 +19,6 @@ void cls_outputs_default(cls_outputs *outputs, size_t struct_size)
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_logits *const l = &plan->step.logits;
-    if (l->kind != CLS_LOGITS_BUFFER)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.kind is %d, which is not a cls_logits_kind", call,
-                        (int)l->kind);
     if (l->dtype < 0 || l->dtype >= CLS_DTYPES)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s->logits.dtype is %d, which is not a cls_dtype", call, (int)l->dtype);

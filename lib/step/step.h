@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls that run rows on the device: cls_sample(), cls_accept(), cls_draw(), cls_logprobs() and
+/* The calls that run rows on the device: cls_sample(), cls_accept(), cls_logprobs() and
  * cls_verify(). Each checks its arguments, writes the arguments of the kernels and launches them.
  */
 #ifndef CLS_STEP_H

@@ -87,11 +87,6 @@ static cls_status check_parents(const verification *v)
     const cls_verify_call *const c = &v->call;
     if (c->parents.host == NULL)
         return CLS_OK;
-    if (c->method != CLS_VERIFY_MATCH && c->method != CLS_VERIFY_GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->parents makes trees, which call->method %d does not support: only "
-                        "CLS_VERIFY_MATCH and CLS_VERIFY_GREEDY do",
-                        (int)c->method);
     for (uint32_t i = 0, k = 0; i < c->requests; i++)
         for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
             if (c->parents.host[k] < -1 || c->parents.host[k] >= at)
@@ -144,9 +139,6 @@ static cls_status check_drafts(const cls_sampler *s, verification *v)
 
 static cls_status check_method(const cls_verify_call *c)
 {
-    if (c->method < CLS_VERIFY_MATCH || c->method > CLS_VERIFY_GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->method is %d, which is not a cls_verify_method", (int)c->method);
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->epsilon is %g; it must be above 0 and at most 1",
@@ -154,7 +146,7 @@ static cls_status check_method(const cls_verify_call *c)
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
-    return CLS_OK;
+    return cls_method_check("call", c->method, c->parents.host != NULL);
 }
 
 static cls_status check_outputs(const cls_sampler *s, verification *v)
@@ -284,9 +276,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->draft_ids = c->draft_ids;
     plan->needs |= CLS_FEATURE_VERIFY;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
-    plan->search &= c->method != CLS_VERIFY_GREEDY;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
-    plan->has |= c->method == CLS_VERIFY_GREEDY ? CLS_ALL_GREEDY : 0;
     return CLS_OK;
 }
 
@@ -353,9 +343,7 @@ static cl_int launch_verify(const verification *v, cls_commands *c, cl_event *do
 static cl_int launch_all(const verification *v, cls_commands *c, cl_event *done)
 {
     const cls_plan *const plan = &v->plan;
-    const int method = v->call.method;
-    const int has_residual =
-        v->drafts != 0 && method != CLS_VERIFY_MATCH && method != CLS_VERIFY_GREEDY;
+    const int has_residual = v->drafts != 0 && v->call.method != CLS_VERIFY_MATCH;
     cl_int code = write_args(v, c);
     if (code == CL_SUCCESS)
         code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);

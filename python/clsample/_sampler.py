@@ -667,51 +667,6 @@ class Sampler(Unique):
             event, found = self._enqueue(call, lib.cls_logprobs, queue, wait_for, struct)
         return _finish(result, writer, event, found)
 
-    def draw(
-        self,
-        ids: Any,
-        logits: Any,
-        requests: Any,
-        *,
-        counts: Any = None,
-        positions: Any = None,
-        draws: Any = None,
-        random_bits: Any = None,
-        defer_accept: bool = False,
-        invalid_token: int = -1,
-        tokens: Any = True,
-        status: Any = True,
-        latest: Any = None,
-        queue: Any = None,
-        wait_for: Any = (),
-    ) -> Step:
-        """Enqueues the draw of a token for each row from the row's list of candidates. Needs the
-        feature "draw".
-
-        ids, logits: int32 and float32 [rows, count], on the host or the device, such as those of a
-        step's `kept`. A candidate's weight is e^logit: divide by the temperature first. counts:
-        int32 [rows], how many entries of each row are candidates. The others as in sample().
-        """
-        call, result = Call(self.context), Step()
-        with self._locked():
-            struct = ffi.new("cls_draw_call *")
-            lib.cls_draw_call_default(struct, ffi.sizeof("cls_draw_call"))
-            rows = struct.rows = self._slots(call, struct.slots, requests)
-            width = _candidates(call, struct, ids, logits, counts, rows)
-            call.ints(struct.positions, "positions", positions, rows, "uint32_t")
-            call.ints(struct.draws, "draws", draws, rows)
-            if random_bits is not None:
-                _random_bits(call, struct.random_bits, random_bits, rows)
-            struct.defer_accept = 1 if defer_accept else 0
-            struct.invalid_token = integer("invalid_token", invalid_token)
-            writer = Writer(call, {"rows": rows, "count": width, "slot_count": self.slot_count})
-            result.tokens = writer.add(struct.tokens, "tokens", tokens, "int32", ("rows",))
-            result.status = writer.add(struct.status, "status", status, "int32", ("rows",))
-            result.latest = writer.add(struct.latest, "latest", latest, "int32", ("slot_count",))
-            writer.allocate()
-            event, found = self._enqueue(call, lib.cls_draw, queue, wait_for, struct)
-        return _finish(result, writer, event, found)
-
     def verify(
         self,
         logits: Any,
@@ -747,7 +702,7 @@ class Sampler(Unique):
         draft_ids   int32 [drafts] on the device, in place of the ids in `drafts`, whose lists then
                     only say how many drafts a request has; or those numbers themselves
         parents     trees: for each request a list; for each draft the index of the draft that it
-                    follows, -1 for the text. With the methods "match" and "greedy".
+                    follows, -1 for the text. With the method "match".
         draft_probs, draft_logits
                     [drafts, vocab]: the drafts' own distributions, for "standard" and "block":
                     float32 probabilities, or logits of the type of `logits`
@@ -849,43 +804,6 @@ def _random_bits(call: Call, target: Any, value: Any, rows: int) -> None:
     if found.shape != (rows,):
         raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
     call.buffer(target, found)
-
-
-def _candidates(call: Call, struct: Any, ids_: Any, logits: Any, counts: Any, rows: int) -> int:
-    """Fills the lists of a cls_draw_call, and returns their width."""
-    if isinstance(ids_, DeviceArray) or _opencl.is_pyopencl(ids_, "Array"):
-        found = call.view("ids", ids_)
-        if found.dtype != "int32":
-            raise TypeError(f"ids has elements of {found.dtype}; they must be int32")
-    else:
-        found = call.upload(_structs.numpy("ids", ids_))
-    if len(found.shape) != 2 or found.shape[0] != rows:
-        raise ValueError(f"ids has the shape {found.shape}; it must be ({rows}, count)")
-    width = found.shape[1]
-    values, elements = call.floats("logits", logits, rows, width, None)
-    if elements != "float32":
-        raise TypeError(f"logits has elements of {elements}; they must be float32")
-    if values.row_stride != found.row_stride:
-        raise ValueError(
-            f"ids and logits have rows of {found.row_stride} and {values.row_stride} "
-            "elements; they must be equal"
-        )
-    struct.candidates.count, struct.row_stride = width, found.row_stride
-    call.buffer(struct.candidates.ids, found)
-    call.buffer(struct.candidates.logits, values)
-    if counts is not None:
-        lengths = (
-            call.view("counts", counts)
-            if isinstance(counts, DeviceArray) or _opencl.is_pyopencl(counts, "Array")
-            else call.upload(_structs.numpy("counts", counts))
-        )
-        if lengths.shape != (rows,) or lengths.dtype != "int32":
-            raise ValueError(
-                f"counts has the shape {lengths.shape} of {lengths.dtype}; it must be "
-                f"({rows},) of int32"
-            )
-        call.buffer(struct.candidates.counts, lengths)
-    return width
 
 
 def _listed(name: str, lists: Any) -> List[Any]:

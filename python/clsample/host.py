@@ -256,7 +256,8 @@ def draw(
     random_bits: Optional[int] = None,
     vocab: int = 1 << 20,
 ) -> int:
-    """Draws a token from a list of candidates: the token of Sampler.draw(), -1 if there is none.
+    """Draws a token from a list of candidates, such as those of a step's `kept`: -1 if there is
+    none. Sampler.accept() enters it into its request.
 
     ids, logits: [count], int32 and float32. The others as the parameters of a request.
     """

@@ -40,9 +40,9 @@ says "the tier" '^tier      ' table
 says "the end" '^all [0-9]* cases agree: [0-9.]* s, after [0-9.]* s for the kernels$' table
 is "failures" "$(grep -c ' [0-9][0-9]*  *0$' table)" 33
 is "stages in order" \
-    "$(sed -n 's/^\(arithmetic\|survey\|top-k\|draw\|slots\|verify: greedy\) .*/\1/p' table |
+    "$(sed -n 's/^\(arithmetic\|survey\|top-k\|draw\|slots\|verify: typical\) .*/\1/p' table |
     tr '\n' ' ')" \
-    "arithmetic survey top-k draw slots verify: greedy "
+    "arithmetic survey top-k draw slots verify: typical "
 is "messages" "$(wc -c <err | tr -d ' ')" 0
 
 # ------------------------------------------------------------------------ JSON

@@ -100,7 +100,7 @@ three_refused "ids.npy: the array must be float32 or float16" --draft-logits ids
 three_refused "f16.npy: .* another type than those of f32.npy" --draft-logits f16.npy
 npy slim.npy '<f4' '5, 3'; head -c 60 /dev/zero >>slim.npy
 three_refused "slim.npy: a row has 3 values, but the target's rows have 37" --draft-probs slim.npy
-three_refused "--method: 'best' is not one of match|standard|block|typical|greedy" --method best
+three_refused "--method: 'best' is not one of match|standard|block|typical" --method best
 three_refused "--epsilon: 0 " --epsilon 0
 three_refused "--epsilon: 1.5 " --epsilon 1.5
 three_refused "--delta: -1 " --delta -1

@@ -11,8 +11,8 @@
 
 enum { CANARY = 0x5a5a5a5a };
 #define FEATURES \
-    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
-     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_LOGPROBS | \
+     CLS_FEATURE_PROBS)
 
 /* ------------------------------------------------------------------------------ rows */
 

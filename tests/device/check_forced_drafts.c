@@ -9,8 +9,8 @@
 #include "verifier.h"
 
 #define FEATURES \
-    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
-     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_LOGPROBS | \
+     CLS_FEATURE_PROBS)
 
 /* Random drafts, each with thinking budgets, forced ids and loops, against cls_host_verify(). */
 START_TEST(verified)

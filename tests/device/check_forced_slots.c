@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves what forced ids do to the slots of requests: a forced row does what a deferred step and
- * cls_accept() of its id do; masks, ends, cls_draw(), tokens that cls_accept() takes, saved slots,
+ * cls_accept() of its id do; masks, ends, tokens that cls_accept() takes, saved slots,
  * and what is refused. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "client.h"
 
 #define FEATURES \
-    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_DRAW | \
-     CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_LOGPROBS | \
+     CLS_FEATURE_PROBS)
 
 enum { VOCAB = 40, SLOTS = 3 };
 
@@ -291,61 +291,6 @@ START_TEST(ends)
             ck_assert(k.token[row] == 4 && k.status[row] == CLS_ROW_FORCED);
     }
     clReleaseMemObject(random);
-    desk_close(&k);
-}
-END_TEST
-
-/* cls_draw() emits what is due, whatever its candidates are. */
-START_TEST(draw_calls)
-{
-    static const int32_t forced[] = {8, 9, 8, 9}, ids[SLOTS][2] = {{3, 4}, {5, 5}, {-1, -1}};
-    static const float logits[SLOTS][2] = {{0.0f, 1.0f}, {0.0f, 0.0f}, {1.0f, 1.0f}};
-    device *const d = fixture_device(_i);
-    int32_t latest[SLOTS];
-    desk k;
-    cls_draw_call call;
-    cls_params p;
-    desk_open(&k, d);
-    const cl_mem id_buffer = buffer_of(d, sizeof ids, ids),
-                 logit_buffer = buffer_of(d, sizeof logits, logits),
-                 latest_buffer = buffer_of(d, sizeof latest, NULL);
-    cls_draw_call_default(&call, sizeof call);
-    call.rows = SLOTS;
-    call.candidates.count = 2;
-    call.candidates.ids.buffer = id_buffer;
-    call.candidates.logits.buffer = logit_buffer;
-    call.tokens.buffer = call.status.buffer = k.out;
-    call.status.offset = sizeof k.token;
-    call.latest.buffer = latest_buffer;
-    cls_params_default(&p, sizeof p);
-    p.loop_repeats = 2;
-    desk_begin(&k, &p);
-    for (uint32_t slot = 1; slot < SLOTS; slot++)
-        must(cls_slot_force(k.sampler, slot, forced, 4));
-    for (int i = 0; i < 6; i++) {
-        call.defer_accept = i == 0;
-        must(cls_draw(k.sampler, d->queue, &call, 0, NULL, NULL));
-        ck_assert_uint_eq(cls_sampler_launches(k.sampler), i == 0 ? 4 : 2);
-        buffer_read(d, k.out, sizeof k.token, k.token);
-        must_cl(clEnqueueReadBuffer(d->queue, k.out, CL_TRUE, sizeof k.token, sizeof k.status,
-                                    k.status, 0, NULL, NULL));
-        buffer_read(d, latest_buffer, sizeof latest, latest);
-        const int n = i == 0 ? 0 : i - 1; /* tokens so far */
-        for (uint32_t slot = 1; slot < SLOTS; slot++) {
-            ck_assert_msg(k.token[slot] == (n < 4 ? forced[n] : -1) &&
-                              k.status[slot] ==
-                                  (n < 3    ? CLS_ROW_FORCED
-                                   : n == 3 ? CLS_ROW_FORCED | CLS_ROW_STOPPED | CLS_ROW_LOOP
-                                            : CLS_ROW_STOPPED | CLS_ROW_SKIPPED),
-                          "%s: draw %d, slot %u: token %d, status %d", d->name, i, slot,
-                          k.token[slot], k.status[slot]);
-            ck_assert_int_eq(latest[slot], forced[n < 4 ? n : 3]);
-        }
-        ck_assert(k.token[0] == 3 || k.token[0] == 4 || k.token[0] == -1);
-    }
-    clReleaseMemObject(id_buffer);
-    clReleaseMemObject(logit_buffer);
-    clReleaseMemObject(latest_buffer);
     desk_close(&k);
 }
 END_TEST
@@ -754,7 +699,6 @@ static Suite *make(void)
     add_device_test(t, masked);
     add_device_test(t, as_accepted);
     add_device_test(t, ends);
-    add_device_test(t, draw_calls);
     add_device_test(t, launches);
     add_device_test(t, accepted);
     add_device_test(t, saves);

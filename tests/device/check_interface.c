@@ -203,7 +203,6 @@ START_TEST(layouts)
                                       FIELD(cls_verify_call, draws),
                                       FIELD(cls_verify_call, delta),
                                       FIELD(cls_verify_call, latest),
-                                      FIELD(cls_draw_call, candidates),
                                       FIELD(cls_logprobs_call, given),
                                       FIELD(cls_host_drafts, bias_stride),
                                       FIELD(cls_host_result, adaptive),

@@ -378,13 +378,6 @@ START_TEST(refused_steps)
     REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "options->dtypes");
     REFUSED(cls_accept(s.sampler, d->queue, 1, 1, &one, NULL, 0, NULL, &done),
             "CLS_FEATURE_ACCEPT");
-
-    cls_draw_call draw;
-    cls_draw_call_default(&draw, sizeof draw);
-    draw.rows = 1;
-    draw.candidates.count = 10;
-    draw.candidates.ids.buffer = draw.candidates.logits.buffer = out;
-    REFUSED(cls_draw(s.sampler, d->queue, &draw, 0, NULL, &done), "CLS_FEATURE_DRAW");
     cls_verify_call verify;
     cls_verify_call_default(&verify, sizeof verify);
     verify.requests = 1;
@@ -450,6 +443,12 @@ START_TEST(bad_bits)
     ck_assert_int_eq(compile(context, 0, 1u << 17), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "features of a compilation is 0x20000") != NULL, "%s",
                   cls_error_message());
+    so.features = 4096; /* of cls_draw() in earlier versions */
+    ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
+    ck_assert_str_eq(cls_error_message(),
+                     "options->features of a sampler is 0x1000, which has the reserved bit 0x1000: "
+                     "it was of cls_draw(), which was removed; use cls_host_draw() and "
+                     "cls_accept()");
     so.features = CLS_FEATURE_MASK | 1u << 31;
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "features of a sampler is 0x80000080") != NULL, "%s",
@@ -625,7 +624,7 @@ START_TEST(exports)
     cls_context_options o = options_with(&t);
     const int everything = all || !cls_binary_query_recompiles(d->id);
     const uint32_t features =
-        everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT | CLS_FEATURE_DRAW;
+        everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
     must(cls_context_export(context, NULL, &alone));
@@ -695,8 +694,6 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
         return (needs & CLS_FEATURE_FORCED) != 0;
     case CLS_ACCEPT:
         return (needs & (reporting | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT)) != 0;
-    case CLS_DRAW:
-        return (needs & CLS_FEATURE_DRAW) != 0;
     case CLS_RESIDUAL:
     case CLS_VERIFY:
         return (needs & CLS_FEATURE_VERIFY) != 0;
@@ -1057,7 +1054,7 @@ START_TEST(forced)
     fixture_features(0);
     printf("%s: %u steps, each as by the leanest variants\n", d->name, runs);
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
-        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_DRAW ||
+        ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_RESIDUAL ||
                           cls_variants[v].kernel == CLS_ACCEPT ||
                           cls_variants[v].kernel == CLS_FORCE, /* no row is forced here */
                       "%s was never launched", cls_variants[v].name);

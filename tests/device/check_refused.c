@@ -339,7 +339,6 @@ START_TEST(steps_refused)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(rows, 0, "rows");
     REFUSE(rows, 5, "rows");
-    REFUSE(logits.kind, 1, "logits.kind");
     REFUSE(logits.dtype, 3, "logits.dtype");
     REFUSE(logits.dtype, -1, "logits.dtype");
     REFUSE(logits.buffer, NULL, "logits.buffer");

@@ -59,6 +59,7 @@ static void refuse_shapes(verifier *v)
     REFUSE(max_drafts, 129, "max_drafts");
     REFUSE(method, -1, "method");
     REFUSE(method, 5, "method");
+    REFUSE(method, 4, "use CLS_VERIFY_MATCH, and the temperature 0");
     REFUSE(draft_kind, 3, "draft_kind");
     REFUSE(draft_kind, -1, "draft_kind");
     REFUSE(disable_bonus, -1, "call->disable_bonus is -1; it must be 0 or 1");

@@ -24,7 +24,6 @@ FEATURES = (
     "logprobs",
     "probs",
     "accept",
-    "draw",
     "verify",
     "kept_sets",
     "forced",

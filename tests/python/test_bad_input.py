@@ -215,8 +215,6 @@ def test_other_calls(sampler, logits):
                 r"tokens has the shape \(2, 1\); it must be \(1, count\)",
             ),
             (lambda: sampler.accept([[[1]]], one), ValueError, r"it must be \(1, count\)"),
-            (lambda: sampler.draw([[1]], [[1]], one), TypeError, "logits has elements of int64"),
-            (lambda: sampler.draw([1], logits[0, :1], one), ValueError, "ids has the shape"),
             (lambda: sampler.infill([1], [1]), ValueError, "prefix_of has 1 ids"),
             (lambda: sampler.accept(None, one), ValueError, "tokens has 0 elements"),
             (

@@ -108,7 +108,6 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     n = n < h.forced_count ? n : h.forced_count;
     h.forced_ids += h.forced_count ? n : 0;
     h.forced_count -= n;
-    p.temperature = d->method == CLS_VERIFY_GREEDY ? 0.0f : p.temperature;
     h.params = &p;
     memset(result, 0, sizeof *result);
     result->struct_size = sizeof *result;
@@ -205,8 +204,7 @@ int drafts_one_a_call(const drafts *d, uint32_t i)
 {
     cls_slot slot;
     must(cls_slot_from_params(&d->requests->params[i], d->rows->vocab, &slot));
-    return d->method != CLS_VERIFY_GREEDY &&
-           (slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0;
+    return (slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0;
 }
 
 void drafts_accept(drafts *d)
@@ -232,7 +230,7 @@ void drafts_accept(drafts *d)
 
 const char *drafts_words(const drafts *d, uint32_t i)
 {
-    static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
+    static const char *const methods[] = {"match", "standard", "block", "typical"};
     static const char *const kinds[] = {"no", "probabilities as", "logits as"};
     static char words[3000];
     int n = snprintf(words, sizeof words,

@@ -109,7 +109,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
         d->draws = random_ints(n, 1u << 24, r);
     if (rng_below(r, 3) == 0)
         d->positions = random_ints(n, UINT32_MAX, r);
-    if ((method == CLS_VERIFY_MATCH || method == CLS_VERIFY_GREEDY) && rng_below(r, 2))
+    if (method == CLS_VERIFY_MATCH && rng_below(r, 2))
         d->parents = random_ints(d->total, 1, r);
     for (uint32_t i = n; i-- > 1;) {
         const uint32_t other = rng_below(r, i + 1);

@@ -277,23 +277,6 @@ static cls_status masked(life *l)
     return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
 }
 
-/* Draws from the candidates of masked(). */
-static cls_status draw(life *l)
-{
-    cls_draw_call c;
-    cls_draw_call_default(&c, sizeof c);
-    l->at = 0;
-    c.rows = SLOTS;
-    c.candidates.count = CANDIDATES;
-    c.tokens = room(l, LIFE_ROWS);
-    c.status = room(l, LIFE_ROWS);
-    room(l, SLOTS + LIFE_ROWS * (2 * TOP + 2));
-    c.candidates.ids = room(l, LIFE_ROWS * CANDIDATES);
-    c.candidates.logits = room(l, LIFE_ROWS * CANDIDATES);
-    c.positions.host = (const int32_t[]){7, 8, 9, 10};
-    return cls_draw(l->sampler, l->queue, &c, 1, l->waits, &l->done);
-}
-
 /* Makes a step with all outputs of the final distribution and without an event. */
 static cls_status reported(life *l)
 {
@@ -444,7 +427,6 @@ const life_call life_calls[] = {
     {"cls_slot_begin(), mirostat", begin_mirostat, LIFE_SLOT},
     {"cls_slot_begin(), infill", begin_infill, LIFE_SLOT},
     {"cls_sample(), masked", masked, LIFE_STEP},
-    {"cls_draw()", draw, LIFE_STEP},
     {"cls_sampler_infill(), again", infill, LIFE_OTHER},
     {"cls_slot_params()", change_params, LIFE_SLOT},
     {"cls_slot_append_prompt()", append, LIFE_SLOT},

@@ -445,9 +445,7 @@ void soak_step(soak *s)
     soak_visit(s);
     if (what < 3)
         soak_verify(s);
-    else if (what == 3)
-        soak_draw(s);
-    else if (what == 4 && rng_below(&s->r, 4) == 0)
+    else if (what == 3 && rng_below(&s->r, 4) == 0)
         soak_score(s);
     else
         sample(s);
@@ -560,12 +558,12 @@ void soak_print(const soak_counts *n, const char *who)
            "%llu rollbacks, %llu changes of parameters, %llu times forced ids; %llu steps "
            "deferred, %llu acceptances, "
            "%llu verifications (%llu of "
-           "%llu drafts accepted), %llu draws, %llu scored; %llu with masks, %llu with biases, "
+           "%llu drafts accepted), %llu scored; %llu with masks, %llu with biases, "
            "%llu with reports, %llu with "
            "a search; %llu samplers, %llu times busy\n",
            who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(moves),
            N(rollbacks), N(changes), N(forced), N(deferred), N(accepts), N(verified), N(accepted),
-           N(drafts), N(draws), N(scored), N(masks), N(biases), N(reports), N(searches),
-           N(samplers), N(busy));
+           N(drafts), N(scored), N(masks), N(biases), N(reports), N(searches), N(samplers),
+           N(busy));
 #undef N
 }

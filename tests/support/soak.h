@@ -44,8 +44,8 @@ typedef struct flight {
 
 typedef struct soak_counts {
     uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, forced,
-        deferred, accepts, verified, drafts, accepted, draws, scored, masks, biases, reports,
-        searches, samplers, busy;
+        deferred, accepts, verified, drafts, accepted, scored, masks, biases, reports, searches,
+        samplers, busy;
 } soak_counts;
 
 typedef struct soak {
@@ -121,7 +121,6 @@ void flight_fill(soak *s, flight *f, uint32_t n);
 
 /* ---------------------------------------------------------- soak_calls.c */
 void soak_verify(soak *s);
-void soak_draw(soak *s);
 void soak_score(soak *s);
 
 /* --------------------------------------------------------- soak_guests.c */

@@ -43,7 +43,7 @@ static uint32_t choose(soak *s, uint32_t most, int plain, int32_t *slots)
 static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
 {
     uint32_t lengths[MOST];
-    const int method = (int)rng_below(&s->r, CLS_VERIFY_GREEDY + 1);
+    const int method = (int)rng_below(&s->r, CLS_VERIFY_TYPICAL + 1);
     const int judged = method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK;
     for (uint32_t i = 0; i < n; i++)
         lengths[i] = rng_below(&s->r, DRAFTS + 1);
@@ -57,8 +57,6 @@ static drafts *make_drafts(soak *s, uint32_t n, const int32_t *slots)
         d->slots[i] = slots[i];
         batch_row(d->requests, i, ROW_NORMAL1, 0);
         request_take(d->requests, i, g->b, 0);
-        if (guest_has_adaptive_state(g) && d->method == CLS_VERIFY_GREEDY)
-            d->method = CLS_VERIFY_MATCH;
     }
     for (uint32_t row = 0; row < d->rows->rows; row++)
         batch_row(d->rows, row,
@@ -131,68 +129,6 @@ void soak_verify(soak *s)
     s->n.verified++;
     s->n.drafts += d->total;
     drafts_free(d);
-}
-
-/* ------------------------------------------------------------------------ draws */
-
-/* Draws from lists of candidates of different lengths. */
-void soak_draw(soak *s)
-{
-    enum { LIST = 20 };
-    int32_t slots[SOAK_ROWS], ids[SOAK_ROWS][LIST], counts[SOAK_ROWS], result[2][SOAK_ROWS];
-    float logits[SOAK_ROWS][LIST];
-    cls_draw_call call;
-    soak_settle(s);
-    const uint32_t n = choose(s, SOAK_ROWS, 1, slots);
-    if (n == 0)
-        return;
-    for (uint32_t row = 0; row < n; row++) {
-        counts[row] = (int32_t)rng_below(&s->r, LIST + 1);
-        for (uint32_t i = 0; i < LIST; i++) {
-            ids[row][i] = (int32_t)rng_below(&s->r, s->o.vocab + 1);
-            logits[row][i] = (float)(2.0 * rng_normal(&s->r));
-        }
-    }
-    cls_draw_call_default(&call, sizeof call);
-    call.rows = n;
-    call.candidates.count = LIST;
-    call.candidates.ids = put(s, s->input, ids, sizeof ids);
-    call.candidates.logits = put(s, s->biases, logits, sizeof logits);
-    call.candidates.counts = put(s, s->ints, counts, sizeof counts);
-    call.slots.host = slots;
-    call.invalid_token = -1;
-    call.tokens = (cls_buffer){s->other, 0};
-    call.status = (cls_buffer){s->other, sizeof result[0]};
-    soak_retry(s, cls_draw(s->sampler, s->queue, &call, 0, NULL, NULL));
-    get(s, result, sizeof result);
-    for (uint32_t row = 0; row < n; row++) {
-        guest *const g = &s->guest[slots[row]];
-        const cls_params *const p = g->b->params;
-        cls_host_candidates c;
-        int32_t token = -1, status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
-        cls_host_candidates_default(&c, sizeof c);
-        c.ids = ids[row];
-        c.logits = logits[row];
-        c.count = (uint32_t)counts[row];
-        c.vocab = s->o.vocab;
-        c.seed = p->seed;
-        c.stream = p->stream;
-        c.position = batch_host_row(g->b, 0).position;
-        if (!guest_stopped(g)) {
-            const int32_t due = guest_due(g);
-            soak_require_ok(s, cls_host_draw(&c, &token));
-            token = due >= 0 ? due : token;
-            status = token < 0 ? CLS_ROW_EMPTY : guest_ends(g, token);
-            status |= due >= 0 ? CLS_ROW_FORCED : 0;
-        }
-        soak_require(s, !s->computes || (result[0][row] == token && result[1][row] == status),
-                     "a draw: token %d, status %d, not %d, %d", result[0][row], result[1][row],
-                     token, status);
-        soak_note(s, token, status);
-        if (token >= 0)
-            guest_push(s, g, token, g->b->adaptive);
-    }
-    s->n.draws++;
 }
 
 /* ----------------------------------------------------------------------- scores */

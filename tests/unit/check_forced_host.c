@@ -608,7 +608,6 @@ static cls_host_result sample_row(const story *s, const tree *t, uint32_t row, c
     cls_params p = forces ? s->p : without(&s->p);
     for (uint32_t i = 0; i < depth; i++)
         at.text[at.n++] = path[i];
-    p.temperature = t->method == CLS_VERIFY_GREEDY ? 0.0f : p.temperature;
     cls_host_row h = row_of(&at, &p, t->x[row], t->masked ? t->mask[row] : NULL);
     if (forces && depth < t->n_callers) {
         h.forced_ids = t->callers + depth;
@@ -625,7 +624,7 @@ static cls_host_verified verify(const story *s, const tree *t, int forces)
     cls_host_row h = row_of(s, &p, t->x[0], t->masked ? t->mask[0] : NULL);
     cls_host_drafts d;
     cls_host_verified got = {.struct_size = sizeof got};
-    const int linear = t->method != CLS_VERIFY_MATCH && t->method != CLS_VERIFY_GREEDY;
+    const int linear = t->method != CLS_VERIFY_MATCH;
     cls_host_drafts_default(&d, sizeof d);
     h.forced_ids = forces && t->n_callers ? t->callers : NULL;
     h.forced_count = forces ? t->n_callers : 0;
@@ -654,7 +653,7 @@ static cls_host_verified expect_verified(const story *s, const tree *t, int one_
 {
     const cls_host_verified plain = verify(s, t, 0);
     cls_host_verified out = {.struct_size = sizeof out};
-    int by_rows = t->method == CLS_VERIFY_MATCH || t->method == CLS_VERIFY_GREEDY;
+    int by_rows = t->method == CLS_VERIFY_MATCH;
     uint32_t row = 0;
     memset(out.tokens, -1, sizeof out.tokens);
     memset(out.nodes, -1, sizeof out.nodes);
@@ -700,12 +699,11 @@ static void random_tree(const story *s, tree *t, rng *r)
 {
     memset(t, 0, sizeof *t);
     t->n = rng_below(r, DRAFTS + 1);
-    t->method = (int)rng_below(r, CLS_VERIFY_GREEDY + 1);
+    t->method = (int)rng_below(r, CLS_VERIFY_TYPICAL + 1);
     t->masked = rng_below(r, 3) == 0;
     t->disable_bonus = rng_below(r, 3) == 0;
     t->n_callers = rng_below(r, 3) ? 0 : 1 + rng_below(r, 4);
-    const int linear =
-        (t->method != CLS_VERIFY_MATCH && t->method != CLS_VERIFY_GREEDY) || rng_below(r, 2);
+    const int linear = t->method != CLS_VERIFY_MATCH || rng_below(r, 2);
     for (uint32_t i = 0; i < 4; i++)
         t->callers[i] = (int32_t)rng_below(r, s->vocab);
     for (uint32_t row = 0; row <= t->n; row++) {
@@ -747,9 +745,9 @@ START_TEST(verified)
         random_story(&s, &r, adaptive);
         for (uint32_t n = rng_below(&r, 12); n > 0; n--)
             s.text[s.n++] = (int32_t)rng_below(&r, s.vocab);
+        s.p.temperature = rng_below(&r, 5) ? s.p.temperature : 0.0f;
         random_tree(&s, &t, &r);
-        const int one_token =
-            t.method != CLS_VERIFY_GREEDY && adaptive != 0 && s.p.temperature >= 1e-5f;
+        const int one_token = adaptive != 0 && s.p.temperature >= 1e-5f;
         const uint32_t before = forced;
         const cls_host_verified expected = expect_verified(&s, &t, one_token, &forced),
                                 got = verify(&s, &t, 1);

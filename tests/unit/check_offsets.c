@@ -16,7 +16,7 @@
 #include "shard/shard.h"
 #include "stub_cl.h"
 
-enum { VOCAB = 1000, LIST = 20, HIDDEN = 64 };
+enum { VOCAB = 1000, HIDDEN = 64 };
 
 /* -------------------------------------------------------------------- cls_extent() */
 
@@ -81,20 +81,9 @@ END_TEST
 
 /* ------------------------------------------------------------------------ calls */
 
-typedef enum input {
-    LOGITS,
-    PACKED,
-    BOOL,
-    BIAS,
-    BIAS_HALF,
-    DRAFT,
-    CANDIDATES,
-    HIDDEN_ROWS,
-    INPUTS
-} input;
-static const char *const names[INPUTS] = {"logits",     "packed masks", "bool masks",
-                                          "biases",     "half biases",  "drafts",
-                                          "candidates", "hidden rows"};
+typedef enum input { LOGITS, PACKED, BOOL, BIAS, BIAS_HALF, DRAFT, HIDDEN_ROWS, INPUTS } input;
+static const char *const names[INPUTS] = {"logits",      "packed masks", "bool masks", "biases",
+                                          "half biases", "drafts",       "hidden rows"};
 /* The offsets of an input's offset and stride in a kernel's cls_args. */
 #define TOLD(offset, stride) offsetof(cls_args, offset), offsetof(cls_args, stride)
 static const struct {
@@ -108,7 +97,6 @@ static const struct {
                    {4, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
                    {2, VOCAB, "cls_survey", TOLD(bias_offset, bias_stride)},
                    {4, VOCAB, "cls_verify", TOLD(draft_offset, draft_stride)},
-                   {4, LIST, "cls_draw", TOLD(ids_offset, row_stride)},
                    {4, HIDDEN, "cls_head_gather", 0, 0}};
 
 typedef struct bench {
@@ -189,17 +177,6 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
     return cls_verify(b->sampler, b->d->queue, &call, 0, NULL, NULL);
 }
 
-static cls_status draw(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
-{
-    cls_draw_call call;
-    cls_draw_call_default(&call, sizeof call);
-    call.rows = rows;
-    call.candidates.count = LIST;
-    call.candidates.ids = call.candidates.logits = at;
-    call.row_stride = stride;
-    return cls_draw(b->sampler, b->d->queue, &call, 0, NULL, NULL);
-}
-
 static cls_status head(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     cls_head_call call;
@@ -215,7 +192,6 @@ static cls_status call(bench *b, input what, cls_buffer at, uint64_t stride, uin
 {
     must_cl(clFinish(b->d->queue)); /* staging is free */
     return what == DRAFT         ? verify(b, at, stride, rows)
-           : what == CANDIDATES  ? draw(b, at, stride, rows)
            : what == HIDDEN_ROWS ? head(b, at, stride, rows)
                                  : sample(b, what, at, stride, rows);
 }
@@ -252,10 +228,7 @@ static void spy(cl_kernel k)
     const unsigned char *const args = stub_memory(a[0].mem);
     expected.matches += a[at].mem == expected.buffer &&
                         argument_at(args, kinds[expected.what].offset) == expected.offset &&
-                        argument_at(args, kinds[expected.what].stride) == expected.stride &&
-                        (expected.what != CANDIDATES ||
-                         (a[at + 1].mem == expected.buffer &&
-                          argument_at(args, offsetof(cls_args, logits_offset)) == expected.offset));
+                        argument_at(args, kinds[expected.what].stride) == expected.stride;
 }
 
 static cl_mem claim(device *d, uint64_t size)

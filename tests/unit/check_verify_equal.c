@@ -22,7 +22,6 @@ typedef struct request {
 static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint32_t n)
 {
     cls_host_row row = q->row;
-    cls_params p = q->p;
     cls_host_result result = {.struct_size = sizeof result};
     memcpy(q->output + row.output_count, path, n * sizeof *path);
     row.logits = (const char *)row.logits + r * q->d.logits_stride * dtype_size(row.dtype);
@@ -34,9 +33,6 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     row.output = q->output;
     row.output_count += n;
     row.position += n;
-    if (q->d.method == CLS_VERIFY_GREEDY)
-        p.temperature = 0.0f;
-    row.params = &p;
     must(cls_host_sample(&row, &result));
     return result;
 }
@@ -69,7 +65,7 @@ static void choose_drafts(request *q, rng *r, int tree)
 static int one_token(const request *q)
 {
     const cls_params *const p = &q->p;
-    if (p->temperature < 1e-5f || q->d.method == CLS_VERIFY_GREEDY)
+    if (p->temperature < 1e-5f)
         return 0;
     return p->mirostat != 0 || p->adaptive_target >= 0.0f ||
            (p->top_p_decay < 1.0f && p->top_p < 1.0f);
@@ -152,13 +148,14 @@ START_TEST(equal_to_samples)
         q->row.params = &q->p;
         memcpy(q->output, b->tokens[0].output, b->tokens[0].output_count * sizeof *q->output);
         q->d.row = &q->row;
-        q->d.method = rng_below(&r, 2) ? CLS_VERIFY_MATCH : CLS_VERIFY_GREEDY;
+        q->p.temperature = rng_below(&r, 2) ? q->p.temperature : 0.0f;
+        q->d.method = CLS_VERIFY_MATCH;
         q->d.logits_stride = b->stride;
         q->d.ids = q->ids;
         q->d.disable_bonus = (int32_t)rng_below(&r, 2);
         choose_drafts(q, &r, rng_below(&r, 2) != 0);
         if (q->p.temperature < 1e-5f && q->d.parents == NULL) /* whatever the method */
-            q->d.method = (int)rng_below(&r, CLS_VERIFY_GREEDY + 1);
+            q->d.method = (int)rng_below(&r, CLS_VERIFY_TYPICAL + 1);
         expect(q, &wanted);
         must(cls_host_verify(&q->d, &v));
         wanted.struct_size = v.struct_size;

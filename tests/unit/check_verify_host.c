@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { VOCAB = 10, MOST = 6, METHODS = CLS_VERIFY_GREEDY + 1 };
+enum { VOCAB = 10, MOST = 6, METHODS = CLS_VERIFY_TYPICAL + 1 };
 
 typedef struct request {
     float x[MOST + 1][VOCAB], q[MOST][VOCAB];
@@ -216,8 +216,8 @@ START_TEST(distributions)
     EXPECT(&r, "34", 1, 0);
     r.q[1][4] = INFINITY; /* the probability counts as 1 */
     EXPECT(&r, "345", 3, 0);
-    for (int other = 0; other < 3; other++) { /* these methods do not use the distribution */
-        static const int others[] = {CLS_VERIFY_MATCH, CLS_VERIFY_GREEDY, CLS_VERIFY_TYPICAL};
+    for (int other = 0; other < 2; other++) { /* these methods do not use the distribution */
+        static const int others[] = {CLS_VERIFY_MATCH, CLS_VERIFY_TYPICAL};
         r.d.method = others[other];
         r.q[1][4] = 0.0f;
         EXPECT(&r, "345", 3, 0);
@@ -329,12 +329,12 @@ START_TEST(greedy_and_modes)
     for (int method = 0; method < METHODS; method++) {
         request r;
         start(&r, method, "34", "35 48 67");
-        r.p.temperature = method == CLS_VERIFY_GREEDY ? 1.0f : 0.0f;
+        r.p.temperature = 0.0f;
         r.p.mirostat = 2; /* a greedy request ignores mirostat */
         EXPECT(&r, "346", 2, 0);
         r.ids[1] = 8;
         EXPECT(&r, "34", 1, 0);
-        for (int kind = 0; kind < 3 && method != CLS_VERIFY_GREEDY; kind++) {
+        for (int kind = 0; kind < 3; kind++) {
             start(&r, method, "34", "3 4 5");
             r.p.mirostat = kind == 0 ? 2 : 0;
             r.p.adaptive_target = kind == 1 ? 0.5f : -1.0f;
@@ -355,9 +355,10 @@ START_TEST(trees)
      *            0:3       1:4
      *          2:5 3:6   4:6 5:6 */
     static const int32_t parents[] = {-1, -1, 0, 0, 1, 1};
-    for (int method = 0; method < METHODS; method += CLS_VERIFY_GREEDY) {
+    for (int greedy = 0; greedy < 2; greedy++) {
         request r;
-        start(&r, method, "345666", "4 5 6 0 0 8 9");
+        start(&r, CLS_VERIFY_MATCH, "345666", "4 5 6 0 0 8 9");
+        r.p.temperature = greedy ? 0.0f : r.p.temperature;
         r.d.parents = parents;
         EXPECT(&r, "468", 2, 0);
         ck_assert(r.v.nodes[0] == 1 && r.v.nodes[1] == 4);
@@ -406,6 +407,7 @@ START_TEST(refused)
     REFUSE(d.draft_count, CLS_MAX_DRAFTS + 1);
     REFUSE(d.method, -1);
     REFUSE(d.method, METHODS);
+    REFUSE_AS(d.method, 5, "is not a cls_verify_method");
     REFUSE(d.draft_kind, -1);
     REFUSE(d.draft_kind, CLS_DRAFT_LOGITS + 1);
     REFUSE(d.draft_kind, CLS_DRAFT_PROBS); /* there is no draft distribution */
