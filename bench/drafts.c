@@ -177,19 +177,19 @@ static int enqueue(void *of, cl_command_queue queue, cl_event *done)
     call.requests = v->requests;
     call.method = method(v->c);
     call.row_offsets = v->cu;
-    call.logits.buffer = setup->logits;
+    call.logits.values.buffer = setup->logits;
     call.logits.dtype = (int32_t)setup->dtype;
     call.draft_ids.device.buffer = v->ids_buffer;
     if (with_probs(v)) {
         call.draft_kind = CLS_DRAFT_PROBS;
-        call.draft = (cls_buffer){setup->logits, v->probs};
+        call.draft = (cls_buffer){.buffer = setup->logits, .offset = v->probs};
     }
     call.max_drafts = BENCH_DRAFTS;
-    call.tokens = (cls_buffer){v->out_buffer, 0};
-    call.accepted = (cls_buffer){v->out_buffer, tokens};
-    call.emitted = (cls_buffer){v->out_buffer, tokens + one};
-    call.status = (cls_buffer){v->out_buffer, tokens + 2 * one};
-    call.counters = (cls_buffer){v->out_buffer, tokens + 3 * one};
+    call.tokens = (cls_buffer){.buffer = v->out_buffer};
+    call.accepted = (cls_buffer){.buffer = v->out_buffer, .offset = tokens};
+    call.emitted = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + one};
+    call.status = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + 2 * one};
+    call.counters = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + 3 * one};
     return cls_verify(setup->sampler, queue, &call, 0, NULL, done) == CLS_OK
                ? 0
                : cli_fail_library("bench: the verification");

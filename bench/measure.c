@@ -150,7 +150,7 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
     cls_step_default(step, sizeof *step);
     step->rows = setup->batch;
     step->logits.dtype = (int32_t)setup->dtype;
-    step->logits.buffer = setup->logits;
+    step->logits.values.buffer = setup->logits;
     step->tokens.buffer = setup->tokens;
     if (c->mask != BENCH_ALL)
         step->mask.words.buffer = setup->mask;

@@ -84,7 +84,7 @@ static int leave(serving *s, uint32_t slot, double *host_us)
 static int enqueue(serving *s, uint32_t n)
 {
     const bench_setup *const setup = s->setup;
-    const cls_buffer tokens = {setup->tokens, 0};
+    const cls_buffer tokens = {.buffer = setup->tokens};
     uint64_t ticket;
     double start;
     cls_step step;
@@ -107,8 +107,8 @@ static int enqueue(serving *s, uint32_t n)
     cls_step_default(&step, sizeof step);
     step.rows = setup->batch;
     step.logits.dtype = (int32_t)setup->dtype;
-    step.logits.buffer = setup->logits;
-    step.logits.offset =
+    step.logits.values.buffer = setup->logits;
+    step.logits.values.offset =
         (uint64_t)(n % BENCH_SPARE) * setup->vocab * bench_dtype_size(setup->dtype);
     step.slots.host = s->map;
     step.tokens = tokens;

@@ -50,7 +50,7 @@ static int open_shard(split_case *p, uint32_t i)
         cli_shards_add(&p->shards, &split, p->sampler[i], setup->on->queue, &first, &width))
         return 1;
     bench_make_step(setup, p->c, step);
-    step->logits.offset = first * bench_dtype_size(setup->dtype);
+    step->logits.values.offset = first * bench_dtype_size(setup->dtype);
     step->logits.row_stride = setup->vocab;
     step->tokens.buffer = p->tokens;
     step->tokens.offset = (uint64_t)i * setup->batch * sizeof(int32_t);

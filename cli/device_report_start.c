@@ -123,7 +123,7 @@ static int sample(const request *r, int32_t *token, double *seconds)
     cls_step_default(&step, sizeof step);
     step.rows = 1;
     step.logits.dtype = (int32_t)r->dtype;
-    step.logits.buffer = r->logits;
+    step.logits.values.buffer = r->logits;
     step.tokens.buffer = r->token;
     if (cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL) != CLS_OK)
         return cli_fail_library("the first steps");

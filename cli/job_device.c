@@ -176,7 +176,7 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
     step->rows = job->logits->rows;
     step->defer_accept = 1;
     step->logits.dtype = (int32_t)job->logits->dtype;
-    step->logits.buffer = s->logits;
+    step->logits.values.buffer = s->logits;
     step->positions.host = (const int32_t *)run->positions;
     step->mask.words.buffer = s->mask;
     step->mask.width = job->mask_width;

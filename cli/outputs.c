@@ -69,7 +69,7 @@ void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to
     for (int i = 0; i < CLI_PARTS; i++)
         if (outputs->width[i] != 0)
             *(cls_buffer *)(void *)((char *)to + parts[i].field) =
-                (cls_buffer){buffer, offset_of(outputs, (cli_part)i, 0) * 4};
+                (cls_buffer){.buffer = buffer, .offset = offset_of(outputs, (cli_part)i, 0) * 4};
 }
 
 /* ------------------------------------------------------------------------ host */

@@ -163,15 +163,16 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->method = drafts->method;
     call->row_offsets = side->cu;
     call->logits.dtype = (int32_t)job->logits->dtype;
-    call->logits.buffer = side->logits;
-    call->logits.offset = row * job->logits->vocab * job->logits->size;
+    call->logits.values.buffer = side->logits;
+    call->logits.values.offset = row * job->logits->vocab * job->logits->size;
     call->positions.host = side->positions;
     call->draft_ids.host = side->ids != NULL ? side->ids + draft : NULL;
     call->parents.host = side->parents != NULL ? side->parents + draft : NULL;
     if (side->draft != NULL) {
         call->draft_kind = (int32_t)drafts->kind;
         call->draft =
-            (cls_buffer){side->draft, draft * job->logits->vocab * cli_draft_size(job, drafts)};
+            (cls_buffer){.buffer = side->draft,
+                         .offset = draft * job->logits->vocab * cli_draft_size(job, drafts)};
     }
     call->disable_bonus = drafts->disable_bonus;
     call->epsilon = drafts->epsilon;
@@ -190,11 +191,11 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
         call->bias.row_map.host = side->rows + row;
     }
     call->max_drafts = drafts->most;
-    call->tokens = (cls_buffer){side->tokens, result * (drafts->most + 1) * 4};
+    call->tokens = (cls_buffer){.buffer = side->tokens, .offset = result * (drafts->most + 1) * 4};
     if (side->nodes != NULL)
-        call->nodes = (cls_buffer){side->nodes, result * drafts->most * 4};
-    call->accepted = (cls_buffer){side->accepted, result * 4};
-    call->status = (cls_buffer){side->status, result * 4};
+        call->nodes = (cls_buffer){.buffer = side->nodes, .offset = result * drafts->most * 4};
+    call->accepted = (cls_buffer){.buffer = side->accepted, .offset = result * 4};
+    call->status = (cls_buffer){.buffer = side->status, .offset = result * 4};
 }
 
 static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts,

@@ -238,7 +238,7 @@ static void sample(const machine *m, const batch *b)
     cls_step step;
     cls_step_init(&step);
     step.rows = b->rows;
-    step.logits.buffer = m->logits;
+    step.logits.values.buffer = m->logits;
     step.slots.host = b->slots;
     step.mask.host = b->masks;
     step.tokens.buffer = m->out;
@@ -253,7 +253,7 @@ static void verify(const machine *m, const batch *b)
     call.requests = b->requests;
     call.method = CLS_VERIFY_MATCH;
     call.row_offsets = b->cu;
-    call.logits.buffer = m->logits;
+    call.logits.values.buffer = m->logits;
     call.slots.host = b->slots;
     call.draft_ids.host = b->drafts;
     call.mask.host = b->masks;

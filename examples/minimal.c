@@ -84,7 +84,7 @@ int main(void)
     cls_step step;
     cls_step_init(&step);
     step.rows = ROWS;
-    step.logits.buffer = in;
+    step.logits.values.buffer = in;
     step.logits.dtype = CLS_F32;
     step.tokens.buffer = out;
     printf("temperature");

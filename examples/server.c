@@ -301,7 +301,7 @@ static void enqueue(server *s, step *p, const step *earlier)
     must(clEnqueueNDRangeKernel(s->queue, s->forward, 1, NULL, &rows, NULL, 0, NULL, NULL));
     cls_step_init(&call);
     call.rows = p->n;
-    call.logits.buffer = s->logits;
+    call.logits.values.buffer = s->logits;
     call.slots.host = p->slots;
     call.tokens.buffer = call.status.buffer = s->out;
     call.status.offset = SLOTS * sizeof(int32_t);

@@ -48,7 +48,7 @@ static subject *make_subject(uint32_t which)
     must(cls_sampler_infill(s->sampler, &b->infill));
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = 2;
-    s->step.logits.buffer = buffer_of(the_device(), b->data_size, b->data);
+    s->step.logits.values.buffer = buffer_of(the_device(), b->data_size, b->data);
     s->step.tokens.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
     s->step.status.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
     batch_free(b);

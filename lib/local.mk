@@ -25,7 +25,7 @@ libclsample_internal_la_SOURCES = \
 	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c \
 	lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
-	lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c \
+	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/plan.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/proof/prove.c \
 	lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \

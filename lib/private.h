@@ -95,22 +95,36 @@ static inline uint64_t cls_extent(uint64_t rows, uint64_t stride, uint64_t width
 /* How a call uses a buffer. CLS_HOST_READS: a command copies it to the host. */
 enum cls_access { CLS_KERNEL_READS, CLS_KERNEL_WRITES, CLS_HOST_READS };
 
+/* What OpenCL says of a buffer. */
+typedef struct cls_mem_info {
+    cl_mem object, root; /* root: the parent of a sub-buffer, else the object itself */
+    size_t size, origin; /* origin: the offset of a sub-buffer in its parent */
+    cl_context context;
+    cl_mem_object_type type;
+    cl_mem_flags flags;
+} cls_mem_info;
+
 /* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
- * of its parent. */
+ * of its parent. OpenCL is asked once about each buffer of a call. */
 #define CLS_MAX_RANGES 48
 typedef struct cls_ranges {
-    uint32_t n;
+    uint32_t n, infos;
     struct cls_range {
-        cl_mem root;         /* the buffer, or the parent of a sub-buffer */
+        cl_mem root;
         uint64_t begin, end; /* bytes */
         int written;
-        char name[40]; /* of the argument, for messages */
+        const char *name; /* of the argument, for messages */
     } range[CLS_MAX_RANGES];
+    cls_mem_info info[CLS_MAX_RANGES];
 } cls_ranges;
+
+/* Fails if a buffer, which may be absent, has fields that this version does not support. */
+CLS_API cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
 /* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
  * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
- * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages. */
+ * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages, and
+ * remains as long as `ranges`. */
 CLS_API cls_status cls_buffer_check(const cls_context *context, const char *name,
                                     const cls_buffer *buffer, uint64_t size, uint64_t element,
                                     enum cls_access access, cls_ranges *ranges);

@@ -27,19 +27,36 @@
 #define CLS_DRAFT_ROW_BUFFERS(B) \
     CLS_DRAFT_BUFFERS(B) B(const logit, draft_x) B(const i32, raw_key) B(const u64, raw_mass)
 #define CLS_RESULT_BUFFERS(B) B(i32, tokens) B(i32, status_out) B(i32, latest)
-#define CLS_REPORT_OUTPUTS(B) \
-    B(f32, logprobs) \
-    B(i32, ranks) \
-    B(i32, top_ids) \
-    B(f32, top_logprobs) \
-    B(const i32, given_ids) \
-    B(f32, given_logprobs) \
-    B(i32, given_ranks) \
-    B(f32, entropy) \
-    B(i32, kept) \
-    B(f32, kept_mass) B(i32, candidate_ids) B(f32, candidate_logits) B(f32, candidate_probs)
-#define CLS_TILES_OUTPUTS(B) B(f32, probs) B(f32, final_logits)
-#define CLS_KEPT_OUTPUTS(B) B(i32, set_ids) B(i32, set_counts)
+/* The outputs of rows. A table calls O(X, NUMBER, TYPE, NAME, FIELD, ACCESS, WIDTH, COUNT, FEATURE)
+ * for each: CLS_OUT_NUMBER is its cls_output; FIELD is where it is in a cls_outputs; WIDTH, the
+ * elements of a row, and COUNT, which must not be 0 for it, are numbers of a plan, and FEATURE is
+ * what it needs (lib/step/operands.c). The first table is of the report. */
+#define CLS_REPORT_TABLE(O, X) \
+    O(X, LOGPROBS, f32, logprobs, logprobs, WRITES, 1, 1, LOGPROBS) \
+    O(X, RANKS, i32, ranks, ranks, WRITES, 1, 1, LOGPROBS) \
+    O(X, TOP_IDS, i32, top_ids, top.ids, WRITES, TOP, TOP, LOGPROBS) \
+    O(X, TOP_LOGPROBS, f32, top_logprobs, top.logprobs, WRITES, TOP, TOP, LOGPROBS) \
+    O(X, GIVEN_IDS, const i32, given_ids, given.ids, READS, GIVEN, GIVEN, LOGPROBS) \
+    O(X, GIVEN_LOGPROBS, f32, given_logprobs, given.logprobs, WRITES, GIVEN, GIVEN, LOGPROBS) \
+    O(X, GIVEN_RANKS, i32, given_ranks, given.ranks, WRITES, GIVEN, GIVEN, LOGPROBS) \
+    O(X, ENTROPY, f32, entropy, entropy, WRITES, 1, 1, SUMS) \
+    O(X, KEPT, i32, kept, kept.counts, WRITES, 1, 1, LOGPROBS) \
+    O(X, KEPT_MASS, f32, kept_mass, kept_mass, WRITES, 1, 1, SUMS) \
+    O(X, CANDIDATE_IDS, i32, candidate_ids, kept.ids, WRITES, KEPT, KEPT, LOGPROBS) \
+    O(X, CANDIDATE_LOGITS, f32, candidate_logits, kept.logits, WRITES, KEPT, KEPT, LOGPROBS) \
+    O(X, CANDIDATE_PROBS, f32, candidate_probs, kept.probs, WRITES, KEPT, KEPT, LOGPROBS)
+#define CLS_TILES_TABLE(O, X) \
+    O(X, PROBS, f32, probs, probs, WRITES, VOCAB, 1, PROBS) \
+    O(X, FINAL_LOGITS, f32, final_logits, final_logits, WRITES, VOCAB, 1, PROBS)
+#define CLS_KEPT_TABLE(O, X) \
+    O(X, SET_IDS, i32, set_ids, kept_set.ids, WRITES, SET, SET, KEPT_SETS) \
+    O(X, SET_COUNTS, i32, set_counts, kept_set.counts, WRITES, 1, SET, KEPT_SETS)
+#define CLS_OUTPUTS_TABLE(O, X) CLS_REPORT_TABLE(O, X) CLS_TILES_TABLE(O, X) CLS_KEPT_TABLE(O, X)
+
+#define CLS_OUTPUT_BUFFER(B, NUMBER, type, name, field, access, width, count, feature) B(type, name)
+#define CLS_REPORT_OUTPUTS(B) CLS_REPORT_TABLE(CLS_OUTPUT_BUFFER, B)
+#define CLS_TILES_OUTPUTS(B) CLS_TILES_TABLE(CLS_OUTPUT_BUFFER, B)
+#define CLS_KEPT_OUTPUTS(B) CLS_KEPT_TABLE(CLS_OUTPUT_BUFFER, B)
 #define CLS_VERIFY_OUTPUTS(B) B(i32, accepted) B(i32, emitted) B(i32, out_nodes) B(i32, counters)
 #define CLS_PARTIAL_OUTPUTS(B) B(u32, partial)
 #define CLS_MERGED_BUFFERS(B) \

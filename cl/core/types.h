@@ -4,6 +4,8 @@
 #ifndef CLS_TYPES_H
 #define CLS_TYPES_H
 
+#include "core/buffers.h"
+
 #ifdef __OPENCL_C_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
 typedef uint u32;
@@ -395,27 +397,11 @@ enum {
 #define CLS_WIDE 0x80000000u       /* rows of logits start at multiples of 16 bytes */
 #define CLS_NO_SLOTS 0x40000000u   /* the rows belong to no request: log-probabilities of prompts */
 
-/* The outputs of a row beside its token. A step's `wants` has a bit for each. */
-enum cls_output {
-    CLS_OUT_LOGPROBS,
-    CLS_OUT_RANKS,
-    CLS_OUT_TOP_IDS,
-    CLS_OUT_TOP_LOGPROBS,
-    CLS_OUT_GIVEN_IDS,
-    CLS_OUT_GIVEN_LOGPROBS,
-    CLS_OUT_GIVEN_RANKS,
-    CLS_OUT_ENTROPY,
-    CLS_OUT_KEPT,
-    CLS_OUT_KEPT_MASS,
-    CLS_OUT_CANDIDATE_IDS,
-    CLS_OUT_CANDIDATE_LOGITS,
-    CLS_OUT_CANDIDATE_PROBS,
-    CLS_OUT_PROBS, /* this one and the next have [rows, vocab] numbers */
-    CLS_OUT_FINAL_LOGITS,
-    CLS_OUT_SET_IDS, /* this one and the next are kept_set */
-    CLS_OUT_SET_COUNTS,
-    CLS_OUTPUTS
-};
+/* The outputs of a row beside its token, as core/buffers.h lists them. A step's `wants` has a bit
+ * for each. */
+#define CLS_OUTPUT_NUMBER(X, NUMBER, type, name, field, access, width, count, feature) \
+    CLS_OUT_##NUMBER,
+enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
 #define CLS_WANTS(output) (1u << (output))
 /* The outputs before CLS_OUT_ENTROPY are of the raw row or of the final distribution, the others
  * only of the latter. */

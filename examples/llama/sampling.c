@@ -95,8 +95,8 @@ bool sampling_logits(sampling *s, const int32_t *rows, uint32_t n)
 
 static void read_out(sampling *s, uint64_t *ticket)
 {
-    must(cls_readback_start(s->readback, s->m->d->queue, &(cls_buffer){s->out, 0}, out_size(s), 0,
-                            NULL, ticket),
+    must(cls_readback_start(s->readback, s->m->d->queue, &(cls_buffer){.buffer = s->out},
+                            out_size(s), 0, NULL, ticket),
          "reading tokens");
 }
 
@@ -111,8 +111,8 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     step.logits.buffer = s->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = slots;
-    step.tokens = (cls_buffer){s->out, 0};
-    step.status = (cls_buffer){s->out, tokens_size(s)};
+    step.tokens = (cls_buffer){.buffer = s->out};
+    step.status = (cls_buffer){.buffer = s->out, .offset = tokens_size(s)};
     /* The host learns of the end of a request some steps late. In these steps its row has no token;
      * the embedding then reads its last token again, and the result is not used. */
     outputs.latest.buffer = s->latest;
@@ -131,9 +131,10 @@ bool sampling_verify(sampling *s, cls_verify_call *call, cl_event *done, uint64_
         return false;
     must(status, "the logits of a verification");
     call->max_drafts = s->drafts;
-    call->tokens = (cls_buffer){s->out, 0};
-    call->status = (cls_buffer){s->out, tokens_size(s)};
-    call->accepted = (cls_buffer){s->out, tokens_size(s) + s->most * sizeof(int32_t)};
+    call->tokens = (cls_buffer){.buffer = s->out};
+    call->status = (cls_buffer){.buffer = s->out, .offset = tokens_size(s)};
+    call->accepted =
+        (cls_buffer){.buffer = s->out, .offset = tokens_size(s) + s->most * sizeof(int32_t)};
     status = cls_verify(s->sampler, s->m->d->queue, call, 0, NULL, done);
     if (status == CLS_BUSY)
         return false;

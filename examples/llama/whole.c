@@ -28,6 +28,6 @@ cls_status vocabulary_sample(sampling *s, const cls_step *step, cl_event *done)
 cls_status vocabulary_gather(sampling *s, uint32_t rows, cls_logits *logits)
 {
     (void)rows;
-    *logits = (cls_logits){.buffer = s->logits, .dtype = CLS_F32};
+    *logits = (cls_logits){.values.buffer = s->logits, .dtype = CLS_F32};
     return CLS_OK;
 }

@@ -278,8 +278,7 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
 {
     struct slot_sampler *m = s->ctx;
     clsample_llama *shared = m->shared;
-    cls_ints tokens = {.host = &token};
-    cls_ints slots = {.host = &m->slot};
+    cls_accept_call call;
     if (m->slot == NO_SLOT || token < 0 || (uint32_t)token >= shared->vocab)
         return;
     if (m->draws == 0) {
@@ -287,8 +286,11 @@ static void sampler_accept(struct llama_sampler *s, llama_token token)
             give_up(m);
         return;
     }
-    if (!done(cls_accept(shared->sampler, shared->queue, 1, 1, &tokens, &slots, 0, NULL, NULL),
-              "accept"))
+    cls_accept_call_init(&call);
+    call.rows = 1;
+    call.tokens.host = &token;
+    call.slots.host = &m->slot;
+    if (!done(cls_accept(shared->sampler, shared->queue, &call, 0, NULL, NULL), "accept"))
         give_up(m);
     m->draws = 0;
     m->outputs++;
@@ -331,14 +333,15 @@ static bool draw(struct slot_sampler *m, struct drawn *drawn)
     cls_outputs_init(&outputs);
     step.outputs = &outputs;
     step.rows = 1;
-    step.logits.buffer = shared->logits;
+    step.logits.values.buffer = shared->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = &m->slot;
     step.draws.host = &nth;
     step.defer_accept = 1;
-    step.tokens = (cls_buffer){shared->out, offsetof(struct drawn, token)};
-    step.status = (cls_buffer){shared->out, offsetof(struct drawn, status)};
-    outputs.logprobs = (cls_buffer){shared->out, offsetof(struct drawn, logprob)};
+    step.tokens = (cls_buffer){.buffer = shared->out, .offset = offsetof(struct drawn, token)};
+    step.status = (cls_buffer){.buffer = shared->out, .offset = offsetof(struct drawn, status)};
+    outputs.logprobs =
+        (cls_buffer){.buffer = shared->out, .offset = offsetof(struct drawn, logprob)};
     outputs.logprob_kind = CLS_LOGPROB_FINAL;
     return cl_done(clEnqueueWriteBuffer(shared->queue, shared->logits, CL_FALSE, 0,
                                         shared->vocab * sizeof(float), shared->row, 0, NULL, NULL),

@@ -49,7 +49,7 @@ cls_status vocabulary_sample(sampling *s, const cls_step *step, cl_event *done)
 /* A verification of drafts needs whole rows, which every rank then has and verifies. */
 cls_status vocabulary_gather(sampling *s, uint32_t rows, cls_logits *logits)
 {
-    const cls_logits part = {.buffer = s->logits, .dtype = CLS_F32};
+    const cls_logits part = {.values.buffer = s->logits, .dtype = CLS_F32};
     const cls_status status = cls_mpi_gather(ranks, s->m->d->queue, rows, &part, 0, NULL, NULL);
     return status == CLS_OK ? cls_shard_logits(cls_mpi_shard(ranks), logits) : status;
 }

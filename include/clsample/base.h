@@ -94,17 +94,33 @@ typedef enum cls_dtype {
     CLS_BF16 = 2 /* bfloat16: the upper half of a float32 */
 } cls_dtype;
 
-/* An OpenCL buffer of the caller's. If `buffer` is NULL the struct stands for no buffer.
+/* Structs that stand in other structs by value (cls_mask, cls_logits, cls_top_tokens, ...) have no
+ * struct_size. They grow within their `reserved` words, which must be 0: a call refuses any other
+ * value, so that a later version can give these words a meaning. */
+
+/* What the memory of a cls_buffer is. */
+typedef enum cls_buffer_kind {
+    CLS_BUFFER_MEM = 0, /* a cl_mem, in `buffer` */
+    CLS_BUFFER_SVM = 1, /* shared virtual memory at `pointer`: refused by this version */
+    CLS_BUFFER_USM = 2  /* unified shared memory at `pointer`: refused by this version */
+} cls_buffer_kind;
+
+/* A buffer of the caller's. If `buffer` is NULL the struct stands for no buffer.
  *
  * All calls check buffers in the same way. They return CLS_BAD_ARGUMENT for an image, for a
  * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
- * for a buffer of another context, and for a buffer that is too small. They also return it if an
- * output overlaps another output or an input, which includes sub-buffers of one buffer. An overlap
- * of two buffers that use the same host memory is not detected. The contents must not change until
- * the event of the call is complete. */
+ * for a buffer of another context, for one whose `size` bytes are not enough or not there, and for
+ * fields of later versions that are set. They also return it if an output overlaps another output
+ * or an input, which includes sub-buffers of one buffer. An overlap of two buffers that use the
+ * same host memory is not detected. The contents must not change until the event of the call is
+ * complete. */
 typedef struct cls_buffer {
-    cl_mem buffer;   /* NULL: no buffer */
-    uint64_t offset; /* bytes; a multiple of the element's size */
+    cl_mem buffer;    /* NULL: no buffer */
+    uint64_t offset;  /* bytes; a multiple of the element's size */
+    uint64_t size;    /* bytes from the offset on that the call may use; 0: to the buffer's end */
+    void *pointer;    /* NULL */
+    int32_t kind;     /* a cls_buffer_kind: CLS_BUFFER_MEM */
+    int32_t reserved; /* 0 */
 } cls_buffer;
 
 /* A map: one int32 for each row, or for each element that the field's comment names. It is either
@@ -129,11 +145,10 @@ typedef struct cls_sequence {
 
 /* Logits [rows, vocab], row-major, which the library only reads. */
 typedef struct cls_logits {
-    int32_t dtype;       /* a cls_dtype that the sampler was compiled for */
-    int32_t reserved;    /* 0 */
-    cl_mem buffer;       /* the caller's */
-    uint64_t offset;     /* bytes to row 0; a multiple of the element's size */
-    uint64_t row_stride; /* elements from row to row, at least vocab; 0: vocab */
+    cls_buffer values;    /* from row 0 on */
+    uint64_t row_stride;  /* elements from row to row, at least vocab; 0: vocab */
+    int32_t dtype;        /* a cls_dtype that the sampler was compiled for */
+    uint32_t reserved[5]; /* 0 */
 } cls_logits;
 
 #ifdef __cplusplus

@@ -34,10 +34,10 @@ typedef enum cls_logprob_kind {
 /* The likeliest tokens of each row, in the order of their logits. With a count above 0, at least
  * one of the buffers must be set. Beyond a row's last token the id is -1 and the logprob -inf. */
 typedef struct cls_top_tokens {
-    uint32_t count;      /* tokens of a row: 0 to 128, and at most cls_device_info.shortlist */
-    uint32_t reserved;   /* 0 */
-    cls_buffer ids;      /* int32 [rows, count] */
-    cls_buffer logprobs; /* float32 [rows, count] */
+    uint32_t count;       /* tokens of a row: 0 to 128, and at most cls_device_info.shortlist */
+    uint32_t reserved[5]; /* 0 */
+    cls_buffer ids;       /* int32 [rows, count] */
+    cls_buffer logprobs;  /* float32 [rows, count] */
 } cls_top_tokens;
 
 /* Tokens of the caller's choice. With a count above 0, `ids` must be set and at least one of the
@@ -46,22 +46,22 @@ typedef struct cls_top_tokens {
  * A kept token of the weight 0 has a rank and, with CLS_LOGPROB_FINAL, the logprob -inf. To compute
  * ranks, the row is read once for all ids on CPUs, and once for every four ids elsewhere. */
 typedef struct cls_given_tokens {
-    uint32_t count;      /* ids of a row: 0 to 1024 */
-    uint32_t reserved;   /* 0 */
-    cls_buffer ids;      /* read: int32 [rows, count] */
-    cls_buffer logprobs; /* float32 [rows, count] */
-    cls_buffer ranks;    /* int32 [rows, count]; see cls_outputs.ranks */
+    uint32_t count;       /* ids of a row: 0 to 1024 */
+    uint32_t reserved[5]; /* 0 */
+    cls_buffer ids;       /* read: int32 [rows, count] */
+    cls_buffer logprobs;  /* float32 [rows, count] */
+    cls_buffer ranks;     /* int32 [rows, count]; see cls_outputs.ranks */
 } cls_given_tokens;
 
 /* Tokens that can be drawn, in the order of their logits: the kept set of each row, for a host that
  * continues filtering. */
 typedef struct cls_candidates {
-    uint32_t count;    /* candidates of a row for which ids, logits and probs have space */
-    uint32_t reserved; /* 0 */
-    cls_buffer ids;    /* int32 [rows, count] */
-    cls_buffer logits; /* float32 [rows, count] */
-    cls_buffer probs;  /* float32 [rows, count] */
-    cls_buffer counts; /* int32 [rows]: the number of candidates of each row */
+    uint32_t count;       /* candidates of a row for which ids, logits and probs have space */
+    uint32_t reserved[5]; /* 0 */
+    cls_buffer ids;       /* int32 [rows, count] */
+    cls_buffer logits;    /* float32 [rows, count] */
+    cls_buffer probs;     /* float32 [rows, count] */
+    cls_buffer counts;    /* int32 [rows]: the number of candidates of each row */
 } cls_candidates;
 
 /* The ids of each row's kept set, the tokens from which the row's token was drawn; exact at any
@@ -77,10 +77,11 @@ typedef struct cls_candidates {
 typedef struct cls_kept_set {
     uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. Above 0, at least
                           one of the buffers must be set; a larger one than vocab is refused */
-    uint32_t reserved; /* 0 */
-    cls_buffer ids;    /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
-    cls_buffer counts; /* int32 [rows]: the number of tokens in the set, which may be larger than
-                          `capacity`; 1 for a greedy row, 0 without a token */
+    uint32_t reserved[5]; /* 0 */
+    cls_buffer ids;       /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
+    cls_buffer counts;    /* int32 [rows]: the number of tokens in the set, which may be larger than
+                             `capacity`; 1 for a greedy row, 0 without a token */
+    cls_buffer offsets;   /* absent: this version refuses it */
 } cls_kept_set;
 
 /* What a step writes beyond tokens and status. Each buffer may be absent.

@@ -55,13 +55,13 @@ typedef enum cls_mask_kind {
 /* The tokens that each row may draw. An element is a word or a byte, depending on the kind. Tokens
  * beyond the width are not allowed. */
 typedef struct cls_mask {
-    cls_buffer words;    /* the masks on the device; absent: see `host` */
-    uint32_t width;      /* elements of a mask row; 0: ceil(vocab / 32) words or vocab bytes */
-    uint32_t rows;       /* mask rows in the buffer; 0: as many as the step has */
-    uint64_t row_stride; /* elements from mask row to mask row; 0: width */
-    cls_ints row_map;    /* the mask row of each row, -1: none; absent: row r uses mask row r */
-    int32_t kind;        /* a cls_mask_kind */
-    int32_t reserved;    /* 0 */
+    cls_buffer words;     /* the masks on the device; absent: see `host` */
+    uint32_t width;       /* elements of a mask row; 0: ceil(vocab / 32) words or vocab bytes */
+    uint32_t rows;        /* mask rows in the buffer; 0: as many as the step has */
+    uint64_t row_stride;  /* elements from mask row to mask row; 0: width */
+    cls_ints row_map;     /* the mask row of each row, -1: none; absent: row r uses mask row r */
+    int32_t kind;         /* a cls_mask_kind */
+    uint32_t reserved[5]; /* 0 */
     /* The masks on the host in place of `words`, with rows as above. The call copies them and
      * uploads them through a ring, so that a grammar can fill the next masks while the queue runs.
      * It allocates memory unless the sampler's options->host_mask_size is as large as the masks. */
@@ -72,11 +72,13 @@ typedef struct cls_mask {
  * [rows, vocab]. -inf bans a token. A sum that is NaN or infinite counts as if the logit itself had
  * that value. */
 typedef struct cls_dense_bias {
-    cls_buffer values;   /* absent: no bias */
-    int32_t dtype;       /* CLS_F32 or CLS_F16 */
-    uint32_t rows;       /* rows in the buffer; 0: as many as the step has */
-    uint64_t row_stride; /* elements from row to row; 0: vocab */
-    cls_ints row_map;    /* the bias row of each row, -1: none; absent: row r uses bias row r */
+    cls_buffer values;    /* absent: no bias */
+    int32_t dtype;        /* CLS_F32 or CLS_F16; this version refuses CLS_BF16 */
+    uint32_t rows;        /* rows in the buffer; 0: as many as the step has */
+    uint64_t row_stride;  /* elements from row to row; 0: vocab */
+    cls_ints row_map;     /* the bias row of each row, -1: none; absent: row r uses bias row r */
+    float factor;         /* 0 or 1: the values as they are; this version refuses others */
+    uint32_t reserved[5]; /* 0 */
 } cls_dense_bias;
 
 /* One step: one token for each row. Only `rows`, `logits` and usually `tokens` must be set. */
@@ -165,29 +167,43 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sample(cls_sampler *sampler, cl_command_q
                                               const cls_step *step, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);
 
-/* Enqueues the acceptance of tokens that were chosen elsewhere: forced tokens, tokens drawn by a
- * host, or tokens selected among deferred rows. They enter the slots' states as if they had been
- * drawn. rows: 1 to max_rows. per_row: tokens of each row, 1 to CLS_MAX_ACCEPTED, which its slot
- * accepts one after the other. With more than one, the runtime must run the model over them before
- * the next step. tokens: int32 [rows, per_row], on the host (copied) or on the device; fill short
- * rows with -1. Several tokens a row on the host are copied as a mask.host is: the call allocates
- * only if they are larger than options->host_mask_size. slots: [rows], as in cls_step, each slot at
- * most once; NULL: row r is slot r. No mask applies: a token is accepted even if a step's mask
- * would forbid it.
+#define CLS_MAX_ACCEPTED 4096 /* tokens of a row of cls_accept() */
+
+/* Tokens that were chosen elsewhere: forced tokens, tokens drawn by a host, or tokens selected
+ * among deferred rows. `rows` and `tokens` must be set. */
+typedef struct cls_accept_call {
+    size_t struct_size;
+    uint32_t rows; /* 1 to max_rows */
+
+    /* The tokens of each row, 1 (default) to CLS_MAX_ACCEPTED, which its slot accepts one after the
+     * other. With more than one, the runtime must run the model over them before the next step. */
+    uint32_t per_row;
+
+    /* int32 [rows, per_row], on the host or on the device; fill short rows with -1. Several tokens
+     * a row on the host are copied as a mask.host is: the call allocates only if they are larger
+     * than options->host_mask_size. */
+    cls_ints tokens;
+
+    cls_ints slots;    /* as in cls_step, each slot at most once */
+    cls_ints counts;   /* absent: this version refuses it */
+    cls_ints rollback; /* absent: this version refuses it */
+} cls_accept_call;
+
+CLS_API void cls_accept_call_default(cls_accept_call *call, size_t struct_size);
+CLS_INIT_FUNCTION(cls_accept_call)
+
+/* Enqueues the acceptance of tokens. They enter the slots' states as if they had been drawn. No
+ * mask applies: a token is accepted even if a step's mask would forbid it.
  *
  * A token has no effect if its id is outside the vocabulary, if its row's slot is -1, or if the
  * request has stopped, perhaps by a token before it; nor has one of a row for which a device map
- * names a slot without a request. Mirostat and adaptive p update their state if the
- * token is the one that the slot's last deferred step drew (the first row's, if several rows shared
- * the slot). There is no row status, and cls_outputs.latest is not written. The slot's next row
- * reports whether a token ended its request.
- * Queue, events and results: as cls_sample(). */
+ * names a slot without a request. Mirostat and adaptive p update their state if the token is the
+ * one that the slot's last deferred step drew (the first row's, if several rows shared the slot).
+ * There is no row status, and cls_outputs.latest is not written. The slot's next row reports
+ * whether a token ended its request. Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_accept(cls_sampler *sampler, cl_command_queue queue,
-                                              uint32_t rows, uint32_t per_row,
-                                              const cls_ints *tokens, const cls_ints *slots,
-                                              cl_uint n_wait, const cl_event *wait, cl_event *done);
-
-#define CLS_MAX_ACCEPTED 4096 /* tokens of a row of cls_accept() */
+                                              const cls_accept_call *call, cl_uint n_wait,
+                                              const cl_event *wait, cl_event *done);
 
 #ifdef __cplusplus
 }

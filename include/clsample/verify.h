@@ -75,6 +75,11 @@ typedef struct cls_verify_call {
      * drafts: the row before it draws its own token. */
     cls_ints draft_ids;
 
+    /* Where the drafts of a request lie in draft_ids, in elements: ids_stride from draft to draft,
+     * ids_request_stride from request to request. 0: one draft after another, in the order of their
+     * requests, as `draft_ids` says. This version accepts 0 and, for ids_stride, 1. */
+    uint64_t ids_stride, ids_request_stride;
+
     /* Trees: [drafts], on the host only. Each entry is the index, among the request's drafts, of
      * the earlier draft that this one follows, or -1 if it follows the text. Absent: each draft
      * follows the one before it. Only with CLS_VERIFY_MATCH: with the other methods sibling
@@ -89,8 +94,11 @@ typedef struct cls_verify_call {
     /* 1: where all drafts are accepted, no token of the target follows. A request without drafts
      * gets its token nevertheless. 0 (default): a token of the target follows. */
     int32_t disable_bonus;
-    cls_buffer draft;      /* [drafts, vocab]: the drafts' own distributions */
-    uint64_t draft_stride; /* elements from row to row; 0: vocab */
+    cls_buffer draft; /* [drafts, vocab]: the drafts' own distributions */
+    /* Elements from the distribution of a draft to that of the next one, 0: vocab; and from those
+     * of a request to those of the next one, 0: they follow each other. This version accepts only 0
+     * for the latter. */
+    uint64_t draft_stride, draft_request_stride;
 
     cls_mask mask;       /* as in cls_step, indexed by target rows */
     cls_dense_bias bias; /* likewise */
@@ -136,6 +144,9 @@ typedef struct cls_verify_call {
      * entries of requests without a token are unchanged. When requests begin, fork or roll back,
      * what cls_outputs.latest says applies. */
     cls_buffer latest;
+
+    /* What else to write about the emitted tokens. NULL: this version refuses anything else. */
+    const struct cls_outputs *outputs;
 } cls_verify_call;
 
 CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);

@@ -65,6 +65,8 @@ static cls_status check(const cls_context *context, cl_command_queue queue, cls_
         status = cls_buffer_check(context, "options->weight", &o->weight,
                                   cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
                                   CLS_KERNEL_READS, NULL);
+    if (status == CLS_OK)
+        status = cls_buffer_kind_check("options->bias", &o->bias);
     if (status == CLS_OK && o->bias.buffer != NULL)
         status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
                                   sizeof(float), CLS_KERNEL_READS, NULL);
@@ -276,7 +278,7 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows",
                         (unsigned)h->max_rows);
     cls_head_call_default(&call, sizeof call);
-    call.hidden = (cls_buffer){buffer, logits * sizeof(float)};
+    call.hidden = (cls_buffer){.buffer = buffer, .offset = logits * sizeof(float)};
     call.logits.buffer = buffer;
     call.hidden_rows = 1;
     call.which.host = h->sent; /* all 0 yet */

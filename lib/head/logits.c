@@ -16,6 +16,9 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
 {
     if (call->which.host != NULL && call->which.device.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
+    const cls_status status = cls_buffer_kind_check("call->which.device", &call->which.device);
+    if (status != CLS_OK)
+        return status;
     if (call->which.device.buffer != NULL)
         return cls_buffer_check(h->context, "call->which.device", &call->which.device,
                                 call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
@@ -195,9 +198,9 @@ static uint32_t blocks(uint32_t n, uint32_t of) { return (n + of - 1) / of; }
 static cl_int gather(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    const cls_buffer host = {h->map, 0}, *const map = call->which.device.buffer != NULL
-                                                          ? &call->which.device
-                                                          : &host;
+    const cls_buffer host = {.buffer = h->map}, *const map = call->which.device.buffer != NULL
+                                                                 ? &call->which.device
+                                                                 : &host;
     /* CLBlast always multiplies all rows, the library's kernel whole blocks of them. */
     const uint32_t rows = h->clblast ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
     arguments a = arguments_of(h, CLS_HEAD_GATHER);

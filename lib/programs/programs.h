@@ -115,8 +115,9 @@ extern int cls_test_fewest_programs;
 /* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 
-/* Describes the lowest of some features, for messages. */
-const char *cls_feature_description(uint32_t features);
+/* Writes the names of some features, for messages. */
+#define CLS_FEATURE_NAMES 450
+void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t features);
 
 /* A kernel that is ready to be launched. */
 struct cls_compiled_kernel {

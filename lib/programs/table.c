@@ -3,6 +3,8 @@
  */
 #include "programs/programs.h"
 
+#include <stdio.h>
+
 #define SOURCE(NAME) \
     extern const char *const cls_source_##NAME[]; \
     extern const unsigned cls_source_##NAME##_count;
@@ -190,50 +192,43 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
     return features;
 }
 
-static const struct {
-    const char *name, *what;
-} features[] = {
-    {"CLS_FEATURE_PLAIN", "kernels for steps without truncation"},
-    {"CLS_FEATURE_LISTS", "top-k, min-p and top-p"},
-    {"CLS_FEATURE_SEARCH", "chains that keep any number of tokens"},
-    {"CLS_FEATURE_SAMPLERS", "samplers beyond temperature, top-k, top-p and min-p"},
-    {"CLS_FEATURE_PENALTIES", "penalties, logit biases and allowed ids"},
-    {"CLS_FEATURE_HISTORY", "DRY, n-grams, bad words and min_tokens"},
-    {"CLS_FEATURE_STATE",
-     "slots that are copied, rolled back, loaded, get other parameters or a next turn"},
-    {"CLS_FEATURE_MASK", "masks"},
-    {"CLS_FEATURE_BIAS", "dense biases"},
-    {"CLS_FEATURE_LOGPROBS", "log-probabilities, ranks, candidates and related outputs"},
-    {"CLS_FEATURE_PROBS", "probabilities and final logits"},
-    {"CLS_FEATURE_ACCEPT", "cls_accept()"},
-    {"unknown", "cls_draw(), which was removed"}, /* 4096 is reserved */
-    {"CLS_FEATURE_VERIFY", "cls_verify()"},
-    {"CLS_FEATURE_SHARD", "shards of a vocabulary"},
-    {"CLS_FEATURE_FORCED", "thinking budgets, loop stops and forced ids"},
-    {"CLS_FEATURE_KEPT_SETS", "kept sets"},
+static const char *const features[] = {
+    "CLS_FEATURE_PLAIN",
+    "CLS_FEATURE_LISTS",
+    "CLS_FEATURE_SEARCH",
+    "CLS_FEATURE_SAMPLERS",
+    "CLS_FEATURE_PENALTIES",
+    "CLS_FEATURE_HISTORY",
+    "CLS_FEATURE_STATE",
+    "CLS_FEATURE_MASK",
+    "CLS_FEATURE_BIAS",
+    "CLS_FEATURE_LOGPROBS",
+    "CLS_FEATURE_PROBS",
+    "CLS_FEATURE_ACCEPT",
+    "unknown",
+    "CLS_FEATURE_VERIFY",
+    "CLS_FEATURE_SHARD",
+    "CLS_FEATURE_FORCED",
+    "CLS_FEATURE_KEPT_SETS", /* "unknown" is CLS_FEATURE_RESERVED */
 };
-
-/* Returns the number of the lowest bit, or 32 if no bit is set. */
-static uint32_t first_bit(uint32_t bits)
-{
-    uint32_t i = 0;
-    while (i < 32 && !(bits >> i & 1u))
-        i++;
-    return i;
-}
+enum { FEATURES = sizeof features / sizeof features[0] };
 
 const char *cls_feature_name(cls_feature feature)
 {
-    const uint32_t i = first_bit((uint32_t)feature);
-    return i < sizeof features / sizeof features[0] && (uint32_t)feature == UINT32_C(1) << i
-               ? features[i].name
-               : "unknown";
+    int i = 0;
+    while (i < FEATURES && (uint32_t)feature != UINT32_C(1) << i)
+        i++;
+    return i < FEATURES ? features[i] : "unknown";
 }
 
-const char *cls_feature_description(uint32_t bits)
+void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t bits)
 {
-    const uint32_t i = first_bit(bits);
-    return i < sizeof features / sizeof features[0] ? features[i].what : "an unknown feature";
+    size_t n = 0;
+    text[0] = '\0';
+    for (int i = 0; i < FEATURES; i++)
+        if (bits >> i & 1u)
+            n += (size_t)snprintf(text + n, CLS_FEATURE_NAMES - n, "%s%s", n != 0 ? " | " : "",
+                                  features[i]);
 }
 
 cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t requested)

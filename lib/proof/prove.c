@@ -197,7 +197,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, t->prompt, PROMPT, NULL, 0);
     step.rows = 1;
     step.logits.dtype = t->dtype;
-    step.logits.buffer = t->logits;
+    step.logits.values.buffer = t->logits;
     step.tokens.buffer = t->out;
     *launched = 1;
     for (uint32_t i = 0; i < 2 && status == CLS_OK; i++) {
@@ -326,8 +326,8 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
     cls_step_default(&step, sizeof step);
     step.outputs = &outputs;
     outputs.kept_set.capacity = t->vocab;
-    outputs.kept_set.counts = (cls_buffer){t->out, 4};
-    outputs.kept_set.ids = (cls_buffer){t->out, 8};
+    outputs.kept_set.counts = (cls_buffer){.buffer = t->out, .offset = 4};
+    outputs.kept_set.ids = (cls_buffer){.buffer = t->out, .offset = 8};
     cls_status status = prove_steps(t, variant, &step, launched);
     if (status == CLS_OK)
         status = read_words(t, words, 2 + t->vocab);
@@ -341,13 +341,16 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
 
 static cls_status prove_accept(trial *t, int variant, int *launched)
 {
-    const cls_ints tokens = {.host = t->prompt};
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
+    cls_accept_call call;
     cls_slot slot;
     cl_int code = CL_SUCCESS;
     *launched = 1;
+    cls_accept_call_default(&call, sizeof call);
+    call.rows = 1;
+    call.tokens.host = t->prompt;
     if (status == CLS_OK)
-        status = cls_accept(t->sampler, t->queue, 1, 1, &tokens, NULL, 0, NULL, NULL);
+        status = cls_accept(t->sampler, t->queue, &call, 0, NULL, NULL);
     if (status == CLS_OK)
         code = clEnqueueReadBuffer(t->queue, t->sampler->slot_buffer, CL_TRUE, 0, sizeof slot,
                                    &slot, 0, NULL, NULL);
@@ -375,7 +378,7 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     call.row_offsets = cu;
     call.draft_ids.host = &id;
     call.logits.dtype = t->dtype;
-    call.logits.buffer = t->logits;
+    call.logits.values.buffer = t->logits;
     call.tokens.buffer = t->out;
     call.accepted.buffer = t->out;
     call.accepted.offset = 8;

@@ -3,19 +3,9 @@
  * bytes that a call writes overlap other bytes that it uses. */
 #include "queue/queue.h"
 
-#include <stdio.h>
-
-/* The properties of a memory object. */
-typedef struct memory {
-    size_t size, origin; /* origin: offset of a sub-buffer in its parent */
-    cl_context context;
-    cl_mem_object_type type;
-    cl_mem_flags flags;
-    cl_mem parent; /* NULL unless it is a sub-buffer */
-} memory;
-
-static cl_int query_memory(cl_mem object, memory *m)
+static cl_int query(cl_mem object, cls_mem_info *m)
 {
+    cl_mem parent = NULL;
     memset(m, 0, sizeof *m);
     cl_int code = clGetMemObjectInfo(object, CL_MEM_SIZE, sizeof m->size, &m->size, NULL);
     if (code == CL_SUCCESS)
@@ -25,24 +15,80 @@ static cl_int query_memory(cl_mem object, memory *m)
     if (code == CL_SUCCESS)
         code = clGetMemObjectInfo(object, CL_MEM_FLAGS, sizeof m->flags, &m->flags, NULL);
     if (code == CL_SUCCESS)
-        code = clGetMemObjectInfo(object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof m->parent, &m->parent,
-                                  NULL);
-    if (code == CL_SUCCESS && m->parent != NULL)
+        code =
+            clGetMemObjectInfo(object, CL_MEM_ASSOCIATED_MEMOBJECT, sizeof parent, &parent, NULL);
+    if (code == CL_SUCCESS && parent != NULL)
         code = clGetMemObjectInfo(object, CL_MEM_OFFSET, sizeof m->origin, &m->origin, NULL);
+    m->object = object;
+    m->root = parent != NULL ? parent : object;
+    return code;
+}
+
+/* Finds what a call has already learnt of a buffer, or asks OpenCL. `own` has room for the answer
+ * if the ranges do not remember it. */
+static cl_int find(cl_mem object, cls_ranges *ranges, cls_mem_info *own, const cls_mem_info **out)
+{
+    *out = own;
+    if (ranges == NULL)
+        return query(object, own);
+    for (uint32_t i = 0; i < ranges->infos; i++)
+        if (ranges->info[i].object == object) {
+            *out = &ranges->info[i];
+            return CL_SUCCESS;
+        }
+    const int remembers = ranges->infos < CLS_MAX_RANGES;
+    cls_mem_info *const m = remembers ? &ranges->info[ranges->infos] : own;
+    const cl_int code = query(object, m);
+    ranges->infos += remembers && code == CL_SUCCESS;
+    *out = m;
     return code;
 }
 
 static void add_range(cls_ranges *ranges, const char *name, cl_mem root, uint64_t begin,
                       uint64_t size, int written)
 {
-    if (ranges == NULL || size == 0 || ranges->n == CLS_MAX_RANGES)
-        return;
-    struct cls_range *const r = &ranges->range[ranges->n++];
-    r->root = root;
-    r->begin = begin;
-    r->end = begin + size;
-    r->written = written;
-    snprintf(r->name, sizeof r->name, "%s", name);
+    if (ranges != NULL && size != 0 && ranges->n < CLS_MAX_RANGES)
+        ranges->range[ranges->n++] = (struct cls_range){root, begin, begin + size, written, name};
+}
+
+cls_status cls_buffer_kind_check(const char *name, const cls_buffer *b)
+{
+    if (b->kind == CLS_BUFFER_MEM && b->pointer == NULL && b->reserved == 0)
+        return CLS_OK;
+    return b->kind != CLS_BUFFER_MEM
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s.kind is %d; this version supports only CLS_BUFFER_MEM", name,
+                          (int)b->kind)
+           : b->pointer != NULL
+               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s.pointer is set; this version supports only %s.buffer", name, name)
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s.reserved is %d; it is reserved for later versions and must be 0",
+                          name, (int)b->reserved);
+}
+
+static cls_status check_size(const char *name, const cls_buffer *b, size_t all, uint64_t size,
+                             uint64_t element)
+{
+    if (b->offset % element != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s: offset %llu is no multiple of the element's %llu bytes", name,
+                        (unsigned long long)b->offset, (unsigned long long)element);
+    if (b->offset > all || size > all - b->offset)
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "%s needs %llu bytes from offset %llu on, %llu in all, and the buffer has %zu", name,
+            (unsigned long long)size, (unsigned long long)b->offset,
+            (unsigned long long)(size <= UINT64_MAX - b->offset ? size + b->offset : UINT64_MAX),
+            all);
+    if (b->size > all - b->offset)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s.size is %llu from offset %llu on, and the buffer has %zu", name,
+                        (unsigned long long)b->size, (unsigned long long)b->offset, all);
+    return b->size == 0 || size <= b->size
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s needs %llu bytes, and its size is %llu",
+                          name, (unsigned long long)size, (unsigned long long)b->size);
 }
 
 cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_buffer *b,
@@ -58,48 +104,42 @@ cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_bu
         [CLS_HOST_READS] = {CL_MEM_HOST_WRITE_ONLY | CL_MEM_HOST_NO_ACCESS,
                             "CL_MEM_HOST_WRITE_ONLY or CL_MEM_HOST_NO_ACCESS", "the host reads it"},
     };
-    memory m;
+    cls_mem_info own;
+    const cls_mem_info *m;
+    cls_status status = cls_buffer_kind_check(name, b);
+    if (status != CLS_OK)
+        return status;
     if (b->buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", name);
-    const cl_int code = query_memory(b->buffer, &m);
+    const cl_int code = find(b->buffer, ranges, &own, &m);
     if (code != CL_SUCCESS)
         return code == CL_INVALID_MEM_OBJECT
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "%s is not an OpenCL buffer", name)
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the buffer of %s", name);
-    if (m.type != CL_MEM_OBJECT_BUFFER)
+    if (m->type != CL_MEM_OBJECT_BUFFER)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is not a buffer but an image or a pipe",
                         name);
-    if (m.context != c->cl)
+    if (m->context != c->cl)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "%s belongs to another OpenCL context than the cls_context", name);
-    if (m.flags & accesses[access].forbidden)
+    if (m->flags & accesses[access].forbidden)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s was created with %s, but %s", name,
                         accesses[access].flags, accesses[access].use);
-    if (b->offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s: offset %llu is no multiple of the element's %llu bytes", name,
-                        (unsigned long long)b->offset, (unsigned long long)element);
-    if (b->offset > m.size || size > m.size - b->offset)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "%s needs %llu bytes from offset %llu on, %llu in all, and the buffer has %zu", name,
-            (unsigned long long)size, (unsigned long long)b->offset,
-            (unsigned long long)(size <= UINT64_MAX - b->offset ? size + b->offset : UINT64_MAX),
-            m.size);
-    add_range(ranges, name, m.parent != NULL ? m.parent : b->buffer, m.origin + b->offset, size,
-              access == CLS_KERNEL_WRITES);
-    return CLS_OK;
+    status = check_size(name, b, m->size, size, element);
+    if (status == CLS_OK)
+        add_range(ranges, name, m->root, m->origin + b->offset, size, access == CLS_KERNEL_WRITES);
+    return status;
 }
 
-int cls_buffer_is_wide(const cls_buffer *b)
+int cls_buffer_is_wide(const cls_buffer *b, cls_ranges *ranges)
 {
-    memory m;
+    cls_mem_info own;
+    const cls_mem_info *m;
     void *pointer = NULL;
-    if (b->buffer == NULL || query_memory(b->buffer, &m) != CL_SUCCESS ||
-        clGetMemObjectInfo(m.parent != NULL ? m.parent : b->buffer, CL_MEM_HOST_PTR, sizeof pointer,
-                           &pointer, NULL) != CL_SUCCESS)
+    if (b->buffer == NULL || find(b->buffer, ranges, &own, &m) != CL_SUCCESS ||
+        clGetMemObjectInfo(m->root, CL_MEM_HOST_PTR, sizeof pointer, &pointer, NULL) != CL_SUCCESS)
         return 0;
-    return ((uintptr_t)pointer + m.origin + b->offset) % 16 == 0;
+    return ((uintptr_t)pointer + m->origin + b->offset) % 16 == 0;
 }
 
 cls_status cls_ranges_check(const cls_ranges *ranges)

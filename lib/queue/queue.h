@@ -16,8 +16,8 @@
 
 /* Returns 1 if the data certainly start at a multiple of 16 bytes in the device's memory. OpenCL
  * aligns what it allocates to 128 bytes; where the caller has provided memory, its pointer decides,
- * and for a sub-buffer its parent's. */
-int cls_buffer_is_wide(const cls_buffer *buffer);
+ * and for a sub-buffer its parent's. `ranges` is of a call that has checked the buffer, or NULL. */
+int cls_buffer_is_wide(const cls_buffer *buffer, cls_ranges *ranges);
 
 /* ---------------------------------------------------------- arguments.c */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Enqueues the commands of a call: events that order them, uploads, kernel arguments, launches and
  * the pending changes of slots. Nothing here waits; memory is allocated only for masks from the
- * host. */
+ * host and for several tokens a row. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -91,25 +91,17 @@ static cls_status find_staging(cls_sampler *s, cls_staging **out)
                           CLS_STAGING_COUNT);
 }
 
-/* Returns the bytes of masks from the host. */
-static size_t mask_size(const cls_mask *mask)
-{
-    return (size_t)cls_extent(mask->rows, mask->row_stride, mask->width,
-                              mask->kind == CLS_MASK_BOOL ? 1 : sizeof(int32_t));
-}
-
-static cls_status grow_masks(const cls_commands *c, const cls_mask *mask)
+static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
 {
     cls_host_buffer *const staging = &c->staging->masks;
-    const size_t size = mask_size(mask);
-    if (staging->size < size) {
-        void *const larger = realloc(staging->data, size);
+    if (staging->size < data->size) {
+        void *const larger = realloc(staging->data, data->size);
         if (larger == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                            "out of host memory for %zu bytes of masks", size);
-        *staging = (cls_host_buffer){larger, 0, size};
+            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %zu bytes of %s",
+                            data->size, data->what);
+        *staging = (cls_host_buffer){larger, 0, data->size};
     }
-    return cls_device_buffer_grow(c->sampler, &c->sampler->masks, size, "masks");
+    return cls_device_buffer_grow(c->sampler, &c->sampler->masks, data->size, data->what);
 }
 
 static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size, const void *data)
@@ -130,14 +122,10 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
     return CL_SUCCESS;
 }
 
-cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask)
+cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data)
 {
-    if (mask->host == NULL)
-        return CL_SUCCESS;
-    const cl_mem buffer = c->sampler->masks.buffer;
-    memcpy(c->staging->masks.data, mask->host, mask_size(mask));
-    mask->words = (cls_buffer){buffer, 0};
-    return upload(c, buffer, 0, mask_size(mask), c->staging->masks.data);
+    memcpy(c->staging->masks.data, data->data, data->size);
+    return upload(c, c->sampler->masks.buffer, 0, data->size, c->staging->masks.data);
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
@@ -233,10 +221,9 @@ cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const 
     return code;
 }
 
-cls_buffers cls_sampler_buffers(const cls_sampler *s, enum cls_arg_set arg_set)
+cls_buffers cls_sampler_buffers(const cls_sampler *s)
 {
     return (cls_buffers){
-        .args = s->arg_buffers[arg_set].buffer,
         .slots = s->slot_buffer,
         .state = s->state,
         .lists = s->lists.buffer,
@@ -253,11 +240,6 @@ cls_buffers cls_sampler_buffers(const cls_sampler *s, enum cls_arg_set arg_set)
         .raw_key = s->raw_key,
         .raw_mass = s->raw_mass,
     };
-}
-
-cl_mem cls_map_buffer(const cls_sampler *s, const cls_ints *map)
-{
-    return map->host != NULL ? s->maps : map->device.buffer;
 }
 
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
@@ -391,9 +373,9 @@ static int last_step_failed(const cls_sampler *s, cl_int *code)
 
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue queue, int in_order,
                               cl_uint n_wait, const cl_event *wait, int uploads,
-                              const cls_mask *mask)
+                              const cls_host_data *data)
 {
-    const int masks = mask != NULL && mask->host != NULL;
+    const int has_data = data != NULL && data->data != NULL;
     cls_status status = CLS_OK;
     cl_int code = CL_SUCCESS;
     memset(c, 0, sizeof *c);
@@ -409,10 +391,10 @@ cls_status cls_commands_begin(cls_commands *c, cls_sampler *s, cl_command_queue 
             "the last step ended with an error, and slots may be partly changed: destroy "
             "the sampler");
     }
-    if (uploads || masks || s->rounds != 0)
+    if (uploads || has_data || s->rounds != 0)
         status = find_staging(s, &c->staging);
-    if (status == CLS_OK && masks)
-        status = grow_masks(c, mask);
+    if (status == CLS_OK && has_data)
+        status = grow_data(c, data);
     if (status != CLS_OK)
         return status;
     if (queue != s->last_queue) { /* retained, so that no other queue gets its address */

@@ -38,7 +38,7 @@ static uint64_t digest_of(const cls_request *r)
 /* Adds a request's share so many times: once, or -1 times, as a number modulo 2^64. */
 static void add(cls_needs *needs, uint32_t slot, const cls_request *r, uint64_t times)
 {
-    const uint32_t features = cls_features_of_slot(&r->slot), n = (uint32_t)times;
+    const uint32_t features = r->features, n = (uint32_t)times;
     for (uint32_t i = 0; i < CLS_NEED_BITS; i++)
         needs->feature[i] += (features >> i & 1u) * n;
     needs->listed[cls_needs_listed(&r->slot)] += n;
@@ -53,6 +53,7 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
     if (!(r->slot.flags & CLS_SLOT_BEGUN))
         return;
     r->digest = digest_of(r);
+    r->features = cls_features_of_slot(&r->slot);
     add(&s->needs, slot, r, 1);
 }
 

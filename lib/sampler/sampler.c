@@ -135,10 +135,13 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_ker
 {
     static const struct cls_compiled_kernel none;
     const struct cls_compiled_kernel *found = NULL;
-    for (int v = 0; v < CLS_VARIANTS; v++) {
+    int v = 0;
+    while (cls_variants[v].kernel != which)
+        v++;
+    for (; v < CLS_VARIANTS && cls_variants[v].kernel == which; v++) {
         const struct cls_compiled_kernel *const entry =
             &s->kernels[cls_variants[v].typed ? dtype : 0][v];
-        if (cls_variants[v].kernel != which || entry->handle == NULL)
+        if (entry->handle == NULL)
             continue;
         if (s->override_variants >> v & 1u)
             return *entry;
@@ -165,12 +168,14 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
     if (missing == 0 || s->is_for_proof)
         return CLS_OK;
-    if (s->no_late_compile)
+    if (s->no_late_compile) {
+        char names[CLS_FEATURE_NAMES];
+        cls_features_name(names, missing);
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "this needs %s (%s), which the sampler's options->features lack, and "
+                        "this needs %s, which the sampler's options->features lack, and "
                         "options->no_late_compile forbids to compile it",
-                        cls_feature_name((cls_feature)(missing & (~missing + 1))),
-                        cls_feature_description(missing));
+                        names);
+    }
     /* If the slot call fails later because memory runs out, the sampler keeps the programs and the
      * features. That changes no token: they do not affect which steps are accepted, and every
      * variant that supports a step gives the same tokens (check_faults, late_programs). */

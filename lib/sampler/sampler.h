@@ -85,7 +85,9 @@ typedef struct cls_request {
     uint32_t spare_words;   /* reserved after the tokens of that change, for more tokens */
     int replaceable;        /* 1 if new parameters may replace that change */
 
-    uint64_t digest; /* of the parameters and the lists, if it has begun */
+    /* If it has begun: of the parameters and the lists, and what they need. */
+    uint64_t digest;
+    uint32_t features;
 } cls_request;
 
 /* What the requests of all slots need together. */
@@ -362,18 +364,25 @@ void cls_sampler_flush(const cls_sampler *sampler, cl_command_queue queue);
 int cls_map_changed(const cls_sampler *sampler, enum cls_map which, const int32_t *map,
                     uint32_t rows);
 
+/* Data of a call on the host that are larger than a map: masks, or several tokens a row. */
+typedef struct cls_host_data {
+    const void *data; /* NULL: there are none */
+    size_t size;
+    const char *what; /* for messages */
+} cls_host_data;
+
 /* Begins a call: waits for the caller's events and the sampler's last step, which may be on another
- * queue, finds staging memory if there are uploads or masks from the host (`mask` may be NULL), and
- * enqueues the pending changes of slots. Fails with CLS_BUSY if all staging memory is in flight,
- * and if the sampler is lost, memory runs out or OpenCL fails. */
+ * queue, finds staging memory if there are uploads or data (`data` may be NULL), and enqueues the
+ * pending changes of slots. Fails with CLS_BUSY if all staging memory is in flight, and if the
+ * sampler is lost, memory runs out or OpenCL fails. */
 cls_status cls_commands_begin(cls_commands *c, cls_sampler *sampler, cl_command_queue queue,
                               int in_order, cl_uint n_wait, const cl_event *wait, int uploads,
-                              const cls_mask *mask);
+                              const cls_host_data *data);
 
 /* The functions from here to cls_commands_launch() return OpenCL's error code. */
 
-/* Uploads masks that come from the host, and makes `mask` refer to the device's buffer. */
-cl_int cls_commands_upload_mask(cls_commands *c, cls_mask *mask);
+/* Uploads the data with which the call began, to the sampler's buffer `masks`. */
+cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data);
 
 /* Uploads a map from the host if it differs from the one on the device. */
 cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_t *map,
@@ -391,11 +400,8 @@ cl_int cls_commands_copy(cls_commands *c, cl_mem from, cl_mem to, size_t offset,
 /* Writes the blocks of an argument set that have changed. It needs no staging memory. */
 cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const cls_args *args);
 
-/* Returns the sampler's own buffers and an argument set. */
-cls_buffers cls_sampler_buffers(const cls_sampler *sampler, enum cls_arg_set arg_set);
-
-/* Returns the buffer of a map: the sampler's for a map from the host; NULL if the map is absent. */
-cl_mem cls_map_buffer(const cls_sampler *sampler, const cls_ints *map);
+/* Returns the sampler's own buffers, without an argument set. */
+cls_buffers cls_sampler_buffers(const cls_sampler *sampler);
 
 /* Launches a kernel in groups[0] times groups[1] work-groups. If `done` is not NULL, this is the
  * last command of the call, and the caller gets its event. */

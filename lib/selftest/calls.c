@@ -97,16 +97,16 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
         }
     }
     call.logits.dtype = t->dtype;
-    call.logits.buffer = logits;
+    call.logits.values.buffer = logits;
     call.slots.host = slots;
     call.draft_ids.host = ids;
     call.draft_kind = cls_selftest_draft_kind(method);
     call.draft.buffer = call.draft_kind == CLS_DRAFT_NONE ? NULL : draft;
-    call.tokens = (cls_buffer){out, offsetof(verified, tokens)};
-    call.nodes = (cls_buffer){out, offsetof(verified, nodes)};
-    call.accepted = (cls_buffer){out, offsetof(verified, accepted)};
-    call.emitted = (cls_buffer){out, offsetof(verified, emitted)};
-    call.status = (cls_buffer){out, offsetof(verified, status)};
+    call.tokens = (cls_buffer){.buffer = out, .offset = offsetof(verified, tokens)};
+    call.nodes = (cls_buffer){.buffer = out, .offset = offsetof(verified, nodes)};
+    call.accepted = (cls_buffer){.buffer = out, .offset = offsetof(verified, accepted)};
+    call.emitted = (cls_buffer){.buffer = out, .offset = offsetof(verified, emitted)};
+    call.status = (cls_buffer){.buffer = out, .offset = offsetof(verified, status)};
     if (status == CLS_OK)
         status = cls_verify(t->sampler, t->queue, &call, 0, NULL, NULL);
     return status == CLS_OK ? cls_selftest_read(t, out, sizeof *v, v) : status;

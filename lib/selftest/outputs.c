@@ -217,20 +217,21 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
 static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t,
                             cl_mem logits, cl_mem out, const int32_t *slots)
 {
-#define SET_OUTPUT(field, member) outputs->field = (cls_buffer){out, offsetof(row_outputs, member)}
+#define SET_OUTPUT(field, member) \
+    outputs->field = (cls_buffer){.buffer = out, .offset = offsetof(row_outputs, member)}
     cls_outputs_default(outputs, sizeof *outputs);
     cls_step_default(step, sizeof *step);
     step->outputs = outputs;
     step->rows = ROWS;
     step->logits.dtype = t->dtype;
-    step->logits.buffer = logits;
+    step->logits.values.buffer = logits;
     step->slots.host = slots;
     step->defer_accept = 1;
     outputs->logprob_kind = CLS_LOGPROB_FINAL;
     outputs->top.count = outputs->kept.count = N;
     outputs->given.count = GIVEN;
     outputs->kept_set.capacity = SET;
-    step->status = (cls_buffer){out, offsetof(row_outputs, status)};
+    step->status = (cls_buffer){.buffer = out, .offset = offsetof(row_outputs, status)};
     SET_OUTPUT(logprobs, logprobs);
     SET_OUTPUT(ranks, ranks);
     SET_OUTPUT(top.ids, top_ids);

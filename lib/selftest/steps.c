@@ -85,6 +85,7 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
 static cls_status accept_last(cls_selftest_run *t)
 {
     int32_t slots[8], tokens[3][8];
+    cls_accept_call call;
     uint32_t n = 0;
     cls_status status = CLS_OK;
     for (uint32_t i = 0; i < cls_selftest_case_count && n < 8; i++) {
@@ -99,9 +100,13 @@ static cls_status accept_last(cls_selftest_run *t)
         tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
         slots[n++] = (int32_t)i;
     }
-    for (int j = 0; j < 3 && status == CLS_OK; j++)
-        status = cls_accept(t->sampler, t->queue, n, 1, &(cls_ints){.host = tokens[j]},
-                            &(cls_ints){.host = slots}, 0, NULL, NULL);
+    cls_accept_call_default(&call, sizeof call);
+    call.rows = n;
+    call.slots.host = slots;
+    for (int j = 0; j < 3 && status == CLS_OK; j++) {
+        call.tokens.host = tokens[j];
+        status = cls_accept(t->sampler, t->queue, &call, 0, NULL, NULL);
+    }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (tokens[2][i] >= 0)
             status = cls_slot_rollback(t->sampler, (uint32_t)slots[i], 1);
@@ -184,8 +189,8 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
     cls_step_default(&step, sizeof step);
     step.rows = n;
     step.logits.dtype = t->dtype;
-    step.logits.buffer = in->logits;
-    step.logits.offset = (uint64_t)first * SELFTEST_VOCAB * cls_dtype_size(t->dtype);
+    step.logits.values.buffer = in->logits;
+    step.logits.values.offset = (uint64_t)first * SELFTEST_VOCAB * cls_dtype_size(t->dtype);
     step.slots.host = in->maps[3] + first;
     step.draws.host = in->maps[0] + first;
     step.mask.row_map.host = in->maps[1] + first;

@@ -64,7 +64,7 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     h->protocol = cls_rows_plan(h);
     h->digest = cls_shard_step_digest(h);
     h->sampler->shard_is_open = 1;
-    h->logits.buffer = NULL;
+    h->logits.values.buffer = NULL;
     const cls_status status = h->protocol == CLS_PROTOCOL_ROWS ? cls_rows_open(h, n_wait, wait)
                                                                : cls_gather_open(h, n_wait, wait);
     if (status != CLS_OK)
@@ -101,17 +101,18 @@ static cls_status gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "logits is NULL");
     if (status == CLS_OK && rows < 1)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rows is 0; it must be at least 1");
-    if (status == CLS_OK)
-        status = cls_wait_check(h->sampler->context, n_wait, wait);
     if (status != CLS_OK)
         return status;
-    memset(plan, 0, sizeof *plan);
-    plan->width = h->width;
-    plan->step.rows = plan->step.logits_rows = rows;
+    cls_plan_begin(plan, &cls_gather_operands);
+    plan->step.rows = rows;
     plan->step.logits = *logits;
-    status = cls_queue_check(h->sampler->context, queue, &plan->ordered);
+    status = cls_wait_check(h->sampler->context, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_logits_check(h->sampler, "gather", plan);
+        status = cls_queue_check(h->sampler->context, queue, &plan->ordered);
+    if (status == CLS_OK)
+        status = cls_inputs_check(h->sampler, h->width, plan);
+    if (status == CLS_OK)
+        status = cls_operands_check(h->sampler, plan);
     h->gathers = 1;
     return status == CLS_OK ? open_step(h, queue, n_wait, wait) : status;
 }
@@ -383,7 +384,7 @@ cls_status cls_shard_logits(const cls_shard *h, cls_logits *logits)
 {
     if (h == NULL || logits == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", h == NULL ? "shard" : "logits");
-    if (h->logits.buffer == NULL)
+    if (h->logits.values.buffer == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "the shard has no gathered logits: complete a cls_shard_gather() first, "
                         "and use them before the next step is opened");

@@ -6,16 +6,17 @@
 cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 {
     const cls_logits *const l = &h->plan.step.logits;
-    const size_t element = h->plan.logit_size, rows = h->plan.step.logits_rows;
+    const size_t element = (size_t)h->plan.count[CLS_N_LOGIT_BYTES],
+                 rows = h->plan.step.logits_rows;
     const size_t row = h->widest * element, header = sizeof(cls_partial_header);
-    const size_t from[3] = {(size_t)l->offset, 0, 0}, to[3] = {header, 0, 0},
+    const size_t from[3] = {(size_t)l->values.offset, 0, 0}, to[3] = {header, 0, 0},
                  region[3] = {h->width * element, rows, 1};
     const cls_status status = cls_partial_reserve(h, rows * row);
     if (status != CLS_OK)
         return status;
     memset((char *)h->partial.data + header, 0, rows * row);
     h->sealed = 0;
-    cl_int code = clEnqueueReadBufferRect(h->queue, l->buffer, CL_FALSE, from, to, region,
+    cl_int code = clEnqueueReadBufferRect(h->queue, l->values.buffer, CL_FALSE, from, to, region,
                                           (size_t)l->row_stride * element, 0, row, 0,
                                           h->partial.data, n_wait, wait, &h->ready);
     if (code == CL_SUCCESS)
@@ -27,8 +28,8 @@ cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 cls_status cls_gather_merge(cls_shard *h, const void *partials)
 {
     cls_sampler *const s = h->sampler;
-    cls_logits *const l = &h->plan.step.logits;
-    const size_t element = h->plan.logit_size, rows = h->plan.step.logits_rows;
+    const size_t element = (size_t)h->plan.count[CLS_N_LOGIT_BYTES],
+                 rows = h->plan.step.logits_rows;
     const size_t row = h->widest * element, whole = s->vocab * element;
     /* Earlier steps may still read the buffer, on this queue or another. */
     const cl_uint n = s->last_event != NULL;
@@ -46,6 +47,10 @@ cls_status cls_gather_merge(cls_shard *h, const void *partials)
     }
     if (status == CLS_OK && code != CL_SUCCESS)
         status = cls_fail(CLS_OPENCL_ERROR, code, "cannot write the logits of the shards");
-    *l = (cls_logits){.buffer = h->gathered.buffer, .dtype = l->dtype, .row_stride = s->vocab};
+    const cls_logits whole_rows = {.values.buffer = h->gathered.buffer,
+                                   .row_stride = s->vocab,
+                                   .dtype = h->plan.step.logits.dtype};
+    if (status == CLS_OK)
+        cls_plan_set_logits(&h->plan, s, &whole_rows);
     return status;
 }

@@ -27,21 +27,23 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const uint32_t words[] = {vocab,
                               step->rows,
                               step->logits_rows,
-                              plan->logit_size,
+                              (uint32_t)plan->count[CLS_N_LOGIT_BYTES],
                               plan->has,
-                              plan->report.wants,
-                              plan->report.top_n,
-                              plan->report.given_n,
-                              plan->report.candidates_n,
-                              plan->report.set_capacity,
+                              plan->wants,
+                              plan->outputs.top.count,
+                              plan->outputs.given.count,
+                              plan->outputs.kept.count,
+                              plan->outputs.kept_set.capacity,
                               (uint32_t)h->gathers,
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};
     hash = cls_hash_bytes(hash, words, sizeof words);
     if (h->gathers)
         return hash != 0 ? hash : 1;
-    for (int i = 0; i < CLS_STEP_MAPS; i++)
-        hash = mix_map(hash, plan->map[i], step->rows);
+    const cls_ints *const maps[] = {&step->slots,        &step->positions,    &step->draws,
+                                    &step->mask.row_map, &step->bias.row_map, &step->logits_map};
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
+        hash = mix_map(hash, maps[i], step->rows);
     if (step->slots.device.buffer != NULL) {
         hash = cls_hash_word(hash, s->needs.digest);
     } else {

@@ -59,7 +59,7 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
         [CLS_ROW_OF_KEYS] = CLS_SENDS_KEYS | CLS_MERGE_CLEARS,
     };
     const int total = (slot->flags & CLS_SLOT_TOTAL) && !(slot->flags & CLS_SLOT_GREEDY);
-    const uint32_t wants = h->plan.report.wants;
+    const uint32_t wants = h->plan.wants;
     cls_shard_row *const r = &h->rows[row];
     cls_row_plan *const plan = &h->plans[row];
     memset(r, 0, sizeof *r);

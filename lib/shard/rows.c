@@ -149,7 +149,7 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
     cls_step_args(&a, h->sampler, &h->plan, CLS_ARG_SET_STEP);
     a.tiles_per_group = tiles_per_group(h);
     a.first = h->first;
-    if (h->first * (uint64_t)h->plan.logit_size % 16 != 0)
+    if (h->first * (uint64_t)h->plan.count[CLS_N_LOGIT_BYTES] % 16 != 0)
         a.has &= ~CLS_WIDE; /* kernels read from where the row's first token would be */
     a.last = h->first + h->width;
     a.shards = h->shards;
@@ -159,22 +159,21 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
 }
 
 /* Sets the buffers of the kernels that make and merge partials. */
-static cls_arguments arguments_of(const cls_shard *h, enum cls_kernel which)
+static cls_arguments arguments_of(cls_shard *h, enum cls_kernel which)
 {
-    cls_buffers b = cls_step_buffers(h->sampler, &h->plan, CLS_ARG_SET_STEP);
-    b.plan = h->rows_buffer;
-    b.partial = h->sent.buffer;
-    b.partials = h->received.buffer;
-    b.borders = h->borders_buffer;
-    b.merged_key = h->merged[0];
-    b.merged_mass = h->merged[1];
-    b.merged_flags = h->merged[2];
-    b.merged_logits = h->merged_logits;
-    return cls_kernel_arguments(cls_step_kernel(h->sampler, &h->plan, which, CLS_ARG_SET_STEP),
-                                which, &b);
+    cls_buffers *const b = &h->plan.buffers;
+    b->plan = h->rows_buffer;
+    b->partial = h->sent.buffer;
+    b->partials = h->received.buffer;
+    b->borders = h->borders_buffer;
+    b->merged_key = h->merged[0];
+    b->merged_mass = h->merged[1];
+    b->merged_flags = h->merged[2];
+    b->merged_logits = h->merged_logits;
+    return cls_step_arguments(&h->plan, h->sampler, which, CLS_ARG_SET_STEP);
 }
 
-static cl_int launch_survey(const cls_shard *h, cls_commands *c)
+static cl_int launch_survey(cls_shard *h, cls_commands *c)
 {
     const uint32_t per_group = tiles_per_group(h);
     const size_t groups[2] = {(own_tiles(h) + per_group - 1) / per_group, h->plan.step.rows};
@@ -258,7 +257,7 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
     cls_status status = reserve(h);
     h->plan.uploads = rows_changed(h);
     if (status == CLS_OK)
-        status = cls_step_upload(&h->plan, h->sampler, h->queue, n_wait, wait, &c, &code);
+        status = cls_plan_upload(&h->plan, h->sampler, h->queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)
         return status;
     if (code == CL_SUCCESS)
@@ -344,7 +343,7 @@ static cls_status check_sections(const cls_shard *h)
     return status;
 }
 
-static cl_int launch_merge(const cls_shard *h, cls_commands *c)
+static cl_int launch_merge(cls_shard *h, cls_commands *c)
 {
     const size_t groups[2] = {1, h->plan.step.rows};
     const cls_arguments a = arguments_of(h, CLS_MERGE);
@@ -358,10 +357,11 @@ static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
     cls_plan plan = h->plan;
     plan.arg_set = CLS_ARG_SET_MERGED;
     plan.survey = h->merged;
-    plan.step.logits = (cls_logits){.buffer = h->merged_logits,
-                                    .dtype = CLS_F32,
-                                    .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE};
-    plan.logit_size = sizeof(float);
+    plan.count[CLS_N_LOGIT_BYTES] = sizeof(float);
+    cls_plan_set_logits(&plan, h->sampler,
+                        &(cls_logits){.values.buffer = h->merged_logits,
+                                      .row_stride = (uint64_t)h->sampler->tiles * CLS_TILE,
+                                      .dtype = CLS_F32});
     plan.has |= CLS_MERGED;
     plan.needs |= CLS_FEATURE_SHARD;
     for (uint32_t row = 0; row < plan.step.rows; row++)

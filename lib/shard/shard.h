@@ -69,7 +69,7 @@ struct cls_shard {
 
     /* Rows of the whole vocabulary that were gathered. */
     cls_device_buffer gathered;
-    cls_logits logits; /* of the last gather; buffer NULL: none */
+    cls_logits logits; /* of the last gather; values.buffer NULL: none */
 };
 
 /* ------------------------------------------------------------ partial.c */

@@ -60,7 +60,7 @@ class Call:
                 f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
             )
         target.dtype = _structs.DTYPES[elements]
-        target.buffer, target.offset = found.mem, found.offset
+        self.buffer(target.values, found)
         target.row_stride = found.row_stride
         return found.shape[0] if len(found.shape) == 2 else 1
 

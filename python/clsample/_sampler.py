@@ -489,7 +489,7 @@ class Sampler(Unique):
         return self.context.queue._handle
 
     def _enqueue(
-        self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any, *arguments: Any
+        self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any
     ) -> Any:
         """Calls a function that enqueues; returns its event and its queue."""
         found = self._queue(call, queue)
@@ -501,7 +501,7 @@ class Sampler(Unique):
         count = len(wait)
         done = self._done
         status = function(
-            self.handle, found, struct, *arguments, count, wait if count else ffi.NULL, done
+            self.handle, found, struct, count, wait if count else ffi.NULL, done
         )
         if status != 0:
             raise _named(failure(status), call)
@@ -623,17 +623,17 @@ class Sampler(Unique):
         """
         call = Call(self.context)
         with self._locked():
-            maps = ffi.new("cls_ints[2]")
-            rows = self._slots(call, maps[1], requests)
-            shape = call.ints(maps[0], "tokens", tokens, None)
+            struct = ffi.new("cls_accept_call *")
+            lib.cls_accept_call_default(struct, ffi.sizeof("cls_accept_call"))
+            rows = struct.rows = self._slots(call, struct.slots, requests)
+            shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
             if len(shape) > 1 and (len(shape) > 2 or shape[0] != rows):
                 raise ValueError(f"tokens has the shape {shape}; it must be ({rows}, count)")
             if size == 0 or size % rows != 0:
                 raise ValueError(f"tokens has {size} elements; it must have {rows}, or a multiple")
-            event, _ = self._enqueue(
-                call, lib.cls_accept, queue, wait_for, rows, size // rows, maps, maps + 1
-            )
+            struct.per_row = size // rows
+            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
         result = Result()
         result.event = Event(event)
         return result

@@ -62,7 +62,7 @@ static void gated_open(gated *g, device *d)
     row_fill(ROW_COARSE, g->logits, VOCAB, fixture_seed());
     cls_step_default(&g->step, sizeof g->step);
     g->step.rows = 1;
-    g->step.logits.buffer = buffer_of(d, sizeof g->logits, g->logits);
+    g->step.logits.values.buffer = buffer_of(d, sizeof g->logits, g->logits);
     g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
     const cls_params p = params_of(1);
     must(cls_slot_begin(g->sampler, 0, &p, prompt, 11, NULL, 0));
@@ -106,7 +106,7 @@ static void gated_close(gated *g)
         ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i,
                       g->n, tokens[i], g->want[i]);
     cls_sampler_destroy(g->sampler);
-    clReleaseMemObject(g->step.logits.buffer);
+    clReleaseMemObject(g->step.logits.values.buffer);
     clReleaseMemObject(g->step.tokens.buffer);
 }
 
@@ -191,7 +191,7 @@ START_TEST(readback)
     for (int i = 0; i < READS; i++)
         for (int j = 0; j < 5; j++)
             values[i][j] = 100 * i + j;
-    cls_buffer from = {buffer_of(d, sizeof values, values), 0};
+    cls_buffer from = {.buffer = buffer_of(d, sizeof values, values)};
     must(cls_readback_create(context, sizeof values[0], DEPTH, &ring));
     expect_status(cls_readback_get(ring, 0, 1, &data), CLS_BAD_ARGUMENT, "ticket");
     for (uint32_t i = 0; i < READS; i++) {
@@ -243,7 +243,7 @@ START_TEST(readback_refused)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     cls_readback *ring = NULL;
-    const cls_buffer from = {buffer_of(d, 64, NULL), 0}, none = {NULL, 0};
+    const cls_buffer from = {.buffer = buffer_of(d, 64, NULL)}, none = {.buffer = NULL};
     cl_event nothing = NULL;
     const void *data;
     uint64_t ticket;
@@ -300,7 +300,7 @@ static void *work(void *argument)
     o.rollback = 4;
     cls_step_default(&step, sizeof step);
     step.rows = 3;
-    step.logits.buffer = w->logits;
+    step.logits.values.buffer = w->logits;
     step.tokens.buffer = w->out;
     w->status = cls_sampler_create(w->context, &o, &sampler);
     for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {

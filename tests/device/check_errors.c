@@ -160,12 +160,12 @@ START_TEST(strangers)
     const cl_event event = user_event(other);
     cls_readback *ring;
     uint64_t ticket;
-    const cls_buffer theirs = {buffer, 0}, ours = {s.step.tokens.buffer, 0};
-    const cls_ints drawn = {NULL, theirs};
+    const cls_buffer theirs = {.buffer = buffer}, ours = {.buffer = s.step.tokens.buffer};
+    const cls_ints drawn = {.device = theirs};
     expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_accept(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+    expect(accept_ints(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
            "queue");
-    expect(cls_accept(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
+    expect(accept_ints(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
            "tokens");
 #define REFUSE(field, name) \
     do { \
@@ -176,13 +176,13 @@ START_TEST(strangers)
         s.step.outputs = &s.outputs; \
         s.outputs = none; \
     } while (0)
-    REFUSE(step.logits.buffer, "step->logits");
+    REFUSE(step.logits.values.buffer, "step->logits.values");
     REFUSE(step.slots.device.buffer, "step->slots");
     REFUSE(step.positions.device.buffer, "step->positions");
     REFUSE(step.draws.device.buffer, "step->draws");
     REFUSE(step.random_bits.buffer, "step->random_bits");
-    REFUSE(step.mask.words.buffer, "step->mask");
-    REFUSE(step.bias.values.buffer, "step->bias");
+    REFUSE(step.mask.words.buffer, "step->mask.words");
+    REFUSE(step.bias.values.buffer, "step->bias.values");
     REFUSE(step.tokens.buffer, "step->tokens");
     REFUSE(step.status.buffer, "step->status");
     REFUSE(outputs.logprobs.buffer, "outputs->logprobs");
@@ -230,8 +230,8 @@ START_TEST(failed_wait)
     expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
            "wait[1] has ended with an error");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_accept(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL), CLS_OPENCL_ERROR,
-           "wait[0] has ended");
+    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL),
+           CLS_OPENCL_ERROR, "wait[0] has ended");
     client_step(&s, d->queue, 0, 1, events, NULL);
     client_tokens(&s, 0);
     batch_reference(s.b);
@@ -263,7 +263,7 @@ START_TEST(failed_step)
     expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
            "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-    expect(cls_accept(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
            "destroy the sampler");
     expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
     expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
@@ -291,7 +291,7 @@ START_TEST(a_byte_too_small)
         size_t size;
         uint32_t *n;
     } all[] = {
-        {"step->logits", &step->logits.buffer, ROWS * VOCAB * 4, NULL},
+        {"step->logits", &step->logits.values.buffer, ROWS * VOCAB * 4, NULL},
         {"step->slots", &step->slots.device.buffer, ROWS * 4, NULL},
         {"step->positions", &step->positions.device.buffer, ROWS * 4, NULL},
         {"step->draws", &step->draws.device.buffer, ROWS * 4, NULL},

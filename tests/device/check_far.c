@@ -101,20 +101,20 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
         must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
     cls_step_default(&step, sizeof step);
     step.rows = ROWS;
-    step.logits.buffer = logits;
+    step.logits.values.buffer = logits;
     step.logits.dtype = input->dtype;
     const uint64_t stride = put(d, far, input->element, contents, &offset);
     if (which == MASKS) {
         step.mask.row_stride = stride;
-        step.mask.words = (cls_buffer){far, offset};
+        step.mask.words = (cls_buffer){.buffer = far, .offset = offset};
         step.mask.kind = CLS_MASK_BOOL;
     } else if (which == BIASES) {
         step.bias.row_stride = stride;
-        step.bias.values = (cls_buffer){far, offset};
+        step.bias.values = (cls_buffer){.buffer = far, .offset = offset};
     } else {
         step.logits.row_stride = stride;
-        step.logits.buffer = far;
-        step.logits.offset = offset;
+        step.logits.values.buffer = far;
+        step.logits.values.offset = offset;
     }
     step.tokens.buffer = step.status.buffer = out;
     step.status.offset = sizeof token;

@@ -120,8 +120,8 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
             ck_assert_msg(got[row] == latest[row], "%s: %s: latest %d, not %d", where,
                           batch_words(b, row), got[row], latest[row]);
         if (how == 3) {
-            const cls_ints drawn = {NULL, s.step.tokens};
-            must(cls_accept(s.sampler, d->queue, b->rows, 1, &drawn, NULL, 0, NULL, NULL));
+            const cls_ints drawn = {.device = s.step.tokens};
+            must(accept_ints(s.sampler, d->queue, b->rows, 1, &drawn, NULL, 0, NULL, NULL));
         }
     }
     client_close(&s);
@@ -202,7 +202,7 @@ static uint32_t *step_outputs(client *s, const int32_t *given, int kind)
     const cl_mem buffer = buffer_of(s->d, words * 4, NULL),
                  ids = buffer_of(s->d, rows * GIVEN * sizeof *given, given);
     for (size_t i = 0, at = 0; i < OUTPUTS; at += (size_t)rows * list[i++].width)
-        *list[i].buffer = (cls_buffer){buffer, at * 4};
+        *list[i].buffer = (cls_buffer){.buffer = buffer, .offset = at * 4};
     s->outputs.top.count = TOP;
     s->outputs.given.count = GIVEN;
     s->outputs.given.ids.buffer = ids;

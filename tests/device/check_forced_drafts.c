@@ -117,7 +117,7 @@ START_TEST(texts_with_drafts)
         }
         cls_step_default(&step, sizeof step);
         step.rows = 1;
-        step.logits.buffer = in;
+        step.logits.values.buffer = in;
         step.tokens.buffer = step.status.buffer = out;
         step.status.offset = 4;
         for (int stopped = 0; length < LENGTH && !stopped; length++) {
@@ -151,7 +151,7 @@ START_TEST(texts_with_drafts)
             cls_verify_call_default(&call, sizeof call);
             call.requests = 1;
             call.row_offsets = cu;
-            call.logits.buffer = in;
+            call.logits.values.buffer = in;
             call.slots.host = &one;
             call.draft_ids.host = n_drafts ? guess : NULL;
             call.parents.host = n_drafts && tree ? parents : NULL;

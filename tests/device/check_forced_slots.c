@@ -42,7 +42,7 @@ static void desk_open(desk *k, device *d)
     cls_step_default(&k->step, sizeof k->step);
     k->step.rows = SLOTS;
     k->step.logits_rows = 1;
-    k->step.logits.buffer = k->in;
+    k->step.logits.values.buffer = k->in;
     static const int32_t same[SLOTS] = {0};
     k->step.logits_map.host = same;
     k->step.tokens.buffer = k->step.status.buffer = k->out;
@@ -202,7 +202,7 @@ START_TEST(as_accepted)
             const cls_ints ids = {.host = &id}, slots = {.host = &second};
             must(cls_slot_force(k.sampler, 0, &id, 1));
             k.step.rows = 1;
-            k.step.logits.buffer = how == 2 ? empty : k.in;
+            k.step.logits.values.buffer = how == 2 ? empty : k.in;
             k.step.slots.host = &first;
             k.step.defer_accept = 0;
             desk_step(&k);
@@ -212,10 +212,10 @@ START_TEST(as_accepted)
             k.step.slots.host = &second;
             k.step.defer_accept = 1;
             desk_step(&k);
-            must(cls_accept(k.sampler, d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
+            must(accept_ints(k.sampler, d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
             k.step.defer_accept = 0;
             k.step.slots.host = NULL;
-            k.step.logits.buffer = k.in;
+            k.step.logits.values.buffer = k.in;
             k.step.rows = SLOTS;
             if (kind == 0 || kind == 4)
                 expect_same_slots(&k, 0, 1, where);
@@ -355,7 +355,7 @@ static void accept_each(desk *k, const int32_t *ids, uint32_t n, int32_t slot)
     const cls_ints map = {.host = &slot};
     for (uint32_t i = 0; i < n; i++) {
         const cls_ints one = {.host = &ids[i]};
-        must(cls_accept(k->sampler, k->d->queue, 1, 1, &one, &map, 0, NULL, NULL));
+        must(accept_ints(k->sampler, k->d->queue, 1, 1, &one, &map, 0, NULL, NULL));
     }
 }
 
@@ -399,16 +399,16 @@ START_TEST(accepted)
         }
         if (i % 2) { /* both rows; the second one belongs to slot 0 */
             const cls_ints map = {.host = pair}, host = {.host = ids},
-                           device_ids = {NULL, {buffer, 8}};
+                           device_ids = {.device = {.buffer = buffer, .offset = 8}};
             must_cl(
                 clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof ids, ids, 0, NULL, NULL));
-            must(cls_accept(k.sampler, d->queue, 2, per_row, i % 4 == 1 ? &host : &device_ids, &map,
-                            0, NULL, NULL));
+            must(accept_ints(k.sampler, d->queue, 2, per_row, i % 4 == 1 ? &host : &device_ids,
+                             &map, 0, NULL, NULL));
             accept_each(&k, ids + per_row, per_row, 1);
             expect_same_slots(&k, 0, 1, "several rows");
         } else {
             const cls_ints map = {.host = &row_of_1}, host = {.host = ids};
-            must(cls_accept(k.sampler, d->queue, 1, per_row, &host, &map, 0, NULL, NULL));
+            must(accept_ints(k.sampler, d->queue, 1, per_row, &host, &map, 0, NULL, NULL));
             accept_each(&k, ids, per_row, 0);
             expect_same_slots(&k, 0, 1, "one row");
         }
@@ -422,12 +422,12 @@ START_TEST(accepted)
     for (uint32_t i = 0; i < many; i++)
         all[i] = (int32_t)rng_below(&r, VOCAB);
     for (int on_device = 0; on_device < 2; on_device++) { /* as many as there may be */
-        const cls_ints host = {.host = all}, device_ids = {NULL, {buffer, 0}};
+        const cls_ints host = {.host = all}, device_ids = {.device = {.buffer = buffer}};
         must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, many * sizeof *all, all, 0, NULL,
                                      NULL));
         desk_begin(&k, &p);
-        must(cls_accept(k.sampler, d->queue, 1, many, on_device ? &device_ids : &host, NULL, 0,
-                        NULL, NULL));
+        must(accept_ints(k.sampler, d->queue, 1, many, on_device ? &device_ids : &host, NULL, 0,
+                         NULL, NULL));
         must(cls_slot_begin(k.sampler, 1, &p, (const int32_t[]){1, 2, 3, 2, 3}, 5, all, many));
         desk_step(&k);
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
@@ -621,20 +621,20 @@ START_TEST(refusals)
                    "ids[1] is 40, which is not a token of a vocabulary of 40");
     expect_refused(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
     must(cls_slot_force(k.sampler, 0, ids, 0));
-    expect_refused(cls_accept(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
+    expect_refused(accept_ints(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
                    "per_row is 0; it must be 1 to 4096");
     expect_refused(
-        cls_accept(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
+        accept_ints(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
         "per_row is 4097; it must be 1 to 4096");
-    expect_refused(cls_accept(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
+    expect_refused(accept_ints(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
                    "rows is 4; the sampler was created for 1 to 3");
-    expect_refused(cls_accept(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
+    expect_refused(accept_ints(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
                    "tokens is NULL");
     const cl_mem small = buffer_of(d, 5 * 4, NULL);
-    const cls_ints too_small = {NULL, {small, 0}};
-    expect_refused(cls_accept(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL),
+    const cls_ints too_small = {.device = {.buffer = small}};
+    expect_refused(accept_ints(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL),
                    "tokens");
-    must(cls_accept(k.sampler, d->queue, 1, 5, &too_small, NULL, 0, NULL, NULL));
+    must(accept_ints(k.sampler, d->queue, 1, 5, &too_small, NULL, 0, NULL, NULL));
     clReleaseMemObject(small);
     p.loop_repeats = 3;
     p.loop_max = 22;
@@ -675,8 +675,8 @@ START_TEST(refusals)
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_default(&p, sizeof p);
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
-    const char *const lacks = "this needs CLS_FEATURE_FORCED (thinking budgets, loop stops and "
-                              "forced ids), which the sampler's options->features lack";
+    const char *const lacks =
+        "this needs CLS_FEATURE_FORCED, which the sampler's options->features lack";
     expect_refused(cls_slot_force(sampler, 0, ids, 1), lacks);
     p.loop_repeats = 2;
     p.loop_max = 2;

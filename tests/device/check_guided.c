@@ -446,7 +446,7 @@ START_TEST(room_for_host_masks)
         for (uint32_t row = 0; row < ROWS_HERE; row++)
             must(cls_slot_begin(sampler, row, &p, NULL, 0, NULL, 0));
         step.rows = ROWS_HERE;
-        step.logits.buffer = in;
+        step.logits.values.buffer = in;
         step.tokens.buffer = out;
         step.mask.host = mask;
         must(cls_sampler_memory(sampler, &before));

@@ -190,8 +190,8 @@ START_TEST(sampled_in_place)
         }
         cls_step_default(&step, sizeof step);
         step.rows = rows;
-        step.logits.buffer = l.logits_buffer;
-        step.logits.offset = l.call.logits.offset;
+        step.logits.values.buffer = l.logits_buffer;
+        step.logits.values.offset = l.call.logits.offset;
         step.tokens.buffer = buffer;
         must(cls_head_logits(l.head, d->queue, &l.call, 0, NULL, NULL));
         must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));

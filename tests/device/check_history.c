@@ -112,7 +112,7 @@ static void step(world *w, const char *where)
     cls_step s;
     cls_step_default(&s, sizeof s);
     s.rows = ROWS;
-    s.logits.buffer = w->logits;
+    s.logits.values.buffer = w->logits;
     s.logits.dtype = w->dtype;
     s.tokens.buffer = w->tokens;
     s.status.buffer = w->status;

@@ -246,8 +246,8 @@ static void put_row(client *s, uint32_t row, float value)
     float values[100];
     for (int i = 0; i < 100; i++)
         values[i] = value;
-    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, row * sizeof values,
-                                 sizeof values, values, 0, NULL, NULL));
+    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.values.buffer, CL_TRUE,
+                                 row * sizeof values, sizeof values, values, 0, NULL, NULL));
     memcpy(s->b->data + row * sizeof values, values, sizeof values);
     memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
 }
@@ -492,7 +492,7 @@ START_TEST(latest)
     put_row(&s, 3, NAN);
     s.step.rows = s.b->rows = 4;
     s.step.slots.host = map;
-    s.outputs.latest = (cls_buffer){buffer, 4};
+    s.outputs.latest = (cls_buffer){.buffer = buffer, .offset = 4};
     client_step(&s, s.d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     must_cl(clEnqueueReadBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof got, got, 0, NULL, NULL));
@@ -522,8 +522,8 @@ START_TEST(shared_logits)
         cl_mem buffer = buffer_of(d, sizeof on_device, on_device),
                three = buffer_of(d, 3 * size, s.b->data);
         cls_step good = s.step;
-        s.step.logits.buffer = three; /* the buffer has only these three rows */
-        s.step.logits.offset = 0;
+        s.step.logits.values.buffer = three; /* the buffer has only these three rows */
+        s.step.logits.values.offset = 0;
         s.step.logits_rows = 3;
         s.step.logits_map.host = use_device ? NULL : map;
         s.step.logits_map.device.buffer = use_device ? buffer : NULL;

@@ -38,8 +38,10 @@ static void open_sets(sets *o, client *s, uint32_t capacity)
     o->counts_buffer = buffer_of(s->d, (o->rows + 1) * sizeof *o->counts, NULL);
     o->final_buffer = buffer_of(s->d, (size_t)o->rows * o->vocab * sizeof *o->final, NULL);
     s->outputs.kept_set.capacity = capacity;
-    s->outputs.kept_set.ids = (cls_buffer){o->ids_buffer, BEFORE * sizeof *o->ids};
-    s->outputs.kept_set.counts = (cls_buffer){o->counts_buffer, sizeof *o->counts};
+    s->outputs.kept_set.ids =
+        (cls_buffer){.buffer = o->ids_buffer, .offset = BEFORE * sizeof *o->ids};
+    s->outputs.kept_set.counts =
+        (cls_buffer){.buffer = o->counts_buffer, .offset = sizeof *o->counts};
     s->outputs.final_logits.buffer = o->final_buffer;
 }
 
@@ -453,7 +455,8 @@ START_TEST(replayed)
         cls_outputs_init(&s.outputs);
         s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
         s.outputs.given.count = vocab;
-        s.outputs.given.ids = (cls_buffer){o.ids_buffer, BEFORE * sizeof *o.ids};
+        s.outputs.given.ids =
+            (cls_buffer){.buffer = o.ids_buffer, .offset = BEFORE * sizeof *o.ids};
         s.outputs.given.logprobs.buffer = buffer_of(d, n * sizeof *logprobs, NULL);
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         client_tokens(&s, 0);
@@ -520,9 +523,12 @@ START_TEST(bad_arguments)
     refused(&s, "outputs->kept_set.ids, bytes 0 to 799, and outputs->kept_set.counts, bytes 792 to "
                 "799, overlap in one buffer; bytes that are written must not overlap others");
     set->counts.buffer = NULL;
-    set->reserved = 1;
+    set->reserved[4] = 1;
     refused(&s, "outputs->kept_set.reserved is 1; it is reserved for later versions and must be 0");
-    set->reserved = 0;
+    set->reserved[4] = 0;
+    set->offsets.buffer = buffer;
+    refused(&s, "outputs->kept_set.offsets is set; this version does not support it");
+    set->offsets.buffer = NULL;
     must(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL));
     must_cl(clFinish(d->queue));
     clReleaseMemObject(buffer);

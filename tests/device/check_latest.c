@@ -46,7 +46,7 @@ static void desk_open(desk *s, device *d)
     s->step.outputs = &s->outputs;
     s->step.rows = 1;
     s->step.slots.host = &s->slot;
-    s->step.logits.buffer = buffer_of(d, sizeof logits, logits);
+    s->step.logits.values.buffer = buffer_of(d, sizeof logits, logits);
     s->step.tokens.buffer = buffer_of(d, sizeof(int32_t), NULL);
     s->step.status.buffer = buffer_of(d, sizeof(int32_t), NULL);
     s->outputs.latest.buffer = buffer_of(d, sizeof marks, marks);
@@ -55,7 +55,7 @@ static void desk_open(desk *s, device *d)
 static void desk_close(desk *s)
 {
     cls_sampler_destroy(s->sampler);
-    clReleaseMemObject(s->step.logits.buffer);
+    clReleaseMemObject(s->step.logits.values.buffer);
     clReleaseMemObject(s->step.tokens.buffer);
     clReleaseMemObject(s->step.status.buffer);
     clReleaseMemObject(s->outputs.latest.buffer);
@@ -70,7 +70,7 @@ static void begin(desk *s, uint32_t slot, const int32_t *output, uint32_t n)
 static void row(desk *s, int32_t slot, int32_t token)
 {
     s->slot = slot;
-    s->step.logits.offset = (uint64_t)token * VOCAB * sizeof(float);
+    s->step.logits.values.offset = (uint64_t)token * VOCAB * sizeof(float);
     must(cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL));
 }
 
@@ -129,8 +129,8 @@ START_TEST(rows_alone_write_it)
     EXPECT_ROW(&s, 3, 4, 4, CLS_ROW_OK);
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_params(s.sampler, 2, &s.params));
-    must(cls_accept(s.sampler, s.d->queue, 1, 1, &tokens, &(cls_ints){.host = (const int32_t[]){2}},
-                    0, NULL, NULL));
+    must(accept_ints(s.sampler, s.d->queue, 1, 1, &tokens,
+                     &(cls_ints){.host = (const int32_t[]){2}}, 0, NULL, NULL));
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_save(s.sampler, s.d->queue, 2, bytes, &size));
     must(cls_slot_load(s.sampler, 4, bytes, size));
@@ -159,7 +159,7 @@ START_TEST(of_verifications)
     call.row_offsets = cu;
     call.slots.host = slots;
     call.logits = s.step.logits;
-    call.logits.offset = 4 * VOCAB * sizeof(float); /* rows 4, 5, 6; 7 */
+    call.logits.values.offset = 4 * VOCAB * sizeof(float); /* rows 4, 5, 6; 7 */
     call.draft_ids.host = drafts;
     call.emitted.buffer = buffer_of(s.d, sizeof emitted, NULL);
     call.status.buffer = buffer_of(s.d, sizeof status, NULL);

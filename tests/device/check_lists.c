@@ -112,7 +112,7 @@ static void lists_step(lists *l, const char *what)
             continue;
         cls_step_default(&step, sizeof step);
         step.rows = 1;
-        step.logits.buffer = l->in;
+        step.logits.values.buffer = l->in;
         step.tokens.buffer = l->out;
         step.slots.host = &slot;
         must(cls_sample(l->sampler, l->d->queue, &step, 0, NULL, NULL));

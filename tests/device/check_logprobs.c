@@ -107,18 +107,18 @@ START_TEST(prompts_refused)
         cl_mem logits;
         const char *words;
     } calls[] = {
-        {0, 1, s.step.logits.buffer, "call->rows is 0; the sampler was created for 1 to 2"},
-        {3, 1, s.step.logits.buffer, "call->rows is 3; the sampler was created for 1 to 2"},
-        {2, 1, NULL, "call->logits.buffer is NULL"},
-        {2, 0, s.step.logits.buffer,
+        {0, 1, s.step.logits.values.buffer, "call->rows is 0; the sampler was created for 1 to 2"},
+        {3, 1, s.step.logits.values.buffer, "call->rows is 3; the sampler was created for 1 to 2"},
+        {2, 1, NULL, "call->logits.values.buffer is NULL"},
+        {2, 0, s.step.logits.values.buffer,
          "call->top.count and call->given.count are 0: no output is requested"},
-        {2, 1, s.step.logits.buffer,
+        {2, 1, s.step.logits.values.buffer,
          "call->top.count is 1, but no buffer for it is set (such as call->top.ids)"},
     };
     for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
         call.rows = calls[i].rows;
         call.top.count = calls[i].top_n;
-        call.logits.buffer = calls[i].logits;
+        call.logits.values.buffer = calls[i].logits;
         ck_assert_int_eq(cls_logprobs(s.sampler, d->queue, &call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
         ck_assert_str_eq(cls_error_message(), calls[i].words);
     }

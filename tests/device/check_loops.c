@@ -110,7 +110,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
             clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
         cls_step_default(&step, sizeof step);
         step.rows = SLOTS;
-        step.logits.buffer = in;
+        step.logits.values.buffer = in;
         step.tokens.buffer = step.status.buffer = out;
         step.status.offset = sizeof status;
         must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));

@@ -73,7 +73,7 @@ static int32_t step(traffic *t, int defer)
                                  NULL));
     cls_step_default(&s, sizeof s);
     s.rows = 1;
-    s.logits.buffer = t->logits;
+    s.logits.values.buffer = t->logits;
     s.slots.host = &slot;
     s.tokens.buffer = t->tokens;
     s.defer_accept = defer;
@@ -134,7 +134,7 @@ static void elsewhere(traffic *t)
     int32_t given = rng_below(&t->r, 2) ? drawn : (int32_t)rng_below(&t->r, VOCAB);
     const cls_ints ids = {.host = &given}, slots = {.host = &slot};
     ck_assert_int_eq(drawn, expected.token);
-    must(cls_accept(t->sampler, t->d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
+    must(accept_ints(t->sampler, t->d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
     enter(t, given, given == drawn, &expected.adaptive);
 }
 

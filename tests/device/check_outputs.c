@@ -457,7 +457,7 @@ START_TEST(numbers_and_buffers)
                 "buffer has 4096");
     s.outputs.top.ids.offset = 2;
     refused(&s, "outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
-    s.outputs.top.ids = (cls_buffer){NULL, 0};
+    s.outputs.top.ids = (cls_buffer){.buffer = NULL};
     s.outputs.top.count = 0;
     s.outputs.given.logprobs.buffer = buffer;
     refused(&s, "outputs->given.logprobs is set, but outputs->given.count is 0");

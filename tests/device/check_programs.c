@@ -132,8 +132,8 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_outputs_default(&s.outputs, sizeof s.outputs);
     cls_step_default(&s.step, sizeof s.step);
     s.step.rows = 1;
-    s.step.logits.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
-    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.buffer, CL_TRUE, 0, s.b->data_size,
+    s.step.logits.values.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
+    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.values.buffer, CL_TRUE, 0, s.b->data_size,
                                  s.b->data, 0, NULL, NULL));
     s.step.tokens.buffer = buffer_of(d, 64, NULL);
     s.step.status.buffer = buffer_of(d, 64, NULL);
@@ -143,7 +143,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
 static void close_subject(subject *s)
 {
     cls_sampler_destroy(s->sampler);
-    clReleaseMemObject(s->step.logits.buffer);
+    clReleaseMemObject(s->step.logits.values.buffer);
     clReleaseMemObject(s->step.tokens.buffer);
     clReleaseMemObject(s->step.status.buffer);
     batch_free(s->b);
@@ -374,21 +374,26 @@ START_TEST(refused_steps)
     STEP_REFUSED(outputs.kept_set.ids.buffer, "CLS_FEATURE_KEPT_SETS");
     s.outputs.kept_set.capacity = 2;
     STEP_REFUSED(outputs.kept_set.counts.buffer, "CLS_FEATURE_KEPT_SETS");
+    /* All that is missing is named at once. */
+    s.step.mask.words.buffer = s.step.bias.values.buffer = s.outputs.probs.buffer = out;
+    REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done),
+            "create it with CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_PROBS in ");
+    s.step.mask.words.buffer = s.step.bias.values.buffer = s.outputs.probs.buffer = NULL;
     s.step.logits.dtype = CLS_F16;
     REFUSED(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, &done), "options->dtypes");
-    REFUSED(cls_accept(s.sampler, d->queue, 1, 1, &one, NULL, 0, NULL, &done),
+    REFUSED(accept_ints(s.sampler, d->queue, 1, 1, &one, NULL, 0, NULL, &done),
             "CLS_FEATURE_ACCEPT");
     cls_verify_call verify;
     cls_verify_call_default(&verify, sizeof verify);
     verify.requests = 1;
     verify.row_offsets = cu;
-    verify.logits.buffer = s.step.logits.buffer;
+    verify.logits.values.buffer = s.step.logits.values.buffer;
     REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
     cls_logprobs_call logprobs;
     cls_logprobs_call_default(&logprobs, sizeof logprobs);
     logprobs.rows = 1;
     logprobs.top.count = 1;
-    logprobs.logits.buffer = s.step.logits.buffer;
+    logprobs.logits.values.buffer = s.step.logits.values.buffer;
     logprobs.top.ids.buffer = out;
     REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
     steps(&s, 2, "after all refusals");
@@ -897,7 +902,7 @@ typedef struct observed {
 
 static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
 {
-    const cls_buffer b = {buffer, *at};
+    const cls_buffer b = {.buffer = buffer, .offset = *at};
     *at += words * sizeof(uint32_t);
     return b;
 }

@@ -222,27 +222,40 @@ START_TEST(acceptance_refused)
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
     const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4};
-    const cls_ints drawn = {NULL, {s.step.tokens.buffer, 0}}, none = {NULL, {NULL, 0}},
-                   odd = {NULL, {s.step.tokens.buffer, 2}}, far = {NULL, {s.step.tokens.buffer, 4}};
+    const cl_mem buffer = s.step.tokens.buffer;
+    const cls_ints drawn = {.device.buffer = buffer}, none = {.host = NULL},
+                   odd = {.device = {.buffer = buffer, .offset = 2}},
+                   far = {.device = {.buffer = buffer, .offset = 4}};
+    cls_accept_call call;
     cls_ints map = {.host = twice};
     cl_event nothing = NULL;
-    refused(cls_accept(NULL, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "sampler");
-    refused(cls_accept(s.sampler, NULL, 4, 1, &drawn, NULL, 0, NULL, NULL), "queue");
-    refused(cls_accept(s.sampler, d->queue, 0, 1, &drawn, NULL, 0, NULL, NULL), "rows");
-    refused(cls_accept(s.sampler, d->queue, 5, 1, &drawn, NULL, 0, NULL, NULL), "rows");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, NULL, NULL, 0, NULL, NULL), "tokens");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &none, NULL, 0, NULL, NULL), "tokens");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &odd, NULL, 0, NULL, NULL), "tokens");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &far, NULL, 0, NULL, NULL), "tokens");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    refused(accept_ints(NULL, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "sampler");
+    refused(accept_ints(s.sampler, NULL, 4, 1, &drawn, NULL, 0, NULL, NULL), "queue");
+    refused(accept_ints(s.sampler, d->queue, 0, 1, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(accept_ints(s.sampler, d->queue, 5, 1, &drawn, NULL, 0, NULL, NULL), "rows");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, NULL, NULL, 0, NULL, NULL), "tokens");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &none, NULL, 0, NULL, NULL), "tokens");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &odd, NULL, 0, NULL, NULL), "tokens");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &far, NULL, 0, NULL, NULL), "tokens");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
     map.host = beyond;
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
     map.device.buffer = drawn.device.buffer;
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, NULL, NULL), "wait");
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, &nothing, NULL), "wait");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, NULL, NULL), "wait");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, &nothing, NULL), "wait");
+    cls_accept_call_default(&call, sizeof call);
+    ck_assert_uint_eq(call.per_row, 1);
+    refused(cls_accept(s.sampler, d->queue, NULL, 0, NULL, NULL), "call is NULL");
+    call.rows = 4;
+    call.tokens = drawn;
+    call.counts.host = twice;
+    refused(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->counts is set");
+    call.counts.host = NULL;
+    call.rollback.device.buffer = buffer;
+    refused(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->rollback is set");
     must(cls_slot_reset(s.sampler, 3));
-    refused(cls_accept(s.sampler, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "slot 3");
+    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "slot 3");
     refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");
     close_small(&s);
 }
@@ -268,14 +281,14 @@ static void refuse_overlaps(client *s)
             "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
     step->status.offset = 12;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
-    step->status = (cls_buffer){part, 12};
+    step->status = (cls_buffer){.buffer = part, .offset = 12};
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
     step->status.offset = 16; /* beside them */
     step->defer_accept = 1;
     must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
     must_cl(clFinish(d->queue));
     *step = good;
-    step->tokens = (cls_buffer){step->logits.buffer, 0};
+    step->tokens = (cls_buffer){.buffer = step->logits.values.buffer};
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
     *step = good;
     step->slots.device.buffer = step->positions.device.buffer =
@@ -289,9 +302,9 @@ static void refuse_overlaps(client *s)
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
             "step->tokens was created with CL_MEM_READ_ONLY");
     *step = good;
-    step->logits.buffer = write_only;
+    step->logits.values.buffer = write_only;
     refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
-            "step->logits was created with CL_MEM_WRITE_ONLY");
+            "step->logits.values was created with CL_MEM_WRITE_ONLY");
     *step = good;
     step->tokens.buffer = write_only; /* by kernels: the host may read it */
     step->defer_accept = 1;
@@ -341,11 +354,11 @@ START_TEST(steps_refused)
     REFUSE(rows, 5, "rows");
     REFUSE(logits.dtype, 3, "logits.dtype");
     REFUSE(logits.dtype, -1, "logits.dtype");
-    REFUSE(logits.buffer, NULL, "logits.buffer");
-    REFUSE(logits.buffer, tiny, "logits");
-    REFUSE(logits.offset, 2, "logits");
-    REFUSE(logits.offset, 4, "logits"); /* one element too far */
-    REFUSE(logits.offset, UINT64_MAX - 3, "logits");
+    REFUSE(logits.values.buffer, NULL, "logits.values.buffer is NULL");
+    REFUSE(logits.values.buffer, tiny, "logits");
+    REFUSE(logits.values.offset, 2, "logits");
+    REFUSE(logits.values.offset, 4, "logits"); /* one element too far */
+    REFUSE(logits.values.offset, UINT64_MAX - 3, "logits");
     REFUSE(logits.row_stride, 99, "logits.row_stride");
     REFUSE(logits.row_stride, UINT64_C(1) << 62, "logits");
     REFUSE(slots.host, twice, "slots");
@@ -363,9 +376,9 @@ START_TEST(steps_refused)
     REFUSE_OUTPUT(logprob_kind, 2, "outputs->logprob_kind");
     REFUSE_OUTPUT(struct_size, 0, "outputs->struct_size");
     REFUSE_OUTPUT(reserved, 1, "outputs->reserved");
-    REFUSE_OUTPUT(top.reserved, 1, "outputs->top.reserved");
-    REFUSE_OUTPUT(given.reserved, 1, "outputs->given.reserved");
-    REFUSE_OUTPUT(kept.reserved, 1, "outputs->kept.reserved");
+    REFUSE_OUTPUT(top.reserved[0], 1, "outputs->top.reserved");
+    REFUSE_OUTPUT(given.reserved[0], 1, "outputs->given.reserved");
+    REFUSE_OUTPUT(kept.reserved[0], 1, "outputs->kept.reserved");
     REFUSE(mask.words.buffer, tiny, "mask");
     step->slots.device.buffer = masks;
     REFUSE(slots.host, twice, "slots");
@@ -402,7 +415,28 @@ START_TEST(steps_refused)
     REFUSE(bias.rows, 3, "bias");
     step->bias.values.buffer = biases;
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
-    REFUSE(mask.reserved, 1, "mask.reserved");
+    REFUSE(mask.reserved[4], 1, "mask.reserved is 1");
+    REFUSE(bias.reserved[0], 1, "bias.reserved is 1");
+    REFUSE(logits.reserved[2], 1, "logits.reserved is 1");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.factor, 0.5f, "bias.factor is 0.5; this version supports only 0 and 1");
+    step->bias.values.buffer = biases;
+    REFUSE(bias.factor, NAN, "bias.factor");
+    /* What later versions may support is refused in each buffer, be it absent or not. */
+    REFUSE(tokens.kind, CLS_BUFFER_USM, "step->tokens.kind is 2");
+    REFUSE(random_bits.kind, CLS_BUFFER_SVM, "step->random_bits.kind is 1");
+    REFUSE(random_bits.pointer, &s, "step->random_bits.pointer is set");
+    REFUSE(slots.device.pointer, &s, "step->slots.pointer is set");
+    REFUSE(mask.words.reserved, 1, "step->mask.words.reserved is 1");
+    REFUSE(logits.values.kind, -1, "step->logits.values.kind is -1");
+    REFUSE_OUTPUT(entropy.pointer, &s, "outputs->entropy.pointer is set");
+    REFUSE_OUTPUT(kept_set.offsets.buffer, tiny, "outputs->kept_set.offsets");
+    REFUSE(tokens.size, 15, "step->tokens needs 16 bytes, and its size is 15");
+    REFUSE(tokens.size, 17, "step->tokens.size is 17 from offset 0 on, and the buffer has 16");
+    step->tokens.size = 16;
+    step->defer_accept = 1;
+    must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
+    *step = good;
     REFUSE(defer_accept, 2, "step->defer_accept is 2; it must be 0 or 1");
     /* A row without a token must not be accepted later as if it had one. */
     step->defer_accept = 1;

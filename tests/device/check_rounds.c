@@ -73,7 +73,7 @@ static uint32_t flush(const twins *t, cls_sampler *s)
     cls_step_default(&step, sizeof step);
     step.rows = 1;
     step.logits.dtype = CLS_F32;
-    step.logits.buffer = t->logits_buffer;
+    step.logits.values.buffer = t->logits_buffer;
     step.slots.host = &none;
     step.tokens.buffer = t->tokens;
     must(cls_sample(s, t->d->queue, &step, 0, NULL, NULL));
@@ -110,7 +110,7 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
     cls_step_default(&step, sizeof step);
     step.rows = n;
     step.logits.dtype = CLS_F32;
-    step.logits.buffer = t->logits_buffer;
+    step.logits.values.buffer = t->logits_buffer;
     step.slots.device.buffer = map; /* by the device's: some may have ended */
     step.tokens.buffer = t->tokens;
     step.status.buffer = t->status;

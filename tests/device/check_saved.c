@@ -125,7 +125,7 @@ static bench open_bench(device *d)
     batch_row(rows, 1, ROW_NORMAL3, 5);
     cls_step_init(&b.step);
     b.step.rows = 1;
-    b.step.logits.buffer = buffer_of(d, rows->data_size, rows->data);
+    b.step.logits.values.buffer = buffer_of(d, rows->data_size, rows->data);
     b.step.tokens.buffer = buffer_of(d, 2 * sizeof(int32_t), NULL);
     batch_free(rows);
     return b;
@@ -133,7 +133,7 @@ static bench open_bench(device *d)
 
 static void close_bench(bench *b)
 {
-    clReleaseMemObject(b->step.logits.buffer);
+    clReleaseMemObject(b->step.logits.values.buffer);
     clReleaseMemObject(b->step.tokens.buffer);
     cls_sampler_destroy(b->sampler);
 }

@@ -97,8 +97,8 @@ static void random_call(calls *c, uint32_t row, rng *r)
         break;
     case 7: /* several tokens at once */
         twin_each(t, s,
-                  cls_accept(s->sampler, s->queue, 1, n, &(cls_ints){.host = ids},
-                             &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
+                  accept_ints(s->sampler, s->queue, 1, n, &(cls_ints){.host = ids},
+                              &(cls_ints){.host = &c->slots[row]}, 0, NULL, NULL));
         break;
     case 8:
         for (uint32_t i = 0; i < n; i++)

@@ -227,7 +227,7 @@ START_TEST(deferred)
                 chosen[slot] = rng_below(&r, 4) ? twin_token(&t, row) : 7;
             }
             const cls_ints ids = {.host = chosen};
-            twin_each(&t, s, cls_accept(s->sampler, s->queue, n, 1, &ids, NULL, 0, NULL, NULL));
+            twin_each(&t, s, accept_ints(s->sampler, s->queue, n, 1, &ids, NULL, 0, NULL, NULL));
         }
         close_usual(&t);
     }

@@ -121,17 +121,17 @@ static void open_shards(shard_verifier *all, uint32_t n, const uint32_t *borders
                       of->most + i <= CLS_MAX_DRAFTS ? i : 0);
         must(cls_shard_create(s->v.sampler, &o, &s->shard));
         must(cls_shard_window(s->shard, &s->first, &s->width));
-        s->whole = s->v.call.logits.buffer;
+        s->whole = s->v.call.logits.values.buffer;
         s->own = (cls_logits){.dtype = of->rows->dtype,
-                              .buffer = columns(d, of->rows, s->first, s->width)};
+                              .values.buffer = columns(d, of->rows, s->first, s->width)};
     }
 }
 
 static void close_shards(shard_verifier *all, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        all[i].v.call.logits.buffer = all[i].whole;
-        clReleaseMemObject(all[i].own.buffer);
+        all[i].v.call.logits.values.buffer = all[i].whole;
+        clReleaseMemObject(all[i].own.values.buffer);
         cls_shard_destroy(all[i].shard);
         verifier_close(&all[i].v);
     }
@@ -227,16 +227,16 @@ START_TEST(gathered_logprobs)
             call.logits = s->v.call.logits;
             if (k == 3)
                 call.logits = (cls_logits){.dtype = of->rows->dtype,
-                                           .buffer = s->whole,
-                                           .offset = of->rows->offset,
+                                           .values.buffer = s->whole,
+                                           .values.offset = of->rows->offset,
                                            .row_stride = of->rows->stride};
             call.top.count = 4;
             call.top.ids.buffer = call.top.logprobs.buffer = out;
             call.top.logprobs.offset = 4 * rows * 4;
             call.given.count = 1;
             call.given.ids.buffer = given;
-            call.given.logprobs = (cls_buffer){out, 8 * rows * 4};
-            call.given.ranks = (cls_buffer){out, 9 * rows * 4};
+            call.given.logprobs = (cls_buffer){.buffer = out, .offset = 8 * rows * 4};
+            call.given.ranks = (cls_buffer){.buffer = out, .offset = 9 * rows * 4};
             must(cls_logprobs(s->v.sampler, d->queue, &call, 0, NULL, NULL));
             buffer_read(d, out, sizeof results[k], results[k]);
         }

@@ -431,7 +431,7 @@ START_TEST(turns)
     cls_step step;
     cls_step_init(&step);
     step.rows = 1;
-    step.logits.buffer = in;
+    step.logits.values.buffer = in;
     step.tokens.buffer = step.status.buffer = out;
     step.status.offset = 4;
     for (int turn = 0; turn < 3; turn++) {

@@ -73,7 +73,7 @@ START_TEST(usual)
     outputs.kept_set.ids.buffer = sets;
     cls_step_default(&step, sizeof step);
     step.rows = ROWS;
-    step.logits.buffer = in;
+    step.logits.values.buffer = in;
     step.tokens.buffer = out;
     for (uint32_t i = 0; i < STEPS; i++) {
         int32_t tokens[ROWS], kept[VOCAB];

@@ -361,7 +361,7 @@ START_TEST(loop_on_device)
     cls_verify_call_init(&call);
     call.requests = REQUESTS;
     call.row_offsets = cu;
-    call.logits.buffer = logits;
+    call.logits.values.buffer = logits;
     call.draft_ids.device.buffer = proposed;
     call.latest.buffer = latest;
     call.tokens.buffer = out;

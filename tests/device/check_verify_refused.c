@@ -46,6 +46,8 @@ static void refuse_shapes(verifier *v)
 {
     const int32_t from_one[] = {1, 3, 6}, not_ascending[] = {0, 3, 3}, falling[] = {0, 3, 2},
                   long_one[] = {0, 3, 133}, many[] = {0, 3, 7};
+    cls_outputs outputs;
+    cls_outputs_default(&outputs, sizeof outputs);
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(requests, 0, "requests");
     REFUSE(requests, 7, "requests");
@@ -65,6 +67,12 @@ static void refuse_shapes(verifier *v)
     REFUSE(disable_bonus, -1, "call->disable_bonus is -1; it must be 0 or 1");
     REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
     REFUSE(draft_stride, 49, "draft_stride");
+    REFUSE(draft_request_stride, 50, "call->draft_request_stride is set");
+    REFUSE(ids_stride, 2, "call->ids_stride is set");
+    REFUSE(ids_request_stride, 2, "call->ids_request_stride is set");
+    REFUSE(outputs, &outputs, "call->outputs is set");
+    REFUSE(nodes.kind, 1, "call->nodes.kind is 1");
+    REFUSE(slots.device.pointer, &outputs, "call->slots.pointer is set");
     REFUSE(epsilon, 0.0f, "epsilon");
     REFUSE(epsilon, 1.5f, "epsilon");
     REFUSE(epsilon, NAN, "epsilon");
@@ -77,7 +85,8 @@ static void refuse_inputs(verifier *v, cl_mem small)
 {
     const int32_t twice[] = {1, 1}, outside[] = {0, 4}, not_begun[] = {0, 3}, negative[] = {0, -2},
                   draws[] = {0, 1 << 24}, rows[] = {0, 1, 2, 3, 4, 1};
-    const cls_buffer small_one = {small, 0}, odd = {v->call.draft.buffer, 2};
+    const cls_buffer small_one = {.buffer = small},
+                     odd = {.buffer = v->call.draft.buffer, .offset = 2};
     const uint32_t masks[2 * 6] = {0};
     REFUSE(slots.host, twice, "slots");
     REFUSE(slots.host, outside, "slots");
@@ -93,8 +102,8 @@ static void refuse_inputs(verifier *v, cl_mem small)
     REFUSE(draft.buffer, NULL, "draft");
     REFUSE(draft, small_one, "draft");
     REFUSE(draft, odd, "draft");
-    REFUSE(logits.buffer, NULL, "logits");
-    REFUSE(logits.buffer, small, "logits");
+    REFUSE(logits.values.buffer, NULL, "logits");
+    REFUSE(logits.values.buffer, small, "logits");
     REFUSE(logits.dtype, 3, "dtype");
     REFUSE(logits.dtype, CLS_F16, "dtype");
     REFUSE(logits.row_stride, 49, "row_stride");
@@ -118,7 +127,7 @@ START_TEST(refused)
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const int32_t parents[] = {-1, 0, -1, 0}, later[] = {-1, 0, -1, 1}, below[] = {-1, -2, -1, 0};
     const cl_mem small = buffer_of(d, 4, NULL);
-    const cls_buffer small_one = {small, 0};
+    const cls_buffer small_one = {.buffer = small};
     drafts *const of = two();
     verifier all, *const v = &all;
     batch_mask(of->rows, &(rng){1}, 100, 0);

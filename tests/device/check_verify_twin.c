@@ -55,7 +55,7 @@ static void twin_step(twin *t, int32_t *tokens_, int32_t *status)
                                      rows->data + rows->offset + row * rows->stride * size, 0, NULL,
                                      NULL));
     }
-    step.logits.buffer = t->logits;
+    step.logits.values.buffer = t->logits;
     step.slots.host = slots;
     step.positions.host = of->positions ? positions : NULL;
     step.draws.host = of->draws;

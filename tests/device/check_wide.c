@@ -13,7 +13,7 @@ enum { VOCAB = 2500, ROWS = 3, SPARE = 64 };
 
 static cls_buffer at(cl_mem buffer, uint64_t offset)
 {
-    const cls_buffer b = {buffer, offset};
+    const cls_buffer b = {.buffer = buffer, .offset = offset};
     return b;
 }
 
@@ -25,10 +25,10 @@ START_TEST(places)
     cl_int code;
     const cl_mem own = clCreateBuffer(d->context, CL_MEM_READ_ONLY, 4096, NULL, &code);
     must_cl(code);
-    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){own, 0}), 1);
-    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){own, 32}), 1);
-    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){own, 8}), 0);
-    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){NULL, 0}), 0);
+    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){.buffer = own}, NULL), 1);
+    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){.buffer = own, .offset = 32}, NULL), 1);
+    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){.buffer = own, .offset = 8}, NULL), 0);
+    ck_assert_int_eq(cls_buffer_is_wide(&(cls_buffer){.buffer = NULL}, NULL), 0);
     clReleaseMemObject(own);
     for (size_t off = 0; off < 32; off += 4) {
         const cl_mem theirs = clCreateBuffer(d->context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
@@ -40,8 +40,8 @@ START_TEST(places)
         must_cl(code);
         for (uint64_t offset = 0; offset < 32; offset += 4) {
             const cls_buffer whole = at(theirs, offset), sub = at(part, offset);
-            ck_assert_int_eq(cls_buffer_is_wide(&whole), (off + offset) % 16 == 0);
-            ck_assert_int_eq(cls_buffer_is_wide(&sub), (off + offset) % 16 == 0);
+            ck_assert_int_eq(cls_buffer_is_wide(&whole, NULL), (off + offset) % 16 == 0);
+            ck_assert_int_eq(cls_buffer_is_wide(&sub, NULL), (off + offset) % 16 == 0);
         }
         clReleaseMemObject(part);
         clReleaseMemObject(theirs);
@@ -65,8 +65,8 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     cls_step_default(&step, sizeof step);
     step.rows = ROWS;
     step.logits.dtype = dtype;
-    step.logits.buffer = buffer;
-    step.logits.offset = offset;
+    step.logits.values.buffer = buffer;
+    step.logits.values.offset = offset;
     step.logits.row_stride = stride;
     step.tokens.buffer = out;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));

@@ -143,8 +143,8 @@ static void open_ranked(ranked *t, batch *b, device *d, cls_context *context,
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(part + row * width * element,
                b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);
-    t->part =
-        (cls_logits){.dtype = b->dtype, .buffer = buffer_of(d, b->rows * width * element, part)};
+    t->part = (cls_logits){.dtype = b->dtype,
+                           .values.buffer = buffer_of(d, b->rows * width * element, part)};
     free(part);
 }
 
@@ -172,7 +172,7 @@ static void run_batch(batch *b, device *d, cls_context *context, const uint32_t 
     must(cls_sample(t.s.sampler, d->queue, &t.s.step, 0, NULL, NULL));
     check_tokens(&t, "gathered");
     t.s.step.logits = whole;
-    clReleaseMemObject(t.part.buffer);
+    clReleaseMemObject(t.part.values.buffer);
     cls_mpi_destroy(t.mpi);
     client_close(&t.s);
 }

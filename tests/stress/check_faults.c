@@ -437,7 +437,7 @@ static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
     cls_step s;
     cls_step_default(&s, sizeof s);
     s.rows = rows;
-    s.logits.buffer = l->logits;
+    s.logits.values.buffer = l->logits;
     s.tokens.buffer = l->tokens;
     must(cls_sample(l->sampler, d->queue, &s, 0, NULL, NULL));
     buffer_read(d, l->tokens, rows * sizeof *tokens, tokens);

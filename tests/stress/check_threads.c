@@ -144,7 +144,7 @@ static void *keep(void *data)
     cls_step_default(&step, sizeof step);
     cls_params_default(&p, sizeof p);
     step.rows = 1;
-    step.logits.buffer = step.tokens.buffer = logits;
+    step.logits.values.buffer = step.tokens.buffer = logits;
     step.tokens.offset = 396;
     if (cls_slot_begin(theirs->sampler, 0, &p, NULL, 0, NULL, 0) != CLS_OK ||
         cls_sample(theirs->sampler, queue, &step, 0, NULL, NULL) != CLS_OK)

@@ -169,7 +169,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->call.row_offsets = w->cu;
     w->call.draft_ids.host = w->ids;
     w->call.draft_kind = w->kind;
-    w->call.logits.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
+    w->call.logits.values.buffer = buffer_of(d, (size_t)rows * vocab * sizeof(float), NULL);
     w->call.draft.buffer =
         w->kind != CLS_DRAFT_NONE ? output_of(d, (size_t)w->requests * n * vocab) : NULL;
     w->call.tokens.buffer = output_of(d, rows);
@@ -181,7 +181,7 @@ static void world_close(world *w)
     void *const arrays[] = {w->z,    w->q,      w->target,  w->draft, w->cu,    w->ids,
                             w->last, w->tokens, w->emitted, w->rows,  w->drafts};
     cls_sampler_destroy(w->sampler);
-    clReleaseMemObject(w->call.logits.buffer);
+    clReleaseMemObject(w->call.logits.values.buffer);
     clReleaseMemObject(w->call.tokens.buffer);
     clReleaseMemObject(w->call.emitted.buffer);
     if (w->call.draft.buffer)
@@ -217,7 +217,7 @@ static void world_call(world *w, int again)
         }
     }
     if (!again) {
-        write_floats(w, w->call.logits.buffer, w->rows,
+        write_floats(w, w->call.logits.values.buffer, w->rows,
                      (size_t)w->requests * (w->n + 1) * w->vocab);
         if (w->call.draft.buffer)
             write_floats(w, w->call.draft.buffer, w->drafts, (size_t)w->requests * w->n * w->vocab);

@@ -49,8 +49,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     cls_step_default(&s->step, sizeof s->step);
     s->step.rows = b->rows;
     s->step.logits.dtype = b->dtype;
-    s->step.logits.buffer = buffer_of(d, b->data_size, b->data);
-    s->step.logits.offset = b->offset;
+    s->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
+    s->step.logits.values.offset = b->offset;
     s->step.logits.row_stride = b->stride;
     s->step.slots.host = b->slots;
     s->step.tokens.buffer = buffer_of(d, output, NULL);
@@ -93,9 +93,9 @@ void client_tokens(client *s, uint32_t i)
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.buffer,      s->step.tokens.buffer,
-                              s->step.status.buffer,      s->step.mask.words.buffer,
-                              s->step.random_bits.buffer, s->step.bias.values.buffer};
+    const cl_mem buffers[] = {s->step.logits.values.buffer, s->step.tokens.buffer,
+                              s->step.status.buffer,        s->step.mask.words.buffer,
+                              s->step.random_bits.buffer,   s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
     for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
         if (buffers[i] != NULL)

@@ -189,6 +189,21 @@ uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *
     return result.kept_count;
 }
 
+cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t rows,
+                       uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
+                       cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    cls_accept_call call;
+    cls_accept_call_default(&call, sizeof call);
+    call.rows = rows;
+    call.per_row = per_row;
+    if (tokens != NULL)
+        call.tokens = *tokens;
+    if (slots != NULL)
+        call.slots = *slots;
+    return cls_accept(sampler, queue, &call, n_wait, wait, done);
+}
+
 cl_mem buffer_of(device *d, size_t size, const void *contents)
 {
     cl_int code;

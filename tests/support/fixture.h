@@ -68,6 +68,11 @@ void must_status(cls_status status, const char *call, const char *file, int line
  * is NULL, and returns the number of tokens that the chain kept. */
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs);
 
+/* Calls cls_accept() with these tokens and slots, which may be NULL. */
+cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t rows,
+                       uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
+                       cl_uint n_wait, const cl_event *wait, cl_event *done);
+
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);

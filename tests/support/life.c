@@ -171,7 +171,7 @@ static cls_status ring_create(life *l)
 }
 static cls_status ring_start(life *l)
 {
-    return cls_readback_start(l->ring, l->queue, &(const cls_buffer){l->out, 0},
+    return cls_readback_start(l->ring, l->queue, &(const cls_buffer){.buffer = l->out},
                               LIFE_ROWS * sizeof(int32_t), 2, l->waits, &l->ticket);
 }
 static cls_status ring_get(life *l)
@@ -230,7 +230,7 @@ static cls_status destroy(life *l)
 /* Reserves n numbers of the output buffer. */
 static cls_buffer room(life *l, size_t n)
 {
-    const cls_buffer b = {l->out, l->at};
+    const cls_buffer b = {.buffer = l->out, .offset = l->at};
     l->at += n * sizeof(int32_t); /* the library refuses outputs beyond the buffer's end */
     return b;
 }
@@ -242,7 +242,7 @@ static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
     s->outputs = o;
     l->at = 0;
     s->rows = rows;
-    s->logits.buffer = l->logits;
+    s->logits.values.buffer = l->logits;
     s->tokens = room(l, LIFE_ROWS);
     s->status = room(l, LIFE_ROWS);
     o->latest = room(l, SLOTS);
@@ -358,7 +358,7 @@ static cls_status accept(life *l)
 {
     const cls_ints tokens = {.host = (const int32_t[]){1, 2, -1, 3}},
                    slots = {.host = (const int32_t[]){2, 0, 1, 3}};
-    return cls_accept(l->sampler, l->queue, 4, 1, &tokens, &slots, 2, l->waits, &l->done);
+    return accept_ints(l->sampler, l->queue, 4, 1, &tokens, &slots, 2, l->waits, &l->done);
 }
 
 /* Accepts several tokens of each row, which are uploaded as masks are. */
@@ -366,7 +366,7 @@ static cls_status accept_several(life *l)
 {
     const cls_ints tokens = {.host = (const int32_t[]){5, 6, -1, 33, 2, 3}},
                    slots = {.host = (const int32_t[]){1, 2}};
-    return cls_accept(l->sampler, l->queue, 2, 3, &tokens, &slots, 2, l->waits, &l->done);
+    return accept_ints(l->sampler, l->queue, 2, 3, &tokens, &slots, 2, l->waits, &l->done);
 }
 
 static cls_status of_head(life *l)
@@ -374,7 +374,7 @@ static cls_status of_head(life *l)
     cls_step s;
     cls_outputs o;
     step_of(l, &s, &o, SLOTS);
-    s.logits.buffer = l->head_out;
+    s.logits.values.buffer = l->head_out;
     return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
 }
 
@@ -387,7 +387,7 @@ static cls_status verify(life *l)
     c.method = CLS_VERIFY_STANDARD;
     c.row_offsets = (const int32_t[]){0, 3, 5};
     c.slots.host = (const int32_t[]){3, 0};
-    c.logits.buffer = l->logits;
+    c.logits.values.buffer = l->logits;
     c.draft_ids.host = (const int32_t[]){12, 25, 31};
     c.draft_kind = CLS_DRAFT_PROBS;
     c.draft.buffer = l->drafts;
@@ -412,7 +412,7 @@ static cls_status logprobs(life *l)
     l->at = 0;
     c.rows = 3;
     c.given.count = 2;
-    c.logits.buffer = l->logits;
+    c.logits.values.buffer = l->logits;
     c.given.ids.buffer = l->given;
     c.given.logprobs = room(l, LIFE_ROWS * 2);
     c.given.ranks = room(l, LIFE_ROWS * 2);

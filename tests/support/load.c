@@ -20,10 +20,12 @@ static void step_alone(load *l, const request *q, uint32_t row)
     cls_status status;
     cls_step_default(&step, sizeof step);
     step.rows = 1;
-    step.logits.buffer = l->all_logits;
-    step.logits.offset = (uint64_t)request_logits(q, &l->world, LOGITS) * VOCAB * sizeof(float);
-    step.tokens = (cls_buffer){l->output_alone, row * sizeof(int32_t)};
-    step.status = (cls_buffer){l->output_alone, (SCRIPT_LIFE + 1 + row) * sizeof(int32_t)};
+    step.logits.values.buffer = l->all_logits;
+    step.logits.values.offset =
+        (uint64_t)request_logits(q, &l->world, LOGITS) * VOCAB * sizeof(float);
+    step.tokens = (cls_buffer){.buffer = l->output_alone, .offset = row * sizeof(int32_t)};
+    step.status = (cls_buffer){.buffer = l->output_alone,
+                               .offset = (SCRIPT_LIFE + 1 + row) * sizeof(int32_t)};
     while ((status = cls_sample(l->alone, l->queue[1], &step, 0, NULL, NULL)) == CLS_BUSY)
         must_cl(clFinish(l->queue[1]));
     must(status);
@@ -241,7 +243,7 @@ void load_step(load *l)
     float *const logits = l->staged + (size_t)entry * l->slots * VOCAB;
     stream **const row = l->row + entry * l->slots;
     stream *const any = l->of_slot[rng_below(&l->r, l->slots)];
-    const cls_buffer output = {l->output, 0};
+    const cls_buffer output = {.buffer = l->output};
     int32_t map[LOAD_STREAMS];
     cls_step step;
     cls_status status;
@@ -269,10 +271,10 @@ void load_step(load *l)
                                  (size_t)l->slots * VOCAB * sizeof *logits, logits, 0, NULL, NULL));
     cls_step_default(&step, sizeof step);
     step.rows = l->slots;
-    step.logits.buffer = l->input;
+    step.logits.values.buffer = l->input;
     step.slots.host = map;
     step.tokens = output;
-    step.status = (cls_buffer){l->output, l->slots * sizeof(int32_t)};
+    step.status = (cls_buffer){.buffer = l->output, .offset = l->slots * sizeof(int32_t)};
     while ((status = cls_sample(l->sampler, l->queue[0], &step, 0, NULL, NULL)) == CLS_BUSY) {
         collect(l);
         l->busy++;

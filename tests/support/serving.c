@@ -190,7 +190,7 @@ static uint64_t output_offset(uint32_t step) { return (uint64_t)step * MAX_ROWS 
 /* Writes int32 values to a buffer that a step reads as a map or as tokens. */
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
-    const cls_buffer b = {s->maps, output_offset(s->writes++)};
+    const cls_buffer b = {.buffer = s->maps, .offset = output_offset(s->writes++)};
     must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
                                  n * sizeof *values, values, 0, NULL, NULL));
     s->writes += (n - 1) / MAX_ROWS;
@@ -215,7 +215,7 @@ static void step_alone(server *s, const cls_step *all, const step_request *w, ui
     if (alone == NULL)
         return;
     step.rows = 1;
-    step.logits.offset += (uint64_t)row * s->o.vocab * sizeof(float);
+    step.logits.values.offset += (uint64_t)row * s->o.vocab * sizeof(float);
     memset(&step.slots, 0, sizeof step.slots);
     step.positions.host = w->positions ? w->positions + row : NULL;
     step.status.buffer = NULL;
@@ -248,8 +248,8 @@ void server_step(server *s, const step_request *w)
     cls_step_default(&step, sizeof step);
     step.rows = w->rows;
     step.logits.dtype = CLS_F32;
-    step.logits.buffer = s->logits_buffer;
-    step.logits.offset = (uint64_t)w->first_logits * s->o.vocab * sizeof(float);
+    step.logits.values.buffer = s->logits_buffer;
+    step.logits.values.offset = (uint64_t)w->first_logits * s->o.vocab * sizeof(float);
     if (w->device_map)
         step.slots.device = upload(s, w->slots, w->rows);
     else
@@ -257,8 +257,8 @@ void server_step(server *s, const step_request *w)
     step.positions.host = w->positions;
     step.defer_accept = w->defer;
     step.invalid_token = w->invalid_token;
-    step.tokens = (cls_buffer){s->tokens, output_offset(s->n)};
-    step.status = (cls_buffer){s->status, output_offset(s->n)};
+    step.tokens = (cls_buffer){.buffer = s->tokens, .offset = output_offset(s->n)};
+    step.status = (cls_buffer){.buffer = s->status, .offset = output_offset(s->n)};
     soak_retry(cls_sample(s->sampler, s->queue[s->n % 2], &step, 0, NULL, NULL));
     for (uint32_t row = 0; row < w->rows; row++) {
         const int32_t slot = w->slots[row];
@@ -278,16 +278,17 @@ void server_accept(server *s, uint32_t rows, uint32_t per_row, const int32_t *sl
                    const int32_t *ids)
 {
     cls_ints map = {.host = device_map ? NULL : slots};
-    const cls_ints last = {NULL, {s->tokens, output_offset(s->n - 1)}};
+    const cls_ints last = {.device = {.buffer = s->tokens, .offset = output_offset(s->n - 1)}};
     const int32_t *const tokens = ids ? ids : s->token[s->n - 1];
-    const cls_ints uploaded = {NULL, upload(s, tokens, rows * per_row)}, given = {.host = tokens};
+    const cls_ints uploaded = {.device = upload(s, tokens, rows * per_row)},
+                   given = {.host = tokens};
     if (device_map)
         map.device = upload(s, slots, rows);
-    soak_retry(cls_accept(s->sampler, s->queue[s->n % 2], rows, per_row,
-                          !ids             ? &last
-                          : s->accepts % 2 ? &given
-                                           : &uploaded,
-                          &map, 0, NULL, NULL));
+    soak_retry(accept_ints(s->sampler, s->queue[s->n % 2], rows, per_row,
+                           !ids             ? &last
+                           : s->accepts % 2 ? &given
+                                            : &uploaded,
+                           &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < rows; row++) {
         const int32_t slot = slots[row];
         if (slot < 0 || (uint32_t)slot >= s->o.slot_count)
@@ -298,7 +299,7 @@ void server_accept(server *s, uint32_t rows, uint32_t per_row, const int32_t *sl
             if (alone_of(s, (uint32_t)slot)) { /* one after another */
                 const cls_ints one = {.host = id};
                 soak_retry(
-                    cls_accept(s->alone[slot], s->queue[0], 1, 1, &one, NULL, 0, NULL, NULL));
+                    accept_ints(s->alone[slot], s->queue[0], 1, 1, &one, NULL, 0, NULL, NULL));
             }
         }
     }

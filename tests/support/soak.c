@@ -220,7 +220,7 @@ static void choose_rows(soak *s, flight *f)
 static cls_buffer put(soak *s, const flight *f, cl_mem buffer, size_t part, const void *data,
                       size_t size)
 {
-    const cls_buffer b = {buffer, (uint64_t)(f - s->flight) * part};
+    const cls_buffer b = {.buffer = buffer, .offset = (uint64_t)(f - s->flight) * part};
     soak_require_cl(
         s, clEnqueueWriteBuffer(s->queue, buffer, CL_FALSE, b.offset, size, data, 0, NULL, NULL));
     return b;
@@ -232,7 +232,8 @@ static cls_ints ints(soak *s, flight *f, int32_t *values, uint32_t which)
     if (rng_below(&s->r, 2))
         return map;
     map.host = NULL;
-    map.device = (cls_buffer){s->ints, ((uint64_t)(f - s->flight) * 3 + which) * RESULT};
+    map.device =
+        (cls_buffer){.buffer = s->ints, .offset = ((uint64_t)(f - s->flight) * 3 + which) * RESULT};
     soak_require_cl(s, clEnqueueWriteBuffer(s->queue, s->ints, CL_FALSE, map.device.offset,
                                             f->n * sizeof *values, values, 0, NULL, NULL));
     return map;
@@ -249,8 +250,8 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     cls_outputs_default(outputs, sizeof *outputs);
     step->outputs = outputs;
     step->rows = f->n;
-    step->logits.buffer = logits.buffer;
-    step->logits.offset = logits.offset;
+    step->logits.values.buffer = logits.buffer;
+    step->logits.values.offset = logits.offset;
     step->defer_accept = f->deferred;
     step->invalid_token = f->deferred || rng_below(&s->r, 4) ? -1 : 7;
     step->slots = ints(s, f, f->slot, 0);
@@ -281,14 +282,14 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
         step->bias.rows = SOAK_ROWS;
         step->bias.row_map.host = rows->bias_map;
     }
-    step->tokens = (cls_buffer){s->output, out};
-    step->status = (cls_buffer){s->output, out + RESULT};
+    step->tokens = (cls_buffer){.buffer = s->output, .offset = out};
+    step->status = (cls_buffer){.buffer = s->output, .offset = out + RESULT};
     if (f->reports) {
         outputs->logprob_kind = rng_below(&s->r, 2) ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
-        outputs->logprobs = (cls_buffer){s->output, out + 2 * RESULT};
+        outputs->logprobs = (cls_buffer){.buffer = s->output, .offset = out + 2 * RESULT};
         outputs->kept_set.capacity = rng_below(&s->r, 2) ? 1 + rng_below(&s->r, 40) : 0;
         *(outputs->kept_set.capacity != 0 ? &outputs->kept_set.counts : &outputs->kept.counts) =
-            (cls_buffer){s->output, out + 3 * RESULT};
+            (cls_buffer){.buffer = s->output, .offset = out + 3 * RESULT};
         if (rng_below(&s->r, 8) == 0)
             outputs->probs.buffer = s->other;
         s->n.reports++;
@@ -351,7 +352,7 @@ static void accept_some(soak *s, flight *f, const cls_step *step)
         ids.device = step->tokens;
     }
     const cls_ints map = {.host = slots};
-    soak_retry(s, cls_accept(s->sampler, s->queue, f->n, 1, &ids, &map, 0, NULL, NULL));
+    soak_retry(s, accept_ints(s->sampler, s->queue, f->n, 1, &ids, &map, 0, NULL, NULL));
     for (uint32_t row = 0; row < f->n; row++)
         if (slots[row] >= 0 && has_token(&f->row[row]) && !guest_stopped(f->guest[row]))
             guest_push(s, f->guest[row], f->row[row].token, &f->adaptive[row]);
@@ -419,7 +420,8 @@ static void enqueue(soak *s, const cls_step *step, const cls_buffer *output)
 static void sample(soak *s)
 {
     flight *const f = &s->flight[s->started % SOAK_AHEAD];
-    const cls_buffer output = {s->output, (uint64_t)(f - s->flight) * 4 * RESULT};
+    const cls_buffer output = {.buffer = s->output,
+                               .offset = (uint64_t)(f - s->flight) * 4 * RESULT};
     cls_step step;
     cls_outputs outputs;
     if (s->started - s->taken == SOAK_AHEAD)

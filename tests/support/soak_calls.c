@@ -14,7 +14,7 @@ static cls_buffer put(soak *s, cl_mem buffer, const void *data, size_t size)
 {
     soak_require_cl(s,
                     clEnqueueWriteBuffer(s->queue, buffer, CL_TRUE, 0, size, data, 0, NULL, NULL));
-    return (cls_buffer){buffer, 0};
+    return (cls_buffer){.buffer = buffer};
 }
 
 static void get(soak *s, void *data, size_t size)
@@ -102,21 +102,21 @@ void soak_verify(soak *s)
     call.requests = n;
     call.method = d->method;
     call.row_offsets = d->cu;
-    call.logits.buffer = put(s, s->input, d->rows->data, d->rows->data_size).buffer;
-    call.logits.offset = d->rows->offset;
+    call.logits.values.buffer = put(s, s->input, d->rows->data, d->rows->data_size).buffer;
+    call.logits.values.offset = d->rows->offset;
     call.logits.row_stride = d->rows->stride;
     call.slots.host = d->slots;
     call.draft_ids.host = d->ids;
     call.draft_kind = d->total > 0 ? d->kind : CLS_DRAFT_NONE;
     if (call.draft_kind != CLS_DRAFT_NONE)
-        call.draft =
-            (cls_buffer){put(s, s->biases, d->q->data, d->q->data_size).buffer, d->q->offset};
+        call.draft = (cls_buffer){.buffer = put(s, s->biases, d->q->data, d->q->data_size).buffer,
+                                  .offset = d->q->offset};
     call.draft_stride = d->q->stride;
     call.disable_bonus = d->disable_bonus;
-    call.tokens = (cls_buffer){s->other, 0};
-    call.accepted = (cls_buffer){s->other, n * width * sizeof(int32_t)};
-    call.emitted = (cls_buffer){s->other, n * (width + 1) * sizeof(int32_t)};
-    call.status = (cls_buffer){s->other, n * (width + 2) * sizeof(int32_t)};
+    call.tokens = (cls_buffer){.buffer = s->other};
+    call.accepted = (cls_buffer){.buffer = s->other, .offset = n * width * sizeof(int32_t)};
+    call.emitted = (cls_buffer){.buffer = s->other, .offset = n * (width + 1) * sizeof(int32_t)};
+    call.status = (cls_buffer){.buffer = s->other, .offset = n * (width + 2) * sizeof(int32_t)};
     soak_retry(s, cls_verify(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, result, n * (width + 3) * sizeof *result);
     compare_drafts(s, d, result);
@@ -149,12 +149,15 @@ void soak_score(soak *s)
     for (uint32_t row = 0; row < n; row++)
         for (uint32_t i = 0; i < GIVEN; i++)
             x.given[row][i] = (int32_t)rng_below(&s->r, s->o.vocab);
-#define AT(field) ((cls_buffer){s->other, (uint64_t)((const char *)x.field - (const char *)&x)})
+#define AT(field) \
+    ((cls_buffer){.buffer = s->other, \
+                  .offset = (uint64_t)((const char *)x.field - (const char *)&x)})
     cls_logprobs_call_default(&call, sizeof call);
     call.rows = n;
     call.top.count = TOP;
     call.given.count = GIVEN;
-    call.logits.buffer = put(s, s->input, f->rows->data, n * s->o.vocab * sizeof(float)).buffer;
+    call.logits.values.buffer =
+        put(s, s->input, f->rows->data, n * s->o.vocab * sizeof(float)).buffer;
     put(s, s->other, &x, sizeof x);
     call.given.ids = AT(given);
     call.given.ranks = AT(ranks);

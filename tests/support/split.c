@@ -18,8 +18,8 @@ static cl_mem logits_of(const batch *b, device *d, uint32_t first, uint32_t widt
                b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);
     const cl_mem buffer = buffer_of(d, size, data);
     free(data);
-    out->buffer = buffer;
-    out->offset = offset;
+    out->values.buffer = buffer;
+    out->values.offset = offset;
     out->row_stride = stride;
     return buffer;
 }
@@ -54,7 +54,7 @@ void split_close(splits *p)
     for (uint32_t i = 0; i < p->n; i++) {
         cls_shard_destroy(p->shard[i]);
         cls_sampler_destroy(p->sampler[i]);
-        clReleaseMemObject(p->step[i].logits.buffer);
+        clReleaseMemObject(p->step[i].logits.values.buffer);
         clReleaseMemObject(p->step[i].tokens.buffer);
         clReleaseMemObject(p->step[i].status.buffer);
     }

@@ -105,7 +105,7 @@ static cls_buffer buffer_at(const twin *t, const twin_side *s, const char *name)
 {
     for (uint32_t i = 0; i < t->results; i++)
         if (strcmp(t->result[i].name, name) == 0)
-            return (cls_buffer){s->results.buffer, t->result[i].offset};
+            return (cls_buffer){.buffer = s->results.buffer, .offset = t->result[i].offset};
     return (cls_buffer){0};
 }
 
@@ -255,12 +255,12 @@ void twin_logits(twin *t)
             memcpy(data + offset + row * stride * element,
                    b->data + b->offset + ((size_t)row * b->stride + s->first) * element,
                    s->width * element);
-        if (s->step.logits.buffer == NULL)
-            s->step.logits.buffer = twin_buffer(s, size, data);
+        if (s->step.logits.values.buffer == NULL)
+            s->step.logits.values.buffer = twin_buffer(s, size, data);
         else
-            must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.buffer, CL_TRUE, 0, size, data,
-                                         0, NULL, NULL));
-        s->step.logits.offset = offset;
+            must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.values.buffer, CL_TRUE, 0,
+                                         size, data, 0, NULL, NULL));
+        s->step.logits.values.offset = offset;
         s->step.logits.row_stride = stride;
         free(data);
     }

@@ -50,7 +50,7 @@ static void begin(verifier *v, cls_context *context)
 /* All outputs are in one buffer, with margins between them. */
 static cls_buffer output(verifier *v, size_t *at, size_t n)
 {
-    const cls_buffer b = {v->output, (*at + MARGIN) * sizeof(int32_t)};
+    const cls_buffer b = {.buffer = v->output, .offset = (*at + MARGIN) * sizeof(int32_t)};
     *at += MARGIN + n;
     return b;
 }
@@ -75,11 +75,12 @@ static void rows_of_call(verifier *v, int device_masks)
     const batch *const rows = of->rows, *const q = of->q;
     cls_verify_call *const call = &v->call;
     call->logits.dtype = rows->dtype;
-    call->logits.buffer = buffer_of(v->d, rows->data_size, rows->data);
-    call->logits.offset = rows->offset;
+    call->logits.values.buffer = buffer_of(v->d, rows->data_size, rows->data);
+    call->logits.values.offset = rows->offset;
     call->logits.row_stride = rows->stride;
     if (of->kind != CLS_DRAFT_NONE && of->total > 0)
-        call->draft = (cls_buffer){buffer_of(v->d, q->data_size, q->data), q->offset};
+        call->draft =
+            (cls_buffer){.buffer = buffer_of(v->d, q->data_size, q->data), .offset = q->offset};
     call->draft_stride = q->stride;
     if (rows->mask) {
         const size_t size =
@@ -132,20 +133,20 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     cls_step_default(&v->step, sizeof v->step);
     v->step.rows = b->rows;
     v->step.logits.dtype = b->dtype;
-    v->step.logits.buffer = buffer_of(d, b->data_size, b->data);
+    v->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
     v->step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
     v->step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
 }
 
 void verifier_close(verifier *v)
 {
-    const cl_mem buffers[] = {v->call.logits.buffer,
+    const cl_mem buffers[] = {v->call.logits.values.buffer,
                               v->call.draft.buffer,
                               v->call.mask.words.buffer,
                               v->call.bias.values.buffer,
                               v->output,
                               v->call.draft_ids.device.buffer,
-                              v->step.logits.buffer,
+                              v->step.logits.values.buffer,
                               v->step.tokens.buffer,
                               v->step.status.buffer};
     cls_sampler_destroy(v->sampler);

@@ -38,7 +38,7 @@ static bench open_bench(device *d, cl_command_queue_properties properties)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
     cls_step_default(&b.step, sizeof b.step);
     b.step.rows = ROWS;
-    b.step.logits.buffer = buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL);
+    b.step.logits.values.buffer = buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL);
     b.step.tokens.buffer = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
     cls_outputs_default(&b.outputs, sizeof b.outputs);
     b.outputs.logprobs.buffer = buffer_of(d, sizeof(float) * ROWS, NULL);
@@ -50,7 +50,7 @@ static void close_bench(bench *b)
 {
     cls_shard_destroy(b->shard);
     cls_sampler_destroy(b->sampler);
-    clReleaseMemObject(b->step.logits.buffer);
+    clReleaseMemObject(b->step.logits.values.buffer);
     clReleaseMemObject(b->step.tokens.buffer);
     clReleaseMemObject(b->outputs.logprobs.buffer);
     clReleaseCommandQueue(b->other);

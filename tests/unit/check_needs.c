@@ -34,7 +34,7 @@ static cls_step step_of(device *d)
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = 1;
-    step.logits.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
+    step.logits.values.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
     step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
     return step;
 }
@@ -81,7 +81,7 @@ START_TEST(steps)
     (void)launches_of(d, s, &step);
     ck_assert_uint_eq(launches_of(d, s, &step), lean);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.logits.values.buffer);
     clReleaseMemObject(step.slots.device.buffer);
 }
 END_TEST
@@ -111,7 +111,7 @@ START_TEST(shards)
     forget(s);
     cls_shard_destroy(h);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.logits.values.buffer);
     clReleaseMemObject(step.slots.device.buffer);
 }
 END_TEST
@@ -214,7 +214,7 @@ START_TEST(small_lists)
         cls_sampler_destroy(s);
         cls_context_destroy(context);
     }
-    clReleaseMemObject(step.logits.buffer);
+    clReleaseMemObject(step.logits.values.buffer);
     clReleaseMemObject(map);
 }
 END_TEST

@@ -144,10 +144,10 @@ static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, u
     cls_step step;
     cls_step_default(&step, sizeof step);
     step.rows = rows;
-    step.logits.buffer = b->small;
+    step.logits.values.buffer = b->small;
     if (what == LOGITS) {
-        step.logits.buffer = at.buffer;
-        step.logits.offset = at.offset;
+        step.logits.values.buffer = at.buffer;
+        step.logits.values.offset = at.offset;
         step.logits.row_stride = stride;
     } else if (what == BIAS || what == BIAS_HALF) {
         step.bias.values = at;
@@ -169,7 +169,7 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
     call.row_offsets = cu;
-    call.logits.buffer = b->small;
+    call.logits.values.buffer = b->small;
     call.draft_ids.host = ids;
     call.draft_kind = CLS_DRAFT_PROBS;
     call.draft = at;
@@ -256,8 +256,8 @@ START_TEST(inputs)
                                stride = strides[s];
                 const uint32_t rows = 1 + (uint32_t)(f + s) % 4;
                 const uint64_t size = offset + ((rows - 1) * stride + kinds[what].width) * element;
-                const cls_buffer whole = {claim(b.d, size), offset},
-                                 cut = {claim(b.d, size - 1), offset};
+                const cls_buffer whole = {.buffer = claim(b.d, size), .offset = offset},
+                                 cut = {.buffer = claim(b.d, size - 1), .offset = offset};
                 expected.queue = b.d->queue;
                 expected.what = (input)what;
                 expected.buffer = whole.buffer;
@@ -309,7 +309,8 @@ START_TEST(overflows)
                      {element, (1ull << 63) + 1, 4}};
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
             ck_assert_msg(cases[i].stride == 0 /* the default */ ||
-                              call(&b, (input)what, (cls_buffer){all, cases[i].offset},
+                              call(&b, (input)what,
+                                   (cls_buffer){.buffer = all, .offset = cases[i].offset},
                                    cases[i].stride, cases[i].rows) == CLS_BAD_ARGUMENT,
                           "%s, case %zu is let through", names[what], i);
     }
@@ -328,7 +329,7 @@ START_TEST(host_masks)
         cls_step step;
         cls_step_default(&step, sizeof step);
         step.rows = 2;
-        step.logits.buffer = b.small;
+        step.logits.values.buffer = b.small;
         step.mask.host = words;
         step.mask.row_stride = strides[i];
         ck_assert_msg(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL) != CLS_OK,
@@ -350,12 +351,13 @@ START_TEST(outputs)
     static const uint64_t sizes[] = {2 * 4, 2 * 4, 2 * 4, 2 * 4 * VOCAB, 8 * 4, 2 * 4};
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         for (int cut = 0; cut < 2; cut++) {
-            const cls_buffer out = {claim(b.d, at + sizes[i] - (uint64_t)cut), at};
+            const cls_buffer out = {.buffer = claim(b.d, at + sizes[i] - (uint64_t)cut),
+                                    .offset = at};
             cls_step_default(&step, sizeof step);
             cls_outputs_default(&o, sizeof o);
             step.outputs = &o;
             step.rows = 2;
-            step.logits.buffer = b.small;
+            step.logits.values.buffer = b.small;
             *fields[i] = out;
             ck_assert_int_eq(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL),
                              cut ? CLS_BAD_ARGUMENT : CLS_OK);
@@ -408,7 +410,7 @@ START_TEST(partials)
     o.kept_mass.buffer = buffer_of(b.d, 2 * sizeof(uint64_t), NULL);
     cls_step_default(&step, sizeof step);
     step.rows = 2;
-    step.logits.buffer = b.small;
+    step.logits.values.buffer = b.small;
     step.outputs = &o; /* all keys are sent */
     must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));
     must(cls_shard_abandon(shard));

@@ -37,7 +37,7 @@ static bench open_bench(device *d)
     }
     cls_step_default(&b.step, sizeof b.step);
     b.step.rows = 1;
-    b.step.logits.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
+    b.step.logits.values.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
     return b;
 }
 
@@ -47,7 +47,7 @@ static void close_bench(bench *b)
         cls_shard_destroy(b->shard[i]);
         cls_sampler_destroy(b->sampler[i]);
     }
-    clReleaseMemObject(b->step.logits.buffer);
+    clReleaseMemObject(b->step.logits.values.buffer);
     free(b->partials);
 }
 

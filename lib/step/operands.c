@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs over the tables of operands: checks them, uploads what is on the host, and writes where they
+ * are into the arguments of kernels. */
+#include "step/step.h"
+
+enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
+
+void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
+{
+    memset(plan, 0, sizeof *plan);
+    plan->operands = operands;
+    plan->count[CLS_N_1] = 1;
+    plan->count[CLS_N_3] = 3;
+    plan->count[CLS_N_4] = 4;
+    plan->count[CLS_N_8] = 8;
+    plan->count[CLS_N_DRAWS] = 1u << 24;
+    plan->count[CLS_N_TOP_MOST] = MOST_TOP;
+    plan->count[CLS_N_GIVEN_MOST] = MOST_GIVEN;
+    cls_step_default(&plan->step, sizeof plan->step);
+}
+
+cls_status cls_call_check(const cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
+                          const cl_event *wait, cls_plan *plan)
+{
+    const uint32_t rows = plan->step.rows;
+    const cls_status status = cls_wait_check(s->context, n_wait, wait);
+    if (status != CLS_OK)
+        return status;
+    if (rows < 1 || rows > s->max_rows)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->rows is %u; the sampler was created for 1 to %u", plan->operands->call,
+                        (unsigned)rows, (unsigned)s->max_rows);
+    plan->count[CLS_N_SLOTS] = s->slots;
+    plan->count[CLS_N_VOCAB] = s->vocab;
+    plan->count[CLS_N_ROWS] = rows;
+    plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
+    return cls_queue_check(s->context, queue, &plan->ordered);
+}
+
+/* ------------------------------------------------------------------- what a row is of */
+
+static void *at(const cls_plan *plan, uint16_t offset) { return (char *)(uintptr_t)plan + offset; }
+
+static cls_buffer *buffer_of(const cls_plan *plan, const cls_operand *o) { return at(plan, o->at); }
+
+/* Returns an operand's data on the host, or NULL. */
+static const void *host_of(const cls_plan *plan, const cls_operand *o)
+{
+    const void *host = NULL;
+    if (o->host != 0)
+        memcpy(&host, at(plan, o->host), sizeof host);
+    return host;
+}
+
+static int is_present(const cls_plan *plan, const cls_operand *o)
+{
+    return o->kind <= CLS_INTERNAL && plan->count[o->rows] != 0 &&
+           (buffer_of(plan, o)->buffer != NULL || host_of(plan, o) != NULL);
+}
+
+/* Returns an operand's bytes, or UINT64_MAX if 64 bits do not hold the number. */
+static uint64_t size_of(const cls_plan *plan, const cls_operand *o)
+{
+    const uint64_t rows = plan->count[o->rows], width = plan->count[o->width],
+                   element = plan->count[o->element];
+    return o->stride != 0 ? cls_extent(rows, *(const uint64_t *)at(plan, o->stride), width, element)
+                          : rows * width * element;
+}
+
+/* Returns 1 if an operand's data on the host are uploaded as they are, and not to the maps. */
+static int is_data(const cls_plan *plan, const cls_operand *o)
+{
+    return o->map == CLS_MAPS || plan->count[o->width] > 1;
+}
+
+/* -------------------------------------------------------------------------- checks */
+
+static cls_status check_number(cls_plan *plan, const cls_operand *o)
+{
+    const uint32_t n = *(const uint32_t *)at(plan, o->at);
+    const uint64_t most = plan->count[o->most], list = plan->count[o->shortlist];
+    plan->count[o->width] = n;
+    if (o->shortlist != 0 && n > list && (o->most == o->shortlist || n <= most))
+        return cls_fail(
+            CLS_BAD_ARGUMENT, CL_SUCCESS,
+            "%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
+            o->name, (unsigned)n, (unsigned)list);
+    return n <= most ? CLS_OK
+                     : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %u; it must be at most %u",
+                                o->name, (unsigned)n, (unsigned)most);
+}
+
+/* Fails if a count is 0 but a buffer for it is set, or if it is not 0 but no buffer is: a list of
+ * given ids needs the ids, and each list something that is written. */
+static cls_status check_group(const cls_plan *plan, const cls_operand *number)
+{
+    const cls_operand *missing = NULL, *written = NULL;
+    const uint64_t n = plan->count[number->width];
+    for (uint32_t i = 0; i < plan->operands->n; i++) {
+        const cls_operand *const o = &plan->operands->row[i];
+        if (o->group != number->width)
+            continue;
+        const int set = buffer_of(plan, o)->buffer != NULL, reads = o->access == CLS_KERNEL_READS;
+        if (set && n == 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is set, but %s is 0", o->name,
+                            number->name);
+        if (!set && reads && n != 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %u, but %s.buffer is NULL",
+                            number->name, (unsigned)n, o->name);
+        if (!reads && !set && missing == NULL)
+            missing = o;
+        if (!reads && set)
+            written = o;
+    }
+    return n == 0 || written != NULL
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s is %u, but no buffer for it is set (such as %s)", number->name,
+                          (unsigned)n, missing->name);
+}
+
+static cls_status check_words(const cls_plan *plan, const cls_operand *o)
+{
+    const uint32_t *const words = at(plan, o->at);
+    uint32_t any = 0;
+    for (uint8_t i = 0; i < o->words; i++)
+        any |= words[i];
+    return any == 0 ? CLS_OK : cls_reserved_check(o->name, any);
+}
+
+/* Checks a map on the host: numbers of rows, or of draws. Slots are checked by
+ * cls_row_slots_check(), and tokens by the kernels. */
+static cls_status check_entries(const cls_plan *plan, const cls_operand *o, const int32_t *map)
+{
+    const uint64_t limit = plan->count[o->limit];
+    const int32_t least = o->limit == CLS_N_DRAWS ? 0 : -1;
+    for (uint32_t row = 0; o->limit != 0 && row < plan->count[o->rows]; row++)
+        if (map[row] < least || (map[row] >= 0 && (uint32_t)map[row] >= limit))
+            return least == 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                         "%s: row %u has the value %d; it must be 0 to %u", o->name,
+                                         (unsigned)row, (int)map[row], (unsigned)limit - 1)
+                              : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                                         "%s: row %u uses row %d, but there are %u rows", o->name,
+                                         (unsigned)row, (int)map[row], (unsigned)limit);
+    return CLS_OK;
+}
+
+static cls_status check_stride(const cls_plan *plan, const cls_operand *o)
+{
+    uint64_t *const stride = at(plan, o->stride);
+    const uint64_t width = plan->count[o->width];
+    if (*stride == 0)
+        *stride = width;
+    return *stride >= width
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s is %llu, which is less than the %llu elements of a row",
+                          o->stride_name, (unsigned long long)*stride, (unsigned long long)width);
+}
+
+/* Checks a buffer or a map. */
+static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const cls_operand *o,
+                               cls_ranges *ranges)
+{
+    const cls_buffer *const b = buffer_of(plan, o);
+    const void *const host = host_of(plan, o);
+    cls_status status = cls_buffer_kind_check(o->name, b);
+    if (status != CLS_OK)
+        return status;
+    if (b->buffer == NULL && host == NULL)
+        return o->kind != CLS_REQUIRED
+                   ? CLS_OK
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
+    if (o->kind == CLS_LATER)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is set; this version does not support it",
+                        o->name);
+    if (b->buffer != NULL && o->kind == CLS_ON_HOST)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s is a buffer, but cls_verify() requires a host array", o->name);
+    if (b->buffer != NULL && host != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s has a host array and a buffer; only one may be set", o->name);
+    if (plan->count[o->rows] == 0)
+        return CLS_OK;
+    if (o->stride != 0)
+        status = check_stride(plan, o);
+    if (status != CLS_OK)
+        return status;
+    const uint64_t size = size_of(plan, o);
+    if (host != NULL && size >= SIZE_MAX)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s: its rows on the host exceed the memory of any host", o->name);
+    return host != NULL ? check_entries(plan, o, host)
+                        : cls_buffer_check(s->context, o->name, b, size, plan->count[o->element],
+                                           (enum cls_access)o->access, ranges);
+}
+
+/* Checks a row of a table. */
+static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_operand *o,
+                                cls_ranges *ranges)
+{
+    switch ((enum cls_operand_kind)o->kind) {
+    case CLS_NUMBER:
+        return check_number(plan, o);
+    case CLS_WORDS:
+        return check_words(plan, o);
+    case CLS_SWITCH:
+        return cls_switch_check(o->name, *(const int32_t *)at(plan, o->at));
+    case CLS_INTERNAL:
+        return CLS_OK;
+    default:
+        return check_memory(s, plan, o, ranges);
+    }
+}
+
+/* Fails if the sampler was not compiled for what a call needs. */
+static cls_status check_features(const cls_sampler *s, uint32_t missing)
+{
+    char names[CLS_FEATURE_NAMES];
+    if (missing == 0 || s->is_for_proof)
+        return CLS_OK;
+    cls_features_name(names, missing);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "the sampler is not compiled for what the call needs: create it with %s in "
+                    "options->features",
+                    names);
+}
+
+/* Returns CLS_WIDE if each row of logits certainly starts at a multiple of 16 bytes, and kernels
+ * can use that. */
+static uint32_t wide_rows(const cls_plan *plan, const cls_sampler *s, cls_ranges *ranges)
+{
+    const cls_logits *const l = &plan->step.logits;
+    const cls_shape *const shape = &s->context->shape;
+    if (shape->vector != 4 || (shape->work_group == 1 && shape->row_group == 1))
+        return 0;
+    return (plan->count[CLS_N_LOGITS_ROWS] == 1 ||
+            l->row_stride * plan->count[CLS_N_LOGIT_BYTES] % 16 == 0) &&
+                   cls_buffer_is_wide(&l->values, ranges)
+               ? CLS_WIDE
+               : 0;
+}
+
+cls_status cls_operands_check(const cls_sampler *s, cls_plan *plan)
+{
+    cls_ranges ranges;
+    uint32_t missing = plan->needs & ~s->features;
+    cls_status status = CLS_OK;
+    ranges.n = ranges.infos = 0;
+    for (uint32_t i = 0; i < plan->operands->n && status == CLS_OK; i++) {
+        const cls_operand *const o = &plan->operands->row[i];
+        status = check_operand(s, plan, o, &ranges);
+        if (status != CLS_OK || !is_present(plan, o))
+            continue;
+        plan->has |= o->has;
+        plan->wants |= o->wants;
+        plan->needs |= o->feature;
+        if ((o->feature & s->features) == 0)
+            missing |= o->feature & (~o->feature + 1);
+    }
+    for (uint32_t i = 0; i < plan->operands->n && status == CLS_OK; i++)
+        if (plan->operands->row[i].kind == CLS_NUMBER)
+            status = check_group(plan, &plan->operands->row[i]);
+    if (status == CLS_OK)
+        status = check_features(s, missing);
+    if (status == CLS_OK)
+        status = cls_ranges_check(&ranges);
+    if (status == CLS_OK && plan->step.logits.values.buffer != NULL)
+        plan->wide = wide_rows(plan, s, &ranges);
+    return status;
+}
+
+/* -------------------------------------------------------------- uploads and arguments */
+
+static void bind(cls_plan *plan, const cls_sampler *s)
+{
+    plan->buffers = cls_sampler_buffers(s);
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
+        const cl_mem buffer = buffer_of(plan, o)->buffer;
+        if (o->buffer != 0)
+            memcpy((char *)&plan->buffers + o->buffer, buffer != NULL ? &buffer : &s->maps,
+                   sizeof buffer);
+    }
+}
+
+/* Uploads what the operands have on the host. Larger data become a buffer of the plan. */
+static cl_int upload(cls_plan *plan, cls_commands *c, const cls_host_data *data)
+{
+    cl_int code = CL_SUCCESS;
+    for (uint32_t i = 0; i < plan->n_present && code == CL_SUCCESS; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
+        const void *const host = host_of(plan, o);
+        if (host != NULL && is_data(plan, o)) {
+            code = cls_commands_upload_data(c, data);
+            memset(at(plan, o->host), 0, sizeof host);
+            *buffer_of(plan, o) = (cls_buffer){.buffer = c->sampler->masks.buffer};
+        } else if (host != NULL) {
+            code = cls_commands_upload_map(c, (enum cls_map)o->map, host,
+                                           (uint32_t)plan->count[o->rows]);
+        }
+    }
+    return code;
+}
+
+cls_status cls_plan_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
+                           const cl_event *wait, cls_commands *c, cl_int *code)
+{
+    cls_host_data data = {NULL, 0, NULL};
+    int uploads = plan->uploads;
+    plan->n_present = 0;
+    for (uint32_t i = 0; i < plan->operands->n; i++) {
+        const cls_operand *const o = &plan->operands->row[i];
+        if (!is_present(plan, o))
+            continue;
+        plan->present[plan->n_present++] = (uint8_t)i;
+        const void *const host = host_of(plan, o);
+        if (host != NULL && is_data(plan, o))
+            data = (cls_host_data){host, (size_t)size_of(plan, o), o->name};
+        else
+            uploads |=
+                cls_map_changed(s, (enum cls_map)o->map, host, (uint32_t)plan->count[o->rows]);
+    }
+    const cls_status status =
+        cls_commands_begin(c, s, queue, plan->ordered, n_wait, wait, uploads, &data);
+    *code = status == CLS_OK ? upload(plan, c, &data) : CL_SUCCESS;
+    bind(plan, s);
+    return status;
+}
+
+void cls_operands_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
+        const cls_buffer *const b = buffer_of(plan, o);
+        cls_wide *const to = (cls_wide *)(void *)((char *)a + o->argument);
+        if (o->argument == 0)
+            continue;
+        to[0] = cls_wide_of(b->buffer != NULL ? b->offset / plan->count[o->element]
+                                              : (uint64_t)o->map * s->max_rows);
+        if (o->stride != 0)
+            to[1] = cls_wide_of(*(const uint64_t *)at(plan, o->stride));
+    }
+}
+
+void cls_plan_set_logits(cls_plan *plan, const cls_sampler *s, const cls_logits *logits)
+{
+    plan->step.logits = *logits;
+    plan->buffers.logits = logits->values.buffer;
+    plan->wide = wide_rows(plan, s, NULL);
+}
