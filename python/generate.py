@@ -411,6 +411,11 @@ Path = Union[str, "os.PathLike[str]"]
             out.append(f'    "{name}": {{\n')
             out += [f'        "{k}": ("{e[0]}", {e[1]!r}),\n' for k, e in found.items()]
             out.append("    },\n")
+    out.append("}\n\n# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {\n")
+    for name, fields in structs.items():
+        read = tuple(f.name for f in fields if f.elements and f.elements[2])
+        if read:
+            out.append(f'    "{name}": {read!r},\n'.replace("'", '"'))
     out.append("}\n\nFIELD_COUNTS: Dict[str, Dict[str, str]] = {\n")
     for name, fields in structs.items():
         found = {

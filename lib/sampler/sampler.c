@@ -135,7 +135,7 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_ker
 {
     static const struct cls_compiled_kernel none;
     const struct cls_compiled_kernel *found = NULL;
-    int v = 0;
+    int v = (int)which; /* each kernel has a variant at least, and they come in its order */
     while (cls_variants[v].kernel != which)
         v++;
     for (; v < CLS_VARIANTS && cls_variants[v].kernel == which; v++) {

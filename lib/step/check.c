@@ -137,10 +137,11 @@ static cls_status fail_slot(const cls_sampler *s, const char *call, uint32_t row
 cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, cls_plan *plan)
 {
     const cls_ints *const slots = &plan->step.slots;
+    const cls_request *const request = sampler->request;
     uint8_t *const used = sampler->slot_is_used;
-    uint32_t features = 0;
+    const int marks = slots->host != NULL && !shared; /* without a map no slot occurs twice */
+    uint32_t features = 0, row = 0;
     cls_status status = CLS_OK;
-    uint32_t row = 0;
     if (slots->device.buffer != NULL) { /* any of them may be named */
         add_needs(sampler, cls_needs_features(&sampler->needs), plan);
         return CLS_OK;
@@ -153,19 +154,17 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)
             continue;
-        if ((uint32_t)slot >= sampler->slots ||
-            !(sampler->request[slot].slot.flags & CLS_SLOT_BEGUN) || (used[slot] && !shared)) {
+        if ((uint32_t)slot >= sampler->slots || !(request[slot].slot.flags & CLS_SLOT_BEGUN) ||
+            (marks && used[slot])) {
             status = fail_slot(sampler, plan->operands->call, row, slot);
         } else {
-            used[slot] = 1;
-            features |= sampler->request[slot].features;
+            used[slot] = (uint8_t)marks;
+            features |= request[slot].features;
         }
     }
-    while (row-- > 0) {
-        const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
-        if ((uint32_t)slot < sampler->slots)
-            used[slot] = 0;
-    }
+    while (marks && row-- > 0)
+        if ((uint32_t)slots->host[row] < sampler->slots)
+            used[slots->host[row]] = 0;
     add_needs(sampler, features, plan);
     return status;
 }

@@ -3,11 +3,13 @@
  * are into the arguments of kernels. */
 #include "step/step.h"
 
+#include <stddef.h>
+
 enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
 
 void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
 {
-    memset(plan, 0, sizeof *plan);
+    memset(plan, 0, offsetof(cls_plan, buffers));
     plan->operands = operands;
     plan->count[CLS_N_1] = 1;
     plan->count[CLS_N_3] = 3;
@@ -52,10 +54,10 @@ static const void *host_of(const cls_plan *plan, const cls_operand *o)
     return host;
 }
 
-static int is_present(const cls_plan *plan, const cls_operand *o)
+/* Returns 1 if a buffer is absent and says nothing else. */
+static int is_blank(const cls_buffer *b)
 {
-    return o->kind <= CLS_INTERNAL && plan->count[o->rows] != 0 &&
-           (buffer_of(plan, o)->buffer != NULL || host_of(plan, o) != NULL);
+    return b->buffer == NULL && b->pointer == NULL && (b->kind | b->reserved) == 0;
 }
 
 /* Returns an operand's bytes, or UINT64_MAX if 64 bits do not hold the number. */
@@ -158,20 +160,17 @@ static cls_status check_stride(const cls_plan *plan, const cls_operand *o)
                           o->stride_name, (unsigned long long)*stride, (unsigned long long)width);
 }
 
-/* Checks a buffer or a map. */
+/* Checks a buffer or a map that says anything. */
 static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const cls_operand *o,
-                               cls_ranges *ranges)
+                               const void *host, cls_ranges *ranges)
 {
     const cls_buffer *const b = buffer_of(plan, o);
-    const void *const host = host_of(plan, o);
     cls_status status = cls_buffer_kind_check(o->name, b);
     if (status != CLS_OK)
         return status;
     if (b->buffer == NULL && host == NULL)
-        return o->kind != CLS_REQUIRED
-                   ? CLS_OK
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
     if (o->kind == CLS_LATER)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is set; this version does not support it",
                         o->name);
@@ -196,10 +195,12 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
                                            (enum cls_access)o->access, ranges);
 }
 
-/* Checks a row of a table. */
+/* Checks a row of a table. Adds it to the present operands if it is one. */
 static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_operand *o,
                                 cls_ranges *ranges)
 {
+    const void *host;
+    cls_status status;
     switch ((enum cls_operand_kind)o->kind) {
     case CLS_NUMBER:
         return check_number(plan, o);
@@ -208,16 +209,36 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
     case CLS_SWITCH:
         return cls_switch_check(o->name, *(const int32_t *)at(plan, o->at));
     case CLS_INTERNAL:
-        return CLS_OK;
+        status = CLS_OK;
+        break;
     default:
-        return check_memory(s, plan, o, ranges);
+        host = host_of(plan, o);
+        if (host != NULL || !is_blank(buffer_of(plan, o)) || o->kind == CLS_REQUIRED)
+            status = check_memory(s, plan, o, host, ranges);
+        else if (o->kind == CLS_ON_HOST) /* the call makes a map in its place */
+            status = CLS_OK;
+        else
+            return CLS_OK;
     }
+    if (status != CLS_OK || plan->count[o->rows] == 0)
+        return status;
+    plan->present[plan->n_present++] = (uint8_t)(o - plan->operands->row);
+    plan->has |= o->has;
+    plan->wants |= o->wants;
+    plan->needs |= o->feature;
+    return CLS_OK;
 }
 
-/* Fails if the sampler was not compiled for what a call needs. */
-static cls_status check_features(const cls_sampler *s, uint32_t missing)
+/* Fails if the sampler was not compiled for `needs`, or for none of the features of an operand. */
+static cls_status check_features(const cls_sampler *s, const cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
+    uint32_t missing = needs & ~s->features;
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const uint32_t feature = plan->operands->row[plan->present[i]].feature;
+        if ((feature & s->features) == 0)
+            missing |= feature & (~feature + 1);
+    }
     if (missing == 0 || s->is_for_proof)
         return CLS_OK;
     cls_features_name(names, missing);
@@ -245,25 +266,17 @@ static uint32_t wide_rows(const cls_plan *plan, const cls_sampler *s, cls_ranges
 cls_status cls_operands_check(const cls_sampler *s, cls_plan *plan)
 {
     cls_ranges ranges;
-    uint32_t missing = plan->needs & ~s->features;
+    const cls_operand *const end = plan->operands->row + plan->operands->n;
+    const uint32_t needs = plan->needs;
     cls_status status = CLS_OK;
     ranges.n = ranges.infos = 0;
-    for (uint32_t i = 0; i < plan->operands->n && status == CLS_OK; i++) {
-        const cls_operand *const o = &plan->operands->row[i];
+    for (const cls_operand *o = plan->operands->row; o < end && status == CLS_OK; o++)
         status = check_operand(s, plan, o, &ranges);
-        if (status != CLS_OK || !is_present(plan, o))
-            continue;
-        plan->has |= o->has;
-        plan->wants |= o->wants;
-        plan->needs |= o->feature;
-        if ((o->feature & s->features) == 0)
-            missing |= o->feature & (~o->feature + 1);
-    }
-    for (uint32_t i = 0; i < plan->operands->n && status == CLS_OK; i++)
-        if (plan->operands->row[i].kind == CLS_NUMBER)
-            status = check_group(plan, &plan->operands->row[i]);
+    for (const cls_operand *o = plan->operands->row; o < end && status == CLS_OK; o++)
+        if (o->kind == CLS_NUMBER && (plan->count[o->width] != 0 || plan->wants != 0))
+            status = check_group(plan, o);
     if (status == CLS_OK)
-        status = check_features(s, missing);
+        status = check_features(s, plan, needs);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
     if (status == CLS_OK && plan->step.logits.values.buffer != NULL)
@@ -278,10 +291,9 @@ static void bind(cls_plan *plan, const cls_sampler *s)
     plan->buffers = cls_sampler_buffers(s);
     for (uint32_t i = 0; i < plan->n_present; i++) {
         const cls_operand *const o = &plan->operands->row[plan->present[i]];
-        const cl_mem buffer = buffer_of(plan, o)->buffer;
+        const cl_mem buffer = host_of(plan, o) != NULL ? s->maps : buffer_of(plan, o)->buffer;
         if (o->buffer != 0)
-            memcpy((char *)&plan->buffers + o->buffer, buffer != NULL ? &buffer : &s->maps,
-                   sizeof buffer);
+            memcpy((char *)&plan->buffers + o->buffer, &buffer, sizeof buffer);
     }
 }
 
@@ -309,14 +321,12 @@ cls_status cls_plan_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queu
 {
     cls_host_data data = {NULL, 0, NULL};
     int uploads = plan->uploads;
-    plan->n_present = 0;
-    for (uint32_t i = 0; i < plan->operands->n; i++) {
-        const cls_operand *const o = &plan->operands->row[i];
-        if (!is_present(plan, o))
-            continue;
-        plan->present[plan->n_present++] = (uint8_t)i;
+    for (uint32_t i = 0; i < plan->n_present; i++) {
+        const cls_operand *const o = &plan->operands->row[plan->present[i]];
         const void *const host = host_of(plan, o);
-        if (host != NULL && is_data(plan, o))
+        if (host == NULL)
+            continue;
+        if (is_data(plan, o))
             data = (cls_host_data){host, (size_t)size_of(plan, o), o->name};
         else
             uploads |=
@@ -337,8 +347,8 @@ void cls_operands_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
         cls_wide *const to = (cls_wide *)(void *)((char *)a + o->argument);
         if (o->argument == 0)
             continue;
-        to[0] = cls_wide_of(b->buffer != NULL ? b->offset / plan->count[o->element]
-                                              : (uint64_t)o->map * s->max_rows);
+        to[0] = cls_wide_of(host_of(plan, o) != NULL ? (uint64_t)o->map * s->max_rows
+                                                     : b->offset / plan->count[o->element]);
         if (o->stride != 0)
             to[1] = cls_wide_of(*(const uint64_t *)at(plan, o->stride));
     }

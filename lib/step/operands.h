@@ -47,7 +47,7 @@ enum cls_operand_kind {
     CLS_OPTIONAL, /* a buffer or a map, which may be absent */
     CLS_REQUIRED, /* one that may not */
     CLS_LATER,    /* one that only later versions support */
-    CLS_ON_HOST,  /* a map that may be absent and must not be on the device */
+    CLS_ON_HOST, /* a map that may be absent, must not be on the device, and is made into another */
     CLS_INTERNAL, /* a map that the call makes; not checked */
     CLS_NUMBER,   /* a number of the caller's: count `width`, at most count `most` */
     CLS_WORDS,    /* `words` words that must be 0 */

@@ -33,10 +33,9 @@ typedef struct cls_plan {
     cls_ints nodes, parents, firsts;
     uint32_t draft_kind;
 
-    /* The operands that are present, once their data is on the device, and the kernels' buffers. */
-    uint8_t present[CLS_MAX_RANGES], n_present;
-    uint32_t wide; /* CLS_WIDE, or 0: see cls_plan_set_logits() */
-    cls_buffers buffers;
+    uint8_t present[CLS_MAX_RANGES], n_present; /* rows of the table that are not absent */
+    uint32_t wide;                              /* CLS_WIDE, or 0: see cls_plan_set_logits() */
+    cls_buffers buffers; /* of the kernels, once the data are on the device */
 } cls_plan;
 
 /* ----------------------------------------------------------- operands.c */

@@ -169,6 +169,9 @@ static const cls_operand logprobs[] = {LOGITS("call"), TOP_AND_GIVEN("call"),
 
 static const cls_operand gather[] = {LOGITS("gather")};
 
+/* A plan has room for so many that are present. */
+typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES ? 1 : -1];
+
 #define TABLE(CALL, ROWS) \
     { \
         CALL, ROWS, sizeof ROWS / sizeof ROWS[0] \

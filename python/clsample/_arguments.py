@@ -217,14 +217,9 @@ class Group:
     def __init__(self, name: str, structure: str) -> None:
         self.name = name
         self.attributes = getattr(_types, _class_name(structure))
-        fields = ffi.typeof(structure).fields
-        self.count = fields[0][0]
+        self.count = ffi.typeof(structure).fields[0][0]
         self.buffers = _types.BUFFERS[structure]
-        self.inputs = [
-            field
-            for field, place in fields
-            if place.type.cname.endswith("cls_buffer") and field not in self.buffers
-        ]
+        self.inputs = _types.INPUTS.get(structure, ())
 
 
 def _class_name(structure: str) -> str:

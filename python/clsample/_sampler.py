@@ -488,9 +488,7 @@ class Sampler(Unique):
             raise TypeError("queue must be given: the Context was opened without one")
         return self.context.queue._handle
 
-    def _enqueue(
-        self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any
-    ) -> Any:
+    def _enqueue(self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any) -> Any:
         """Calls a function that enqueues; returns its event and its queue."""
         found = self._queue(call, queue)
         wait = call.wait
@@ -500,9 +498,7 @@ class Sampler(Unique):
             call.names += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
         done = self._done
-        status = function(
-            self.handle, found, struct, count, wait if count else ffi.NULL, done
-        )
+        status = function(self.handle, found, struct, count, wait if count else ffi.NULL, done)
         if status != 0:
             raise _named(failure(status), call)
         return own_event(done[0]), found

@@ -220,7 +220,7 @@ def test_objects_of_another_context(cl, theirs, sampler, logits):
     with sampler.begin(seed=1) as a:
         with pytest.raises(clsample.BadArgument, match=r"logits.events belongs to another"):
             sampler.sample(array, a, queue=queue)
-        with pytest.raises(clsample.BadArgument, match="logits belongs to another OpenCL context"):
+        with pytest.raises(clsample.BadArgument, match="logits.values belongs to another OpenCL"):
             sampler.sample(context.array(array.base_data, VOCAB), a, queue=queue)
         array.finish()  # it has no events then
         with pytest.raises(clsample.BadArgument, match="queue"):
