@@ -168,7 +168,7 @@ static int check(serving *s, const trace *t, bench_served *served)
     row.prompt = s->request.prompt;
     row.prompt_count = s->request.prompt_count;
     row.output = output;
-    row.history = setup->window;
+    row.max_history = setup->window;
     for (uint32_t i = 0; i < t->n; i++) {
         cls_host_result result = {.struct_size = sizeof result};
         const size_t at = t->slot + (t->first + i) % BENCH_SPARE;

@@ -32,7 +32,7 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
-    options.history = window;
+    options.max_history = window;
     options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK |
                        (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
     return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK

@@ -63,7 +63,7 @@ static void without_chain(cls_params *p)
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
-    p->thinking_start_count = p->thinking_end_count = p->thinking_forced_count = 0;
+    p->thinking_start.count = p->thinking_end.count = p->thinking_forced.count = 0;
 }
 
 /* Adds a stage to the chain, with its parameters from `from`. */
@@ -154,12 +154,12 @@ static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
         put(to, ", mask");
     if (row->bias != NULL)
         put(to, ", bias");
-    if (p->logit_bias_count != 0)
-        put(to, ", logit bias of %" PRIu32, p->logit_bias_count);
-    if (p->allowed_count != 0)
-        put(to, ", %" PRIu32 " allowed", p->allowed_count);
-    if (p->bad_word_count != 0)
-        put(to, ", %" PRIu32 " bad words", p->bad_word_count);
+    if (p->logit_bias.count != 0)
+        put(to, ", logit bias of %" PRIu32, p->logit_bias.count);
+    if (p->allowed_ids.count != 0)
+        put(to, ", %" PRIu32 " allowed", p->allowed_ids.count);
+    if (p->bad_words.count != 0)
+        put(to, ", %" PRIu32 " bad words", p->bad_words.count);
     if (p->no_repeat_ngram != 0)
         put(to, ", no %" PRIu32 "-gram twice", p->no_repeat_ngram);
     if (p->min_tokens != 0)

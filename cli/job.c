@@ -58,17 +58,14 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
 {
     cls_sampler_options_default(options, sizeof *options);
     options->vocab = job->logits->vocab;
-    options->keep = CLS_KEEP_NONE;
-    options->logit_bias = 0;
+    options->counts = CLS_COUNTS_NONE;
     for (uint32_t i = 0; i < requests; i++) {
         const cls_params *p = &job->params[i];
         if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
             p->presence_penalty != 0.0f)
-            options->keep = CLS_KEEP_COUNTS;
-        if (p->logit_bias_count != 0 || p->allowed_count != 0)
-            options->logit_bias = 1;
+            options->counts = CLS_COUNTS_ALL;
     }
-    options->history = job->history;
+    options->max_history = job->history;
     options->dtypes = 1u << job->logits->dtype;
     const bool reports =
         job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
@@ -124,7 +121,7 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->output_count = job->output.width;
     row->position = (uint32_t)cli_position(job, request);
     row->params = &job->params[request];
-    row->history = job->history;
+    row->max_history = job->history;
     row->infill = job->infill;
     row->forced_ids = forced.ids;
     row->forced_count = forced.count;

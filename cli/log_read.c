@@ -207,7 +207,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     token->forced = request->force.count - forced.count;
     host->forced_ids = forced.ids;
     host->forced_count = forced.count;
-    host->history = log->history;
+    host->max_history = log->history;
     host->infill = log->has_infill ? &log->infill : NULL;
     return 0;
 }

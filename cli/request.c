@@ -173,15 +173,16 @@ static uint32_t history_of(const cli_job *job, uint32_t requests)
     for (uint32_t r = 0; r < requests; r++) {
         const cls_params *const p = &job->params[r];
         const bool looks =
-            p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
+            p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
         const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
         const uint64_t least[] = {looks ? whole : 0,       p->penalty_window,     p->dry_window,
-                                  p->thinking_start_count, p->thinking_end_count, loops};
+                                  p->thinking_start.count, p->thinking_end.count, loops};
         for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
             if (least[i] > history)
                 history = least[i] > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : (uint32_t)least[i];
-        for (uint32_t i = 0; i < p->bad_word_count; i++)
-            history = p->bad_words[i].count > history ? p->bad_words[i].count : history;
+        for (uint32_t i = 0; i < p->bad_words.count; i++)
+            history = p->bad_words.sequences[i].count > history ? p->bad_words.sequences[i].count
+                                                                : history;
     }
     return history > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : history;
 }

@@ -269,8 +269,8 @@ static void begin(const machine *m, slot_state *s, int slot, uint32_t text)
     cls_params_init(&params);
     params.temperature = 2;
     params.seed = text;
-    params.stop_ids = &end;
-    params.stop_count = 1;
+    params.stop_ids.ids = &end;
+    params.stop_ids.count = 1;
     params.max_tokens = MAX_TOKENS;
     must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
     *s = (slot_state){.text = text, .taken = true};

@@ -121,11 +121,22 @@ typedef struct cls_logit_bias {
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
-/* Consecutive token ids, all in the vocabulary. */
-typedef struct cls_sequence {
-    const int32_t *ids; /* [count] */
-    uint32_t count;     /* at least 1 */
-} cls_sequence;
+/* Lists of a request's parameters. Of an empty list, which is the default, the array is NULL and
+ * the count 0. */
+typedef struct cls_ids {
+    const int32_t *ids; /* [count], all in the vocabulary */
+    uint32_t count;
+} cls_ids;
+
+typedef struct cls_biases {
+    const cls_logit_bias *biases; /* [count] */
+    uint32_t count;
+} cls_biases;
+
+typedef struct cls_sequences {
+    const cls_ids *sequences; /* [count], of at least one id each */
+    uint32_t count;
+} cls_sequences;
 
 /* Where logits are. */
 typedef enum cls_logits_kind {

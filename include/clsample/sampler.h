@@ -11,14 +11,15 @@
 extern "C" {
 #endif
 
-/* What a slot stores on the device about the tokens of its request. */
-typedef enum cls_keep {
-    CLS_KEEP_NONE = 0,     /* nothing: requests cannot have penalties */
-    CLS_KEEP_PRESENCE = 1, /* which tokens occur: requests cannot have a frequency penalty. 3/8 byte
-                              for each token of the vocabulary */
-    CLS_KEEP_COUNTS = 2    /* how often tokens occur. 2 1/4 bytes for each token of the vocabulary.
-                              A count that has reached 65,535 stays there, even after a rollback */
-} cls_keep;
+/* What a slot counts of its request's tokens, on the device. */
+typedef enum cls_counts {
+    CLS_COUNTS_NONE = 0,     /* nothing: requests cannot have penalties */
+    CLS_COUNTS_PRESENCE = 1, /* which tokens occur: requests cannot have a frequency penalty. 3/8
+                                byte for each token of the vocabulary */
+    CLS_COUNTS_ALL = 2       /* how often tokens occur. 2 1/4 bytes for each token of the
+                                vocabulary. A count that has reached 65,535 stays there, even after
+                                a rollback */
+} cls_counts;
 
 /* What a sampler is created for. */
 typedef struct cls_sampler_options {
@@ -26,22 +27,16 @@ typedef struct cls_sampler_options {
     uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */
     uint32_t max_rows;   /* the most rows of a step, 1 to 65,535; default 1 */
     uint32_t slot_count; /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
-    int32_t keep;        /* a cls_keep; default CLS_KEEP_COUNTS */
-
-    /* 1 (default): requests may have a logit_bias or allowed_ids. 0: such requests are refused;
-     * this saves no memory. A request with biases takes 1/4 byte for each token of the vocabulary
-     * and 4 bytes for each id, and with more than vocab / 128 biases 4 1/8 bytes for each token;
-     * one with allowed ids takes 1/8 byte for each token. */
-    int32_t logit_bias;
+    int32_t counts;      /* a cls_counts; default CLS_COUNTS_ALL */
 
     /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
      * penalty_window and what DRY, n-grams and bad words see. With 0, requests with DRY or
      * no_repeat_ngram are refused. Up to 16,384; default 0. */
-    uint32_t history;
+    uint32_t max_history;
 
     /* The largest number of tokens that cls_slot_rollback() can remove, 24 bytes each. Up to
      * 16,384; default 0. */
-    uint32_t rollback;
+    uint32_t max_rollback;
 
     /* What to compile for: types of logits as bits 1u << cls_dtype, 0 (default) for those of the
      * context; and cls_feature bits, 0 (default) for CLS_FEATURE_LISTS. A step that needs a feature

@@ -125,8 +125,8 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = t->vocab;
     o.max_rows = 2;
-    o.history = 64;
-    o.rollback = 8;
+    o.max_history = 64;
+    o.max_rollback = 8;
     o.dtypes = 1u << dtype;
     cls_status status = cls_sampler_create_empty(context, &o, &t->sampler);
     if (status == CLS_OK)
@@ -213,7 +213,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         t->host.prompt_count = PROMPT;
         t->host.output = &output;
         t->host.output_count = i;
-        t->host.history = 64;
+        t->host.max_history = 64;
         t->host.position = t->params.position + i;
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
@@ -269,8 +269,8 @@ static void set_params(trial *t, int variant)
     if (v->kernel == CLS_PREPARE)
         p->no_repeat_ngram = 1;
     if (v->kernel == CLS_FORCE) { /* the first token is drawn, the second one is forced */
-        p->thinking_forced = t->prompt;
-        p->thinking_forced_count = 1;
+        p->thinking_forced.ids = t->prompt;
+        p->thinking_forced.count = 1;
         p->thinking_budget = 1;
     }
     if (variant == CLS_TOKEN_3 || variant == CLS_SEARCH_2) {

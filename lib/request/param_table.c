@@ -17,8 +17,8 @@
      (double)(initial), (double)(least), (double)(most), range},
 #define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     ROW(p, id, type, field, stage, initial, least, most, range)
-#define ROW_OF_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    ROW(p, CLS_LIST_ID kept, UINT, counter, END, 0, 0, 0, NULL)
+#define ROW_OF_LIST(p, kind, list, kept, option, meta, key, help) \
+    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, 0, 0, 0, NULL)
 /* clang-format on */
 
 const cls_param cls_param_table[] = {

@@ -9,8 +9,7 @@ void cls_sampler_options_default(cls_sampler_options *options, size_t struct_siz
     if (!CLS_STRUCT_INIT(options, struct_size))
         return;
     options->max_rows = 1;
-    options->keep = CLS_KEEP_COUNTS;
-    options->logit_bias = 1;
+    options->counts = CLS_COUNTS_ALL;
 }
 
 /* A buffer of fixed size in device memory. */
@@ -281,24 +280,22 @@ static cls_status check_options(const cls_sampler_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->slot_count is %u; it must be at most %u", (unsigned)o->slot_count,
                         1u << 24);
-    if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
+    if (o->counts < CLS_COUNTS_NONE || o->counts > CLS_COUNTS_ALL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->keep is %d, which is not a cls_keep", (int)o->keep);
-    if (o->history > CLS_MAX_HISTORY)
+                        "options->counts is %d, which is not a cls_counts", (int)o->counts);
+    if (o->max_history > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->history is %u; it must be at most %d", (unsigned)o->history,
-                        CLS_MAX_HISTORY);
-    if (o->rollback > CLS_MAX_HISTORY)
+                        "options->max_history is %u; it must be at most %d",
+                        (unsigned)o->max_history, CLS_MAX_HISTORY);
+    if (o->max_rollback > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
-                        CLS_MAX_HISTORY);
+                        "options->max_rollback is %u; it must be at most %d",
+                        (unsigned)o->max_rollback, CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->host_mask_size is %llu; it exceeds the memory of any host",
                         (unsigned long long)o->host_mask_size);
-    cls_status status = cls_switch_check("options->logit_bias", o->logit_bias);
-    if (status == CLS_OK)
-        status = cls_switch_check("options->no_late_compile", o->no_late_compile);
+    cls_status status = cls_switch_check("options->no_late_compile", o->no_late_compile);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
     return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
@@ -330,16 +327,15 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
     s->slots = o.slot_count != 0 ? o.slot_count : o.max_rows;
-    s->keep = (uint32_t)o.keep;
-    s->biases = o.logit_bias != 0;
-    s->history = o.history;
-    s->rollback = o.rollback;
+    s->keep = (uint32_t)o.counts;
+    s->history = o.max_history;
+    s->rollback = o.max_rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
     s->no_late_compile = o.no_late_compile;
     s->is_for_proof = 1;
     /* At least one entry, since the latest token decides whether a request has ended. */
-    s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
+    s->layout = CLS_LAYOUT(s->keep, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->scratch_stride = 2 * sample_size(o.vocab);
     if (s->scratch_stride <

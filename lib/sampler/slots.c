@@ -37,26 +37,29 @@ static cls_status check_matched(const cls_sampler *s, const char *name, uint32_t
 {
     if (ids <= s->history + 1)
         return CLS_OK;
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "params->%s is %u, but the sampler was created with options->history of %u; it "
-                    "needs %u",
-                    name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
+    return cls_fail(
+        CLS_BAD_ARGUMENT, CL_SUCCESS,
+        "params->%s is %u, but the sampler was created with options->max_history of %u; it "
+        "needs %u",
+        name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
 }
 
 static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
                                      const cls_params *p)
 {
-    const cls_sequence *const sequences = cls_list_array(l, p);
+    const cls_ids *const sequences = cls_list_array(l, p);
     const uint32_t n = cls_list_count(l, p);
     cls_status status = CLS_OK;
     char name[64];
     if (!l->matched)
         return CLS_OK;
-    if (l->kind != CLS_LIST_sequences)
-        return check_matched(s, l->counter, n);
+    if (l->kind != CLS_LIST_sequences) {
+        snprintf(name, sizeof name, "%s.count", l->name);
+        return check_matched(s, name, n);
+    }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (sequences[i].count > s->history + 1) {
-            snprintf(name, sizeof name, "%s[%u].count", l->name, (unsigned)i);
+            snprintf(name, sizeof name, "%s.sequences[%u].count", l->name, (unsigned)i);
             status = check_matched(s, name, sequences[i].count);
         }
     return status;
@@ -70,16 +73,16 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
                                                             : NULL;
     if (parameter != NULL && s->history == 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->history", parameter);
+                        "params->%s needs a sampler created with options->max_history", parameter);
     if (cls_dry_is_on(p) && p->dry_window > s->history)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "params->dry_window is %u, but the sampler was created with options->history of %u",
+            "params->dry_window is %u, but the sampler was created with options->max_history of %u",
             (unsigned)p->dry_window, (unsigned)s->history);
     if ((uint64_t)p->loop_repeats * p->loop_max > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_repeats is %u and params->loop_max %u, but the sampler was "
-                        "created with options->history of %u; they need %llu",
+                        "created with options->max_history of %u; they need %llu",
                         (unsigned)p->loop_repeats, (unsigned)p->loop_max, (unsigned)s->history,
                         (unsigned long long)p->loop_repeats * p->loop_max);
     return CLS_OK;
@@ -88,31 +91,25 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
 /* Fails if a parameter needs an option that the sampler was created without. */
 static cls_status check_kept(const cls_sampler *s, const cls_params *p)
 {
-    const char *const need = s->keep == CLS_KEEP_NONE
-                                 ? "options->keep of CLS_KEEP_PRESENCE or CLS_KEEP_COUNTS"
-                                 : "options->keep of CLS_KEEP_COUNTS";
+    const char *const need = s->keep == CLS_COUNTS_NONE
+                                 ? "options->counts of CLS_COUNTS_PRESENCE or CLS_COUNTS_ALL"
+                                 : "options->counts of CLS_COUNTS_ALL";
     const char *const parameter =
-        s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"
-        : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f    ? "presence_penalty"
-        : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
-                                                                     : NULL;
+        s->keep == CLS_COUNTS_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
+        : s->keep == CLS_COUNTS_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
+        : s->keep != CLS_COUNTS_ALL && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                    : NULL;
     if (parameter != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
                         parameter, need);
     if (p->penalty_window > s->history)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "params->penalty_window is %u, but the sampler was created with options->history of %u",
-            (unsigned)p->penalty_window, (unsigned)s->history);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->penalty_window is %u, but the sampler was created with "
+                        "options->max_history of %u",
+                        (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->infill needs the tables of cls_sampler_infill()");
-    if ((p->logit_bias_count != 0 || cls_params_allow_some(p)) && !s->biases)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->logit_bias of 1",
-                        p->logit_bias_count != 0 ? "logit_bias"
-                        : p->allowed_count != 0  ? "allowed_ids"
-                                                 : "only_allowed");
     cls_status status = check_history(s, p);
     for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
         status = check_list_history(s, &cls_list_table[i], p);
@@ -326,12 +323,12 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
+    if (s->history == 0 && s->keep != CLS_COUNTS_NONE &&
         ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
         status =
             cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                      "params->penalty_scope differs from that of slot %u, whose tokens cannot be "
-                     "counted again: the sampler was created with options->history of 0",
+                     "counted again: the sampler was created with options->max_history of 0",
                      (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
@@ -436,7 +433,7 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (n > s->rollback)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "token_count is %u, but the sampler was created with options->rollback of %u",
+            "token_count is %u, but the sampler was created with options->max_rollback of %u",
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);

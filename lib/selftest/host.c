@@ -69,7 +69,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
     row.vocab = SELFTEST_VOCAB;
     row.params = &params;
     row.draw = (uint32_t)c->draw;
-    row.history = SELFTEST_HISTORY;
+    row.max_history = SELFTEST_HISTORY;
     row.infill = &infill;
     row.position = params.position + row.output_count;
     for (uint32_t j = 0; j < row.output_count; j++)
@@ -218,7 +218,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     row.dtype = dtype;
     row.vocab = SELFTEST_VOCAB;
     row.params = &params;
-    row.history = SELFTEST_HISTORY;
+    row.max_history = SELFTEST_HISTORY;
     row.position = row.output_count;
     cls_host_drafts_default(&d, sizeof d);
     d.row = &row;

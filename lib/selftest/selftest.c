@@ -155,8 +155,8 @@ static cls_status open_sampler(cls_selftest_run *t)
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
     o.slot_count = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
-    o.history = SELFTEST_HISTORY;
-    o.rollback = SELFTEST_ROLLBACK;
+    o.max_history = SELFTEST_HISTORY;
+    o.max_rollback = SELFTEST_ROLLBACK;
     cls_selftest_prefixes(prefix_of);
     cls_selftest_ends(ends);
     const cls_status status = cls_sampler_create(t->context, &o, &t->sampler);

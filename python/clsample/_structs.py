@@ -11,7 +11,7 @@ import difflib
 import enum
 import operator
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -168,7 +168,7 @@ def sequences(name: str, value: Any, keep: List[Any]) -> Tuple[Any, int]:
         raise TypeError(f"{name} must be a list of lists of token ids, not {kind(value)}")
     rows = [ids(f"{name}[{i}]", one) for i, one in enumerate(value)]
     keep.extend(rows)
-    return (ffi.new("cls_sequence[]", rows), len(rows)) if rows else (ffi.NULL, 0)
+    return (ffi.new("cls_ids[]", rows), len(rows)) if rows else (ffi.NULL, 0)
 
 
 def stages(name: str, value: Any, length: int) -> List[int]:
@@ -179,6 +179,14 @@ def stages(name: str, value: Any, length: int) -> List[int]:
     if len(found) > length:
         raise ValueError(f"{name} has {len(found)} stages; it can have {length}")
     return [integer(f"{name}[{i}]", one, "uint8_t") for i, one in enumerate(found)]
+
+
+# How the lists of parameters are made, by their C types.
+LISTS: Dict[str, Callable[[str, Any, List[Any]], Tuple[Any, int]]] = {
+    "cls_ids": lambda name, value, keep: ids(name, value),
+    "cls_biases": lambda name, value, keep: biases(name, value),
+    "cls_sequences": sequences,
+}
 
 
 class Filler:
@@ -205,7 +213,7 @@ class Filler:
                 raise self.unknown(name)
             if value is not None:
                 self.set(struct, name, ctype, value, keep)
-            elif not ctype.endswith("*"):
+            elif not ctype.endswith("*") and ctype not in LISTS:
                 raise TypeError(f"{name} is None; leave it out for its default")
 
     def unknown(self, name: str) -> TypeError:
@@ -231,16 +239,18 @@ class Filler:
             setattr(struct, name, real(name, value))
         elif ctype.startswith("uint8_t["):
             setattr(struct, name, stages(name, value, _types.CHAIN_LENGTH))
+        elif ctype in LISTS:
+            array, count = LISTS[ctype](name, value, keep)
+            keep.append(array)
+            setattr(struct, name, (array, count))
+            if name == "allowed_ids":
+                struct.only_allowed = 1  # also if the list is empty: then no token is allowed
         else:
             self.point(struct, name, ctype, value, keep)
 
     def point(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
         if ctype == "char *":
             found, count = ffi.new("char[]", os.fsencode(value)), 0
-        elif ctype == "cls_logit_bias *":
-            found, count = biases(name, value)
-        elif ctype == "cls_sequence *":
-            found, count = sequences(name, value, keep)
         elif ctype in ("int32_t *", "uint32_t *"):
             found, count = ids(name, value, ctype[:-2])
         else:
@@ -249,8 +259,6 @@ class Filler:
         setattr(struct, name, found)
         if name in self.counts:
             setattr(struct, self.counts[name], count)
-        if name == "allowed_ids":
-            struct.only_allowed = 1  # also if the list is empty: then no token is allowed
 
 
 def record(kind_: Any, struct: Any) -> Any:

@@ -52,8 +52,8 @@ static void gated_open(gated *g, device *d)
     memset(g, 0, sizeof *g);
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
-    o.history = 20;
-    o.rollback = 4;
+    o.max_history = 20;
+    o.max_rollback = 4;
     g->d = d;
     g->m.vocab = VOCAB;
     g->m.history = 20;
@@ -296,8 +296,8 @@ static void *work(void *argument)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.slot_count = o.max_rows = 3;
-    o.history = 20;
-    o.rollback = 4;
+    o.max_history = 20;
+    o.max_rollback = 4;
     cls_step_default(&step, sizeof step);
     step.rows = 3;
     step.logits.buffer = w->logits;

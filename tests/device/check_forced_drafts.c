@@ -66,18 +66,18 @@ static void text_params(cls_params *p, rng *r, int32_t *ids)
     p->seed = rng_bits(r);
     p->temperature = 0.8f;
     p->presence_penalty = 0.2f;
-    p->thinking_start = ids;
-    p->thinking_start_count = rng_below(r, 2);
-    p->thinking_end = ids + 1;
-    p->thinking_end_count = 1;
-    p->thinking_forced = ids + 2;
-    p->thinking_forced_count = 1 + rng_below(r, 4);
+    p->thinking_start.ids = ids;
+    p->thinking_start.count = rng_below(r, 2);
+    p->thinking_end.ids = ids + 1;
+    p->thinking_end.count = 1;
+    p->thinking_forced.ids = ids + 2;
+    p->thinking_forced.count = 1 + rng_below(r, 4);
     p->thinking_budget = rng_below(r, 9);
     p->loop_repeats = 2 + rng_below(r, 2);
     p->loop_min = 2;
     p->loop_max = 5;
-    if (p->thinking_start_count == 0)
-        p->thinking_start = NULL;
+    if (p->thinking_start.count == 0)
+        p->thinking_start.ids = NULL;
 }
 
 /* The text of a toy model, in which a row of a table follows each token, is the same with drafts as
@@ -94,7 +94,7 @@ START_TEST(texts_with_drafts)
     o.vocab = WORDS;
     o.max_rows = DRAFTS + 1;
     o.slot_count = 2;
-    o.history = 64;
+    o.max_history = 64;
     o.features = CLS_FEATURE_VERIFY;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     const cl_mem in = buffer_of(d, sizeof of_drafts, NULL),

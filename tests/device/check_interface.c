@@ -41,9 +41,9 @@ START_TEST(defaults)
     ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
               p.presence_penalty == 0.0f);
     ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
-    ck_assert(p.stop_ids == NULL && p.stop_count == 0 && p.logit_bias == NULL &&
-              p.logit_bias_count == 0);
-    ck_assert(o.keep == CLS_KEEP_COUNTS && o.logit_bias == 1 && o.history == 0 && o.rollback == 0);
+    ck_assert(p.stop_ids.ids == NULL && p.stop_ids.count == 0 && p.logit_bias.biases == NULL &&
+              p.logit_bias.count == 0);
+    ck_assert(o.counts == CLS_COUNTS_ALL && o.max_history == 0 && o.max_rollback == 0);
     ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL &&
               step.bias.values.buffer == NULL);
     ck_assert(step.invalid_token == -1 && step.defer_accept == 0 &&

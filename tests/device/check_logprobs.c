@@ -233,8 +233,8 @@ START_TEST(rows_of_draws)
     l.logits[2 * WIDE + 3] = NAN;
     l.logits[2 * WIDE + 2] = INFINITY;
     l.counts[3] = 0;
-    s.b->params[2].stop_ids = &stop;
-    s.b->params[2].stop_count = 1;
+    s.b->params[2].stop_ids.ids = &stop;
+    s.b->params[2].stop_ids.count = 1;
     must(cls_slot_params(s.sampler, 2, &s.b->params[2]));
     cls_draw_call call = open_draw(&s, &l);
     call.slots.host = slots;

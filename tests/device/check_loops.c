@@ -81,7 +81,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = WORDS;
     o.max_rows = o.slot_count = SLOTS;
-    o.history = HISTORY;
+    o.max_history = HISTORY;
     o.features = CLS_FEATURE_FORCED;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     const cl_mem in = buffer_of(d, sizeof(float[SLOTS][WORDS]), NULL),

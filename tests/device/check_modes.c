@@ -167,7 +167,7 @@ START_TEST(modes)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.slot_count = SLOTS;
-    o.rollback = ROLLBACK;
+    o.max_rollback = ROLLBACK;
     must(cls_sampler_create(fixture_context(t.d, 1u << CLS_F32, 0, 0, 0), &o, &t.sampler));
     t.logits = buffer_of(t.d, sizeof t.row, NULL);
     t.tokens = buffer_of(t.d, sizeof(int32_t), NULL);

@@ -125,8 +125,8 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = ROWS;
-    o.history = 60;
-    o.rollback = 4;
+    o.max_history = 60;
+    o.max_rollback = 4;
     o.no_late_compile = no_late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
     cls_outputs_default(&s.outputs, sizeof s.outputs);

@@ -121,7 +121,6 @@ START_TEST(slot_calls_refused)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const int32_t ids[] = {1, 2, 3};
-    const cls_logit_bias bias = {1, 1.0f};
     unsigned char bytes[64] = {0};
     size_t size = sizeof bytes;
     cls_sampler_options o;
@@ -137,18 +136,16 @@ START_TEST(slot_calls_refused)
         refused(cls_sampler_create(context, &o, &sampler), #field); \
         o = good; \
     } while (0)
-    REFUSE(keep, -1);
-    REFUSE(keep, 3);
-    REFUSE(history, 16385);
-    REFUSE(rollback, 16385);
+    REFUSE(counts, -1);
+    REFUSE(counts, 3);
+    REFUSE(max_history, 16385);
+    REFUSE(max_rollback, 16385);
     REFUSE(slot_count, (1u << 24) + 1);
-    REFUSE(logit_bias, 2);
     REFUSE(no_late_compile, 2);
 #undef REFUSE
-    for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
-        o.logit_bias = o.keep == CLS_KEEP_PRESENCE;
-        o.history = 5;
-        o.rollback = 2;
+    for (o.counts = CLS_COUNTS_NONE; o.counts <= CLS_COUNTS_ALL; o.counts++) {
+        o.max_history = 5;
+        o.max_rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
         cls_params_default(&p, sizeof p);
         must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
@@ -160,23 +157,19 @@ START_TEST(slot_calls_refused)
         refused(cls_slot_params(sampler, 0, &p), name); \
         p = good; \
     } while (0)
-        if (o.keep == CLS_KEEP_NONE) {
+        if (o.counts == CLS_COUNTS_NONE) {
             REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
             REFUSE(presence_penalty, 1.0f, "presence_penalty");
         }
-        if (o.keep != CLS_KEEP_COUNTS)
+        if (o.counts != CLS_COUNTS_ALL)
             REFUSE(frequency_penalty, 1.0f, "frequency_penalty");
-        p.logit_bias = &bias;
-        if (!o.logit_bias)
-            REFUSE(logit_bias_count, 1, "logit_bias");
-        p = good;
         REFUSE(penalty_window, 6, "penalty_window");
-        REFUSE(stop_count, 1, "stop_ids");
+        REFUSE(stop_ids.count, 1, "stop_ids");
 #undef REFUSE
         refused(cls_slot_rollback(sampler, 0, 3), "rollback");
         cls_sampler_destroy(sampler);
     }
-    o.keep = CLS_KEEP_COUNTS;
+    o.counts = CLS_COUNTS_ALL;
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_default(&p, sizeof p);
     refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
@@ -508,7 +501,7 @@ START_TEST(scope_refused)
     p.penalty_scope = CLS_SCOPE_ALL;
     refused(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
     cls_sampler_destroy(sampler);
-    o.history = 1;
+    o.max_history = 1;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     p.penalty_scope = CLS_SCOPE_OUTPUT;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));

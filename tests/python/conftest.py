@@ -50,8 +50,8 @@ def whole(context):
         VOCAB,
         2 * ROWS,
         slot_count=8,
-        history=64,
-        rollback=16,
+        max_history=64,
+        max_rollback=16,
         features=FEATURES,
     ) as found:
         yield found

@@ -54,7 +54,7 @@ def test_tokens(sampler, logits, params):
                 prompt=prompt,
                 output=outputs[r],
                 seed=r,
-                history=64,
+                max_history=64,
                 adaptive=states[r],
                 **params,
             )

@@ -154,8 +154,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     o.vocab = vocab;
     o.max_rows = rows;
     o.slot_count = w->requests;
-    o.keep = CLS_KEEP_NONE;
-    o.logit_bias = 0;
+    o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
     for (uint32_t i = 0; i < w->requests; i++) {
         w->p.stream = i;

@@ -11,9 +11,8 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
+    o.counts = b->keep;
+    o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
     o.features =
         CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);

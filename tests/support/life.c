@@ -30,8 +30,7 @@ static cls_status begin_rich(life *l)
 {
     static const int32_t stops[] = {38, 37}, single[] = {1}, pair[] = {2, 3}, bad[] = {5, 6},
                          worse[] = {7}, thinks[] = {2, 3}, answers[] = {20, 21};
-    static const cls_sequence breakers[] = {{single, 1}, {pair, 2}},
-                              words[] = {{bad, 2}, {worse, 1}};
+    static const cls_ids breakers[] = {{single, 1}, {pair, 2}}, words[] = {{bad, 2}, {worse, 1}};
     static const cls_logit_bias biases[] = {{4, 1.5f}, {11, -INFINITY}, {4, 0.25f}};
     cls_params p = plain(1);
     p.top_p = 0.95f;
@@ -39,21 +38,21 @@ static cls_status begin_rich(life *l)
     p.repetition_penalty = 1.2f;
     p.frequency_penalty = 0.3f;
     p.dry_multiplier = 0.8f;
-    p.dry_breakers = breakers;
-    p.dry_breaker_count = 2;
-    p.bad_words = words;
-    p.bad_word_count = 2;
-    p.logit_bias = biases;
-    p.logit_bias_count = 3;
-    p.stop_ids = stops;
-    p.stop_count = 2;
+    p.dry_breakers.sequences = breakers;
+    p.dry_breakers.count = 2;
+    p.bad_words.sequences = words;
+    p.bad_words.count = 2;
+    p.logit_bias.biases = biases;
+    p.logit_bias.count = 3;
+    p.stop_ids.ids = stops;
+    p.stop_ids.count = 2;
     p.min_tokens = 2;
-    p.thinking_start = thinks;
-    p.thinking_start_count = 2;
-    p.thinking_end = answers + 1;
-    p.thinking_end_count = 1;
-    p.thinking_forced = answers;
-    p.thinking_forced_count = 2;
+    p.thinking_start.ids = thinks;
+    p.thinking_start.count = 2;
+    p.thinking_end.ids = answers + 1;
+    p.thinking_end.count = 1;
+    p.thinking_forced.ids = answers;
+    p.thinking_forced.count = 2;
     p.thinking_budget = 4; /* one token after the output's three */
     return cls_slot_begin(l->sampler, 0, &p, prompt, 24, output, 3);
 }
@@ -89,18 +88,18 @@ static cls_status begin_infill(life *l)
 static cls_status change_params(life *l)
 {
     static int32_t ids[WORDS][2];
-    static cls_sequence words[WORDS];
+    static cls_ids words[WORDS];
     cls_params p = plain(5);
     for (int32_t i = 0; i < WORDS; i++) {
         ids[i][0] = i % 20;
         ids[i][1] = 20 + i / 20 % 20;
-        words[i] = (cls_sequence){ids[i], 2};
+        words[i] = (cls_ids){ids[i], 2};
     }
-    p.bad_words = words;
-    p.bad_word_count = WORDS;
+    p.bad_words.sequences = words;
+    p.bad_words.count = WORDS;
     p.top_k = 1100;
-    p.logit_bias = &(const cls_logit_bias){9, 2.0f};
-    p.logit_bias_count = 1;
+    p.logit_bias.biases = &(const cls_logit_bias){9, 2.0f};
+    p.logit_bias.count = 1;
     return cls_slot_params(l->sampler, 0, &p);
 }
 
@@ -128,8 +127,8 @@ static cls_status create(life *l)
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
     o.slot_count = SLOTS;
-    o.history = 20;
-    o.rollback = 4;
+    o.max_history = 20;
+    o.max_rollback = 4;
     return cls_sampler_create(l->context, &o, &l->sampler);
 }
 

@@ -333,8 +333,8 @@ void load_open(load *l, device *d, uint32_t streams)
     l->world.seed = fixture_seed() + 1;
     cls_sampler_options_default(&l->world.o, sizeof l->world.o);
     l->world.o.vocab = VOCAB;
-    l->world.o.history = HISTORY;
-    l->world.o.rollback = ROLLBACK;
+    l->world.o.max_history = HISTORY;
+    l->world.o.max_rollback = ROLLBACK;
     l->sampler = sampler_of(l, streams);
     l->alone = sampler_of(l, 1);
     l->queue[0] = queue_of(d);

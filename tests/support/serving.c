@@ -36,8 +36,8 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
         s->alone[i] = sampler_new(context, &one);
     for (uint32_t i = 0; i < o->slot_count; i++) {
         s->slot[i].vocab = o->vocab;
-        s->slot[i].history = o->history;
-        s->slot[i].rollback = o->rollback;
+        s->slot[i].history = o->max_history;
+        s->slot[i].rollback = o->max_rollback;
     }
     s->logits = malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
     ck_assert(s->logits != NULL);

@@ -57,8 +57,8 @@ static int32_t ends(const guest *g, int32_t token, uint32_t n)
     int32_t status = 0;
     if (p->max_tokens != 0 && n >= p->max_tokens)
         status = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
-    for (uint32_t i = 0; i < p->stop_count && n >= p->min_tokens; i++)
-        status = p->stop_ids[i] == token ? CLS_ROW_STOPPED : status;
+    for (uint32_t i = 0; i < p->stop_ids.count && n >= p->min_tokens; i++)
+        status = p->stop_ids.ids[i] == token ? CLS_ROW_STOPPED : status;
     return status;
 }
 
@@ -485,8 +485,8 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->o.vocab = vocab;
     s->o.slot_count = SOAK_SLOTS;
     s->o.max_rows = 2 * SOAK_ROWS;
-    s->o.history = SOAK_HISTORY;
-    s->o.rollback = SOAK_ROLLBACK;
+    s->o.max_history = SOAK_HISTORY;
+    s->o.max_rollback = SOAK_ROLLBACK;
     for (int i = 0; i < SOAK_AHEAD; i++)
         s->flight[i].rows = batch_new(SOAK_ROWS, vocab, CLS_F32, 0, 0);
     s->queue = clCreateCommandQueue(d->context, d->id, 0, &code);

@@ -200,10 +200,9 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     o.vocab = b->vocab;
     o.max_rows = b->rows;
     o.slot_count = t->slots;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
-    o.rollback = ROLLBACK;
+    o.counts = b->keep;
+    o.max_history = b->history;
+    o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;
     o.features = CLS_FEATURE_LISTS | outputs | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
                  (b->bias ? CLS_FEATURE_BIAS : 0u);

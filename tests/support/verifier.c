@@ -27,9 +27,8 @@ static void begin(verifier *v, cls_context *context)
     o.vocab = b->vocab;
     o.max_rows = v->of->rows->rows;
     o.slot_count = v->slots;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
+    o.counts = b->keep;
+    o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
     o.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
     must(cls_sampler_create(context, &o, &v->sampler));

@@ -19,7 +19,7 @@ static cls_sampler *sampler_of(device *d)
     cls_sampler_options_default(&o, sizeof o);
     o.vocab = VOCAB;
     o.slot_count = SLOTS;
-    o.keep = CLS_KEEP_NONE;
+    o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     cls_params_default(&p, sizeof p);
     p.top_k = 5;
