@@ -90,7 +90,7 @@ static void make_ends(bench_more more, cls_params *params)
 
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
-    cls_params_default(params, sizeof *params);
+    cls_params_init(params);
     params->temperature = c->temperature;
     params->top_k = c->top_k;
     params->top_p = c->top_p;
@@ -104,7 +104,7 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
 {
     const uint32_t history = bench_history(setup, c);
     bench_make_params(c, row, params);
-    cls_host_row_default(host, sizeof *host);
+    cls_host_row_init(host);
     host->params = params;
     host->max_history = setup->window;
     if (c->more >= BENCH_THINKING)
@@ -147,7 +147,7 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 
 void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step)
 {
-    cls_step_default(step, sizeof *step);
+    cls_step_init(step);
     step->rows = setup->batch;
     step->logits.kind = CLS_LOGITS_BUFFER;
     step->logits.dtype = (int32_t)setup->dtype;
@@ -232,7 +232,8 @@ static int sample_row(void *of, uint32_t row)
     const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, r->c);
     cls_params params;
     cls_host_row host;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
 
     if (cli_interrupted())
         return 1;

@@ -14,7 +14,7 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
     uint64_t state = number;
     uint32_t i;
 
-    cls_params_default(&r->params, sizeof r->params);
+    cls_params_init(&r->params);
     r->params.seed = number;
     r->prompt_count = LEAST_PROMPT + bench_random(&state, BENCH_MOST_PROMPT - LEAST_PROMPT + 1);
     bench_fill_ids(r->prompt, r->prompt_count, vocab, BENCH_ZIPF, number);

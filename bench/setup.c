@@ -29,7 +29,7 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
 {
     cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.max_history = window;

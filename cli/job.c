@@ -56,7 +56,7 @@ static cli_ids forced_next(const cli_job *job, uint32_t request)
 /* Requests only the state that the parameters need, because it is large. */
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options)
 {
-    cls_sampler_options_default(options, sizeof *options);
+    cls_sampler_options_init(options);
     options->vocab = job->logits->vocab;
     options->counts = CLS_COUNTS_NONE;
     for (uint32_t i = 0; i < requests; i++) {
@@ -95,7 +95,7 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
 {
-    cls_host_row_default(row, sizeof *row);
+    cls_host_row_init(row);
     row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
     row->dtype = (int32_t)logits->dtype;
     row->vocab = logits->vocab;
@@ -131,7 +131,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
 {
     const size_t at = (size_t)r * job->draws + d;
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     cli_host_row(job, r, r, &row);
     row.position += d;
     if (job->probs != NULL && d == 0)
@@ -165,7 +166,7 @@ int cli_job_logprobs(const cli_job *job)
 {
     const cli_logits *const logits = job->logits;
     cls_params greedy;
-    cls_params_default(&greedy, sizeof greedy);
+    cls_params_init(&greedy);
     greedy.temperature = 0.0f;
     for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
         cls_host_row row;

@@ -21,7 +21,7 @@ static void copy_field(const cli_option *option, const cls_params *from, cls_par
 void cli_params_alone(cls_params *params)
 {
     static const int32_t any_id = 0;
-    cls_params_default(params, sizeof *params);
+    cls_params_init(params);
     params->thinking_forced.ids = &any_id;
     params->thinking_forced.count = 1;
     params->loop_max = CLS_MAX_LOOP;

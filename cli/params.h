@@ -4,7 +4,7 @@
 #define CLS_CLI_PARAMS_H
 
 #include "cli.h"
-#include "request/param_table.h"
+#include "base/param_table.h"
 
 /* Entries of an option table for the parameters that are a single value; p points to the
  * cls_params that they set. A comma follows each entry. */

@@ -91,7 +91,7 @@ json_t *cli_params_to_json(const cls_params *p)
     json_t *const object = json_object();
     cls_params off;
     int failed = 0;
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     if (p->chain != off.chain)
         failed |= json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \

@@ -39,14 +39,15 @@ static int find_ban(const cli_logged *logged, int *ban)
     const cls_params *const p = all->params;
     cls_params params;
     cls_host_row row = *all;
-    cls_params_default(&params, sizeof params);
+    cls_params_init(&params);
     params.allowed_ids.ids = &logged->token;
     params.allowed_ids.count = 1;
     row.params = &params;
     row.infill = NULL;
     row.mask = row.bias = NULL;
     for (*ban = LOGIT; *ban < BANS; ++*ban) {
-        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_result result;
+        cls_host_result_init(&result);
         switch (*ban) {
         case MASK:
             row.mask = all->mask;
@@ -85,7 +86,8 @@ static int put_forced(const cli_logged *logged, const cls_host_result *drawn, ch
                       size_t size)
 {
     cls_host_row row = logged->host;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     row.mask = NULL;
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail_library("the reference");

@@ -20,7 +20,8 @@ static void print_device(const cli_target *target)
     static const char *const origins[] = {"compiled from source", "from a binary",
                                           "from the cache"};
     const cli_device *const d = &target->device;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     printf("device    %" PRIu32 ": %s, %s\n", target->index, d->name, cli_device_type(d->type));
     printf("platform  %s, driver %s, %s\n", d->platform_name, d->driver, d->c_version);
     if (cls_context_info(target->context, &info) != CLS_OK)
@@ -145,7 +146,7 @@ int cls_cmd_selftest(int argc, char **argv)
                             CLI_DEVICE_OPTIONS(&context),
                             {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
                             CLI_NO_OPTION};
-    cls_context_options_default(&context, sizeof context);
+    cls_context_options_init(&context);
     const cli_parsed parsed =
         cli_parse(argc, argv, "selftest [OPTION]...",
                   "Checks every sampling stage on a device against known answers. Run it first if\n"

@@ -38,7 +38,7 @@ static subject *make_subject(uint32_t which)
     batch *const b = batch_new(2, VOCAB, CLS_F32, 0, 0);
     batch_row(b, 0, ROW_NORMAL3, 1);
     batch_row(b, 1, ROW_NORMAL3, 1);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 2;
     o.counts = s->keep = shapes[which].keep;
@@ -46,7 +46,7 @@ static subject *make_subject(uint32_t which)
     o.max_rollback = s->rollback = shapes[which].rollback;
     must(cls_sampler_create(the_context(), &o, &s->sampler));
     must(cls_sampler_infill(s->sampler, &b->infill));
-    cls_step_default(&s->step, sizeof s->step);
+    cls_step_init(&s->step);
     s->step.rows = 2;
     s->step.logits.buffer = buffer_of(the_device(), b->data_size, b->data);
     s->step.tokens.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);

@@ -36,7 +36,7 @@ struct sequence {
 /* The infill sampler's tables: a token's text is its id in decimal. */
 static int32_t prefix_of[VOCAB];
 static const int32_t ends[] = {7, 8};
-static cls_infill infill = {sizeof infill, ends, 2, prefix_of};
+static cls_infill infill = {sizeof infill, {ends, 2}, prefix_of};
 
 static uint32_t random_state = 1;
 static int many = 100; /* steps of a text; fewer on simulated devices */
@@ -82,7 +82,8 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
 static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32_t draw)
 {
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     cls_host_row_init(&row);
     row.logits = logits;
     row.dtype = CLS_F32;

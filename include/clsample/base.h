@@ -47,9 +47,9 @@ extern "C" {
 #define CLS_RETURNS_NONNULL
 #endif
 
-/* Defines NAME_init(object), which is NAME_default(object, sizeof *object). */
+/* Defines NAME_init(object), which sets the defaults of a public struct (cls_struct_init()). */
 #define CLS_INIT_FUNCTION(name) \
-    static inline void name##_init(name *object) { name##_default(object, sizeof *object); }
+    static inline void name##_init(name *object) { cls_struct_init(#name, object, sizeof *object); }
 
 /* Return the CLS_VERSION_STRING and the CLS_VERSION_NUMBER of the library that runs, which may be
  * newer than this header. The string is static. Any thread may call these. */
@@ -84,6 +84,14 @@ CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
 /* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed
  * call, and CL_SUCCESS if OpenCL was not the cause. */
 CLS_API cl_int cls_error_opencl(void);
+
+/* Sets the defaults of a public struct, which the name says, such as "cls_params". NAME_init()
+ * calls it in C and C++; a binding calls it with the size that it knows. struct_size is the size of
+ * the struct in the caller's header, and nothing beyond it is touched. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: `object` is NULL, no struct with a struct_size has this name, or the
+ * size is smaller than in the first version with this soname, such as the size of a pointer. The
+ * struct's struct_size is then 0 if there is room for it, and every call refuses the struct. */
+CLS_API cls_status cls_struct_init(const char *structure, void *object, size_t struct_size);
 
 /* ------------------------------------------------------------------ types */
 
@@ -125,17 +133,19 @@ typedef struct cls_logit_bias {
  * the count 0. */
 typedef struct cls_ids {
     const int32_t *ids; /* [count], all in the vocabulary */
-    uint32_t count;
+    uint32_t count;     /* of the ids */
 } cls_ids;
 
+/* As cls_ids. */
 typedef struct cls_biases {
     const cls_logit_bias *biases; /* [count] */
-    uint32_t count;
+    uint32_t count;               /* of the biases */
 } cls_biases;
 
+/* As cls_ids. */
 typedef struct cls_sequences {
     const cls_ids *sequences; /* [count], of at least one id each */
-    uint32_t count;
+    uint32_t count;           /* of the sequences */
 } cls_sequences;
 
 /* Where logits are. */

@@ -36,8 +36,6 @@ typedef struct cls_draw_call {
     cls_buffer latest;                /* as cls_outputs.latest */
 } cls_draw_call;
 
-/* Sets the defaults: no buffers, invalid_token -1, everything else 0. */
-CLS_API void cls_draw_call_default(cls_draw_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_draw_call)
 
 /* Enqueues the draw of one token for each row. The random number is that of cls_sample() at the

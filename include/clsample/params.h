@@ -16,7 +16,8 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
-/* One request's sampling parameters. Where a value is "refused", calls with it return
+/* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
+ * truncation, no penalties, seed 0. Where a value is "refused", calls with it return
  * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect. chain.h has the order in which
  * they apply. */
 typedef struct cls_params {
@@ -229,9 +230,6 @@ typedef struct cls_params {
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */
 
-/* Sets neutral parameters: temperature 1, no truncation, no penalties, seed 0. struct_size is
- * sizeof(cls_params) as the caller's header defines it. */
-CLS_API void cls_params_default(cls_params *params, size_t struct_size);
 CLS_INIT_FUNCTION(cls_params)
 
 /* Checks the ranges of parameters and the ids in them, for a vocabulary of `vocab` tokens.

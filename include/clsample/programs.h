@@ -50,7 +50,6 @@ typedef struct cls_compile_options {
     uint32_t features; /* cls_feature bits; 0: CLS_FEATURE_LISTS. CLS_FEATURES_ALL: everything */
 } cls_compile_options;
 
-CLS_API void cls_compile_options_default(cls_compile_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_compile_options)
 
 /* Compiles, warms up and checks the programs of these features that the context does not have yet.
@@ -81,6 +80,7 @@ typedef struct cls_program_info {
     uint64_t max_work_group;
     uint64_t preferred_multiple;
 } cls_program_info;
+CLS_INIT_FUNCTION(cls_program_info)
 
 /* Reports one of a context's programs. Indices begin at 0, in the order of the flow. When another
  * thread compiles a program, the indices of the programs after it change. info->struct_size must be

@@ -61,7 +61,6 @@ typedef struct cls_sampler_options {
     uint64_t host_mask_size;
 } cls_sampler_options;
 
-CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_sampler_options)
 
 /* The memory that steps need, and the state of the requests. It is used by one thread at a time. */
@@ -101,21 +100,22 @@ typedef struct cls_memory {
     uint64_t device;     /* the sum of these */
     uint64_t host;       /* on the host, including 16 copies of the largest mask.host */
 } cls_memory;
+CLS_INIT_FUNCTION(cls_memory)
 
-/* Reports a sampler's memory. memory->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
+/* Reports a sampler's memory. *memory was initialized. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_memory(const cls_sampler *sampler,
                                                       cls_memory *memory);
 
 /* What the infill stage (params->infill) knows of a model's tokens. */
 typedef struct cls_infill {
     size_t struct_size;
-    /* [end_count] tokens that end a generation. If no other token remains, the first one does. */
-    const int32_t *end_ids;
-    uint32_t end_count; /* at least 1 */
+    /* At least one token that ends a generation. If no other token remains, the first one does. */
+    cls_ids end_ids;
     /* [vocab]: for each token the longest other token whose text is a prefix of this token's text;
      * -1: none. */
     const int32_t *prefix_of;
 } cls_infill;
+CLS_INIT_FUNCTION(cls_infill)
 
 /* Sets the tables of a sampler's infill stage in place of earlier ones. Copies them; blocks. Steps
  * in flight finish with the tables that they began with.

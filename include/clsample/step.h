@@ -133,7 +133,6 @@ typedef struct cls_step {
     const struct cls_outputs *outputs;
 } cls_step;
 
-CLS_API void cls_step_default(cls_step *step, size_t struct_size);
 CLS_INIT_FUNCTION(cls_step)
 
 /* Enqueues one step on `queue`, which belongs to the context and may be in order or out of order.

@@ -140,7 +140,6 @@ typedef struct cls_verify_call {
     cls_buffer latest;
 } cls_verify_call;
 
-CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_verify_call)
 
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2

@@ -276,7 +276,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
 {
     cls_context_options o;
     properties p;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && device == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device is NULL");
@@ -338,7 +338,7 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
 {
     cls_device_info info;
     const size_t size = callers->struct_size;
-    CLS_STRUCT_INIT(&info, sizeof info);
+    cls_device_info_init(&info);
     info.struct_size = size;
     info.work_group = shape->work_group;
     info.vector = shape->vector;
@@ -365,9 +365,4 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
     if (status == CLS_OK)
         cls_shape_report(&shape, CLS_ORIGIN_SOURCE, info);
     return status;
-}
-
-void cls_context_options_default(cls_context_options *options, size_t struct_size)
-{
-    CLS_STRUCT_INIT(options, struct_size);
 }

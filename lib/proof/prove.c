@@ -122,7 +122,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot write the buffers for the proof of a program");
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = t->vocab;
     o.max_rows = 2;
     o.max_history = 64;
@@ -135,7 +135,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
         t->sampler->override_variants = UINT32_C(1) << variant;
         t->sampler->tiles_per_group = tiles_per_group;
     }
-    cls_params_default(&t->params, sizeof t->params);
+    cls_params_init(&t->params);
     t->params.temperature = 0.9f; /* at 0.8 some tokens of the row would weigh nothing */
     t->params.seed = 20;
     return status;
@@ -204,7 +204,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         cls_host_result result;
         cls_row expected, row;
         int32_t token = -2;
-        cls_host_row_default(&t->host, sizeof t->host);
+        cls_host_row_init(&t->host);
         t->host.vocab = t->vocab;
         t->host.logits = t->row;
         t->host.dtype = CLS_F32;
@@ -289,8 +289,8 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     cls_outputs outputs;
     int32_t *const words = t->words;
     set_params(t, variant);
-    cls_outputs_default(&outputs, sizeof outputs);
-    cls_step_default(&step, sizeof step);
+    cls_outputs_init(&outputs);
+    cls_step_init(&step);
     step.outputs = &outputs;
     if (cls_variants[variant].kernel == CLS_REPORT) {
         outputs.kept.counts.buffer = t->out;
@@ -322,8 +322,8 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
     cls_outputs outputs;
     int32_t *const words = t->words;
     set_params(t, variant);
-    cls_outputs_default(&outputs, sizeof outputs);
-    cls_step_default(&step, sizeof step);
+    cls_outputs_init(&outputs);
+    cls_step_init(&step);
     step.outputs = &outputs;
     outputs.kept_set.capacity = t->vocab;
     outputs.kept_set.counts = (cls_buffer){t->out, 4};
@@ -376,7 +376,7 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot write the buffers for the proof of a program");
-    cls_host_candidates_default(&host, sizeof host);
+    cls_host_candidates_init(&host);
     host.ids = ids;
     host.logits = t->row;
     host.count = N;
@@ -385,7 +385,7 @@ static cls_status prove_draw(trial *t, int variant, int *launched)
     cls_status status = cls_host_draw(&host, &expected);
     if (status == CLS_OK)
         status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
-    cls_draw_call_default(&call, sizeof call);
+    cls_draw_call_init(&call);
     call.rows = 1;
     call.candidates.count = N;
     call.candidates.ids = (cls_buffer){t->out, 64};
@@ -409,7 +409,7 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     /* A draft without a distribution counts as drawn with probability 1. It is accepted with its
      * target probability; otherwise another token is drawn in its place. */
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
     call.row_offsets = cu;
@@ -463,11 +463,11 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
             status = cls_shard_create(t->sampler, NULL, &t->shard);
         if (status != CLS_OK)
             return status;
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         set_params(t, variant);
         return prove_steps(t, variant, &step, launched);
     default:
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         set_params(t, variant);
         return prove_steps(t, variant, &step, launched);
     }

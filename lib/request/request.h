@@ -5,7 +5,7 @@
 #define CLS_REQUEST_H
 
 #include "base/base.h"
-#include "request/param_table.h"
+#include "base/param_table.h"
 
 /* -------------------------------------------------------- param_table.c */
 
@@ -16,7 +16,7 @@ typedef struct cls_param {
     enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
     uint32_t id;
     size_t offset, size;
-    double initial, least, most;
+    double least, most;
     const char *range;
 } cls_param;
 

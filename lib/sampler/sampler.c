@@ -4,14 +4,6 @@
 
 #include <stdlib.h>
 
-void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(options, struct_size))
-        return;
-    options->max_rows = 1;
-    options->counts = CLS_COUNTS_ALL;
-}
-
 /* A buffer of fixed size in device memory. */
 typedef struct fixed_buffer {
     const char *what; /* its purpose, for messages */
@@ -205,7 +197,6 @@ static cls_status clear_slots(cls_sampler *s)
 static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 {
     cls_infill infill;
-    CLS_STRUCT_INIT(&infill, sizeof infill);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(&infill, callers, "infill");
@@ -213,13 +204,13 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
         status = cls_infill_check(&infill, s->vocab);
     if (status != CLS_OK)
         return status;
-    const size_t n = (size_t)infill.end_count + s->vocab;
+    const size_t n = (size_t)infill.end_ids.count + s->vocab;
     int32_t *const table = malloc(n * sizeof *table);
     cl_int code;
     if (table == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
-    memcpy(table, infill.end_ids, infill.end_count * sizeof *table);
-    memcpy(table + infill.end_count, infill.prefix_of, s->vocab * sizeof *table);
+    memcpy(table, infill.end_ids.ids, infill.end_ids.count * sizeof *table);
+    memcpy(table + infill.end_ids.count, infill.prefix_of, s->vocab * sizeof *table);
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                          n * sizeof *table, table, &code);
     free(table);
@@ -230,7 +221,7 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
     if (s->infill != NULL)
         clReleaseMemObject(s->infill); /* OpenCL keeps it for steps in flight */
     s->infill = buffer;
-    s->infill_end_count = infill.end_count;
+    s->infill_end_count = infill.end_ids.count;
     atomic_store(&s->has_infill, 1);
     return CLS_OK;
 }
@@ -305,7 +296,6 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
                                     cls_sampler **out)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;
@@ -413,13 +403,12 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
     cls_memory m;
     fixed_buffer all[FIXED_BUFFERS];
-    CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     const cls_status status = CLS_STRUCT_READ_OUTPUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;
-    CLS_STRUCT_INIT(&m, sizeof m);
+    cls_memory_init(&m);
     list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
     for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;

@@ -2,7 +2,7 @@
 /* Saves and loads slots. A saved slot consists of these values, little-endian and without padding:
  *
  *     "clsslot\n", format, vocab, keep, history, rollback
- *     the number of parameters, then these in the order of their ids (lib/request/param_table.h)
+ *     the number of parameters, then these in the order of their ids (lib/base/param_table.h)
  *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
  *     and the ids of each), the ids of the thinking budget
  *     the number of output tokens, position, length and longest length of the history
@@ -115,7 +115,7 @@ static uint32_t params_to_save(cls_params *p)
 {
     cls_params neutral;
     uint32_t n = 0;
-    cls_params_default(&neutral, sizeof neutral);
+    cls_params_init(&neutral);
     for (uint32_t id = 1; cls_param_by_id(id) != NULL; id++) {
         const cls_param *const param = cls_param_by_id(id);
         if (memcmp(cls_param_in(param, p), cls_param_in(param, &neutral), param->size) != 0)
@@ -191,7 +191,7 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
 static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     put_params(b, &p);
     if (b->unknown != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,

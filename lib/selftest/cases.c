@@ -343,7 +343,7 @@ static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}
 void cls_selftest_params(uint32_t i, cls_params *p)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->seed = cls_selftest_seed(i);
     for (size_t j = 0; j < sizeof c->set / sizeof *c->set && c->set[j].kind != 0; j++) {
         const float real = (float)c->set[j].value;

@@ -148,9 +148,9 @@ static cls_status run_dtype(cls_selftest_run *t)
 static cls_status open_sampler(cls_selftest_run *t)
 {
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    const cls_infill infill = {sizeof infill, ends, SELFTEST_ENDS, prefix_of};
+    const cls_infill infill = {sizeof infill, {ends, SELFTEST_ENDS}, prefix_of};
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.features = CLS_FEATURES_ALL;
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;

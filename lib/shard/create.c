@@ -4,13 +4,6 @@
 
 #include <stdlib.h>
 
-void cls_shard_options_default(cls_shard_options *options, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(options, struct_size))
-        return;
-    options->shard_count = 1;
-}
-
 /* Returns a default border: a multiple of 1,024 where every shard then has tokens. */
 static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
 {
@@ -75,7 +68,7 @@ static cls_status allocate(cls_shard *h, const cls_shard_options *o)
 static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_shard **out)
 {
     cls_shard_options o;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;

@@ -4,18 +4,6 @@
 
 #include <stdio.h>
 
-void cls_step_default(cls_step *step, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(step, struct_size))
-        return;
-    step->invalid_token = -1;
-}
-
-void cls_outputs_default(cls_outputs *outputs, size_t struct_size)
-{
-    CLS_STRUCT_INIT(outputs, struct_size);
-}
-
 cls_status cls_logits_check(const cls_sampler *sampler, const char *call, cls_plan *plan)
 {
     cls_logits *const l = &plan->step.logits;
@@ -199,7 +187,6 @@ static cls_report report_of(const cls_outputs *o)
 static cls_status check_outputs(cls_plan *plan)
 {
     cls_outputs *const o = &plan->outputs;
-    cls_outputs_default(o, sizeof *o);
     if (plan->step.outputs == NULL)
         return CLS_OK;
     cls_status status = CLS_STRUCT_READ(o, plan->step.outputs, "outputs");
@@ -353,7 +340,6 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     memset(plan, 0, sizeof *plan);
     plan->width = width;
     cls_step *const s = &plan->step;
-    cls_step_default(s, sizeof *s);
     if (sampler == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(s, callers, "step");

@@ -6,13 +6,6 @@
 /* A work-item visits each candidate three times, and its loops may have 65,535 trips. */
 enum { MAX_CANDIDATES = 16384 };
 
-void cls_draw_call_default(cls_draw_call *call, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(call, struct_size))
-        return;
-    call->invalid_token = -1;
-}
-
 static cls_status check_buffers(const cls_sampler *s, cls_draw_call *call, cls_ranges *ranges)
 {
     const struct {
@@ -66,7 +59,6 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_draw_c
         {"call->draws", &call->draws, CLS_MAP_DRAWS, CLS_HAS_DRAWS},
     };
     memset(plan, 0, sizeof *plan);
-    cls_draw_call_default(call, sizeof *call);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(call, callers, "call");

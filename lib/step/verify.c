@@ -13,14 +13,6 @@ typedef struct verification {
     cls_buffer output[CLS_VERIFIED];
 } verification;
 
-void cls_verify_call_default(cls_verify_call *call, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(call, struct_size))
-        return;
-    call->epsilon = 0.09f;
-    call->delta = 0.3f;
-}
-
 /* ---------------------------------------------------------------------- checks */
 
 static cls_status check_rows(const cls_sampler *s, verification *v)
@@ -233,8 +225,7 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     cls_plan *const plan = &v->plan;
     cls_verify_call *const c = &v->call;
     memset(v, 0, sizeof *v);
-    cls_verify_call_default(c, sizeof *c);
-    cls_step_default(&plan->step, sizeof plan->step);
+    cls_step_init(&plan->step);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(c, callers, "call");

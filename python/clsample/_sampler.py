@@ -30,7 +30,7 @@ from ._context import Context
 from ._errors import Error
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._structs import Filler, choice, ids, integer, kind, own, real, record
+from ._structs import Filler, choice, ids, init, integer, kind, own, real, record
 from ._types import (
     GivenTokens,
     Memory,
@@ -53,7 +53,7 @@ _fill_params = Filler("cls_params", "the request", Params.__annotations__)
 def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
     """A cls_params of keyword arguments."""
     params = ffi.new("cls_params *")
-    lib.cls_params_default(params, ffi.sizeof("cls_params"))
+    init("cls_params", params)
     _fill_params(params, values, keep)
     return params
 
@@ -301,7 +301,7 @@ class Sampler(Unique):
         self.vocab = integer("vocab", vocab, "uint32_t")
         self.max_rows = integer("max_rows", max_rows, "uint32_t")
         struct = ffi.new("cls_sampler_options *")
-        lib.cls_sampler_options_default(struct, ffi.sizeof("cls_sampler_options"))
+        init("cls_sampler_options", struct)
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
         keep: List[Any] = []
         _fill_options(struct, options, keep)
@@ -315,8 +315,8 @@ class Sampler(Unique):
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step = ffi.new("cls_step *")
         self._outputs = ffi.new("cls_outputs *")
-        lib.cls_step_default(self._step, ffi.sizeof("cls_step"))
-        lib.cls_outputs_default(self._outputs, ffi.sizeof("cls_outputs"))
+        init("cls_step", self._step)
+        init("cls_outputs", self._outputs)
         self._step_default = bytes(ffi.buffer(self._step))
         self._outputs_default = bytes(ffi.buffer(self._outputs))
         self._done = ffi.new("cl_event *")
@@ -424,11 +424,11 @@ class Sampler(Unique):
         token whose text is a prefix of this token's text; -1: none.
         """
         struct = ffi.new("cls_infill *")
-        ends, struct.end_count = ids("end_ids", end_ids)
+        ends = ids("end_ids", end_ids)
         prefixes, count = ids("prefix_of", prefix_of)
         if count != self.vocab:
             raise ValueError(f"prefix_of has {count} ids; it must have {self.vocab}")
-        struct.struct_size = ffi.sizeof("cls_infill")
+        init("cls_infill", struct)
         struct.end_ids, struct.prefix_of = ends, prefixes
         with self._locked():
             must(lib.cls_sampler_infill(self.handle, struct))
@@ -436,7 +436,8 @@ class Sampler(Unique):
     @property
     def memory(self) -> Memory:
         """The memory that the sampler has, in bytes."""
-        struct = ffi.new("cls_memory *", {"struct_size": ffi.sizeof("cls_memory")})
+        struct = ffi.new("cls_memory *")
+        init("cls_memory", struct)
         with self._locked():
             must(lib.cls_sampler_memory(self.handle, struct))
         found: Memory = record(Memory, struct)
@@ -657,7 +658,7 @@ class Sampler(Unique):
         call, result = Call(self.context), Logprobs()
         with self._locked():
             struct = ffi.new("cls_logprobs_call *")
-            lib.cls_logprobs_call_default(struct, ffi.sizeof("cls_logprobs_call"))
+            init("cls_logprobs_call", struct)
             rows = struct.rows = call.logits(
                 struct.logits, "logits", logits, None, self.vocab, dtype
             )
@@ -695,7 +696,7 @@ class Sampler(Unique):
         call, result = Call(self.context), Step()
         with self._locked():
             struct = ffi.new("cls_draw_call *")
-            lib.cls_draw_call_default(struct, ffi.sizeof("cls_draw_call"))
+            init("cls_draw_call", struct)
             rows = struct.rows = self._slots(call, struct.slots, requests)
             width = _candidates(call, struct, ids, logits, counts, rows)
             call.ints(struct.positions, "positions", positions, rows, "uint32_t")
@@ -761,7 +762,7 @@ class Sampler(Unique):
         call, result = Call(self.context), Verified()
         with self._locked():
             struct = ffi.new("cls_verify_call *")
-            lib.cls_verify_call_default(struct, ffi.sizeof("cls_verify_call"))
+            init("cls_verify_call", struct)
             count = struct.requests = self._slots(call, struct.slots, requests)
             drafts = _listed("drafts", drafts)
             lengths = _draft_lengths(drafts, draft_ids, count)

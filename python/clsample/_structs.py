@@ -17,6 +17,7 @@ import numpy as np
 
 from . import _types
 from ._cffi import ffi
+from ._library import lib
 
 RANGES: Dict[str, Tuple[int, int]] = {
     "uint8_t": (0, 2**8 - 1),
@@ -25,7 +26,13 @@ RANGES: Dict[str, Tuple[int, int]] = {
     "uint64_t": (0, 2**64 - 1),
     "size_t": (0, int(ffi.cast("size_t", -1))),
 }
+
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+
+
+def init(name: str, struct: Any) -> None:
+    """Sets the defaults of a public struct."""
+    lib.cls_struct_init(name.encode(), struct, ffi.sizeof(name))
 
 
 def integer(name: str, value: Any, ctype: str = "int32_t") -> int:

@@ -28,7 +28,7 @@ void driver_reset(void)
 cls_context_options plain_options(void)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.max_work_group = GROUP;
     o.cache_always = 1;

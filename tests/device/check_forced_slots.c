@@ -29,7 +29,7 @@ static void desk_open(desk *k, device *d)
     cls_sampler_options o;
     memset(k, 0, sizeof *k);
     k->d = d;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = SLOTS;
     o.max_history = 64;
@@ -39,7 +39,7 @@ static void desk_open(desk *k, device *d)
         k->x[i] = (float)(i * 7 % 11) / 4.0f;
     k->in = buffer_of(d, sizeof k->x, k->x);
     k->out = buffer_of(d, 2 * sizeof k->token, NULL);
-    cls_step_default(&k->step, sizeof k->step);
+    cls_step_init(&k->step);
     k->step.rows = SLOTS;
     k->step.logits_rows = 1;
     k->step.logits.buffer = k->in;
@@ -94,7 +94,7 @@ static void expect_same_slots(const desk *k, uint32_t a, uint32_t b, const char 
 /* The requests of each kind of adaptive state, and one without. */
 static void adaptive_params(cls_params *p, int kind)
 {
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->seed = 5;
     p->presence_penalty = 0.5f;
     p->mirostat = kind == 1 || kind == 2 ? kind : 0;
@@ -253,7 +253,7 @@ START_TEST(ends)
     desk_open(&k, d);
     for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.max_tokens = cases[c].max_tokens;
         p.min_tokens = cases[c].min_tokens;
         p.stop_ids.ids = cases[c].stops ? &stop : NULL;
@@ -277,7 +277,7 @@ START_TEST(ends)
     }
     const cl_mem random = buffer_of(d, sizeof bits, bits);
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     desk_begin(&k, &p);
     must(cls_slot_force(k.sampler, 1, forced, 1));
     k.step.defer_accept = 1;
@@ -309,7 +309,7 @@ START_TEST(draw_calls)
     const cl_mem id_buffer = buffer_of(d, sizeof ids, ids),
                  logit_buffer = buffer_of(d, sizeof logits, logits),
                  latest_buffer = buffer_of(d, sizeof latest, NULL);
-    cls_draw_call_default(&call, sizeof call);
+    cls_draw_call_init(&call);
     call.rows = SLOTS;
     call.candidates.count = 2;
     call.candidates.ids.buffer = id_buffer;
@@ -317,7 +317,7 @@ START_TEST(draw_calls)
     call.tokens.buffer = call.status.buffer = k.out;
     call.status.offset = sizeof k.token;
     call.latest.buffer = latest_buffer;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.loop_repeats = 2;
     desk_begin(&k, &p);
     for (uint32_t slot = 1; slot < SLOTS; slot++)
@@ -358,7 +358,7 @@ START_TEST(launches)
     cls_params plain, thinks, loops;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&plain, sizeof plain);
+    cls_params_init(&plain);
     thinks = loops = plain;
     thinks.thinking_forced.ids = forced;
     thinks.thinking_forced.count = 2;
@@ -471,7 +471,7 @@ START_TEST(accepted)
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
     }
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.frequency_penalty = 0.01f;
     p.penalty_window = 30;
     for (uint32_t i = 0; i < many; i++)
@@ -534,7 +534,7 @@ START_TEST(saves)
     size_t size;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&plain, sizeof plain);
+    cls_params_init(&plain);
     plain.loop_max = 8;
     plain.loop_repeats = 5; /* needs no newer format */
     thinks = plain;
@@ -622,7 +622,7 @@ START_TEST(long_texts)
     size_t size, at = 0, size_2;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     desk_begin(&k, &p);
     for (int i = 0; i < STEPS; i++)
         desk_step(&k);
@@ -665,7 +665,7 @@ START_TEST(refusals)
     cls_params p;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
     expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1),
                    "slot is 3, but the sampler has slots 0 to 2");
@@ -699,7 +699,7 @@ START_TEST(refusals)
     p.loop_max = 21;
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.thinking_forced.ids = ids;
         p.thinking_forced.count = 1;
         *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
@@ -719,7 +719,7 @@ START_TEST(refusals)
 
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = 2;
     o.max_rows = 1;
@@ -728,7 +728,7 @@ START_TEST(refusals)
     o.features = CLS_FEATURE_STATE;
     fixture_features(0);
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     const char *const lacks = "this needs CLS_FEATURE_FORCED (thinking budgets, loop stops and "
                               "forced ids), which the sampler's options->features lack";
@@ -736,7 +736,7 @@ START_TEST(refusals)
     p.loop_repeats = 2;
     p.loop_max = 2;
     expect_refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.thinking_forced.ids = ids;
     p.thinking_forced.count = 1;
     expect_refused(cls_slot_params(sampler, 0, &p), lacks);

@@ -25,7 +25,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->rollback = 30;
     w->room = history + 20000;
     w->dtype = dtype;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = vocab;
     o.max_rows = ROWS;
     o.max_history = history;
@@ -110,7 +110,7 @@ static void step(world *w, const char *where)
     const uint32_t n_words = effects_words(w->vocab, w->sampler->layout);
     int32_t token[ROWS], status[ROWS];
     cls_step s;
-    cls_step_default(&s, sizeof s);
+    cls_step_init(&s);
     s.rows = ROWS;
     s.logits.buffer = w->logits;
     s.logits.dtype = w->dtype;
@@ -256,7 +256,7 @@ START_TEST(long_texts)
                 q->text[k] = (int32_t)(32 * 7 + rng_below(&r, 32));
             for (uint32_t k = 0; row == 4 && k < q->n; k += 2)
                 q->text[k] = 5;
-            cls_params_default(&q->p, sizeof q->p);
+            cls_params_init(&q->p);
             q->p.temperature = 0.0f;
             q->p.dry_multiplier = 0.25f;
             q->p.dry_base = i % 2 ? 1.75f : 1.0005f;
@@ -292,7 +292,7 @@ START_TEST(refused)
     cls_sampler_options o;
     cls_sampler *s;
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.bad_words.count = 4;
     refuse(NULL, &p, "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
     p.bad_words.sequences = bad;
@@ -304,17 +304,17 @@ START_TEST(refused)
     refuse(NULL, &p, "params->bad_words.sequences[0].count is 0");
     p.bad_words.sequences = null;
     refuse(NULL, &p, "params->bad_words.sequences[0].ids is NULL");
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.dry_breakers.sequences = bad;
     p.dry_breakers.count = 4;
     refuse(NULL, &p, "params->dry_breakers.sequences[3].ids[1] is 100");
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.allowed_ids.ids = ids;
     p.allowed_ids.count = 3;
     refuse(NULL, &p, "params->allowed_ids.ids[1] is 100");
     p.allowed_ids.ids = NULL;
     refuse(NULL, &p, "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.dry_multiplier = NAN;
     refuse(NULL, &p, "params->dry_multiplier is");
     p.dry_multiplier = 1.0f;
@@ -324,7 +324,7 @@ START_TEST(refused)
     p.dry_window = 16385;
     refuse(NULL, &p, "params->dry_window is 16385");
 
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 100;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
@@ -333,7 +333,7 @@ START_TEST(refused)
     must(cls_sampler_check(s, &p));
     p.no_repeat_ngram = 2;
     refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->max_history");
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.bad_words.sequences = bad + 1;
     p.bad_words.count = 1;
     must(cls_sampler_check(s, &p)); /* of one id */
@@ -341,7 +341,7 @@ START_TEST(refused)
     refuse(s, &p,
            "params->bad_words.sequences[0].count is 3, but the sampler was created with "
            "options->max_history of 0");
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.stop_ids.ids = p.allowed_ids.ids = good;
     p.stop_ids.count = p.min_tokens = 3;
     must(cls_sampler_check(s, &p));
@@ -349,7 +349,7 @@ START_TEST(refused)
 
     o.max_history = 8;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
     refuse(s, &p,

@@ -43,7 +43,7 @@ static void lists_open(lists *l, device *d)
         l->ids[which][l->n[which]++] = (int32_t)i;
         l->bias[i] = (cls_logit_bias){(int32_t)i, i % 2 ? -INFINITY : -(float)(i % 7)};
     }
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = l->vocab;
     o.max_rows = o.slot_count = SLOTS;
     o.dtypes = 1u << CLS_F32;
@@ -67,7 +67,7 @@ static void lists_close(lists *l)
 static cls_params allowing(const lists *l, int which, float temperature)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = temperature;
     p.seed = 5;
     if (which >= 0) {
@@ -110,14 +110,14 @@ static void lists_step(lists *l, const char *what)
         int32_t token;
         if (!l->begun[slot])
             continue;
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = 1;
         step.logits.buffer = l->in;
         step.tokens.buffer = l->out;
         step.slots.host = &slot;
         must(cls_sample(l->sampler, l->d->queue, &step, 0, NULL, NULL));
         buffer_read(l->d, l->out, sizeof token, &token);
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = l->logits;
         row.dtype = CLS_F32;
         row.vocab = l->vocab;

@@ -39,7 +39,7 @@ START_TEST(prompts)
             given[j] = (int32_t)rng_below(&r, vocab + 2) - 1;
         batch_reference(b);
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
-        cls_logprobs_call_default(&call, sizeof call);
+        cls_logprobs_call_init(&call);
         call.rows = b->rows;
         call.logits = s.step.logits;
         call.top.count = top_n;
@@ -101,7 +101,7 @@ START_TEST(prompts_refused)
     device *const d = fixture_device(_i);
     client s = small_client(d, 2);
     cls_logprobs_call call;
-    cls_logprobs_call_default(&call, sizeof call);
+    cls_logprobs_call_init(&call);
     const struct {
         uint32_t rows, top_n;
         cl_mem logits;
@@ -138,7 +138,7 @@ typedef struct lists {
 static cls_draw_call open_draw(client *s, const lists *l)
 {
     cls_draw_call call;
-    cls_draw_call_default(&call, sizeof call);
+    cls_draw_call_init(&call);
     call.rows = s->b->rows;
     call.candidates.count = WIDE - 3;
     call.row_stride = WIDE;
@@ -164,7 +164,7 @@ static int32_t on_host(const client *s, const cls_draw_call *call, const lists *
     const int32_t count = l->counts[row] < 0 ? 0 : l->counts[row];
     cls_host_candidates c;
     int32_t token = -2;
-    cls_host_candidates_default(&c, sizeof c);
+    cls_host_candidates_init(&c);
     c.ids = l->ids + row * WIDE;
     c.logits = l->logits + row * WIDE;
     c.count = (uint32_t)count < call->candidates.count ? (uint32_t)count : call->candidates.count;
@@ -300,7 +300,7 @@ START_TEST(law)
     /* As it is: the draw then takes the logits at temperature 1, as it does those of the list. */
     cls_draw_call whole;
     int32_t as_it_is[ROWS];
-    cls_draw_call_default(&whole, sizeof whole);
+    cls_draw_call_init(&whole);
     whole.rows = ROWS;
     whole.candidates = s.outputs.kept;
     whole.candidates.probs.buffer = s.step.logits.buffer; /* ignored, whatever it is */

@@ -81,7 +81,7 @@ static cls_context *new_context(device *d, const cls_context_options *o)
 static cls_context_options options_with(progress *t)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     memset(t, 0, sizeof *t);
     o.progress = on_progress;
     o.progress_user = t;
@@ -91,7 +91,7 @@ static cls_context_options options_with(progress *t)
 static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
     cls_compile_options o;
-    cls_compile_options_default(&o, sizeof o);
+    cls_compile_options_init(&o);
     o.dtypes = dtypes;
     o.features = features;
     return cls_context_compile(context, &o);
@@ -122,15 +122,15 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_sampler_options o;
     s.b->history = 60;
     batch_row(s.b, 0, ROW_NORMAL3, 7);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = ROWS;
     o.max_history = 60;
     o.max_rollback = 4;
     o.no_late_compile = no_late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
-    cls_outputs_default(&s.outputs, sizeof s.outputs);
-    cls_step_default(&s.step, sizeof s.step);
+    cls_outputs_init(&s.outputs);
+    cls_step_init(&s.step);
     s.step.rows = 1;
     s.step.logits.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
     must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.buffer, CL_TRUE, 0, s.b->data_size,
@@ -189,7 +189,7 @@ typedef enum wish { WISH_USUAL, WISH_PENALTY, WISH_TOP_P, WISH_TYPICAL, WISH_NGR
 static cls_params params_of(wish w)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.seed = 11 + (uint64_t)w;
     p.top_k = w == WISH_TOP_P ? 0 : 40;
     p.top_p = w == WISH_TOP_P ? 0.8f : 1.0f;
@@ -380,19 +380,19 @@ START_TEST(refused_steps)
             "CLS_FEATURE_ACCEPT");
 
     cls_draw_call draw;
-    cls_draw_call_default(&draw, sizeof draw);
+    cls_draw_call_init(&draw);
     draw.rows = 1;
     draw.candidates.count = 10;
     draw.candidates.ids.buffer = draw.candidates.logits.buffer = out;
     REFUSED(cls_draw(s.sampler, d->queue, &draw, 0, NULL, &done), "CLS_FEATURE_DRAW");
     cls_verify_call verify;
-    cls_verify_call_default(&verify, sizeof verify);
+    cls_verify_call_init(&verify);
     verify.requests = 1;
     verify.row_offsets = cu;
     verify.logits.buffer = s.step.logits.buffer;
     REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
     cls_logprobs_call logprobs;
-    cls_logprobs_call_default(&logprobs, sizeof logprobs);
+    cls_logprobs_call_init(&logprobs);
     logprobs.rows = 1;
     logprobs.top.count = 1;
     logprobs.logits.buffer = s.step.logits.buffer;
@@ -419,7 +419,7 @@ START_TEST(single_features)
         cls_sampler_options so;
         cls_sampler *sampler;
         memset(&t, 0, sizeof t);
-        cls_sampler_options_default(&so, sizeof so);
+        cls_sampler_options_init(&so);
         so.vocab = 301;
         so.dtypes = 1u << CLS_F32;
         so.features = bit;
@@ -442,7 +442,7 @@ START_TEST(bad_bits)
     cls_sampler_options so;
     cls_sampler *sampler = NULL;
     memset(&t, 0, sizeof t);
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = 100;
     ck_assert_int_eq(compile(context, 8, 0), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "dtypes of a compilation is 0x8") != NULL, "%s",

@@ -66,7 +66,7 @@ START_TEST(samplers)
     cls_sampler *sampler = NULL;
     cls_sampler_options o;
     printf("%s: the compiler %s\n", d->name, warns(d) ? "warns on stderr" : "is silent by itself");
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 301;
     o.dtypes = 1u << CLS_F32;
     o.features = fixture_by_size(CLS_FEATURE_LISTS, CLS_FEATURE_LISTS, CLS_FEATURES_ALL);

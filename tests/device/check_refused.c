@@ -29,7 +29,7 @@ START_TEST(contexts_refused)
     ck_assert(context == NULL);
     refused(cls_context_create(d->context, NULL, NULL, &context), "device");
     refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
 #define REFUSE(field, value) \
     do { \
         const cls_context_options good = o; \
@@ -72,7 +72,7 @@ START_TEST(samplers_and_slots_refused)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     refused(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
     ck_assert(sampler == NULL);
     o.vocab = 1048577;
@@ -89,7 +89,7 @@ START_TEST(samplers_and_slots_refused)
     o.struct_size = sizeof o;
     o.slot_count = 3;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
     refused(cls_slot_begin(sampler, 3, &p, NULL, 0, NULL, 0), "slot");
     refused(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
@@ -126,7 +126,7 @@ START_TEST(slot_calls_refused)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 100;
     o.slot_count = 3;
 #define REFUSE(field, value) \
@@ -147,7 +147,7 @@ START_TEST(slot_calls_refused)
         o.max_history = 5;
         o.max_rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
         const cls_params good = p;
 #define REFUSE(field, value, name) \
@@ -171,7 +171,7 @@ START_TEST(slot_calls_refused)
     }
     o.counts = CLS_COUNTS_ALL;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
     refused(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
     refused(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */

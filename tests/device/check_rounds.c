@@ -26,7 +26,7 @@ typedef struct twins {
 static cls_sampler_options options(uint32_t slots)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = slots;
     o.max_rows = slots < ROWS ? slots : ROWS;
@@ -70,7 +70,7 @@ static uint32_t flush(const twins *t, cls_sampler *s)
 {
     const int32_t none = -1;
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.dtype = CLS_F32;
     step.logits.buffer = t->logits_buffer;
@@ -107,7 +107,7 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
     for (uint32_t i = 0; i < n; i++)
         slots[i] = (int32_t)(first + i);
     const cl_mem map = buffer_of(t->d, n * sizeof *slots, slots);
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = n;
     step.logits.dtype = CLS_F32;
     step.logits.buffer = t->logits_buffer;
@@ -161,7 +161,7 @@ static void compare_bytes(const twins *t, const char *after)
 static cls_params params_of(uint32_t slot)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = slot % 3 ? 0.9f : 0.0f;
     p.seed = slot;
     p.presence_penalty = 0.5f;
@@ -395,7 +395,7 @@ START_TEST(many_slots)
     o.max_history = 0;
     twins_open(&t, d, &o);
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = 0.0f;
     p.presence_penalty = -100.0f; /* the token that it has comes again */
     for (uint32_t part = 0; part < 2; part++) {
@@ -461,7 +461,7 @@ END_TEST
 static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
 {
     static const int32_t ids[] = {3, 1, 3, 2, 1, 0};
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = 0.9f;
     p->seed = rng_bits(r);
     p->presence_penalty = rng_below(r, 2) ? 0.7f : 0.0f;

@@ -74,7 +74,7 @@ static void random_call(calls *c, uint32_t row, rng *r)
         twin_each(t, s, cls_slot_rollback(s->sampler, slot, n));
         break;
     case 2:
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.seed = rng_bits(r);
         twin_params(&p, rng_below(r, TWIN_KINDS), b->vocab);
         p.penalty_scope = b->params[row].penalty_scope;

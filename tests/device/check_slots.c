@@ -118,7 +118,7 @@ static cls_params random_params(traffic *t, lists *l)
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     params_random(&p, o->vocab, r);
     p.seed = rng_bits(r);
     if (rng_below(r, 2))
@@ -354,7 +354,7 @@ START_TEST(serving)
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
         cls_sampler_options o;
-        cls_sampler_options_default(&o, sizeof o);
+        cls_sampler_options_init(&o);
         o.vocab = kinds[i].vocab;
         o.slot_count = kinds[i].slots;
         o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
@@ -375,7 +375,7 @@ START_TEST(other_queues)
     cl_int code;
     if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
         return;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 200;
     o.slot_count = o.max_rows = 8;
     o.max_history = 20;

@@ -13,7 +13,7 @@ enum { VOCAB = 90, STEPS = 12 };
 static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = 3;
     o.max_rows = 3;
@@ -32,7 +32,7 @@ static void begin_three(server *s)
     static const int32_t start[] = {89, 0}, finish[] = {11, 12, 13};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.repetition_penalty = 1.3f;
     p.presence_penalty = 0.4f;
     p.frequency_penalty = s->o.counts == CLS_COUNTS_ALL ? 0.3f : 0.0f;
@@ -278,7 +278,7 @@ START_TEST(memory)
                    (double)m.penalties / ((double)slots * vocab), (unsigned long long)m.rows,
                    (unsigned long long)m.host);
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.presence_penalty = o.counts ? 1.0f : 0.0f;
         int32_t *const prompt = calloc(50000, sizeof *prompt);
         cls_logit_bias *const bias = calloc(5000, sizeof *bias);
@@ -471,7 +471,7 @@ START_TEST(impossible_adaptive)
         size_t size = sizeof bytes;
         uint32_t changed = 0;
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.mirostat = i < 2 ? 2 : 0;
         p.adaptive_target = i < 2 ? -1.0f : 0.25f;
         p.adaptive_decay = 0.5f;

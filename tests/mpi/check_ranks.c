@@ -214,7 +214,7 @@ static cls_context *compiled(device *d)
     cls_compile_options o;
     MPI_Request barrier;
     int complete = 0;
-    cls_compile_options_default(&o, sizeof o);
+    cls_compile_options_init(&o);
     o.dtypes = 1u << CLS_F32 | 1u << CLS_F16;
     o.features = cls_test_features | CLS_FEATURE_SHARD;
     if (rank == 0)
@@ -250,7 +250,7 @@ START_TEST(vocabularies)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_mpi *mpi;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = rank == ranks - 1 ? 3000 : 2100;
     o.dtypes = 1u << CLS_F32;
     must(cls_sampler_create(compiled(d), &o, &sampler));

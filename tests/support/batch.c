@@ -22,7 +22,7 @@ static void make_infill(batch *b)
     ends[2] = (int32_t)(b->vocab - 1);
     for (uint32_t i = 0; i < b->vocab; i++)
         prefix[i] = i >= 10 && i % 3 == 0 ? (int32_t)(i / 10) : -1;
-    b->infill = (cls_infill){sizeof b->infill, ends, 3, prefix};
+    b->infill = (cls_infill){sizeof b->infill, {ends, 3}, prefix};
 }
 
 batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset)
@@ -77,7 +77,7 @@ void batch_free(batch *b)
     free(b->lists);
     free(b->adjusted);
     free(b->adaptive);
-    free((void *)(uintptr_t)b->infill.end_ids);
+    free((void *)(uintptr_t)b->infill.end_ids.ids);
     free((void *)(uintptr_t)b->infill.prefix_of);
     free(b->trace);
     free(b->host);
@@ -98,7 +98,7 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
         dtype_encode(b->dtype, values[i], data + i * dtype_size(b->dtype));
         values[i] = dtype_decode(b->dtype, data + i * dtype_size(b->dtype));
     }
-    cls_params_default(&b->params[row], sizeof(cls_params));
+    cls_params_init(&b->params[row]);
     b->params[row].seed = seed;
     b->params[row].position = row;
 }
@@ -158,7 +158,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
                   bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
     cls_host_row h;
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     h.dtype = b->dtype;
     h.vocab = b->vocab;

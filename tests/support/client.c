@@ -8,7 +8,7 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
     o.counts = b->keep;
@@ -44,8 +44,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     memset(b->adaptive, 0,
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
 
-    cls_outputs_default(&s->outputs, sizeof s->outputs);
-    cls_step_default(&s->step, sizeof s->step);
+    cls_outputs_init(&s->outputs);
+    cls_step_init(&s->step);
     s->step.rows = b->rows;
     s->step.logits.dtype = b->dtype;
     s->step.logits.buffer = buffer_of(d, b->data_size, b->data);

@@ -106,7 +106,7 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
                              uint32_t shortlist)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = dtypes;
     o.work_group = work_group;
     o.vector = vector;
@@ -181,7 +181,7 @@ uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *
 {
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = p;

@@ -267,7 +267,7 @@ const uint32_t n_golden_sets = sizeof golden_sets / sizeof *golden_sets;
 
 static void apply(const golden_setting *settings, size_t n, cls_params *p)
 {
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     for (size_t i = 0; i < n && settings[i].field != 0; i++) {
         const float real = (float)settings[i].value;
         const int32_t whole = (int32_t)settings[i].value;

@@ -140,7 +140,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     const request *const q = &w->row[row];
     cls_host_row h;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = w->x[row];
     h.vocab = w->vocab;
     h.mask = w->mask != NULL ? w->words[row] : NULL;
@@ -192,7 +192,7 @@ void request_params(const world *w, request *q, rng *r)
     static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f},
                        multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
     cls_params *const p = &q->p;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = rng_below(r, 3) ? 0.0f : 0.8f;
     p->top_k = rng_below(r, 2) ? 0 : 8;
     p->top_p = rng_below(r, 2) ? 1.0f : 0.9f;

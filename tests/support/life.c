@@ -20,7 +20,7 @@ static const int32_t output[] = {3, 14, 15};
 static cls_params plain(uint32_t seed)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.seed = seed;
     p.temperature = 0.9f;
     return p;
@@ -123,7 +123,7 @@ static cls_status check(life *l)
 static cls_status create(life *l)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
     o.slot_count = SLOTS;
@@ -136,7 +136,7 @@ static cls_status infill(life *l)
 {
     static const int32_t ends[] = {0, 1};
     static int32_t prefix_of[4096];
-    cls_infill tables = {sizeof tables, ends, 2, prefix_of};
+    cls_infill tables = {sizeof tables, {ends, 2}, prefix_of};
     for (uint32_t i = 0; i < l->vocab; i++)
         prefix_of[i] = i < 10 ? -1 : (int32_t)i / 10;
     return cls_sampler_infill(l->sampler, &tables);
@@ -185,7 +185,7 @@ static cls_status ring_get(life *l)
 static cls_status head_create(life *l)
 {
     cls_head_options o;
-    cls_head_options_default(&o, sizeof o);
+    cls_head_options_init(&o);
     o.vocab = l->vocab;
     o.hidden = HIDDEN;
     o.max_rows = HEAD_ROWS;
@@ -199,7 +199,7 @@ static cls_status head_create(life *l)
 static cls_status head_call(life *l, const int32_t *which)
 {
     cls_head_call c;
-    cls_head_call_default(&c, sizeof c);
+    cls_head_call_init(&c);
     c.rows = HEAD_ROWS;
     c.hidden.buffer = l->hidden;
     c.which.host = which;
@@ -236,8 +236,8 @@ static cls_buffer room(life *l, size_t n)
 
 static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
 {
-    cls_step_default(s, sizeof *s);
-    cls_outputs_default(o, sizeof *o);
+    cls_step_init(s);
+    cls_outputs_init(o);
     s->outputs = o;
     l->at = 0;
     s->rows = rows;
@@ -280,7 +280,7 @@ static cls_status masked(life *l)
 static cls_status draw(life *l)
 {
     cls_draw_call c;
-    cls_draw_call_default(&c, sizeof c);
+    cls_draw_call_init(&c);
     l->at = 0;
     c.rows = SLOTS;
     c.candidates.count = CANDIDATES;
@@ -397,7 +397,7 @@ static cls_status of_head(life *l)
 static cls_status verify(life *l)
 {
     cls_verify_call c;
-    cls_verify_call_default(&c, sizeof c);
+    cls_verify_call_init(&c);
     l->at = 0;
     c.requests = 2;
     c.method = CLS_VERIFY_STANDARD;
@@ -424,7 +424,7 @@ static cls_status verify(life *l)
 static cls_status logprobs(life *l)
 {
     cls_logprobs_call c;
-    cls_logprobs_call_default(&c, sizeof c);
+    cls_logprobs_call_init(&c);
     l->at = 0;
     c.rows = 3;
     c.given.count = 2;

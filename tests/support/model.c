@@ -255,7 +255,7 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
     p.stop_ids.ids = p.thinking_start.ids = p.thinking_end.ids = p.thinking_forced.ids = NULL;
     p.stop_ids.count = p.thinking_start.count = p.thinking_end.count = p.thinking_forced.count = 0;
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = m->vocab;
     row.params = &p;

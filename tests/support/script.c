@@ -52,7 +52,7 @@ static void make_params(request *q, const script_world *w, rng *r)
                        amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     cls_params *const p = &q->params;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     params_random(p, w->o.vocab, r);
     p->seed = rng_bits(r);
     p->repetition_penalty = repetitions[rng_below(r, 3)];

@@ -245,7 +245,7 @@ void server_step(server *s, const step_request *w)
         s->forced += (*status & CLS_ROW_FORCED) != 0;
         s->loops += (*status & CLS_ROW_LOOP) != 0;
     }
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = w->rows;
     step.logits.dtype = CLS_F32;
     step.logits.buffer = s->logits_buffer;

@@ -245,8 +245,8 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     const cls_buffer logits =
         put(s, f, s->input, part * sizeof(float), rows->data, f->n * s->o.vocab * sizeof(float));
     const uint64_t out = (uint64_t)(f - s->flight) * 4 * RESULT;
-    cls_step_default(step, sizeof *step);
-    cls_outputs_default(outputs, sizeof *outputs);
+    cls_step_init(step);
+    cls_outputs_init(outputs);
     step->outputs = outputs;
     step->rows = f->n;
     step->logits.buffer = logits.buffer;
@@ -481,7 +481,7 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->context = context;
     s->computes = computes;
     s->r.state = s->seed = seed;
-    cls_sampler_options_default(&s->o, sizeof s->o);
+    cls_sampler_options_init(&s->o);
     s->o.vocab = vocab;
     s->o.slot_count = SOAK_SLOTS;
     s->o.max_rows = 2 * SOAK_ROWS;

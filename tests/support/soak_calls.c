@@ -100,7 +100,7 @@ void soak_verify(soak *s)
         return;
     drafts *const d = make_drafts(s, n, slots);
     const uint32_t width = d->most + 1;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = n;
     call.method = d->method;
     call.row_offsets = d->cu;
@@ -153,7 +153,7 @@ void soak_draw(soak *s)
             logits[row][i] = (float)(2.0 * rng_normal(&s->r));
         }
     }
-    cls_draw_call_default(&call, sizeof call);
+    cls_draw_call_init(&call);
     call.rows = n;
     call.candidates.count = LIST;
     call.candidates.ids = put(s, s->input, ids, sizeof ids);
@@ -170,7 +170,7 @@ void soak_draw(soak *s)
         const cls_params *const p = g->b->params;
         cls_host_candidates c;
         int32_t token = -1, status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
-        cls_host_candidates_default(&c, sizeof c);
+        cls_host_candidates_init(&c);
         c.ids = ids[row];
         c.logits = logits[row];
         c.count = (uint32_t)counts[row];
@@ -214,7 +214,7 @@ void soak_score(soak *s)
         for (uint32_t i = 0; i < GIVEN; i++)
             x.given[row][i] = (int32_t)rng_below(&s->r, s->o.vocab);
 #define AT(field) ((cls_buffer){s->other, (uint64_t)((const char *)x.field - (const char *)&x)})
-    cls_logprobs_call_default(&call, sizeof call);
+    cls_logprobs_call_init(&call);
     call.rows = n;
     call.top.count = TOP;
     call.given.count = GIVEN;

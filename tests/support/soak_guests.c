@@ -114,7 +114,7 @@ static void change(soak *s, uint32_t slot)
     cls_params *const p = g->b->params, fresh;
     if (guest_has_adaptive_state(g) || p->infill)
         return;
-    cls_params_default(&fresh, sizeof fresh);
+    cls_params_init(&fresh);
     params_random(&fresh, s->o.vocab, &s->r);
     p->chain = fresh.chain;
     memcpy(p->stages, fresh.stages, sizeof p->stages);

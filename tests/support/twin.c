@@ -145,7 +145,7 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
 {
     const batch *const b = t->b;
     cls_outputs *const o = &s->outputs;
-    cls_outputs_default(o, sizeof *o);
+    cls_outputs_init(o);
     s->step.tokens = buffer_at(t, s, "tokens");
     s->step.status = buffer_at(t, s, "status");
     o->latest = buffer_at(t, s, "latest");
@@ -196,7 +196,7 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
                                  ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
                                  : 0u;
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
     o.slot_count = t->slots;
@@ -218,7 +218,7 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
 
 static void set_step(twin_side *s, const batch *b)
 {
-    cls_step_default(&s->step, sizeof s->step);
+    cls_step_init(&s->step);
     s->step.rows = b->rows;
     s->step.slots.host = b->slots;
     s->step.logits.dtype = b->dtype;
@@ -287,7 +287,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             t, s, setup->contexts ? setup->contexts[i] : fixture_context(s->d, 0, 0, 0, 0), setup);
         if (i > 0) {
             cls_shard_options o;
-            cls_shard_options_default(&o, sizeof o);
+            cls_shard_options_init(&o);
             o.shard_count = t->n;
             o.shard = i - 1;
             o.borders = setup->borders;

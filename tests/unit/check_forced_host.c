@@ -146,7 +146,7 @@ static void random_story(story *s, rng *r, int adaptive)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 3.0f};
     memset(s, 0, sizeof *s);
-    cls_params_default(&s->p, sizeof s->p);
+    cls_params_init(&s->p);
     s->vocab = 3 + rng_below(r, MOST_IDS - 2);
     s->p.temperature = temperatures[rng_below(r, 4)];
     s->p.seed = rng_bits(r);
@@ -223,7 +223,7 @@ static cls_host_row row_of(const story *s, const cls_params *p, const float *log
 {
     const valid v = valid_of(s, NULL, 0);
     cls_host_row h;
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = logits;
     h.vocab = s->vocab;
     h.mask = mask;
@@ -420,7 +420,7 @@ START_TEST(one_id_for_both)
     const float x[5] = {0.0f, 1.0f, 0.0f, 0.0f, 0.0f};
     story s;
     memset(&s, 0, sizeof s);
-    cls_params_default(&s.p, sizeof s.p);
+    cls_params_init(&s.p);
     s.vocab = 5;
     s.p.temperature = 0.0f;
     s.p.thinking_start.ids = s.p.thinking_end.ids = &mark;
@@ -452,7 +452,7 @@ START_TEST(every_loop)
                 int32_t one[12];
                 story s;
                 memset(&s, 0, sizeof s);
-                cls_params_default(&s.p, sizeof s.p);
+                cls_params_init(&s.p);
                 s.vocab = 8;
                 s.p.loop_repeats = repeats;
                 s.p.loop_min = range == 1 ? length + 1 : range == 2 ? 1 : length;
@@ -498,8 +498,8 @@ START_TEST(refused)
     cls_host_row h;
     cls_host_result got = {.struct_size = sizeof got};
     cls_params p;
-    cls_params_default(&p, sizeof p);
-    cls_host_row_default(&h, sizeof h);
+    cls_params_init(&p);
+    cls_host_row_init(&h);
     h.logits = x;
     h.vocab = 5;
     h.params = &p;
@@ -528,7 +528,7 @@ START_TEST(refused)
         {"loop_max", "params->loop_max is 0; it must be 1 to 1024", 0},
     };
     for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         *(strcmp(numbers[i].field, "loop_min") == 0   ? &p.loop_min
           : strcmp(numbers[i].field, "loop_max") == 0 ? &p.loop_max
                                                       : &p.loop_repeats) = numbers[i].value;
@@ -539,7 +539,7 @@ START_TEST(refused)
         static const char *const name[] = {"start", "end", "forced"};
         static const int32_t one = 1;
         char message[120];
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.thinking_forced.ids = &one;
         p.thinking_forced.count = 1;
         const int32_t **const at[] = {&p.thinking_start.ids, &p.thinking_end.ids,
@@ -559,7 +559,7 @@ START_TEST(refused)
                  name[list]);
         expect_message(cls_params_check(&p, 5), message);
     }
-    cls_params_default(&p, sizeof p); /* without ids to force, the rest is a mistake */
+    cls_params_init(&p); /* without ids to force, the rest is a mistake */
     p.thinking_budget = 3;
     ck_assert_int_eq(cls_params_check(&p, 5), CLS_BAD_ARGUMENT);
     ck_assert(strstr(cls_error_message(), "params->thinking_budget") != NULL &&
@@ -627,7 +627,7 @@ static cls_host_verified verify(const story *s, const tree *t, int forces)
     cls_host_drafts d;
     cls_host_verified got = {.struct_size = sizeof got};
     const int linear = t->method != CLS_VERIFY_MATCH && t->method != CLS_VERIFY_GREEDY;
-    cls_host_drafts_default(&d, sizeof d);
+    cls_host_drafts_init(&d);
     h.forced_ids = forces && t->n_callers ? t->callers : NULL;
     h.forced_count = forces ? t->n_callers : 0;
     h.mask_width = s->vocab;

@@ -41,11 +41,11 @@ START_TEST(rounds)
         cls_context_options o;
         cls_context *context;
         cls_compile_options c;
-        cls_context_options_default(&o, sizeof o);
+        cls_context_options_init(&o);
         must(cls_context_create(d->context, d->id, &o, &context));
         context->shape.work_group = shapes[i].work_group;
         context->shape.vector = shapes[i].vector;
-        cls_compile_options_default(&c, sizeof c);
+        cls_compile_options_init(&c);
         c.features = CLS_FEATURES_ALL;
         launches.n = 0;
         stub_spy = spy;

@@ -37,9 +37,9 @@ static void set_row(float *x, const char *tokens)
 static void start(request *r, int method, const char *drafts, const char *rows)
 {
     memset(r, 0, sizeof *r);
-    cls_params_default(&r->p, sizeof r->p);
-    cls_host_row_default(&r->row, sizeof r->row);
-    cls_host_drafts_default(&r->d, sizeof r->d);
+    cls_params_init(&r->p);
+    cls_host_row_init(&r->row);
+    cls_host_drafts_init(&r->d);
     r->row.logits = r->x;
     r->row.vocab = VOCAB;
     r->row.params = &r->p;
