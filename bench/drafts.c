@@ -121,7 +121,7 @@ static int open_verification(verification *v)
     options.vocab = setup->vocab;
     options.max_rows = (uint32_t)targets;
     options.slot_count = v->requests;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
     if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
         return cli_fail_library("bench: creating the sampler");
     return open_buffers(v);

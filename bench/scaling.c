@@ -264,7 +264,7 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
     cls_sampler_options_init(&so);
     so.vocab = VOCAB;
     so.max_rows = rows;
-    so.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH |
+    so.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH |
                   CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES;
     must(cls_sampler_create(s->context, &so, &p->sampler));
     if (o != NULL) {

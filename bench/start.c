@@ -5,7 +5,7 @@
  *     start [DIRECTORY [FEATURES]]
  *
  * DIRECTORY: options->cache_dir, or - for none. FEATURES: cls_feature bits; the default is
- * CLS_FEATURE_LISTS. */
+ * CLS_FEATURE_SHORTLIST. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
 #include <stdio.h>
@@ -67,7 +67,8 @@ int main(int argc, char **argv)
     cls_context *context;
     cls_sampler *sampler;
     cl_int code;
-    const uint32_t features = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : CLS_FEATURE_LISTS;
+    const uint32_t features =
+        argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : CLS_FEATURE_SHORTLIST;
     double work = 0.0;
     const double begin = now();
     const cl_device_id device = first_device();

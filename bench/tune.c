@@ -122,7 +122,7 @@ static int open_trial(tuning *u, trial *t)
         cls_sampler_options_init(&sampler);
         sampler.vocab = u->setup.vocab;
         sampler.max_rows = u->setup.batch;
-        sampler.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH;
+        sampler.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH;
         status = cls_sampler_create(t->context, &sampler, &t->sampler);
     }
     t->compile_seconds = seconds() - start;

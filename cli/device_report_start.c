@@ -203,14 +203,14 @@ void cli_device_report_programs(cli_device_report *report)
 static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
                         uint32_t features)
 {
-    const cls_compile_options some = {sizeof some, 1u << dtype, features};
     const double start = cli_seconds();
     char part[128];
     json_t *object;
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
     if (cli_device_report_save(report, part) != 0)
         return 0;
-    const cls_status status = cli_compile_done(cls_context_compile(report->target.context, &some));
+    const cls_status status =
+        cli_compile_done(cls_context_compile(report->target.context, 1u << dtype, features));
     object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
                        "seconds", cli_seconds() - start);
     json_array_append_new(json_object_get(report->json, "compile"), object);

@@ -70,7 +70,7 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     const bool reports =
         job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
     options->features =
-        CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+        CLS_FEATURE_SHORTLIST | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
         (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
         (job->logprobs != NULL || reports ? CLS_FEATURE_LOGPROBS : 0u) |
         (job->probs != NULL || reports ? CLS_FEATURE_PROBS : 0u) |

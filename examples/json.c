@@ -166,7 +166,7 @@ static void open_machine(machine *m, cl_device_id device)
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slot_count = SLOTS;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
     must(cls_sampler_create(m->context, &options, &m->sampler));
 }
 

@@ -190,7 +190,7 @@ static void server_open(server *s, cl_device_id device)
     /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(), CLS_FEATURE_FORCED for loops
      * and thinking. */
     options.features =
-        CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
+        CLS_FEATURE_SHORTLIST | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     must(cls_sampler_create(context, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
     must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));

@@ -147,22 +147,18 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 
 /* -------------------------------------------------------------------- programs */
 
-cls_status cls_context_compile(cls_context *context, const cls_compile_options *callers)
+cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
-    cls_compile_options o;
-    cls_compile_options_init(&o);
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
-    if (status == CLS_OK)
-        status = cls_features_check("a compilation", o.dtypes, o.features);
+    const cls_status status = cls_features_check("", dtypes, features);
     if (status != CLS_OK)
         return status;
     const uint32_t variants =
-        o.features == CLS_FEATURES_ALL
+        features == CLS_FEATURES_ALL
             ? CLS_ALL_VARIANTS
-            : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
-    return cls_compile(context, o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context), variants);
+            : cls_variants_of(features != 0 ? features : CLS_FEATURE_SHORTLIST);
+    return cls_compile(context, dtypes != 0 ? dtypes : cls_context_dtypes(context), variants);
 }
 
 cls_status cls_context_program(const cls_context *context, uint32_t index,

@@ -46,7 +46,7 @@ void sampling_open(sampling *s, model *m, const options *o)
     sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slot_count = m->slots;
     sampler.features =
-        CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
+        CLS_FEATURE_SHORTLIST | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
     for (uint32_t i = 0; i < o->n_requests; i++)
         if (sampler.max_history < o->requests[i].params.penalty_window)
             sampler.max_history = o->requests[i].params.penalty_window;

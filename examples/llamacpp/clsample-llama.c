@@ -141,7 +141,7 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
     options.vocab = vocab;
     options.slot_count = samplers;
     options.max_history = history;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
     if (vocab == 0 || samplers == 0) {
         failed("open", "vocab and samplers must be at least 1");
         return NULL;

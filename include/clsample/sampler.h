@@ -39,15 +39,13 @@ typedef struct cls_sampler_options {
     uint32_t max_rollback;
 
     /* What to compile for: types of logits as bits 1u << cls_dtype, 0 (default) for those of the
-     * context; and cls_feature bits, 0 (default) for CLS_FEATURE_LISTS. A step that needs a feature
-     * that is not named here (a mask, a dense bias, outputs, drafts, ...) is refused, and the
-     * message names the feature. */
+     * context; and cls_feature bits, 0 (default) for CLS_FEATURE_SHORTLIST. */
     uint32_t dtypes;
     uint32_t features;
 
-    /* 0 (default): a slot call compiles features that it needs and that are not named above
-     * (CLS_FEATURE_PLAIN to CLS_FEATURE_STATE), which may take seconds the first time. 1: such a
-     * call is refused, and the message names the feature. */
+    /* 0 (default): a slot call compiles the features that it needs and the sampler does not have,
+     * as cls_sampler_compile() does; this may take seconds. 1: such a call is refused, and the
+     * message names the features. */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
@@ -75,6 +73,13 @@ typedef struct cls_sampler cls_sampler;
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
                                                       const cls_sampler_options *options,
                                                       cls_sampler **out);
+
+/* Compiles cls_feature bits that the sampler does not have yet, as creating it with them does.
+ * Enqueues nothing, so that it may be called between any two steps. Blocks.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. After a failure the sampler has the features that it had
+ * before. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that
  * uploaded parameters, maps or masks are complete. NULL is allowed. */

@@ -21,7 +21,6 @@
 #define STRUCTS(X) \
     X(cls_context_options, ) \
     X(cls_device_info, ) \
-    X(cls_compile_options, ) \
     X(cls_program_info, ) \
     X(cls_selftest_report, ) \
     X(cls_sampler_options, .max_rows = 1, .counts = CLS_COUNTS_ALL) \

@@ -96,7 +96,8 @@ typedef struct cls_variant {
 extern const cls_variant cls_variants[CLS_VARIANTS];
 
 /* What a step may need beside cls_feature bits: a list of the context's length, since a row may
- * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_LISTS has programs for it. */
+ * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_SHORTLIST has programs for it.
+ */
 #define CLS_NEED_LONG_LIST (CLS_FEATURES_ALL + 1)
 #define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
 

@@ -168,6 +168,13 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     return compile(s, s->features | missing);
 }
 
+cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
+{
+    const cls_status status = s != NULL ? cls_features_check("", 0, features)
+                                        : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    return status == CLS_OK ? CLS_GUARDED_CALL(s, compile(s, s->features | features)) : status;
+}
+
 /* -------------------------------------------------------------------- creation */
 
 /* Makes all slots free and empty. A map on the device may name any slot from the first step on, and
@@ -289,7 +296,7 @@ static cls_status check_options(const cls_sampler_options *o)
     cls_status status = cls_switch_check("options->no_late_compile", o->no_late_compile);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
-    return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
+    return status == CLS_OK ? cls_features_check("options->", o->dtypes, o->features) : status;
 }
 
 cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *callers,
@@ -321,7 +328,7 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->history = o.max_history;
     s->rollback = o.max_rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
-    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
     s->no_late_compile = o.no_late_compile;
     s->is_for_proof = 1;
     /* At least one entry, since the latest token decides whether a request has ended. */

@@ -244,7 +244,7 @@ cls_status cls_invalid_token_check(const cls_sampler *sampler, const char *call,
 static void add_needs(const cls_sampler *s, uint32_t features, cls_plan *plan)
 {
     /* All rows that truncate need lists. */
-    const uint32_t searched = CLS_FEATURE_SEARCH | (s->force_search ? CLS_FEATURE_LISTS : 0);
+    const uint32_t searched = CLS_FEATURE_SEARCH | (s->force_search ? CLS_FEATURE_SHORTLIST : 0);
     plan->search |= (features & searched) != 0;
     plan->prepare |= (features & CLS_FEATURE_HISTORY) != 0;
     plan->needs |= features;

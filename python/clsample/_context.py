@@ -14,7 +14,7 @@ from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
 from ._library import Unique, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
-from ._structs import Filler, init, record
+from ._structs import Filler, choices, init, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ._types import SamplerOptions
 
 _fill = Filler("cls_context_options", "Context()", ContextOptions.__annotations__)
-_fill_compile = Filler("cls_compile_options", "compile()", ("dtypes", "features"))
 
 
 class TestedStage(NamedTuple):
@@ -192,13 +191,14 @@ class Context(Unique):
         return text(lib.cls_context_build_log(self.handle))
 
     def compile(self, features: Choices[Feature] = 0, dtypes: Choices[DType] = 0) -> None:
-        """Compiles the programs of features, such as ["lists", "logprobs"], and types of logits,
-        such as ["f16"], that the context does not have yet. Blocks, for seconds where no cache
-        helps. Feature.LISTS and the context's types if nothing is named."""
-        struct = ffi.new("cls_compile_options *")
-        init("cls_compile_options", struct)
-        _fill_compile(struct, {"features": features, "dtypes": dtypes}, [])
-        status = lib.cls_context_compile(self.handle, struct)
+        """Compiles the programs of features, such as ["shortlist", "logprobs"], and types of
+        logits, such as ["f16"], that the context does not have yet. Blocks, for seconds where no
+        cache helps. Feature.SHORTLIST and the context's types if nothing is named."""
+        status = lib.cls_context_compile(
+            self.handle,
+            choices("dtypes", dtypes, DType, True),
+            choices("features", features, Feature, False),
+        )
         self._progress.check()
         must(status)
 

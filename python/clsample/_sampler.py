@@ -30,8 +30,9 @@ from ._context import Context
 from ._errors import Error
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._structs import Filler, choice, ids, init, integer, kind, own, real, record
+from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record
 from ._types import (
+    Feature,
     GivenTokens,
     Memory,
     Outputs,
@@ -44,7 +45,7 @@ from ._types import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._types import Choice, Ids, OutputOptions
+    from ._types import Choice, Choices, Ids, OutputOptions
 
 _fill_options = Filler("cls_sampler_options", "Sampler()", SamplerOptions.__annotations__)
 _fill_params = Filler("cls_params", "the request", Params.__annotations__)
@@ -416,6 +417,13 @@ class Sampler(Unique):
         check_process()
         keep: List[Any] = []
         must(lib.cls_sampler_check(self.handle, new_params(params, keep)))
+
+    def compile(self, features: Choices[Feature]) -> None:
+        """Compiles features, such as ["mask", "logprobs"], that the sampler does not have yet. May
+        be called between two steps. Blocks, for seconds where no cache helps."""
+        bits = choices("features", features, Feature, False)
+        with self._locked():
+            must(lib.cls_sampler_compile(self.handle, bits))
 
     def infill(self, end_ids: Ids, prefix_of: Ids) -> None:
         """Sets the tables of the infill stage.

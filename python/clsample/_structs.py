@@ -79,7 +79,7 @@ def kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"
 
 
-def choice(name: str, value: Any, names: Type[enum.IntEnum]) -> int:
+def choice(name: str, value: Any, names: Type[Any]) -> int:
     """A member of an enum, by itself, by its name or by its number."""
     if isinstance(value, str):
         key = value.upper().replace("-", "_")
@@ -94,7 +94,7 @@ def choice(name: str, value: Any, names: Type[enum.IntEnum]) -> int:
     return integer(name, value)
 
 
-def choices(name: str, value: Any, names: Type[enum.IntEnum], shift: bool) -> int:
+def choices(name: str, value: Any, names: Type[Any], shift: bool) -> int:
     """A sum of an enum's members: a number, or names. With `shift` member n counts 1 << n."""
     if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
         return integer(name, value, "uint32_t")

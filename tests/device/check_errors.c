@@ -107,10 +107,8 @@ START_TEST(no_memory_on_the_device)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_compile_options c;
-    cls_compile_options_init(&c);
-    c.features = CLS_FEATURES_ALL; /* programs' proofs need buffers, too */
-    must(cls_context_compile(context, &c));
+    /* programs' proofs need buffers, too */
+    must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     const faulty_live before = faulty_alive();
     cls_sampler_options o;
     cls_sampler *sampler = NULL;

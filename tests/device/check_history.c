@@ -32,7 +32,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     o.max_rollback = w->rollback;
     o.counts = w->keep = (int32_t)rng_below(r, 3);
     o.dtypes = 1u << dtype;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK;
     must(cls_sampler_create(context, &o, &w->sampler));
     unsigned char *const data = malloc(ROWS * vocab * size);
     w->amount = malloc(vocab * sizeof *w->amount);

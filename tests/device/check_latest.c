@@ -32,7 +32,8 @@ static void desk_open(desk *s, device *d)
     o.max_rows = 4;
     o.slot_count = SLOTS;
     o.max_rollback = 4;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
+    o.features =
+        CLS_FEATURE_SHORTLIST | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &s->sampler));
     for (int t = 0; t < VOCAB; t++)
         logits[t][t] = 1.0f;

@@ -114,7 +114,7 @@ START_TEST(programs)
     cls_context *const context = little(d);
     cls_program_info info = {.struct_size = sizeof info};
     uint64_t local[2] = {0, 0};
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
         for (int k = 0; k < 2; k++)
             if (strcmp(info.name, k ? "token-list" : "token-small") == 0)

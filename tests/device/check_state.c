@@ -416,7 +416,7 @@ START_TEST(older_format)
     o.vocab = 100;
     o.max_history = 10;
     o.slot_count = 2;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                  CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (unsigned char format = 2; format <= 3; format++) {

@@ -57,7 +57,7 @@ START_TEST(usual)
     o.vocab = VOCAB;
     o.max_rows = ROWS;
     o.dtypes = 1u << CLS_F32;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_KEPT_SETS;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_KEPT_SETS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t row = 0; row < ROWS; row++) {
         parameters(row, &params[row]);

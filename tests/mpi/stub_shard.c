@@ -36,14 +36,6 @@ static int fails(stub_call call)
 
 static cls_status fault(void) { return cls_fail(stub.status, CL_SUCCESS, "%s", stub.sentence); }
 
-cls_status cls_struct_init(const char *structure, void *object, size_t struct_size)
-{
-    (void)structure;
-    memset(object, 0, struct_size);
-    memcpy(object, &struct_size, sizeof struct_size);
-    return CLS_OK;
-}
-
 cls_status cls_shard_create(cls_sampler *sampler, const cls_shard_options *o, cls_shard **out)
 {
     cls_shard *const h = &the_shard;

@@ -13,7 +13,7 @@ import clsample
 VOCAB = 1000
 ROWS = 4
 FEATURES = (
-    "lists",
+    "shortlist",
     "search",
     "samplers",
     "penalties",

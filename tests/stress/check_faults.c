@@ -270,10 +270,7 @@ static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned cha
 static cls_context *ready_context(device *d)
 {
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_compile_options c;
-    cls_compile_options_init(&c);
-    c.features = CLS_FEATURES_ALL;
-    must(cls_context_compile(context, &c));
+    must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     return context;
 }
 
@@ -593,12 +590,9 @@ static void context_with(const reference *ref, life *l, unsigned char *output, c
                   cls_error_message());
     count(fate);
     if (fate == SURVIVED) { /* with a log less, it may be; but it works */
-        cls_compile_options c;
-        cls_compile_options_init(&c);
-        c.features = CLS_FEATURES_ALL;
         l->context = context;
         arm(NULL);
-        must(cls_context_compile(context, &c));
+        must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
         life_begin(l);
         for (uint32_t i = 0; i < life_count; i++)
             must(life_call_make(l, i, i % 2));

@@ -14,8 +14,8 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features =
-        CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST | (b->mask ? CLS_FEATURE_MASK : 0u) |
+                 (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &sampler));
     for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
         if (b->params[row].infill && !infill++)

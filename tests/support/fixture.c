@@ -18,8 +18,9 @@ void fixture_features(uint32_t features) { cls_test_features = features; }
 
 void fixture_random(uint32_t features)
 {
-    cls_test_features = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
-                        CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
+    cls_test_features = features | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH |
+                        CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY |
+                        CLS_FEATURE_STATE;
     cls_test_fewest_programs = 1;
 }
 

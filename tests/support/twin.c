@@ -204,8 +204,8 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_LISTS | outputs | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
-                 (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST | outputs | setup->features |
+                 (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const k = &b->tokens[row];

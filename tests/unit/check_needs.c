@@ -146,7 +146,7 @@ static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
     cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 3;
-    o.features = CLS_FEATURE_LISTS;
+    o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(*context, &o, &sampler));
     return sampler;
 }
