@@ -14,6 +14,7 @@
 #error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
 #endif
 
+#include "base/hooks.h"
 #include "core/types.h"
 #include "core/integers.h"
 #include "core/arithmetic.h"

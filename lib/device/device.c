@@ -43,8 +43,6 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-const char *cls_test_build_options;
-
 /* The device's properties on which the shape depends. */
 typedef struct properties {
     cl_device_type type;
@@ -236,8 +234,6 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
             (unsigned long long)local);
     return CLS_OK;
 }
-
-int cls_test_small_lists;
 
 /* GPUs with more local memory run several groups all the same, and few of them say how much a
  * compute unit has. Groups of one work-item are for CPUs, which have no local memory. */

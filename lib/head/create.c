@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cls_test_head_product;
-
 /* -------------------------------------------------------------------- checks */
 
 static cls_status check_numbers(cls_head_options *o)

@@ -111,10 +111,6 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features);
  * compiled only where cls_shape_wants_small_lists(). */
 uint32_t cls_variants_of(uint32_t features);
 
-/* For tests. If it is 1, a sampler has one variant of each kernel, which supports all of its
- * features, and so compiles the fewest programs. */
-extern int cls_test_fewest_programs;
-
 /* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
 

@@ -141,8 +141,6 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
     return v;
 }
 
-int cls_test_fewest_programs;
-
 /* A sampler launches the smallest variant that supports a step. So it has four variants of each
  * kernel: the one that supports all of its features, the one for common steps, the one for those
  * whose rows keep few tokens and, with CLS_FEATURE_PLAIN, the one for steps without truncation. */

@@ -48,8 +48,6 @@ static cls_status prove_self_test(cls_context *context, const cls_program *p,
 /* VOCAB: a row of three mass tiles and a part of one. MOST: the longest row of proof_shape(). */
 enum { VOCAB = 3100, PART = 28, MOST = CLS_MOST_TILES_PER_GROUP * CLS_TILE + PART, PROMPT = 5 };
 
-uint32_t cls_test_proof_vocab;
-
 /* A row of logits, and a sampler with only the program to be proved and those that run with it. */
 typedef struct trial {
     cls_context *context;
@@ -150,8 +148,6 @@ static void close_trial(trial *t)
     if (t->out != NULL)
         clReleaseMemObject(t->out);
 }
-
-int cls_test_proofs_compare_nothing;
 
 /* Records that a result differs from the host's. */
 static cls_status fail_differs(int variant, const char *what, int32_t device, int32_t host)

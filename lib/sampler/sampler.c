@@ -96,8 +96,6 @@ static cls_status allocate_host(cls_sampler *s)
 
 /* ------------------------------------------------------------------- kernels */
 
-uint32_t cls_test_features;
-
 /* Each sampler has separate kernels, since two threads must not set the arguments of one kernel.
  * A compiled program does not change any more, so that no lock is needed. */
 cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)

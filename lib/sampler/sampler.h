@@ -215,9 +215,6 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
 /* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
 cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
-/* For tests. Every sampler is created with these features in addition to its options'. */
-extern uint32_t cls_test_features;
-
 /* For tests. Every row that truncates takes the threshold search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
