@@ -104,6 +104,21 @@ void cls_arrays_free(cls_params *params)
     }
 }
 
+uint64_t cls_arrays_hash(uint64_t hash, const cls_params *params)
+{
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++) {
+        const cls_list list = cls_list_get(l, params);
+        const cls_ids *const sequences = list.array;
+        hash = cls_hash_word(hash, list.count);
+        if (l->kind != CLS_LIST_sequences && list.count != 0)
+            hash = cls_hash_bytes(hash, list.array, list.count * l->size);
+        for (uint32_t i = 0; l->kind == CLS_LIST_sequences && i < list.count; i++)
+            hash = cls_hash_bytes(cls_hash_word(hash, sequences[i].count), sequences[i].ids,
+                                  sequences[i].count * sizeof *sequences[i].ids);
+    }
+    return hash;
+}
+
 uint64_t cls_arrays_size(const cls_params *params)
 {
     uint64_t size = 0;

@@ -143,6 +143,9 @@ cls_status cls_arrays_copy(cls_params *params);
 /* Frees such copies and sets their pointers to NULL. */
 void cls_arrays_free(cls_params *params);
 
+/* Mixes the lists of parameters into a hash, and returns it. */
+uint64_t cls_arrays_hash(uint64_t hash, const cls_params *params);
+
 /* Returns the size of the arrays in bytes. */
 uint64_t cls_arrays_size(const cls_params *params);
 

@@ -144,9 +144,12 @@ static cls_status compile(cls_sampler *s, uint32_t features)
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
             status = cls_sampler_add_kernels(s, d, variants);
-    if (status == CLS_OK)
-        s->features = features;
-    return status;
+    if (status != CLS_OK)
+        return status;
+    if (features & ~s->features & CLS_FEATURE_SHARD)
+        cls_needs_hash(s);
+    s->features = features;
+    return CLS_OK;
 }
 
 cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
@@ -249,12 +252,9 @@ cls_status cls_sampler_lock(cls_sampler *s)
 cls_status cls_sampler_enter(cls_sampler *s)
 {
     const cls_status status = cls_sampler_lock(s);
-    if (s == NULL || status != CLS_OK || !s->shard_is_open)
+    if (s == NULL || status != CLS_OK || s->refusal == NULL)
         return status;
-    return cls_sampler_leave(
-        s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "the sampler's shard has an open step: merge its exchanges to the end, or call "
-                    "cls_shard_abandon() first"));
+    return cls_sampler_leave(s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s", s->refusal));
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)

@@ -198,14 +198,15 @@ void cls_requests_free(cls_sampler *s)
     free(s->pending_words.data);
 }
 
-/* Sets the ids that a request is forced to emit, which may be NULL. The request takes over the
- * reference. */
-static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced)
+/* Sets the ids that a request is forced to emit, which may be NULL, and their digest. The request
+ * takes over the reference. */
+static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced, uint64_t digest)
 {
     cls_request *const r = &s->request[slot];
     cls_needs_remove(s, slot);
     cls_lists_release(s, r->forced);
     r->forced = forced;
+    r->forced_digest = digest;
     r->slot.flags &= ~CLS_SLOT_FORCED;
     r->slot.flags |= forced != NULL ? CLS_SLOT_FORCED : 0;
     cls_needs_add(s, slot);
@@ -250,7 +251,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
@@ -335,16 +336,17 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
     }
     cls_lists *const forced = s->request[slot].forced; /* stays */
+    const uint64_t digest = s->request[slot].forced_digest;
     if (forced != NULL)
         forced->references++;
     move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
-    set_forced(s, slot, forced);
+    set_forced(s, slot, forced, digest);
     return CLS_OK;
 }
 
@@ -372,7 +374,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, n);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, (const uint32_t *)ids, n, &forced);
+        status = cls_lists_allocate(s, n, &forced);
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_add(s, CLS_CHANGE_FORCE, slot);
@@ -381,7 +383,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     c->n_lists = n;
     c->params.lists = forced != NULL ? forced->offset : 0;
     cls_pending_words_add(s, (const uint32_t *)ids, n);
-    set_forced(s, slot, forced);
+    set_forced(s, slot, forced, n != 0 ? cls_hash_bytes(1, ids, n * sizeof *ids) : 1);
     return CLS_OK;
 }
 
@@ -411,6 +413,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     s->request[to].params = params;
     s->request[to].lists = r->lists;
     s->request[to].forced = r->forced;
+    s->request[to].forced_digest = r->forced_digest;
     if (r->lists != NULL)
         r->lists->references++;
     if (r->forced != NULL)
@@ -476,14 +479,17 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p->words, p->n_words, &lists);
+        status = cls_lists_allocate(s, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
+    const uint64_t forced_digest = is_forced ? cls_hash_bytes(1, p->words + p->slot.forced,
+                                                              p->slot.n_forced * sizeof *p->words)
+                                             : 1;
     move_params(s, slot, p, lists, c);
     if (is_forced) {
         lists->references++;
-        set_forced(s, slot, lists);
+        set_forced(s, slot, lists, forced_digest);
     }
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);
