@@ -390,7 +390,7 @@ int cls_cmd_bench(int argc, char **argv)
         {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
         CLI_NO_OPTION};
 
-    cls_context_options_default(&context, sizeof context);
+    cls_context_options_init(&context);
     const cli_parsed parsed = cli_parse(argc, argv, "bench [OPTION]...", about, options);
     int failed = parsed == CLI_FAILED;
     if (parsed == CLI_GO) {

@@ -32,7 +32,7 @@ typedef struct bench_setup {
     cls_dtype dtype;
     uint32_t runs;    /* 0: as many as a stable median needs */
     uint32_t spare;   /* rows of logits after those of the batch */
-    uint32_t window;  /* the sampler's `history` */
+    uint32_t window;  /* the sampler's `max_history` */
     uint32_t history; /* tokens in the history of a row with penalties */
     int32_t law;      /* a bench_law: the distribution of these tokens */
     uint32_t shards;  /* --shards; 0: no step is split */

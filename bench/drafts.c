@@ -117,11 +117,11 @@ static int open_verification(verification *v)
     bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows);
     if (make_drafts(v))
         return 1;
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = setup->vocab;
     options.max_rows = (uint32_t)targets;
     options.slot_count = v->requests;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
     if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
         return cli_fail_library("bench: creating the sampler");
     return open_buffers(v);
@@ -173,7 +173,7 @@ static int enqueue(void *of, cl_command_queue queue, cl_event *done)
     const bench_setup *const setup = &v->setup;
     const size_t one = v->requests * sizeof(int32_t), tokens = tokens_of(v) * sizeof(int32_t);
     cls_verify_call call;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = v->requests;
     call.method = method(v->c);
     call.row_offsets = v->cu;
@@ -229,12 +229,12 @@ static int verify_request(void *of, uint32_t i)
     if (cli_interrupted())
         return 1;
     bench_make_params(v->c, i, &params);
-    cls_host_row_default(&host, sizeof host);
+    cls_host_row_init(&host);
     host.params = &params;
     host.logits = (const char *)setup->rows + (size_t)i * ROWS * row;
     host.dtype = (int32_t)setup->dtype;
     host.vocab = setup->vocab;
-    cls_host_drafts_default(&drafts, sizeof drafts);
+    cls_host_drafts_init(&drafts);
     drafts.row = &host;
     drafts.draft_count = BENCH_DRAFTS;
     drafts.method = method(v->c);

@@ -55,15 +55,15 @@ uint32_t bench_window(const bench_case *c)
 static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
 {
     static const int32_t ids[] = {1, 5, 9, 13}; /* by Zipf's law about one token in 14 */
-    static const cls_sequence breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
+    static const cls_ids breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
     params->chain = CLS_CHAIN_LLAMA;
     params->penalty_scope = CLS_SCOPE_ALL;
     params->penalty_window = LLAMA_WINDOW;
     params->repetition_penalty = 1.1f;
     if (more == BENCH_DRY) {
         params->dry_multiplier = 0.8f;
-        params->dry_breakers = breakers;
-        params->dry_breaker_count = vocab > 13 ? sizeof breakers / sizeof *breakers : 0;
+        params->dry_breakers.sequences = breakers;
+        params->dry_breakers.count = vocab > 13 ? sizeof breakers / sizeof *breakers : 0;
     } else if (more == BENCH_XTC) {
         params->xtc_probability = 0.5f;
     } else if (more == BENCH_TYPICAL) {
@@ -78,8 +78,8 @@ static void make_ends(bench_more more, cls_params *params)
 {
     static const int32_t end = 0;
     if (more == BENCH_THINKING) {
-        params->thinking_end = params->thinking_forced = &end;
-        params->thinking_end_count = params->thinking_forced_count = 1;
+        params->thinking_end.ids = params->thinking_forced.ids = &end;
+        params->thinking_end.count = params->thinking_forced.count = 1;
         params->thinking_budget = UINT32_MAX / 2;
     } else if (more == BENCH_LOOP) {
         params->loop_repeats = LOOPS;
@@ -90,7 +90,7 @@ static void make_ends(bench_more more, cls_params *params)
 
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
 {
-    cls_params_default(params, sizeof *params);
+    cls_params_init(params);
     params->temperature = c->temperature;
     params->top_k = c->top_k;
     params->top_p = c->top_p;
@@ -104,9 +104,9 @@ static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row
 {
     const uint32_t history = bench_history(setup, c);
     bench_make_params(c, row, params);
-    cls_host_row_default(host, sizeof *host);
+    cls_host_row_init(host);
     host->params = params;
-    host->history = setup->window;
+    host->max_history = setup->window;
     if (c->more >= BENCH_THINKING)
         make_ends(c->more, params);
     else if (c->more != BENCH_NO_MORE)
@@ -147,7 +147,7 @@ int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 
 void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *step)
 {
-    cls_step_default(step, sizeof *step);
+    cls_step_init(step);
     step->rows = setup->batch;
     step->logits.dtype = (int32_t)setup->dtype;
     step->logits.values.buffer = setup->logits;
@@ -231,7 +231,8 @@ static int sample_row(void *of, uint32_t row)
     const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, r->c);
     cls_params params;
     cls_host_row host;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
 
     if (cli_interrupted())
         return 1;

@@ -25,7 +25,7 @@ def in_c(rows, count):
 
 def in_python(rows, count, **options):
     with clsample.Context() as context:
-        sampler = context.sampler(VOCAB, rows, features=["lists", "logprobs"])
+        sampler = context.sampler(VOCAB, rows, features=["shortlist", "logprobs"])
         requests = [sampler.begin(temperature=0.8, top_k=50) for _ in range(rows)]
         logits = context.to_device(np.zeros((rows, VOCAB), np.float32))
         seconds = []

@@ -9,10 +9,12 @@
 set -eu
 source=$(cd "$(dirname "$0")/.." && pwd)
 folder=$PWD/python/bench
+make -s libclsample_internal.la
 rm -rf "$folder" && mkdir -p "$folder" && cp -r python/package/clsample "$folder"
 library=$folder/clsample/libclsample.so
 # shellcheck disable=SC2086 # a list of words
-${CC-cc} -O2 -fPIC -shared -DCLS_BUILD -DCL_TARGET_OPENCL_VERSION=120 -I"$source/include" \
+${CC-cc} -O2 -fPIC -shared -DCLS_BUILD -DCLS_TEST_HOOKS -DCL_TARGET_OPENCL_VERSION=120 \
+    -I"$source/include" \
     -I"$source/lib" -I"$source/cl" -I"$source/tests/support" -o "$library" \
     "$source/bench/python.c" \
     "$source"/tests/support/stub_cl.c "$source"/tests/support/stub_queue.c \

@@ -14,7 +14,7 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
     uint64_t state = number;
     uint32_t i;
 
-    cls_params_default(&r->params, sizeof r->params);
+    cls_params_init(&r->params);
     r->params.seed = number;
     r->prompt_count = LEAST_PROMPT + bench_random(&state, BENCH_MOST_PROMPT - LEAST_PROMPT + 1);
     bench_fill_ids(r->prompt, r->prompt_count, vocab, BENCH_ZIPF, number);
@@ -40,8 +40,8 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
             r->bias[i].bias =
                 i % 10 == 0 ? -INFINITY : (float)bench_random(&state, 65) * 0.25f - 4.0f;
         }
-        r->params.logit_bias = r->bias;
-        r->params.logit_bias_count = BENCH_MOST_BIASES;
+        r->params.logit_bias.biases = r->bias;
+        r->params.logit_bias.count = BENCH_MOST_BIASES;
     }
     if (kind == STOP) {
         for (i = 0; i < BENCH_MOST_STOPS; i++)
@@ -49,8 +49,8 @@ void bench_make_request(const bench_setup *setup, uint32_t number, bench_request
         for (i = 0; i < 3; i++) /* some ids that will be drawn */
             r->stop_ids[i] =
                 setup->likeliest[(number + 5 + 24 * i) % (setup->batch + setup->spare)];
-        r->params.stop_ids = r->stop_ids;
-        r->params.stop_count = BENCH_MOST_STOPS;
+        r->params.stop_ids.ids = r->stop_ids;
+        r->params.stop_ids.count = BENCH_MOST_STOPS;
         r->params.max_tokens = r->steps;
     }
 }

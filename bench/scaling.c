@@ -197,7 +197,8 @@ static cl_device_id first_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
@@ -227,7 +228,7 @@ static void scene_open(scene *s)
     s->rows = malloc(((size_t)MOST_ROWS * VOCAB + BENCH_PAD) * sizeof *s->rows);
     if (code != CL_SUCCESS || s->rows == NULL)
         fail("cannot create a context, a queue and a buffer");
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     must(cls_context_create(s->cl, device, &o, &s->context));
     bench_fill_ids(s->prompt, HISTORY, VOCAB, BENCH_ZIPF, 1);
@@ -260,10 +261,10 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
     cl_int code;
     uint32_t first = 0, width;
     memset(p, 0, sizeof *p);
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = VOCAB;
     so.max_rows = rows;
-    so.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH |
+    so.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH |
                   CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES;
     must(cls_sampler_create(s->context, &so, &p->sampler));
     if (o != NULL) {
@@ -273,10 +274,10 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
     p->tokens = clCreateBuffer(s->cl, CL_MEM_READ_WRITE, rows * sizeof(int32_t), NULL, &code);
     if (code != CL_SUCCESS)
         fail("cannot create a buffer");
-    cls_step_default(&p->step, sizeof p->step);
+    cls_step_init(&p->step);
     p->step.rows = rows;
-    p->step.logits.buffer = s->logits;
-    p->step.logits.offset = first * sizeof(float);
+    p->step.logits.values.buffer = s->logits;
+    p->step.logits.values.offset = first * sizeof(float);
     p->step.logits.row_stride = VOCAB;
     p->step.tokens.buffer = p->tokens;
 }
@@ -292,7 +293,7 @@ static void begin_requests(const party *p, const scene *s, const scaling_case *c
 {
     for (uint32_t row = 0; row < p->step.rows; row++) {
         cls_params q;
-        cls_params_default(&q, sizeof q);
+        cls_params_init(&q);
         q.seed = row;
         q.temperature = c->temperature;
         q.top_k = c->top_k;
@@ -471,7 +472,7 @@ static void run_split(scene *s, uint32_t n, int even)
     for (uint32_t i = 0; i < n; i++) {
         cls_shard_options o;
         uint32_t first, width;
-        cls_shard_options_default(&o, sizeof o);
+        cls_shard_options_init(&o);
         o.shard_count = n;
         o.shard = i;
         o.borders = even ? borders : NULL;

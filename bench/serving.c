@@ -104,7 +104,7 @@ static int enqueue(serving *s, uint32_t n)
         s->map[slot] = at->number != FREE ? (int32_t)slot : -1;
         s->numbers[(size_t)(n % AHEAD) * setup->batch + slot] = at->number;
     }
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = setup->batch;
     step.logits.dtype = (int32_t)setup->dtype;
     step.logits.values.buffer = setup->logits;
@@ -161,16 +161,17 @@ static int check(serving *s, const trace *t, bench_served *served)
     cls_host_row row;
 
     bench_make_request(setup, t->number, &s->request);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.dtype = (int32_t)setup->dtype;
     row.vocab = setup->vocab;
     row.params = &s->request.params;
     row.prompt = s->request.prompt;
     row.prompt_count = s->request.prompt_count;
     row.output = output;
-    row.history = setup->window;
+    row.max_history = setup->window;
     for (uint32_t i = 0; i < t->n; i++) {
-        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_result result;
+        cls_host_result_init(&result);
         const size_t at = t->slot + (t->first + i) % BENCH_SPARE;
         row.logits = (const char *)setup->rows + at * setup->vocab * bench_dtype_size(setup->dtype);
         row.position = row.output_count;

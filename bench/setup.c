@@ -29,11 +29,11 @@ static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
 {
     cls_sampler_options options;
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
-    options.history = window;
-    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_MASK |
+    options.max_history = window;
+    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
                        (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
     return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
                ? 0

@@ -5,7 +5,7 @@
  *     start [DIRECTORY [FEATURES]]
  *
  * DIRECTORY: options->cache_dir, or - for none. FEATURES: cls_feature bits; the default is
- * CLS_FEATURE_LISTS. */
+ * CLS_FEATURE_SHORTLIST. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include <clsample.h>
 #include <stdio.h>
@@ -34,7 +34,8 @@ static cl_device_id first_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
@@ -59,13 +60,15 @@ int main(int argc, char **argv)
     static double step_ms[STEPS];
     cls_context_options o;
     cls_sampler_options so;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     cls_params params;
     cls_step step;
     cls_context *context;
     cls_sampler *sampler;
     cl_int code;
-    const uint32_t features = argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : CLS_FEATURE_LISTS;
+    const uint32_t features =
+        argc > 2 ? (uint32_t)strtoul(argv[2], NULL, 0) : CLS_FEATURE_SHORTLIST;
     double work = 0.0;
     const double begin = now();
     const cl_device_id device = first_device();
@@ -83,12 +86,12 @@ int main(int argc, char **argv)
     }
     const double opened = now();
     const clock_t worked = clock();
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.cache_dir = argc > 1 && strcmp(argv[1], "-") != 0 ? argv[1] : NULL;
     must(cls_context_create(cl, device, &o, &context));
     const double created = now();
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = VOCAB;
     so.features = features;
     must(cls_sampler_create(context, &so, &sampler));
@@ -98,14 +101,14 @@ int main(int argc, char **argv)
     cl_mem const in =
         clCreateBuffer(cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, sizeof logits, logits, NULL);
     cl_mem const out = clCreateBuffer(cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, NULL);
-    cls_params_default(&params, sizeof params);
+    cls_params_init(&params);
     params.temperature = 0.8f;
     params.top_k = features & (CLS_FEATURE_SEARCH | CLS_FEATURE_PLAIN) ? 0 : 50;
     params.top_p = (features & CLS_FEATURES_ALL) == CLS_FEATURE_PLAIN ? 1.0f : 0.95f;
     must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
-    step.logits.buffer = in;
+    step.logits.values.buffer = in;
     step.tokens.buffer = out;
     for (int i = 0; i < STEPS; i++) {
         int32_t token;

@@ -108,7 +108,8 @@ static double goal_of(const bench_setup *setup, const bench_case *cases,
 /* rest: the end of the second line. */
 static int print_header(const bench_setup *setup, const char *rest)
 {
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (cls_context_info(setup->on->context, &info) != CLS_OK)
         return cli_fail_library("bench");
     printf("%s, device %u\n", setup->on->device.name, (unsigned)setup->on->index);

@@ -110,7 +110,8 @@ static int open_trial(tuning *u, trial *t)
 {
     const cls_context_options options = options_of(u, t);
     cls_sampler_options sampler;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     const double start = seconds();
     cls_status status =
         cls_context_create(u->target.cl, u->target.device.id, &options, &t->context);
@@ -118,10 +119,10 @@ static int open_trial(tuning *u, trial *t)
         status = cls_context_info(t->context, &info);
     if (status == CLS_OK) {
         take_shape(t, &info);
-        cls_sampler_options_default(&sampler, sizeof sampler);
+        cls_sampler_options_init(&sampler);
         sampler.vocab = u->setup.vocab;
         sampler.max_rows = u->setup.batch;
-        sampler.features = CLS_FEATURE_PLAIN | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH;
+        sampler.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH;
         status = cls_sampler_create(t->context, &sampler, &t->sampler);
     }
     t->compile_seconds = seconds() - start;
@@ -272,7 +273,8 @@ static double expected_seconds(const tuning *u)
 static bool is_known(const tuning *u, trial *wanted)
 {
     const cls_context_options options = options_of(u, wanted);
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (cls_device_query(u->target.device.id, &options, &info) == CLS_OK)
         take_shape(wanted, &info);
     for (uint32_t i = 0; i < u->count; i++)
@@ -465,7 +467,7 @@ int cls_cmd_tune(int argc, char **argv)
         CLI_DEVICE_OPTIONS(&u.options),
         {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
         CLI_NO_OPTION};
-    cls_context_options_default(&u.options, sizeof u.options);
+    cls_context_options_init(&u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;
     switch (cli_parse(argc, argv, "tune [OPTION]...",

@@ -51,7 +51,7 @@ has_version "$debian/changelog" \
 [ ! -f configure ] || has_version configure "$(first configure "PACKAGE_VERSION='\(.*\)'")"
 [ ! -f pyproject.toml ] || grep -q '^dynamic = .*"version"' pyproject.toml ||
     has_version pyproject.toml "$(first pyproject.toml 'version = "\(.*\)"')"
-named=$(grep -o "clsample[- ]$number\.[0-9]" README.md HACKING.md doc/*.md |
+named=$(grep -o "clsample[- ]$number\.[0-9][0-9]*" README.md HACKING.md doc/*.md |
     sed 's/:clsample[- ]/:/')
 for named in $named; do
     case $version in

@@ -95,7 +95,7 @@ static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed,
     for (uint32_t r = 0; r < rows; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
         const size_t row = r / SETTINGS;
-        cls_params_default(&params[r], sizeof params[r]);
+        cls_params_init(&params[r]);
         params[r].temperature = setting->temperature;
         params[r].top_k = setting->top_k;
         params[r].top_p = setting->top_p;
@@ -147,7 +147,7 @@ int cls_cmd_demo(int argc, char **argv)
         CLI_DEVICE_OPTIONS(&kernels),
         CLI_NO_OPTION};
     cli_parsed parsed;
-    cls_context_options_default(&kernels, sizeof kernels);
+    cls_context_options_init(&kernels);
     parsed = cli_parse(
         argc, argv, "demo --logits FILE.npy [OPTION]...",
         "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.", options);

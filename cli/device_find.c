@@ -208,7 +208,8 @@ const char *cli_origin_name(uint32_t origin)
 
 json_t *cli_shape_json(const cls_context *context)
 {
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (cls_context_info(context, &info) != CLS_OK)
         return NULL;
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",

@@ -120,7 +120,8 @@ static int begin(cli_device_report *report)
 /* Runs the self-test, prints its result, and records the messages of the stages that failed. */
 static void run_selftest(cli_device_report *report)
 {
-    cls_selftest_report r = {.struct_size = sizeof r};
+    cls_selftest_report r;
+    cls_selftest_report_init(&r);
     const double start = cli_seconds();
     const cls_status status = cli_compile_done(cls_selftest(report->target.context, &r));
     const double took = cli_seconds() - start;
@@ -291,7 +292,7 @@ int cls_cmd_report(int argc, char **argv)
          "candidates in the list of a row (default: chosen for the device)", NULL, 0},
         CLI_DEVICE_OPTIONS(&report.options),
         CLI_NO_OPTION};
-    cls_context_options_default(&report.options, sizeof report.options);
+    cls_context_options_init(&report.options);
     const cli_parsed parsed = cli_parse(
         argc, argv, "report [OPTION]...",
         "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"

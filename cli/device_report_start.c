@@ -83,7 +83,7 @@ static int open_request(request *r)
     const size_t size = (BENCH_VOCAB + BENCH_PAD) * bench_dtype_size(r->dtype);
     cls_sampler_options options;
     cl_int error;
-    cls_params_default(&r->params, sizeof r->params);
+    cls_params_init(&r->params);
     r->params.temperature = 0.8f;
     r->params.top_k = 50;
     r->params.top_p = 0.95f;
@@ -96,7 +96,7 @@ static int open_request(request *r)
         r->token = clCreateBuffer(r->target->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &error);
     if (error != CL_SUCCESS)
         return cli_fail_opencl("the first token's buffers", error);
-    cls_sampler_options_default(&options, sizeof options);
+    cls_sampler_options_init(&options);
     options.vocab = BENCH_VOCAB;
     options.dtypes = 1u << r->dtype;
     if (cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
@@ -120,7 +120,7 @@ static int sample(const request *r, int32_t *token, double *seconds)
     const double start = cli_seconds();
     cls_step step;
     cl_int error;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.dtype = (int32_t)r->dtype;
     step.logits.values.buffer = r->logits;
@@ -136,9 +136,10 @@ static int sample(const request *r, int32_t *token, double *seconds)
 /* Compares the first token with the reference's. */
 static int check(const request *r, int32_t token)
 {
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     cls_host_row row;
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = r->rows;
     row.dtype = (int32_t)r->dtype;
     row.vocab = BENCH_VOCAB;
@@ -183,7 +184,8 @@ void cli_device_report_first(cli_device_report *report)
 void cli_device_report_programs(cli_device_report *report)
 {
     json_t *const array = json_array();
-    cls_program_info p = {.struct_size = sizeof p};
+    cls_program_info p;
+    cls_program_info_init(&p);
     for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
         json_t *const object = json_pack(
             "{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
@@ -201,14 +203,14 @@ void cli_device_report_programs(cli_device_report *report)
 static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
                         uint32_t features)
 {
-    const cls_compile_options some = {sizeof some, 1u << dtype, features};
     const double start = cli_seconds();
     char part[128];
     json_t *object;
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
     if (cli_device_report_save(report, part) != 0)
         return 0;
-    const cls_status status = cli_compile_done(cls_context_compile(report->target.context, &some));
+    const cls_status status =
+        cli_compile_done(cls_context_compile(report->target.context, 1u << dtype, features));
     object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
                        "seconds", cli_seconds() - start);
     json_array_append_new(json_object_get(report->json, "compile"), object);

@@ -55,7 +55,7 @@ static void copy_stage(uint8_t stage, const cls_params *from, cls_params *to)
 static void without_chain(cls_params *p)
 {
     cls_params off;
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     p->chain = CLS_CHAIN_CUSTOM;
     memset(p->stages, CLS_STAGE_END, sizeof p->stages);
     for (uint8_t stage = 1; stage < CLS_PUBLIC_STAGES; stage++)
@@ -63,7 +63,7 @@ static void without_chain(cls_params *p)
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
-    p->thinking_start_count = p->thinking_end_count = p->thinking_forced_count = 0;
+    p->thinking_start.count = p->thinking_end.count = p->thinking_forced.count = 0;
 }
 
 /* Adds a stage to the chain, with its parameters from `from`. */
@@ -154,12 +154,12 @@ static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
         put(to, ", mask");
     if (row->bias != NULL)
         put(to, ", bias");
-    if (p->logit_bias_count != 0)
-        put(to, ", logit bias of %" PRIu32, p->logit_bias_count);
-    if (p->allowed_count != 0)
-        put(to, ", %" PRIu32 " allowed", p->allowed_count);
-    if (p->bad_word_count != 0)
-        put(to, ", %" PRIu32 " bad words", p->bad_word_count);
+    if (p->logit_bias.count != 0)
+        put(to, ", logit bias of %" PRIu32, p->logit_bias.count);
+    if (p->allowed_ids.count != 0)
+        put(to, ", %" PRIu32 " allowed", p->allowed_ids.count);
+    if (p->bad_words.count != 0)
+        put(to, ", %" PRIu32 " bad words", p->bad_words.count);
     if (p->no_repeat_ngram != 0)
         put(to, ", no %" PRIu32 "-gram twice", p->no_repeat_ngram);
     if (p->min_tokens != 0)
@@ -254,7 +254,8 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
 static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
 {
     cli_shown *const shown = &e->stage[e->count++];
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     if ((shown->probs = result.probs = calloc(e->vocab, sizeof *shown->probs)) == NULL)
         return cli_no_memory();
     if (cls_host_sample(host, &result) != CLS_OK)
@@ -269,7 +270,8 @@ static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
 /* Draws the token with the whole chain. */
 static int draw(const cls_host_row *host, cli_explained *e)
 {
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     if (cls_host_sample(host, &result) != CLS_OK)
         return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
     e->token = result.token;
@@ -310,8 +312,8 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
     e->position = host.position;
 
     /* The logits alone, without a request. */
-    cls_params_default(&params, sizeof params);
-    cls_host_row_default(&plain, sizeof plain);
+    cls_params_init(&params);
+    cls_host_row_init(&plain);
     plain.logits = host.logits;
     plain.dtype = host.dtype;
     plain.vocab = host.vocab;

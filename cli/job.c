@@ -56,24 +56,21 @@ static cli_ids forced_next(const cli_job *job, uint32_t request)
 /* Requests only the state that the parameters need, because it is large. */
 void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options)
 {
-    cls_sampler_options_default(options, sizeof *options);
+    cls_sampler_options_init(options);
     options->vocab = job->logits->vocab;
-    options->keep = CLS_KEEP_NONE;
-    options->logit_bias = 0;
+    options->counts = CLS_COUNTS_NONE;
     for (uint32_t i = 0; i < requests; i++) {
         const cls_params *p = &job->params[i];
         if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
             p->presence_penalty != 0.0f)
-            options->keep = CLS_KEEP_COUNTS;
-        if (p->logit_bias_count != 0 || p->allowed_count != 0)
-            options->logit_bias = 1;
+            options->counts = CLS_COUNTS_ALL;
     }
-    options->history = job->history;
+    options->max_history = job->history;
     options->dtypes = 1u << job->logits->dtype;
     const bool reports =
         job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
     options->features =
-        CLS_FEATURE_LISTS | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+        CLS_FEATURE_SHORTLIST | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
         (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
         (job->logprobs != NULL || reports ? CLS_FEATURE_LOGPROBS : 0u) |
         (job->probs != NULL || reports ? CLS_FEATURE_PROBS : 0u) |
@@ -98,7 +95,7 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
 {
-    cls_host_row_default(row, sizeof *row);
+    cls_host_row_init(row);
     row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
     row->dtype = (int32_t)logits->dtype;
     row->vocab = logits->vocab;
@@ -124,7 +121,7 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->output_count = job->output.width;
     row->position = (uint32_t)cli_position(job, request);
     row->params = &job->params[request];
-    row->history = job->history;
+    row->max_history = job->history;
     row->infill = job->infill;
     row->forced_ids = forced.ids;
     row->forced_count = forced.count;
@@ -134,7 +131,8 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
 {
     const size_t at = (size_t)r * job->draws + d;
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     cli_host_row(job, r, r, &row);
     row.position += d;
     if (job->probs != NULL && d == 0)
@@ -168,7 +166,7 @@ int cli_job_logprobs(const cli_job *job)
 {
     const cli_logits *const logits = job->logits;
     cls_params greedy;
-    cls_params_default(&greedy, sizeof greedy);
+    cls_params_init(&greedy);
     greedy.temperature = 0.0f;
     for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
         cls_host_row row;

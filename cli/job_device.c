@@ -136,7 +136,8 @@ static int alloc_outputs(const running *run)
     if (run->job->outputs == NULL)
         return 0;
     for (uint32_t i = 0; i < run->count; i++) {
-        cls_device_info info = {.struct_size = sizeof info};
+        cls_device_info info;
+        cls_device_info_init(&info);
         if (cls_context_info(run->side[i].target->context, &info) != CLS_OK)
             return cli_fail_library("querying the device");
         most = info.shortlist < most ? info.shortlist : most;

@@ -14,11 +14,9 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
 {
     cls_params alone;
     cli_params_alone(&alone);
-#define COPY_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (params->counter != 0) { \
-        alone.array = params->array; \
-        alone.counter = params->counter; \
-    }
+#define COPY_LIST(p, kind, list, kept, option, meta, key, help) \
+    if (params->list.count != 0) \
+        alone.list = params->list;
     CLS_LISTS(COPY_LIST, )
 #undef COPY_LIST
     return cls_params_check(&alone, vocab) == CLS_OK
@@ -117,10 +115,10 @@ static int add_sequences(json_t *list, const char *text)
 }
 
 /* One block has the sequences and, after them, all their ids. */
-static int read_sequences(const source *from, json_t *value, const cls_sequence **list, uint32_t *n)
+static int read_sequences(const source *from, json_t *value, const cls_ids **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
-    cls_sequence *sequences;
+    cls_ids *sequences;
     int32_t *at;
     size_t ids = 0;
     *list = NULL;
@@ -141,7 +139,7 @@ static int read_sequences(const source *from, json_t *value, const cls_sequence 
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         json_t *const entry = json_array_get(value, i);
-        sequences[i] = (cls_sequence){at, (uint32_t)json_array_size(entry)};
+        sequences[i] = (cls_ids){at, (uint32_t)json_array_size(entry)};
         for (size_t j = 0; j < json_array_size(entry); j++)
             if (set(from, CLI_INT, at++, json_array_get(entry, j)) != 0)
                 return 1;
@@ -338,14 +336,15 @@ int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
     if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
         return 1;
-#define PARSE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (texts->array.count != 0) { \
+#define PARSE_LIST(p, kind, list, kept, option, meta, key, help) \
+    if (texts->list.count != 0) { \
         const source from = {"--" option, true}; \
-        json_t *const list = list_of(&texts->array, add_##kind); \
-        const int failed = list == NULL || \
-                           read_##kind(&from, list, &params->array, &params->counter) || \
-                           check_lists("--" option, params, vocab); \
-        json_decref(list); \
+        json_t *const values = list_of(&texts->list, add_##kind); \
+        const int failed = \
+            values == NULL || \
+            read_##kind(&from, values, &params->list.CLS_ARRAY_##kind, &params->list.count) || \
+            check_lists("--" option, params, vocab); \
+        json_decref(values); \
         if (failed) \
             return 1; \
     }
@@ -356,7 +355,7 @@ int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 
 void cli_lists_free(cli_lists *texts)
 {
-#define FREE_TEXTS(p, kind, array, counter, kept, option, meta, key, help) free(texts->array.text);
+#define FREE_TEXTS(p, kind, list, kept, option, meta, key, help) free(texts->list.text);
     CLS_LISTS(FREE_TEXTS, )
 #undef FREE_TEXTS
 }
@@ -368,9 +367,9 @@ int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_
     int failed = -1;
     if (strcmp(key, "chain") == 0)
         failed = chain_from_json(what, value, params);
-#define LIST_FROM_JSON(p, kind, array, counter, kept, option, meta, name, help) \
+#define LIST_FROM_JSON(p, kind, list, kept, option, meta, name, help) \
     if (strcmp(key, name) == 0) \
-        failed = read_##kind(&from, value, &params->array, &params->counter);
+        failed = read_##kind(&from, value, &params->list.CLS_ARRAY_##kind, &params->list.count);
     CLS_LISTS(LIST_FROM_JSON, )
 #undef LIST_FROM_JSON
     if (failed < 0)

@@ -127,8 +127,8 @@ static int open_infill(cli_log *log, json_t *header)
         return 0;
     log->has_infill = true;
     int failed = cli_log_take_ids(log, infill, "end_ids", &ends);
-    log->infill.end_ids = ends.ids;
-    log->infill.end_count = ends.count;
+    log->infill.end_ids.ids = ends.ids;
+    log->infill.end_ids.count = ends.count;
     if (failed || take_file(log, infill, "prefix_of", &path, &size) != 0)
         return 1;
     failed = cli_prefixes_read(path, log->logits.vocab, &log->infill);
@@ -193,7 +193,7 @@ void cli_log_close(cli_log *log)
     for (uint32_t i = 0; i < log->requests; i++)
         cli_log_request_free(&log->request[i]);
     free(log->request);
-    free((void *)(uintptr_t)log->infill.end_ids);
+    free((void *)(uintptr_t)log->infill.end_ids.ids);
     free((void *)(uintptr_t)log->infill.prefix_of);
     free(log->text);
     if (log->file != NULL)

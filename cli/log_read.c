@@ -93,7 +93,7 @@ static int read_request(cli_log *log, json_t *object)
     }
     request = &log->request[number];
     memset(request, 0, sizeof *request);
-    cls_params_default(&request->params, sizeof request->params);
+    cls_params_init(&request->params);
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
     failed = cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
                                   &request->params, &request->force) ||
@@ -175,7 +175,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     cli_ids forced;
     uint64_t seed = 0, stream = 0;
     memset(token, 0, sizeof *token);
-    cls_host_row_default(host, sizeof *host);
+    cls_host_row_init(host);
     if (cli_log_take(log, object, "token", CLI_INT, &token->token) != 0 ||
         cli_log_take(log, object, "status", CLI_INT, &token->status) != 0 ||
         cli_log_take(log, object, "request", CLI_UINT, &token->request) != 0 ||
@@ -207,7 +207,7 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     token->forced = request->force.count - forced.count;
     host->forced_ids = forced.ids;
     host->forced_count = forced.count;
-    host->history = log->history;
+    host->max_history = log->history;
     host->infill = log->has_infill ? &log->infill : NULL;
     return 0;
 }

@@ -92,8 +92,8 @@ static int put_header(writing *w)
                        (job->infill != NULL && file_json(w->q->prefixes, &ignored, &prefix));
     if (job->infill != NULL)
         infill = json_pack("{s:o, s:o*}", "end_ids",
-                           cli_ids_json(job->infill->end_ids, job->infill->end_count), "prefix_of",
-                           prefix);
+                           cli_ids_json(job->infill->end_ids.ids, job->infill->end_ids.count),
+                           "prefix_of", prefix);
     /* With o* json_pack() leaves out NULL. */
     json_t *const header =
         json_pack("{s:i, s:s, s:I, s:s, s:I, s:I, s:o*, s:o*, s:o*, s:o*}", "clsample_log",

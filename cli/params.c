@@ -21,9 +21,9 @@ static void copy_field(const cli_option *option, const cls_params *from, cls_par
 void cli_params_alone(cls_params *params)
 {
     static const int32_t any_id = 0;
-    cls_params_default(params, sizeof *params);
-    params->thinking_forced = &any_id;
-    params->thinking_forced_count = 1;
+    cls_params_init(params);
+    params->thinking_forced.ids = &any_id;
+    params->thinking_forced.count = 1;
     params->loop_max = CLS_MAX_LOOP;
 }
 
@@ -51,11 +51,11 @@ int cli_params_check(const cli_option *options, const cls_params *params, uint32
 
 void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
 {
-#define FREE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
+#define FREE_LIST(p, kind, list, kept, option, meta, key, help) \
     for (uint32_t r = 0; r < rows && params != NULL; r++) \
-        if (params[r].array != base->array) \
-            free((void *)(uintptr_t)params[r].array); \
-    free((void *)(uintptr_t)base->array);
+        if (params[r].list.CLS_ARRAY_##kind != base->list.CLS_ARRAY_##kind) \
+            free((void *)(uintptr_t)params[r].list.CLS_ARRAY_##kind); \
+    free((void *)(uintptr_t)base->list.CLS_ARRAY_##kind);
     CLS_LISTS(FREE_LIST, )
 #undef FREE_LIST
     free(params);

@@ -4,7 +4,7 @@
 #define CLS_CLI_PARAMS_H
 
 #include "cli.h"
-#include "request/param_table.h"
+#include "base/param_table.h"
 
 /* Entries of an option table for the parameters that are a single value; p points to the
  * cls_params that they set. A comma follows each entry. */
@@ -15,8 +15,8 @@
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 
 /* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
-#define CLI_LIST_OPTION(l, kind, array, counter, kept, option, meta, key, help) \
-    {option, CLI_LIST, &(l)->array, meta, help, NULL, 0},
+#define CLI_LIST_OPTION(l, kind, list, kept, option, meta, key, help) \
+    {option, CLI_LIST, &(l)->list, meta, help, NULL, 0},
 #define CLI_LIST_OPTIONS(l) \
     {"chain", CLI_STRING, &(l)->chain, "ORDER", \
      "the order of the stages: default, vllm, llama, or stages separated by commas", NULL, 0}, \
@@ -26,7 +26,7 @@
 /* The arguments of these options, which point into argv. */
 typedef struct cli_lists {
     const char *chain;
-#define CLI_LIST_TEXTS(l, kind, array, counter, kept, option, meta, key, help) cli_list array;
+#define CLI_LIST_TEXTS(l, kind, list, kept, option, meta, key, help) cli_list list;
     CLS_LISTS(CLI_LIST_TEXTS, )
 #undef CLI_LIST_TEXTS
 } cli_lists;

@@ -64,7 +64,7 @@ static json_t *biases_json(const cls_logit_bias *list, size_t count)
     return array;
 }
 
-static json_t *sequences_json(const cls_sequence *list, size_t count)
+static json_t *sequences_json(const cls_ids *list, size_t count)
 {
     json_t *array = json_array();
     for (size_t i = 0; i < count; i++)
@@ -91,7 +91,7 @@ json_t *cli_params_to_json(const cls_params *p)
     json_t *const object = json_object();
     cls_params off;
     int failed = 0;
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     if (p->chain != off.chain)
         failed |= json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
@@ -100,9 +100,10 @@ json_t *cli_params_to_json(const cls_params *p)
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json
-#define SET_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (p->counter != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
-        failed |= json_object_set_new(object, key, kind##_json(p->array, p->counter));
+#define SET_LIST(p, kind, list, kept, option, meta, key, help) \
+    if (p->list.count != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
+        failed |= json_object_set_new(object, key, \
+                                      kind##_json(p->list.CLS_ARRAY_##kind, p->list.count));
     CLS_LISTS(SET_LIST, p)
     if (failed == 0)
         return object;

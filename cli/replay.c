@@ -55,7 +55,8 @@ static int prove(cli_log *log, bool all)
     uint64_t different = 0;
     for (;;) {
         cli_logged logged;
-        cls_host_result drawn = {.struct_size = sizeof drawn};
+        cls_host_result drawn;
+        cls_host_result_init(&drawn);
         bool more;
         if (cli_log_next(log, &more, &logged) != 0)
             return UNREADABLE;

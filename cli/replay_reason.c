@@ -25,9 +25,9 @@ static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or N
 
 static bool is_allowed_id(const cls_params *p, int32_t token)
 {
-    bool found = p->allowed_count == 0 && p->only_allowed == 0;
-    for (uint32_t i = 0; i < p->allowed_count; i++)
-        found |= p->allowed_ids[i] == token;
+    bool found = p->allowed_ids.count == 0 && p->only_allowed == 0;
+    for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+        found |= p->allowed_ids.ids[i] == token;
     return found;
 }
 
@@ -39,14 +39,15 @@ static int find_ban(const cli_logged *logged, int *ban)
     const cls_params *const p = all->params;
     cls_params params;
     cls_host_row row = *all;
-    cls_params_default(&params, sizeof params);
-    params.allowed_ids = &logged->token;
-    params.allowed_count = 1;
+    cls_params_init(&params);
+    params.allowed_ids.ids = &logged->token;
+    params.allowed_ids.count = 1;
     row.params = &params;
     row.infill = NULL;
     row.mask = row.bias = NULL;
     for (*ban = LOGIT; *ban < BANS; ++*ban) {
-        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_result result;
+        cls_host_result_init(&result);
         switch (*ban) {
         case MASK:
             row.mask = all->mask;
@@ -55,20 +56,20 @@ static int find_ban(const cli_logged *logged, int *ban)
             row.bias = all->bias;
             break;
         case LOGIT_BIAS:
-            params.logit_bias = p->logit_bias;
-            params.logit_bias_count = p->logit_bias_count;
+            params.logit_bias.biases = p->logit_bias.biases;
+            params.logit_bias.count = p->logit_bias.count;
             break;
         case BAD_WORDS:
-            params.bad_words = p->bad_words;
-            params.bad_word_count = p->bad_word_count;
+            params.bad_words.sequences = p->bad_words.sequences;
+            params.bad_words.count = p->bad_words.count;
             break;
         case NGRAM:
             params.no_repeat_ngram = p->no_repeat_ngram;
             break;
         case MIN_TOKENS:
             params.min_tokens = p->min_tokens;
-            params.stop_ids = p->stop_ids;
-            params.stop_count = p->stop_count;
+            params.stop_ids.ids = p->stop_ids.ids;
+            params.stop_ids.count = p->stop_ids.count;
         }
         if (cls_host_sample(&row, &result) != CLS_OK)
             return cli_fail_library("the reference");
@@ -85,7 +86,8 @@ static int put_forced(const cli_logged *logged, const cls_host_result *drawn, ch
                       size_t size)
 {
     cls_host_row row = logged->host;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     row.mask = NULL;
     if (cls_host_sample(&row, &result) != CLS_OK)
         return cli_fail_library("the reference");

@@ -148,12 +148,13 @@ static int infill_read(cli_request *q, cli_job *job)
     bool enabled = false;
     for (uint32_t r = 0; r < q->requests; r++)
         enabled |= job->params[r].infill != 0;
-    if (tokens_parse("--infill-end", &q->end_ids, vocab, &infill->end_ids, &infill->end_count) ||
+    if (tokens_parse("--infill-end", &q->end_ids, vocab, &infill->end_ids.ids,
+                     &infill->end_ids.count) ||
         (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, infill)))
         return 1;
     if (!enabled)
         return 0;
-    if (infill->end_ids == NULL)
+    if (infill->end_ids.ids == NULL)
         return cli_fail("--infill: this option requires --infill-end, the tokens that end a text");
     job->infill = infill;
     return q->prefixes == NULL && cli_prefixes_read(NULL, vocab, infill);
@@ -173,15 +174,16 @@ static uint32_t history_of(const cli_job *job, uint32_t requests)
     for (uint32_t r = 0; r < requests; r++) {
         const cls_params *const p = &job->params[r];
         const bool looks =
-            p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_word_count != 0;
+            p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
         const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
         const uint64_t least[] = {looks ? whole : 0,       p->penalty_window,     p->dry_window,
-                                  p->thinking_start_count, p->thinking_end_count, loops};
+                                  p->thinking_start.count, p->thinking_end.count, loops};
         for (size_t i = 0; i < sizeof least / sizeof least[0]; i++)
             if (least[i] > history)
                 history = least[i] > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : (uint32_t)least[i];
-        for (uint32_t i = 0; i < p->bad_word_count; i++)
-            history = p->bad_words[i].count > history ? p->bad_words[i].count : history;
+        for (uint32_t i = 0; i < p->bad_words.count; i++)
+            history = p->bad_words.sequences[i].count > history ? p->bad_words.sequences[i].count
+                                                                : history;
     }
     return history > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : history;
 }
@@ -218,7 +220,7 @@ static int params_read(cli_request *q, const cli_option *options, cli_job *job)
 void cli_request_default(cli_request *q)
 {
     memset(q, 0, sizeof *q);
-    cls_params_default(&q->params, sizeof q->params);
+    cls_params_init(&q->params);
 }
 
 int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job)
@@ -258,7 +260,7 @@ void cli_request_free(cli_request *q, cli_job *job)
     free(q->forces);
     free(q->force.text);
     free(q->end_ids.text);
-    free((void *)(uintptr_t)q->infill.end_ids);
+    free((void *)(uintptr_t)q->infill.end_ids.ids);
     free((void *)(uintptr_t)q->infill.prefix_of);
     free(q->logits.data);
 }

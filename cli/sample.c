@@ -274,7 +274,7 @@ int cls_cmd_sample(int argc, char **argv)
         {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
-    cls_context_options_default(&q.kernels, sizeof q.kernels);
+    cls_context_options_init(&q.kernels);
     const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
                                         "Draws a token for each row of logits.", options);
     int failed = parsed == CLI_FAILED;

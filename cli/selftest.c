@@ -20,7 +20,8 @@ static void print_device(const cli_target *target)
     static const char *const origins[] = {"compiled from source", "from a binary",
                                           "from the cache"};
     const cli_device *const d = &target->device;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     printf("device    %" PRIu32 ": %s, %s\n", target->index, d->name, cli_device_type(d->type));
     printf("platform  %s, driver %s, %s\n", d->platform_name, d->driver, d->c_version);
     if (cls_context_info(target->context, &info) != CLS_OK)
@@ -102,9 +103,8 @@ static int print_table(const result *r)
 
 static void run(const cli_target *target, result *r)
 {
-    const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
     double start = cli_seconds();
-    cls_status status = cli_compile_done(cls_context_compile(target->context, &everything));
+    cls_status status = cli_compile_done(cls_context_compile(target->context, 0, CLS_FEATURES_ALL));
     r->compile_seconds += cli_seconds() - start;
     if (status == CLS_OK) {
         start = cli_seconds();
@@ -145,7 +145,7 @@ int cls_cmd_selftest(int argc, char **argv)
                             CLI_DEVICE_OPTIONS(&context),
                             {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
                             CLI_NO_OPTION};
-    cls_context_options_default(&context, sizeof context);
+    cls_context_options_init(&context);
     const cli_parsed parsed =
         cli_parse(argc, argv, "selftest [OPTION]...",
                   "Checks every sampling stage on a device against known answers. Run it first if\n"

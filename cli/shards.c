@@ -34,7 +34,7 @@ int cli_shards_add(cli_shards *p, const cli_split *split, cls_sampler *sampler,
 {
     const uint32_t i = p->count;
     cls_shard_options o;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     o.shard_count = split->shards;
     o.shard = i;
     o.borders = split->borders;

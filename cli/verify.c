@@ -239,8 +239,8 @@ int cls_cmd_verify(int argc, char **argv)
          0},
         CLI_SAMPLING_OPTIONS(&q.request),
         CLI_NO_OPTION};
-    cls_context_options_default(&q.kernels, sizeof q.kernels);
-    cls_verify_call_default(&defaults, sizeof defaults);
+    cls_context_options_init(&q.kernels);
+    cls_verify_call_init(&defaults);
     q.drafts.epsilon = defaults.epsilon;
     q.drafts.delta = defaults.delta;
     q.method = -1;

@@ -158,7 +158,7 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
 {
     const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request;
     const uint64_t result = (uint64_t)of->trial * drafts->requests + of->request;
-    cls_verify_call_default(call, sizeof *call);
+    cls_verify_call_init(call);
     call->requests = of->trials * of->requests;
     call->method = drafts->method;
     call->row_offsets = side->cu;

@@ -13,10 +13,11 @@ static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tri
     const size_t at = (size_t)trial * drafts->requests + request, width = drafts->most + 1;
     cls_host_row host;
     cls_host_drafts of;
-    cls_host_verified result = {.struct_size = sizeof result};
+    cls_host_verified result;
+    cls_host_verified_init(&result);
     cli_host_row(job, request, row, &host);
     host.position = cli_draft_position(job, drafts, trial, request);
-    cls_host_drafts_default(&of, sizeof of);
+    cls_host_drafts_init(&of);
     of.row = &host;
     of.draft_count = cli_drafts_of(drafts, request);
     of.method = drafts->method;

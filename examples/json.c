@@ -131,7 +131,8 @@ static cl_device_id first_usable_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
@@ -165,7 +166,7 @@ static void open_machine(machine *m, cl_device_id device)
     options.vocab = JSON_VOCAB;
     options.max_rows = ROWS;
     options.slot_count = SLOTS;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
     must(cls_sampler_create(m->context, &options, &m->sampler));
 }
 
@@ -269,8 +270,8 @@ static void begin(const machine *m, slot_state *s, int slot, uint32_t text)
     cls_params_init(&params);
     params.temperature = 2;
     params.seed = text;
-    params.stop_ids = &end;
-    params.stop_count = 1;
+    params.stop_ids.ids = &end;
+    params.stop_ids.count = 1;
     params.max_tokens = MAX_TOKENS;
     must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
     *s = (slot_state){.text = text, .taken = true};

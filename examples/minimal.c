@@ -27,8 +27,7 @@ static cl_device_id first_usable_device(void)
     cl_platform_id platforms[16];
     cl_uint n = 0;
     cls_device_info info;
-    memset(&info, 0, sizeof info);
-    info.struct_size = sizeof info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {

@@ -107,20 +107,20 @@ static uint32_t make_requests(request *requests)
             r->params.top_p = r->scenario->top_p;
             r->params.repetition_penalty = r->scenario->repetition_penalty;
             r->params.max_tokens = r->scenario->max_tokens;
-            r->params.stop_ids = stop_ids;
-            r->params.stop_count = 1;
+            r->params.stop_ids.ids = stop_ids;
+            r->params.stop_ids.count = 1;
             r->params.seed = a;
             r->params.stream = number;  /* answers to one prompt differ */
             r->params.loop_repeats = 4; /* ends requests that repeat up to 4 tokens */
             r->params.loop_max = 4;
             if (r->scenario->thinking > 0) {
                 r->params.thinking_budget = r->scenario->thinking;
-                r->params.thinking_end = r->params.thinking_forced = end;
-                r->params.thinking_end_count = r->params.thinking_forced_count = 1;
+                r->params.thinking_end.ids = r->params.thinking_forced.ids = end;
+                r->params.thinking_end.count = r->params.thinking_forced.count = 1;
             }
             favourites[a] = (cls_logit_bias){(int32_t)r->scenario->favourite, 100.0f};
-            r->params.logit_bias = &favourites[a];
-            r->params.logit_bias_count = r->scenario->favourite > 0;
+            r->params.logit_bias.biases = &favourites[a];
+            r->params.logit_bias.count = r->scenario->favourite > 0;
         }
     return n;
 }
@@ -186,11 +186,11 @@ static void server_open(server *s, cl_device_id device)
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.max_rows = SLOTS;
-    options.history = 16; /* for loops of 4 tokens, 4 times */
+    options.max_history = 16; /* for loops of 4 tokens, 4 times */
     /* CLS_FEATURE_STATE is for cls_slot_copy() and cls_slot_params(), CLS_FEATURE_FORCED for loops
      * and thinking. */
     options.features =
-        CLS_FEATURE_LISTS | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
+        CLS_FEATURE_SHORTLIST | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE | CLS_FEATURE_FORCED;
     must(cls_sampler_create(context, &options, &s->sampler));
     /* Two entries: two steps are in flight. */
     must(cls_readback_create(context, 2 * SLOTS * sizeof(int32_t), 2, &s->readback));
@@ -381,7 +381,8 @@ static cl_device_id first_usable_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {

@@ -27,10 +27,10 @@ static subject *make_subject(uint32_t which)
     static const struct {
         int keep;
         uint32_t history, rollback;
-    } shapes[SAMPLERS] = {{CLS_KEEP_COUNTS, 40, 8},
-                          {CLS_KEEP_PRESENCE, 7, 3},
-                          {CLS_KEEP_NONE, 40, 8},
-                          {CLS_KEEP_COUNTS, 0, 0}};
+    } shapes[SAMPLERS] = {{CLS_COUNTS_ALL, 40, 8},
+                          {CLS_COUNTS_PRESENCE, 7, 3},
+                          {CLS_COUNTS_NONE, 40, 8},
+                          {CLS_COUNTS_ALL, 0, 0}};
     subject *const s = &all[which];
     cls_sampler_options o;
     if (s->sampler != NULL)
@@ -38,15 +38,15 @@ static subject *make_subject(uint32_t which)
     batch *const b = batch_new(2, VOCAB, CLS_F32, 0, 0);
     batch_row(b, 0, ROW_NORMAL3, 1);
     batch_row(b, 1, ROW_NORMAL3, 1);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 2;
-    o.keep = s->keep = shapes[which].keep;
-    o.history = s->history = shapes[which].history;
-    o.rollback = s->rollback = shapes[which].rollback;
+    o.counts = s->keep = shapes[which].keep;
+    o.max_history = s->history = shapes[which].history;
+    o.max_rollback = s->rollback = shapes[which].rollback;
     must(cls_sampler_create(the_context(), &o, &s->sampler));
     must(cls_sampler_infill(s->sampler, &b->infill));
-    cls_step_default(&s->step, sizeof s->step);
+    cls_step_init(&s->step);
     s->step.rows = 2;
     s->step.logits.values.buffer = buffer_of(the_device(), b->data_size, b->data);
     s->step.tokens.buffer = buffer_of(the_device(), 2 * sizeof(int32_t), NULL);
@@ -98,12 +98,12 @@ static void make_ends(const subject *s, cls_params *p, rng *r)
     const uint32_t longest = s->history < 3 ? s->history + 1 : 4;
     for (int i = 0; i < 8; i++)
         ids[i] = (int32_t)rng_below(r, 6);
-    p->thinking_start = ids + rng_below(r, 4);
-    p->thinking_start_count = rng_below(r, longest + 1);
-    p->thinking_end = ids + rng_below(r, 4);
-    p->thinking_end_count = rng_below(r, longest + 1);
-    p->thinking_forced = ids + rng_below(r, 4);
-    p->thinking_forced_count = 1 + rng_below(r, 4);
+    p->thinking_start.ids = ids + rng_below(r, 4);
+    p->thinking_start.count = rng_below(r, longest + 1);
+    p->thinking_end.ids = ids + rng_below(r, 4);
+    p->thinking_end.count = rng_below(r, longest + 1);
+    p->thinking_forced.ids = ids + rng_below(r, 4);
+    p->thinking_forced.count = 1 + rng_below(r, 4);
     p->thinking_budget = rng_below(r, 8);
     p->loop_repeats = s->history >= 6 ? 2 + rng_below(r, 2) : 0;
     p->loop_max = 1 + rng_below(r, 2);

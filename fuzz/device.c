@@ -46,7 +46,7 @@ cls_context *the_context(void)
 {
     static cls_context *context;
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     cls_test_features = CLS_FEATURES_ALL; /* an input may need any feature */
     cls_test_fewest_programs = 1;

@@ -60,7 +60,7 @@ static void raw_parameter(const batch *b, uint32_t row, rng *r)
                             &p->dry_multiplier,
                             &p->no_repeat_ngram};
     enum { ALL = sizeof fields / sizeof *fields, HISTORY_NEEDS = 2, COUNTS_NEED = 3 };
-    const int keeps_all = b->keep == CLS_KEEP_COUNTS && b->history != 0;
+    const int keeps_all = b->keep == CLS_COUNTS_ALL && b->history != 0;
     void *const field = fields[rng_below(r, keeps_all ? ALL : ALL - HISTORY_NEEDS - COUNTS_NEED)];
     const uint32_t bits = (uint32_t)rng_bits(r);
     uint32_t before;
@@ -79,8 +79,8 @@ static batch *make_batch(rng *r)
     batch *const b = batch_new(1 + rng_below(r, MOST_ROWS), vocab, CLS_F32, vocab + rng_below(r, 9),
                                4 * rng_below(r, 3));
     b->history = rng_below(r, 3) ? HISTORY : 0;
-    b->keep = (int)rng_below(r, 4) ? CLS_KEEP_COUNTS : (int)rng_below(r, 2);
-    b->logit_bias = rng_below(r, 4) != 0;
+    b->keep = (int)rng_below(r, 4) ? CLS_COUNTS_ALL : (int)rng_below(r, 2);
+    b->biased = rng_below(r, 4) != 0;
     b->mask_kind = (int)rng_below(r, 2);
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, (row_kind)rng_below(r, ROW_KINDS), rng_bits(r));

@@ -25,7 +25,7 @@ check_PROGRAMS += $(fuzz_host) $(fuzz_device)
 # clang builds the same targets with libFuzzer, as fuzz/NAME.fuzzer.
 FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
-fuzz_compile = $(FUZZ_CC) $(DEFS) -I$(srcdir) $(AM_CPPFLAGS) $(CLS_CFLAGS) $(FUZZ_CFLAGS)
+fuzz_compile = $(FUZZ_CC) $(DEFS) -I$(srcdir) $(AM_CPPFLAGS) $(AM_CFLAGS) $(FUZZ_CFLAGS)
 fuzz_library = $(libclsample_internal_la_SOURCES) $(nodist_libclsample_internal_la_SOURCES) \
 	$(libtests_a_SOURCES) $(fuzz_cli) $(fuzz_tests) fuzz/files.c
 fuzz_programs = $(fuzz_host:=.fuzzer) $(fuzz_device:=.fuzzer)

@@ -33,14 +33,14 @@ static void sample(const cls_params *params, const cli_ids *force, uint32_t voca
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
     float logits[MOST_VOCAB], probs[MOST_VOCAB];
     int32_t prefix_of[MOST_VOCAB];
-    const cls_infill infill = {sizeof infill, tokens + 5, 1, prefix_of};
+    const cls_infill infill = {sizeof infill, {tokens + 5, 1}, prefix_of};
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
     cls_host_row row;
     for (uint32_t i = 0; i < vocab; i++) {
         logits[i] = (float)(i * 37 % 101) / 8.0f;
         prefix_of[i] = i > 10 ? (int32_t)(i / 10) : -1;
     }
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = params;
@@ -127,7 +127,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const uint32_t vocab = 1u + take_byte(&rest), rows = 1u + take_byte(&rest) % MOST_ROWS;
     cls_params base, *const params = calloc(rows, sizeof *params);
     demand(params != NULL, "out of memory");
-    cls_params_default(&base, sizeof base);
+    cls_params_init(&base);
     take_message();
     if (how & 1)
         from_options(vocab, &base);

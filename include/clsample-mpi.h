@@ -70,6 +70,7 @@
 #define CLSAMPLE_MPI_H
 
 #include <clsample.h>
+#include <string.h>
 /* Some mpi.h have C++ classes, which MPI 3 removed and which need one more library. A program that
  * uses them includes mpi.h first. */
 #if defined(__cplusplus) && !defined(OMPI_SKIP_MPICXX)
@@ -101,8 +102,6 @@ typedef struct cls_mpi_options {
     const uint32_t *borders; /* [ranks + 1]: as cls_shard_options.borders, the same on all ranks;
                                 NULL (default): those of cls_shard_create(). Copied */
 } cls_mpi_options;
-
-CLS_MPI_API void cls_mpi_options_default(cls_mpi_options *options, size_t struct_size);
 
 /* Makes a sampler, whose vocabulary is the whole one, the shard of this rank: shard_count is the
  * size of `comm`, and shard is the rank in it. Collective. The sampler must outlive the result,
@@ -180,7 +179,8 @@ CLS_MPI_API cls_status cls_mpi_abandon(cls_mpi *mpi);
 
 static inline void cls_mpi_options_init(cls_mpi_options *options)
 {
-    cls_mpi_options_default(options, sizeof *options);
+    memset(options, 0, sizeof *options);
+    options->struct_size = sizeof *options;
 }
 
 #ifdef __cplusplus

@@ -83,15 +83,20 @@
  * that are passed to a call are copied, unless the call says otherwise, and may be reused when it
  * returns. Strings that the library returns belong to it.
  *
- * Growth. Most public structs begin with struct_size. In C and C++, call cls_NAME_init(&object),
- * which passes sizeof object to cls_NAME_default(); bindings call cls_NAME_default() with the size
- * that they know. A struct without these functions (cls_infill, and the structs that the library
- * fills) must be cleared and its struct_size set. A size smaller than the struct had in version
- * 0.9.0, such as the size of a pointer, is refused: cls_NAME_default() sets struct_size to 0, and a
- * call that reads the struct returns CLS_BAD_ARGUMENT. Later versions add fields only at the end,
- * so that a program compiled against an older header runs with a newer library. An older library
- * refuses a field that it does not know if the field is not 0, except in structs that it fills.
- * Reserved fields must be 0. Structs without struct_size, which are parts of others, never change.
+ * Growth. A struct that is passed to a call, or that a call fills, begins with struct_size; call
+ * cls_NAME_init(&object) before its first use. Later versions add fields only at its end, and 0 is
+ * then their default, so that a program compiled against an older header runs with a newer library.
+ * An older library refuses a field that it does not know if the field is not 0, except in structs
+ * that it fills. Structs without struct_size are parts of others; their size never changes, and
+ * their reserved fields, which must be 0, are room for what comes.
+ *
+ * Promises, from version 1.0 on and for all versions 1.x. A program that compiles with a version
+ * compiles with later ones, and one that was linked with it runs with them: the soname stays. The
+ * same logits, parameters, random numbers and history give the same tokens, statuses and kept sets,
+ * bit for bit, on every device and in every version. Slots that 0.3 to 1.x saved can be loaded by
+ * every later version. No promise is made on the number of launches, on speed, on the words of
+ * messages, and on outputs whose comment says that their last bit may differ. Compiled programs
+ * belong to one version, and shards exchange partials with shards of the same version only.
  */
 #ifndef CLSAMPLE_H
 #define CLSAMPLE_H

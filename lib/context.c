@@ -89,7 +89,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     cls_context_options o;
     cls_shape shape;
     cls_saved_error before;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;
@@ -147,27 +147,18 @@ cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 
 /* -------------------------------------------------------------------- programs */
 
-void cls_compile_options_default(cls_compile_options *options, size_t struct_size)
+cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
-    CLS_STRUCT_INIT(options, struct_size);
-}
-
-cls_status cls_context_compile(cls_context *context, const cls_compile_options *callers)
-{
-    cls_compile_options o;
-    cls_compile_options_default(&o, sizeof o);
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
-    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
-    if (status == CLS_OK)
-        status = cls_features_check("a compilation", o.dtypes, o.features);
+    const cls_status status = cls_features_check("", dtypes, features);
     if (status != CLS_OK)
         return status;
     const uint32_t variants =
-        o.features == CLS_FEATURES_ALL
+        features == CLS_FEATURES_ALL
             ? CLS_ALL_VARIANTS
-            : cls_variants_of(o.features != 0 ? o.features : CLS_FEATURE_LISTS);
-    return cls_compile(context, o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context), variants);
+            : cls_variants_of(features != 0 ? features : CLS_FEATURE_SHORTLIST);
+    return cls_compile(context, dtypes != 0 ? dtypes : cls_context_dtypes(context), variants);
 }
 
 cls_status cls_context_program(const cls_context *context, uint32_t index,
@@ -176,7 +167,6 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
     cls_program_info info;
     const cls_program *found = NULL;
     uint32_t n = 0;
-    CLS_STRUCT_INIT(&info, sizeof info);
     cls_status status = CLS_STRUCT_READ_OUTPUT(&info, callers, "info");
     if (status == CLS_OK && context == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
@@ -189,7 +179,7 @@ cls_status cls_context_program(const cls_context *context, uint32_t index,
             if (!p->proved || n++ != index)
                 continue;
             found = p;
-            CLS_STRUCT_INIT(&info, sizeof info);
+            cls_program_info_init(&info);
             info.name = cls_variants[v].name;
             info.dtype = cls_variants[v].typed ? d : -1;
             info.origin = p->origin;

@@ -7,10 +7,7 @@ core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/p
 pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
-# The tests link this convenience library, whose hidden names they can reach.
-noinst_LTLIBRARIES = libclsample_internal.la
-libclsample_internal_la_CFLAGS = -DCLS_BUILD $(library_cflags)
-libclsample_internal_la_SOURCES = \
+library_sources = \
 	lib/base/status.c lib/base/structs.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
@@ -30,7 +27,18 @@ libclsample_internal_la_SOURCES = \
 	lib/shard/exchange.c lib/proof/prove.c \
 	lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \
 	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
-nodist_libclsample_internal_la_SOURCES = lib/kernels.c lib/layout.c
+library_generated = lib/kernels.c lib/layout.c
+noinst_LTLIBRARIES = libclsample_core.la
+libclsample_core_la_CFLAGS = -DCLS_BUILD $(library_cflags)
+libclsample_core_la_SOURCES = $(library_sources)
+nodist_libclsample_core_la_SOURCES = $(library_generated)
+
+# The tests link this library, whose hidden names they can reach. It has what they change besides
+# (lib/base/hooks.h).
+check_LTLIBRARIES = libclsample_internal.la
+libclsample_internal_la_CFLAGS = -DCLS_BUILD $(test_hooks) $(library_cflags)
+libclsample_internal_la_SOURCES = $(library_sources) lib/base/hooks.c
+nodist_libclsample_internal_la_SOURCES = $(library_generated)
 
 # cls_struct_field() needs a list of the fields of the public structs.
 lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.sh
@@ -39,20 +47,24 @@ lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.sh
 
 lib_LTLIBRARIES = libclsample.la
 libclsample_la_SOURCES =
-libclsample_la_LIBADD = libclsample_internal.la $(OPENCL_LIBS)
+libclsample_la_LIBADD = libclsample_core.la $(OPENCL_LIBS)
 libclsample_la_LDFLAGS = -no-undefined -version-info $(CLS_LIBRARY_VERSION) $(version_script:=lib/clsample.map)
 EXTRA_libclsample_la_DEPENDENCIES = lib/clsample.map
 EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
 
 # The LM head is a separate library with a separate kernel. Only it uses CLBlast.
-noinst_LTLIBRARIES += libclsample_head_internal.la
-libclsample_head_internal_la_CFLAGS = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
+head_cflags = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
+head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c
+check_LTLIBRARIES += libclsample_head_internal.la
+libclsample_head_internal_la_CFLAGS = $(test_hooks) $(head_cflags)
 libclsample_head_internal_la_LIBADD = $(CLBLAST_LIBS)
-libclsample_head_internal_la_SOURCES = lib/head/create.c lib/head/logits.c lib/head/clblast.c
+libclsample_head_internal_la_SOURCES = $(head_sources)
 nodist_libclsample_head_internal_la_SOURCES = lib/head/kernels.c
 lib_LTLIBRARIES += libclsample-head.la
-libclsample_head_la_SOURCES =
-libclsample_head_la_LIBADD = libclsample_head_internal.la libclsample.la $(OPENCL_LIBS)
+libclsample_head_la_CFLAGS = $(head_cflags)
+libclsample_head_la_SOURCES = $(head_sources)
+nodist_libclsample_head_la_SOURCES = lib/head/kernels.c
+libclsample_head_la_LIBADD = libclsample.la $(CLBLAST_LIBS) $(OPENCL_LIBS)
 libclsample_head_la_LDFLAGS = -no-undefined -version-info $(CLS_HEAD_LIBRARY_VERSION) \
 	$(version_script:=lib/head/clsample-head.map)
 EXTRA_libclsample_head_la_DEPENDENCIES = lib/head/clsample-head.map

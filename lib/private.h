@@ -31,14 +31,10 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
 /* ------------------------------------------------------- structs that grow */
 
-/* Fills a public struct of the caller's size with zeros, sets its struct_size and returns 1.
- * Returns 0 if the size is below min_size, the struct's size in the first header of the interface:
- * struct_size is 0 then, which every use of the struct refuses. */
-CLS_API int cls_struct_init(void *object, size_t caller_size, size_t min_size);
-
-/* Copies a public struct of the caller's size over `object`, which already holds the defaults and
- * has our_size bytes. Fails if the caller's size is below min_size or above 65,536. If the struct
- * is an input (is_output is 0), it also fails if a field that this version does not know is not 0.
+/* Copies a public struct of the caller's size to `object`, which has our_size bytes. Fields that
+ * the caller's struct lacks become 0. Fails if the caller's size is below min_size or above 65,536.
+ * If the struct is an input (is_output is 0), it also fails if a field that this version does not
+ * know is not 0.
  */
 CLS_API cls_status cls_struct_read(void *object, size_t our_size, size_t min_size,
                                    const void *callers, const char *name, int is_output);

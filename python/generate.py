@@ -165,8 +165,9 @@ ANNOTATIONS = {
     "double": "float",
     "const int32_t *": "Ids",
     "const uint32_t *": "Ids",
-    "const cls_logit_bias *": "Biases",
-    "const cls_sequence *": "Sequences",
+    "cls_ids": "Ids",
+    "cls_biases": "Biases",
+    "cls_sequences": "Sequences",
     "const char *": "Path",
     "const void *": "bytes",
     "function": "Callable[..., None]",
@@ -227,7 +228,7 @@ def enum_of(field, enums):
 
 
 def count_of(field, fields):
-    """The field that holds the number of an array's elements: stop_count for stop_ids."""
+    """The field that holds the number of an array's elements: prompt_count for prompt."""
     counts = [
         f.name
         for f in fields

@@ -4,7 +4,7 @@
 EXTRA_LTLIBRARIES = python/libclsample.la
 python_libclsample_la_CFLAGS = $(library_cflags)
 python_libclsample_la_SOURCES = python/opencl.c
-python_libclsample_la_LIBADD = libclsample_internal.la $(DLOPEN_LIBS)
+python_libclsample_la_LIBADD = libclsample_core.la $(DLOPEN_LIBS)
 python_libclsample_la_LDFLAGS = -module -avoid-version -no-undefined -rpath $(pkglibdir) \
 	$(no_undefined) $(version_script:=lib/clsample.map) $(version_script:=python/opencl.map)
 EXTRA_python_libclsample_la_DEPENDENCIES = lib/clsample.map python/opencl.map

@@ -189,7 +189,7 @@ typedef struct cls_slot {
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
  * thinking budget before each token that can be rolled back. `layout` says which of these parts
- * exist: a cls_keep, the history (1 to 16,384) and the rollback (0 to 16,384). */
+ * exist: a cls_counts, the history (1 to 16,384) and the rollback (0 to 16,384). */
 enum {
     CLS_KEEPS_NONE = 0,     /* nothing for penalties */
     CLS_KEEPS_PRESENCE = 1, /* whether a token counts, one bit */

@@ -55,7 +55,8 @@ void device_open(device *d, uint32_t number)
     cl_platform_id platforms[PLATFORMS];
     cl_device_id devices[DEVICES];
     cl_uint n_platforms = 0, n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     cl_int error;
     if (clGetPlatformIDs(PLATFORMS, platforms, &n_platforms) != CL_SUCCESS)
         n_platforms = 0;

@@ -220,8 +220,8 @@ static void make_requests(options *o, const prompts *list)
         r->prompt = p->text;
         r->params = p->params;
         r->params.stream = i;
-        r->params.stop_ids = stops;
-        r->params.stop_count = 2;
+        r->params.stop_ids.ids = stops;
+        r->params.stop_ids.count = 2;
     }
 }
 

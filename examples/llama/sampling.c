@@ -45,12 +45,11 @@ void sampling_open(sampling *s, model *m, const options *o)
     sampler.vocab = vocab;
     sampler.max_rows = s->most * (s->drafts + 1);
     sampler.slot_count = m->slots;
-    sampler.logit_bias = 0;
     sampler.features =
-        CLS_FEATURE_LISTS | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
+        CLS_FEATURE_SHORTLIST | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
     for (uint32_t i = 0; i < o->n_requests; i++)
-        if (sampler.history < o->requests[i].params.penalty_window)
-            sampler.history = o->requests[i].params.penalty_window;
+        if (sampler.max_history < o->requests[i].params.penalty_window)
+            sampler.max_history = o->requests[i].params.penalty_window;
     must(cls_sampler_create(s->context, &sampler, &s->sampler), "the sampler");
     vocabulary_open(s, o);
     s->logits = device_buffer(m->d, (size_t)m->batch * s->count * sizeof(float), NULL);
@@ -108,7 +107,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     cls_outputs_init(&outputs);
     step.outputs = &outputs;
     step.rows = n;
-    step.logits.buffer = s->logits;
+    step.logits.values.buffer = s->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = slots;
     step.tokens = (cls_buffer){.buffer = s->out};

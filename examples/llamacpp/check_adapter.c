@@ -36,7 +36,7 @@ struct sequence {
 /* The infill sampler's tables: a token's text is its id in decimal. */
 static int32_t prefix_of[VOCAB];
 static const int32_t ends[] = {7, 8};
-static cls_infill infill = {sizeof infill, ends, 2, prefix_of};
+static cls_infill infill = {sizeof infill, {ends, 2}, prefix_of};
 
 static uint32_t random_state = 1;
 static int many = 100; /* steps of a text; fewer on simulated devices */
@@ -82,7 +82,8 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
 static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32_t draw)
 {
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result;
+    cls_host_result_init(&result);
     cls_host_row_init(&row);
     row.logits = logits;
     row.dtype = CLS_F32;
@@ -99,7 +100,7 @@ static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32
         row.mask_kind = CLS_MASK_BOOL;
         row.mask_width = VOCAB;
     }
-    row.history = HISTORY;
+    row.max_history = HISTORY;
     row.infill = q->params.infill ? &infill : NULL;
     row.adaptive = q->mode;
     CHECK(cls_host_sample(&row, &result) == CLS_OK);
@@ -148,17 +149,16 @@ static void begin_other(struct sequence *q, int kind)
     static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
                          allowed[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 50, 100, 150, 200},
                          thinking[] = {3}, forced[] = {50, 900, 8};
-    static const cls_sequence breakers[] = {{breaker, 2}, {breaker + 1, 1}},
-                              bad_words[] = {{bad, 2}};
+    static const cls_ids breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
     static const char *const orders[] = {"edskypmxta", "a",         "edskypmxt",
                                          "edskypmxt",  "dxteyspmk", "dki"};
     cls_params *p = &q->params;
-    p->logit_bias = biases;
-    p->logit_bias_count = 7;
+    p->logit_bias.biases = biases;
+    p->logit_bias.count = 7;
     p->dry_multiplier = 0.8f;
     p->dry_allowed_length = 1;
-    p->dry_breakers = breakers;
-    p->dry_breaker_count = 2;
+    p->dry_breakers.sequences = breakers;
+    p->dry_breakers.count = 2;
     p->top_n_sigma = 3;
     p->typical_p = 0.9f;
     p->xtc_probability = 0.5f;
@@ -168,18 +168,18 @@ static void begin_other(struct sequence *q, int kind)
     p->mirostat_tau = 3;
     p->adaptive_target = 0.3f;
     if (kind == STATEFUL + 4) {
-        p->bad_words = bad_words;
-        p->bad_word_count = 1;
+        p->bad_words.sequences = bad_words;
+        p->bad_words.count = 1;
         p->no_repeat_ngram = 3;
-        p->allowed_ids = allowed;
-        p->allowed_count = 13;
+        p->allowed_ids.ids = allowed;
+        p->allowed_ids.count = 13;
         p->min_keep = 2;
-        p->thinking_start = thinking;
-        p->thinking_start_count = 1;
-        p->thinking_end = bad;
-        p->thinking_end_count = 2;
-        p->thinking_forced = forced;
-        p->thinking_forced_count = 3;
+        p->thinking_start.ids = thinking;
+        p->thinking_start.count = 1;
+        p->thinking_end.ids = bad;
+        p->thinking_end.count = 2;
+        p->thinking_forced.ids = forced;
+        p->thinking_forced.count = 3;
         p->thinking_budget = 2;
     }
     if (kind == STATEFUL + 5)
@@ -209,8 +209,8 @@ static void begin(struct sequence *q, int kind)
         q->params.position = 1000;
     }
     if (kind == 4) {
-        q->params.logit_bias = biases;
-        q->params.logit_bias_count = 3;
+        q->params.logit_bias.biases = biases;
+        q->params.logit_bias.count = 3;
         q->params.top_k = 0;
         q->params.min_p = 0;
     }
@@ -349,16 +349,16 @@ static void check_arrays(clsample_llama *shared)
     cls_logit_bias biases[7];
     int32_t allowed[13], ids[2] = {1, 2}, thinking[1] = {3}, end[2] = {1, 2},
                          forced[3] = {50, 900, 8};
-    cls_sequence bad_word = {ids, 2}, breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
-    memcpy(biases, given.logit_bias, sizeof biases);
-    memcpy(allowed, given.allowed_ids, sizeof allowed);
-    given.logit_bias = biases;
-    given.allowed_ids = allowed;
-    given.bad_words = &bad_word;
-    given.dry_breakers = breakers;
-    given.thinking_start = thinking;
-    given.thinking_end = end;
-    given.thinking_forced = forced;
+    cls_ids bad_word = {ids, 2}, breakers[2] = {{(int32_t[]){5, 6}, 2}, {(int32_t[]){6}, 1}};
+    memcpy(biases, given.logit_bias.biases, sizeof biases);
+    memcpy(allowed, given.allowed_ids.ids, sizeof allowed);
+    given.logit_bias.biases = biases;
+    given.allowed_ids.ids = allowed;
+    given.bad_words.sequences = &bad_word;
+    given.dry_breakers.sequences = breakers;
+    given.thinking_start.ids = thinking;
+    given.thinking_end.ids = end;
+    given.thinking_forced.ids = forced;
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &given);
     memset(biases, -1, sizeof biases);
     memset(allowed, -1, sizeof allowed);
@@ -420,8 +420,8 @@ static void check_failures(clsample_llama *shared)
     begin(&q, 1);
     int32_t stop = 3;
     cls_params bad = q.params;
-    bad.stop_ids = &stop;
-    bad.stop_count = 1;
+    bad.stop_ids.ids = &stop;
+    bad.stop_ids.count = 1;
     CHECK(clsample_llama_sampler_init(shared, &bad) == NULL);
     bad = q.params;
     bad.max_tokens = 5;

@@ -74,7 +74,8 @@ static cl_device_id first_usable_device(void)
 {
     cl_platform_id platforms[16];
     cl_uint n = 0;
-    cls_device_info info = {.struct_size = sizeof info};
+    cls_device_info info;
+    cls_device_info_init(&info);
     if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
         return NULL;
     for (cl_uint i = 0; i < n && i < 16; i++) {
@@ -139,8 +140,8 @@ clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_
     cls_sampler_options_init(&options);
     options.vocab = vocab;
     options.slot_count = samplers;
-    options.history = history;
-    options.features = CLS_FEATURE_LISTS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
+    options.max_history = history;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_LOGPROBS | CLS_FEATURE_ACCEPT;
     if (vocab == 0 || samplers == 0) {
         failed("open", "vocab and samplers must be at least 1");
         return NULL;
@@ -390,13 +391,13 @@ static void sampler_reset(struct llama_sampler *s)
 
 static void free_arrays(cls_params *params)
 {
-    free((void *)params->logit_bias);
-    free((void *)params->allowed_ids);
-    free((void *)params->dry_breakers);
-    free((void *)params->bad_words);
-    free((void *)params->thinking_start);
-    free((void *)params->thinking_end);
-    free((void *)params->thinking_forced);
+    free((void *)params->logit_bias.biases);
+    free((void *)params->allowed_ids.ids);
+    free((void *)params->dry_breakers.sequences);
+    free((void *)params->bad_words.sequences);
+    free((void *)params->thinking_start.ids);
+    free((void *)params->thinking_end.ids);
+    free((void *)params->thinking_forced.ids);
 }
 
 static void *copy_of(const void *bytes, size_t n)
@@ -406,17 +407,17 @@ static void *copy_of(const void *bytes, size_t n)
 }
 
 /* Copies sequences and their ids into one block. */
-static cls_sequence *copy_sequences(const cls_sequence *sequences, uint32_t n)
+static cls_ids *copy_sequences(const cls_ids *sequences, uint32_t n)
 {
     size_t ids = 0;
     for (uint32_t i = 0; i < n; i++)
         ids += sequences[i].count;
-    cls_sequence *copy = n > 0 ? malloc(n * sizeof *copy + ids * sizeof(int32_t)) : NULL;
+    cls_ids *copy = n > 0 ? malloc(n * sizeof *copy + ids * sizeof(int32_t)) : NULL;
     if (copy == NULL)
         return NULL;
     int32_t *at = (int32_t *)(copy + n);
     for (uint32_t i = 0; i < n; i++) {
-        copy[i] = (cls_sequence){at, sequences[i].count};
+        copy[i] = (cls_ids){at, sequences[i].count};
         memcpy(at, sequences[i].ids, sequences[i].count * sizeof *at);
         at += copy[i].count;
     }
@@ -433,18 +434,19 @@ static bool copy_ids(const int32_t **ids, uint32_t n)
 /* Replaces the arrays by copies. False: out of memory; arrays without a copy are NULL. */
 static bool copy_arrays(cls_params *p)
 {
-    p->logit_bias = copy_of(p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
-    p->dry_breakers = copy_sequences(p->dry_breakers, p->dry_breaker_count);
-    p->bad_words = copy_sequences(p->bad_words, p->bad_word_count);
+    p->logit_bias.biases =
+        copy_of(p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
+    p->dry_breakers.sequences = copy_sequences(p->dry_breakers.sequences, p->dry_breakers.count);
+    p->bad_words.sequences = copy_sequences(p->bad_words.sequences, p->bad_words.count);
     /* All of them, also after one that failed: no array may remain the caller's. */
-    const bool allowed = copy_ids(&p->allowed_ids, p->allowed_count);
-    const bool start = copy_ids(&p->thinking_start, p->thinking_start_count);
-    const bool end = copy_ids(&p->thinking_end, p->thinking_end_count);
-    const bool forced = copy_ids(&p->thinking_forced, p->thinking_forced_count);
+    const bool allowed = copy_ids(&p->allowed_ids.ids, p->allowed_ids.count);
+    const bool start = copy_ids(&p->thinking_start.ids, p->thinking_start.count);
+    const bool end = copy_ids(&p->thinking_end.ids, p->thinking_end.count);
+    const bool forced = copy_ids(&p->thinking_forced.ids, p->thinking_forced.count);
     return allowed && start && end && forced &&
-           (p->logit_bias != NULL || p->logit_bias_count == 0) &&
-           (p->dry_breakers != NULL || p->dry_breaker_count == 0) &&
-           (p->bad_words != NULL || p->bad_word_count == 0);
+           (p->logit_bias.biases != NULL || p->logit_bias.count == 0) &&
+           (p->dry_breakers.sequences != NULL || p->dry_breakers.count == 0) &&
+           (p->bad_words.sequences != NULL || p->bad_words.count == 0);
 }
 
 static void sampler_free(struct llama_sampler *s)
@@ -517,7 +519,7 @@ struct llama_sampler *clsample_llama_sampler_init(clsample_llama *shared, const 
 {
     if (!done(cls_params_check(params, shared->vocab), "params"))
         return NULL;
-    if (params->stop_count > 0 || params->max_tokens > 0 || params->loop_repeats > 0) {
+    if (params->stop_ids.count > 0 || params->max_tokens > 0 || params->loop_repeats > 0) {
         failed("params", "stop_ids, max_tokens and loop_repeats are not supported; llama.cpp's "
                          "caller decides when to stop");
         return NULL;

@@ -18,8 +18,8 @@ extern "C" {
 /* ----------------------------------------------------------------- version */
 
 /* The version of this header, as text and as major * 10000 + minor * 100 + patch. */
-#define CLS_VERSION_STRING "0.9.0"
-#define CLS_VERSION_NUMBER 900
+#define CLS_VERSION_STRING "0.10.0"
+#define CLS_VERSION_NUMBER 1000
 
 /* ------------------------------------------------------------- annotations */
 
@@ -47,9 +47,9 @@ extern "C" {
 #define CLS_RETURNS_NONNULL
 #endif
 
-/* Defines NAME_init(object), which is NAME_default(object, sizeof *object). */
+/* Defines NAME_init(object), which sets the defaults of a public struct (cls_struct_init()). */
 #define CLS_INIT_FUNCTION(name) \
-    static inline void name##_init(name *object) { name##_default(object, sizeof *object); }
+    static inline void name##_init(name *object) { cls_struct_init(#name, object, sizeof *object); }
 
 /* Return the CLS_VERSION_STRING and the CLS_VERSION_NUMBER of the library that runs, which may be
  * newer than this header. The string is static. Any thread may call these. */
@@ -84,6 +84,14 @@ CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
 /* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed
  * call, and CL_SUCCESS if OpenCL was not the cause. */
 CLS_API cl_int cls_error_opencl(void);
+
+/* Sets the defaults of a public struct, which the name says, such as "cls_params". NAME_init()
+ * calls it in C and C++; a binding calls it with the size that it knows. struct_size is the size of
+ * the struct in the caller's header, and nothing beyond it is touched. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: `object` is NULL, no struct with a struct_size has this name, or the
+ * size is smaller than in the first version with this soname, such as the size of a pointer. The
+ * struct's struct_size is then 0 if there is room for it, and every call refuses the struct. */
+CLS_API cls_status cls_struct_init(const char *structure, void *object, size_t struct_size);
 
 /* ------------------------------------------------------------------ types */
 
@@ -137,11 +145,24 @@ typedef struct cls_logit_bias {
     float bias; /* added to the logit; -inf bans the token */
 } cls_logit_bias;
 
-/* Consecutive token ids, all in the vocabulary. */
-typedef struct cls_sequence {
-    const int32_t *ids; /* [count] */
-    uint32_t count;     /* at least 1 */
-} cls_sequence;
+/* Lists of a request's parameters. Of an empty list, which is the default, the array is NULL and
+ * the count 0. */
+typedef struct cls_ids {
+    const int32_t *ids; /* [count], all in the vocabulary */
+    uint32_t count;     /* of the ids */
+} cls_ids;
+
+/* As cls_ids. */
+typedef struct cls_biases {
+    const cls_logit_bias *biases; /* [count] */
+    uint32_t count;               /* of the biases */
+} cls_biases;
+
+/* As cls_ids. */
+typedef struct cls_sequences {
+    const cls_ids *sequences; /* [count], of at least one id each */
+    uint32_t count;           /* of the sequences */
+} cls_sequences;
 
 /* Logits [rows, vocab], row-major, which the library only reads. */
 typedef struct cls_logits {

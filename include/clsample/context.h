@@ -57,6 +57,7 @@ typedef struct cls_device_info {
     uint32_t origin;
     uint32_t groups_per_unit; /* as in the options */
 } cls_device_info;
+CLS_INIT_FUNCTION(cls_device_info)
 
 /* How a device is opened. Tokens are the same in every shape; `clsample tune` finds the fastest one
  * of a device. */
@@ -123,13 +124,11 @@ typedef struct cls_context_options {
     void *progress_user;
 } cls_context_options;
 
-/* Sets the defaults: everything depends on the device. */
-CLS_API void cls_context_options_default(cls_context_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_context_options)
 
 /* Reports how cls_context_create() would shape kernels for a device, without compiling. The shape
  * in use can have smaller work-groups, because some drivers report their limit only for a compiled
- * program. options: NULL for defaults. info->struct_size must be set. Any thread may call this.
+ * program. options: NULL for defaults. *info was initialized. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE: the message says why; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_device_query(cl_device_id device,
                                                     const cls_context_options *options,
@@ -152,7 +151,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
  * be destroyed in any order. NULL is allowed. */
 CLS_API void cls_context_destroy(cls_context *context);
 
-/* Reports the shape in use. info->struct_size must be set. Any thread may call this.
+/* Reports the shape in use. *info was initialized. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_info(const cls_context *context,
                                                     cls_device_info *info);

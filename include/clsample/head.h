@@ -66,6 +66,7 @@
 #define CLSAMPLE_HEAD_H
 
 #include <clsample.h>
+#include <string.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -101,8 +102,6 @@ typedef struct cls_head_options {
     float softcap;          /* limits logits to plus and minus this value by tanh; finite and not
                                negative; 0 (default): no limit */
 } cls_head_options;
-
-CLS_HEAD_API void cls_head_options_default(cls_head_options *options, size_t struct_size);
 
 /* Creates a head for the device of `context`. The call compiles the kernels and runs them twice on
  * `queue`, so that no later call compiles anything; it blocks until they have run. The contents of
@@ -143,8 +142,6 @@ typedef struct cls_head_call {
                           the others are undefined after the call */
 } cls_head_call;
 
-CLS_HEAD_API void cls_head_call_default(cls_head_call *call, size_t struct_size);
-
 /* Enqueues a product after the events in `wait` (n_wait of them; NULL with 0). The call does not
  * wait, does not compile and does not flush the queue. If `done` is not NULL, *done becomes an
  * event that completes with the product, which the caller releases; after a failure it is NULL.
@@ -166,12 +163,16 @@ CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_logits(cls_head *head, cl_comma
 
 static inline void cls_head_options_init(cls_head_options *options)
 {
-    cls_head_options_default(options, sizeof *options);
+    memset(options, 0, sizeof *options);
+    options->struct_size = sizeof *options;
+    options->max_rows = 1;
+    options->scale = 1.0f;
 }
 
 static inline void cls_head_call_init(cls_head_call *call)
 {
-    cls_head_call_default(call, sizeof *call);
+    memset(call, 0, sizeof *call);
+    call->struct_size = sizeof *call;
 }
 
 #ifdef __cplusplus

@@ -44,9 +44,9 @@ typedef struct cls_host_row {
     uint32_t output_count;
     uint32_t draw; /* as cls_step.draws */
 
-    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `history`.
+    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`.
      * 0: all. */
-    uint32_t history;
+    uint32_t max_history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */
 
@@ -63,7 +63,6 @@ typedef struct cls_host_row {
     uint32_t forced_count;
 } cls_host_row;
 
-CLS_API void cls_host_row_default(cls_host_row *row, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_row)
 
 /* What cls_host_sample() returns. Set struct_size, probs, kept_ids and kept_capacity before the
@@ -87,6 +86,7 @@ typedef struct cls_host_result {
     uint32_t kept_capacity;
     uint32_t reserved_2;
 } cls_host_result;
+CLS_INIT_FUNCTION(cls_host_result)
 
 /* Samples one row on the host by the simplest algorithm. The token is that of cls_sample(), bit for
  * bit: this function is the reference that the kernels are tested against. Allocates and frees
@@ -112,7 +112,6 @@ typedef struct cls_host_candidates {
     const uint64_t *random_bits; /* 64 random bits in place of Philox's; NULL: Philox */
 } cls_host_candidates;
 
-CLS_API void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_candidates)
 
 /* Sets *token to a token that is drawn from the candidates in the order of the list, and to -1 if
@@ -143,7 +142,6 @@ typedef struct cls_host_drafts {
     float epsilon, delta;   /* of CLS_VERIFY_TYPICAL */
 } cls_host_drafts;
 
-CLS_API void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size);
 CLS_INIT_FUNCTION(cls_host_drafts)
 
 /* What cls_host_verify() returns, as the outputs of cls_verify(). Set struct_size before the
@@ -155,6 +153,7 @@ typedef struct cls_host_verified {
     int32_t accepted, emitted;          /* drafts that were emitted, and tokens in all */
     int32_t status;                     /* the cls_row_status bits of all rows that were read */
 } cls_host_verified;
+CLS_INIT_FUNCTION(cls_host_verified)
 
 /* Verifies one request's drafts on the host, with the result of cls_verify(), whose reference this
  * function is. It returns no adaptive state: for a request that has one, which takes one token a

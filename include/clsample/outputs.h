@@ -153,7 +153,6 @@ typedef struct cls_outputs {
     cls_kept_set kept_set; /* requires CLS_FEATURE_KEPT_SETS */
 } cls_outputs;
 
-CLS_API void cls_outputs_default(cls_outputs *outputs, size_t struct_size);
 CLS_INIT_FUNCTION(cls_outputs)
 
 /* Log-probabilities of many rows without requests, with CLS_LOGPROB_RAW: of a prompt, or of a text
@@ -167,7 +166,6 @@ typedef struct cls_logprobs_call {
     cls_given_tokens given; /* usually one id a row: the token that follows the row's */
 } cls_logprobs_call;
 
-CLS_API void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_logprobs_call)
 
 /* Enqueues the computation. It reads and changes no slot. It uses only the sampler's memory, some

@@ -16,7 +16,8 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
-/* One request's sampling parameters. Where a value is "refused", calls with it return
+/* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
+ * truncation, no penalties, seed 0. Where a value is "refused", calls with it return
  * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect. chain.h has the order in which
  * they apply. */
 typedef struct cls_params {
@@ -64,7 +65,7 @@ typedef struct cls_params {
     int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
 
     /* All three penalties count only this many of the latest tokens of prompt and output together
-     * (llama.cpp's repeat_last_n). More than the sampler's `history`: refused. 0: all tokens
+     * (llama.cpp's repeat_last_n). More than the sampler's `max_history`: refused. 0: all tokens
      * (default). */
     uint32_t penalty_window;
 
@@ -73,14 +74,14 @@ typedef struct cls_params {
     uint32_t max_tokens;
 
     /* The request stops when one of these ids becomes its latest output token and the output has at
-     * least min_tokens tokens. int32 [stop_count], any number of them; NULL with 0 (default). */
-    const int32_t *stop_ids;
-    uint32_t stop_count;
+     * least min_tokens tokens. Any number of ids. */
+    cls_ids stop_ids;
 
-    /* [logit_bias_count], any number of them; the biases of an id that occurs several times are
-     * added. +inf and NaN: refused. NULL with 0 (default). */
-    uint32_t logit_bias_count;
-    const cls_logit_bias *logit_bias;
+    /* Any number of biases; those of an id that occurs several times are added. +inf and NaN:
+     * refused. A request with biases takes 1/4 byte of device memory for each token of the
+     * vocabulary and 4 bytes for each id, and with more than vocab / 128 biases 4 1/8 bytes for
+     * each token; one with allowed_ids takes 1/8 byte for each token. */
+    cls_biases logit_bias;
 
     /* The chain of CLS_CHAIN_CUSTOM: each stage at most once, ended by CLS_STAGE_END or by the end
      * of the array. A stage whose parameter is set must occur. Default: empty. */
@@ -156,26 +157,25 @@ typedef struct cls_params {
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
      * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
-     * the sampler's `history`; more than that: refused). They do not reach beyond the last sequence
-     * breaker, and breakers of one token are not penalised. Multiplier 0 (default) or base below 1:
-     * off. A negative multiplier rewards repetition. A multiplier beyond +-1e30, a base above 1e30
-     * and NaN are refused. Default base 1.75, allowed length 2. (p-e-w's DRY, as in llama.cpp) */
+     * the sampler's `max_history`; more than that: refused). They do not reach beyond the last
+     * sequence breaker, and breakers of one token are not penalised. Multiplier 0 (default) or base
+     * below 1: off. A negative multiplier rewards repetition. A multiplier beyond +-1e30, a base
+     * above 1e30 and NaN are refused. Default base 1.75, allowed length 2. (p-e-w's DRY, as in
+     * llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
     uint32_t dry_window;
-    const cls_sequence *dry_breakers; /* [dry_breaker_count]; NULL with 0 (default) */
-    uint32_t dry_breaker_count;       /* the sequences in dry_breakers */
+    cls_sequences dry_breakers;
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
-     * last `history` tokens. 1 bans all of these tokens. 0: off (default). */
+     * last `max_history` tokens. 1 bans all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
-     * output ends with the ids before it. A sequence with more than `history` + 1 ids is refused.
-     * [bad_word_count]; NULL with 0 (default). */
-    uint32_t bad_word_count;
-    const cls_sequence *bad_words;
+     * output ends with the ids before it. A sequence with more than `max_history` + 1 ids is
+     * refused. */
+    cls_sequences bad_words;
 
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
      * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
@@ -183,12 +183,11 @@ typedef struct cls_params {
      * any case. Default 0. */
     uint32_t min_tokens;
 
-    /* Only these ids may be drawn: int32 [allowed_count], any number of them; they cost as much as
-     * a mask. NULL with 0 (default) allows all tokens, unless only_allowed is 1: then none is
-     * allowed, and the rows are CLS_ROW_EMPTY. A count above 0 implies only_allowed; set it to 1
-     * where the list may be empty. Either needs a sampler with options->logit_bias. */
-    uint32_t allowed_count;
-    const int32_t *allowed_ids;
+    /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
+     * allows all tokens, unless only_allowed is 1: then none is allowed, and the rows are
+     * CLS_ROW_EMPTY. A list that is not empty implies only_allowed; set it to 1 where the list may
+     * be empty. */
+    cls_ids allowed_ids;
     int32_t only_allowed; /* 0 (default) or 1; anything else is refused */
 
     /* Keep the tokens whose probability is at least top_a times the square of the largest
@@ -210,23 +209,20 @@ typedef struct cls_params {
      * token is accepted (cls_accept()), the forced id stays due. The next turn counts from 0, also
      * if the thinking of the last one has not ended.
      *
-     * int32 arrays; NULL with 0. An empty thinking_forced is off (default); a budget, a start or an
-     * end is refused then. Refused are also a budget above 2^31 - 1, and a thinking_start or
-     * thinking_end longer than the sampler's `history` + 1. (vLLM's thinking_token_budget,
-     * TensorRT-LLM's and SGLang's thinking-budget processors) */
-    const int32_t *thinking_start;
-    const int32_t *thinking_end;
-    const int32_t *thinking_forced;
-    uint32_t thinking_start_count;
-    uint32_t thinking_end_count;
-    uint32_t thinking_forced_count;
+     * An empty thinking_forced is off (default); a budget, a start or an end is refused then.
+     * Refused are also a budget above 2^31 - 1, and a thinking_start or thinking_end longer than
+     * the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's
+     * thinking-budget processors) */
+    cls_ids thinking_start;
+    cls_ids thinking_end;
+    cls_ids thinking_forced;
     uint32_t thinking_budget;
 
     /* Loop stop: the request stops, with CLS_ROW_LOOP, when its output ends with loop_repeats
      * copies of the same n tokens, for any n from loop_min to loop_max. Only output tokens since
      * the last chunk of prompt count. loop_repeats 0: off (default); 1 is refused. loop_min and
      * loop_max: 1 to CLS_MAX_LOOP, loop_min at most loop_max; defaults 1 and 32. loop_max times
-     * loop_repeats must not exceed the sampler's `history`. (vLLM's repetition detection) */
+     * loop_repeats must not exceed the sampler's `max_history`. (vLLM's repetition detection) */
     uint32_t loop_repeats;
     uint32_t loop_min;
     uint32_t loop_max;
@@ -234,9 +230,6 @@ typedef struct cls_params {
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */
 
-/* Sets neutral parameters: temperature 1, no truncation, no penalties, seed 0. struct_size is
- * sizeof(cls_params) as the caller's header defines it. */
-CLS_API void cls_params_default(cls_params *params, size_t struct_size);
 CLS_INIT_FUNCTION(cls_params)
 
 /* Checks the ranges of parameters and the ids in them, for a vocabulary of `vocab` tokens.

@@ -9,14 +9,16 @@
 extern "C" {
 #endif
 
-/* What a step may need beyond greedy rows and temperatures: bits of options->features. A sampler is
- * compiled for the features that its options name, and for those that its slots' parameters
- * require. */
+/* What a step may need beyond greedy rows and temperatures. A sampler has the features that its
+ * options and cls_sampler_compile() name, and those that its slots' parameters have needed so far;
+ * a call that enqueues compiles nothing and is refused if it needs another one, and the message
+ * names all that are missing. */
 typedef enum cls_feature {
     /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
      * serve these rows as well. */
     CLS_FEATURE_PLAIN = 1,
-    CLS_FEATURE_LISTS = 2,      /* top-k, min-p, top-p after one of these: the usual chains */
+    CLS_FEATURE_SHORTLIST = 2,  /* chains whose set fits the shortlist: top-k, min-p, and top-p
+                                   after one of these */
     CLS_FEATURE_SEARCH = 4,     /* chains that may keep any number of tokens: top-p alone, top-k
                                    larger than the shortlist */
     CLS_FEATURE_SAMPLERS = 8,   /* all other truncations, Mirostat, adaptive p, top-p decay */
@@ -43,24 +45,16 @@ typedef enum cls_feature {
  * string is static. Any thread may call this. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_feature_name(cls_feature feature);
 
-/* What to compile. */
-typedef struct cls_compile_options {
-    size_t struct_size;
-    uint32_t dtypes;   /* bits 1u << cls_dtype; 0: those of the context */
-    uint32_t features; /* cls_feature bits; 0: CLS_FEATURE_LISTS. CLS_FEATURES_ALL: everything */
-} cls_compile_options;
-
-CLS_API void cls_compile_options_default(cls_compile_options *options, size_t struct_size);
-CLS_INIT_FUNCTION(cls_compile_options)
-
-/* Compiles, warms up and checks the programs of these features that the context does not have yet.
+/* Compiles, warms up and checks the programs of these features that the context does not have yet,
+ * for samplers to come. dtypes: types of logits as bits 1u << cls_dtype; 0: those of the context.
+ * features: cls_feature bits; 0: CLS_FEATURE_SHORTLIST; CLS_FEATURES_ALL: everything.
  * Samplers may run meanwhile. Blocks, for seconds where no cache helps. A program whose work-group
  * the device refuses is compiled for a smaller one; if the device refuses all sizes, only this call
- * fails. options: NULL for defaults. Any thread may call this.
+ * fails. Any thread may call this.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
-CLS_API CLS_WARN_UNUSED cls_status cls_context_compile(cls_context *context,
-                                                       const cls_compile_options *options);
+CLS_API CLS_WARN_UNUSED cls_status cls_context_compile(cls_context *context, uint32_t dtypes,
+                                                       uint32_t features);
 
 /* A compiled program. */
 typedef struct cls_program_info {
@@ -81,6 +75,7 @@ typedef struct cls_program_info {
     uint64_t max_work_group;
     uint64_t preferred_multiple;
 } cls_program_info;
+CLS_INIT_FUNCTION(cls_program_info)
 
 /* Reports one of a context's programs. Indices begin at 0, in the order of the flow. When another
  * thread compiles a program, the indices of the programs after it change. info->struct_size must be

@@ -11,14 +11,15 @@
 extern "C" {
 #endif
 
-/* What a slot stores on the device about the tokens of its request. */
-typedef enum cls_keep {
-    CLS_KEEP_NONE = 0,     /* nothing: requests cannot have penalties */
-    CLS_KEEP_PRESENCE = 1, /* which tokens occur: requests cannot have a frequency penalty. 3/8 byte
-                              for each token of the vocabulary */
-    CLS_KEEP_COUNTS = 2    /* how often tokens occur. 2 1/4 bytes for each token of the vocabulary.
-                              A count that has reached 65,535 stays there, even after a rollback */
-} cls_keep;
+/* What a slot counts of its request's tokens, on the device. */
+typedef enum cls_counts {
+    CLS_COUNTS_NONE = 0,     /* nothing: requests cannot have penalties */
+    CLS_COUNTS_PRESENCE = 1, /* which tokens occur: requests cannot have a frequency penalty. 3/8
+                                byte for each token of the vocabulary */
+    CLS_COUNTS_ALL = 2       /* how often tokens occur. 2 1/4 bytes for each token of the
+                                vocabulary. A count that has reached 65,535 stays there, even after
+                                a rollback */
+} cls_counts;
 
 /* What a sampler is created for. */
 typedef struct cls_sampler_options {
@@ -26,33 +27,25 @@ typedef struct cls_sampler_options {
     uint32_t vocab;      /* tokens of a row, 1 to 1,048,576; there is no default */
     uint32_t max_rows;   /* the most rows of a step, 1 to 65,535; default 1 */
     uint32_t slot_count; /* requests that can be alive at once, up to 2^24; 0 (default): max_rows */
-    int32_t keep;        /* a cls_keep; default CLS_KEEP_COUNTS */
-
-    /* 1 (default): requests may have a logit_bias or allowed_ids. 0: such requests are refused;
-     * this saves no memory. A request with biases takes 1/4 byte for each token of the vocabulary
-     * and 4 bytes for each id, and with more than vocab / 128 biases 4 1/8 bytes for each token;
-     * one with allowed ids takes 1/8 byte for each token. */
-    int32_t logit_bias;
+    int32_t counts;      /* a cls_counts; default CLS_COUNTS_ALL */
 
     /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
      * penalty_window and what DRY, n-grams and bad words see. With 0, requests with DRY or
      * no_repeat_ngram are refused. Up to 16,384; default 0. */
-    uint32_t history;
+    uint32_t max_history;
 
     /* The largest number of tokens that cls_slot_rollback() can remove, 24 bytes each. Up to
      * 16,384; default 0. */
-    uint32_t rollback;
+    uint32_t max_rollback;
 
     /* What to compile for: types of logits as bits 1u << cls_dtype, 0 (default) for those of the
-     * context; and cls_feature bits, 0 (default) for CLS_FEATURE_LISTS. A step that needs a feature
-     * that is not named here (a mask, a dense bias, outputs, drafts, ...) is refused, and the
-     * message names the feature. */
+     * context; and cls_feature bits, 0 (default) for CLS_FEATURE_SHORTLIST. */
     uint32_t dtypes;
     uint32_t features;
 
-    /* 0 (default): a slot call compiles features that it needs and that are not named above
-     * (CLS_FEATURE_PLAIN to CLS_FEATURE_STATE), which may take seconds the first time. 1: such a
-     * call is refused, and the message names the feature. */
+    /* 0 (default): a slot call compiles the features that it needs and the sampler does not have,
+     * as cls_sampler_compile() does; this may take seconds. 1: such a call is refused, and the
+     * message names the features. */
     int32_t no_late_compile;
     int32_t reserved; /* 0 */
 
@@ -66,7 +59,6 @@ typedef struct cls_sampler_options {
     uint64_t host_mask_size;
 } cls_sampler_options;
 
-CLS_API void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_sampler_options)
 
 /* The memory that steps need, and the state of the requests. It is used by one thread at a time. */
@@ -81,6 +73,13 @@ typedef struct cls_sampler cls_sampler;
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
                                                       const cls_sampler_options *options,
                                                       cls_sampler **out);
+
+/* Compiles cls_feature bits that the sampler does not have yet, as creating it with them does.
+ * Enqueues nothing, so that it may be called between any two steps. Blocks.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. After a failure the sampler has the features that it had
+ * before. */
+CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that
  * uploaded parameters, maps or masks are complete. NULL is allowed. */
@@ -106,21 +105,22 @@ typedef struct cls_memory {
     uint64_t device;     /* the sum of these */
     uint64_t host;       /* on the host, including 16 copies of the largest mask.host */
 } cls_memory;
+CLS_INIT_FUNCTION(cls_memory)
 
-/* Reports a sampler's memory. memory->struct_size must be set. CLS_OK; CLS_BAD_ARGUMENT. */
+/* Reports a sampler's memory. *memory was initialized. CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_memory(const cls_sampler *sampler,
                                                       cls_memory *memory);
 
 /* What the infill stage (params->infill) knows of a model's tokens. */
 typedef struct cls_infill {
     size_t struct_size;
-    /* [end_count] tokens that end a generation. If no other token remains, the first one does. */
-    const int32_t *end_ids;
-    uint32_t end_count; /* at least 1 */
+    /* At least one token that ends a generation. If no other token remains, the first one does. */
+    cls_ids end_ids;
     /* [vocab]: for each token the longest other token whose text is a prefix of this token's text;
      * -1: none. */
     const int32_t *prefix_of;
 } cls_infill;
+CLS_INIT_FUNCTION(cls_infill)
 
 /* Sets the tables of a sampler's infill stage in place of earlier ones. Copies them; blocks. Steps
  * in flight finish with the tables that they began with.

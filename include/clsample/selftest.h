@@ -25,12 +25,13 @@ typedef struct cls_selftest_report {
     uint32_t failed;      /* cases that failed, in all stages */
     cls_selftest_stage stages[CLS_SELFTEST_STAGES]; /* in the order in which they ran */
 } cls_selftest_report;
+CLS_INIT_FUNCTION(cls_selftest_report)
 
 /* Runs cases with known answers of every stage on the context's device. If tokens look wrong, run
  * this first. Each answer is compared with the library's host functions and with numbers that were
  * recorded when the stage was written. Compiles all programs, allocates and blocks; takes less than
  * a second once kernels are compiled. Continues after a failed case. Any thread may call this.
- * report: NULL, or a struct to fill, with struct_size set.
+ * report: NULL, or a struct to fill.
  * CLS_OK: all answers agree. CLS_SELF_TEST_FAILED: an answer is wrong, the message names the first
  * stage with such an answer, and the report lists all stages; or the check of a program failed when
  * it was compiled, which ends the self-test. CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;

@@ -58,7 +58,6 @@ typedef struct cls_shard_options {
     int32_t reserved; /* 0 */
 } cls_shard_options;
 
-CLS_API void cls_shard_options_default(cls_shard_options *options, size_t struct_size);
 CLS_INIT_FUNCTION(cls_shard_options)
 
 /* One shard of a vocabulary, and its open step. It is used by one thread at a time, as its sampler

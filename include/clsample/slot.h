@@ -63,12 +63,11 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
 /* Changes the parameters of a begun slot. Its position continues, and params->position is ignored.
  * Whether the request has stopped is determined again: with a larger max_tokens it continues. With
  * another penalty_scope or penalty_window the counts are computed again from the sampler's
- * `history` latest tokens, and older tokens no longer count. With a `history` of 0 another scope is
- * refused. Of a thinking budget it keeps the tokens that counted, but not more of them than the new
- * budget, and the forced ids that were emitted. Where it was off before, the thinking begins
- * with the call if thinking_start is empty.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
- * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
+ * scope is refused. Of a thinking budget it keeps the tokens that counted, but not more of them
+ * than the new budget, and the forced ids that were emitted. Where it was off before, the thinking
+ * begins with the call if thinking_start is empty. CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
+ * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
                                                    const cls_params *params);
 
@@ -102,9 +101,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_copy(cls_sampler *sampler, uint32_t 
  * top-p decay are then as if these tokens had never been accepted. The same positions draw the same
  * random numbers again; cls_step.draws selects others.
  *
- * Rollbacks add up: a request cannot become more than the sampler's `rollback` tokens shorter than
- * it was at its longest. Only output since the last chunk of prompt can be removed. The host does
- * not know how many tokens a request has, so the call returns CLS_OK even if the device cannot
+ * Rollbacks add up: a request cannot become more than the sampler's `max_rollback` tokens shorter
+ * than it was at its longest. Only output since the last chunk of prompt can be removed. The host
+ * does not know how many tokens a request has, so the call returns CLS_OK even if the device cannot
  * remove that many. The request then ends: its rows get CLS_ROW_NO_SLOT, and later calls on it have
  * no effect until the slot holds another request.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;

@@ -135,7 +135,6 @@ typedef struct cls_step {
     const struct cls_outputs *outputs;
 } cls_step;
 
-CLS_API void cls_step_default(cls_step *step, size_t struct_size);
 CLS_INIT_FUNCTION(cls_step)
 
 /* Enqueues one step on `queue`, which belongs to the context and may be in order or out of order.
@@ -189,7 +188,6 @@ typedef struct cls_accept_call {
     cls_ints rollback; /* absent: this version refuses it */
 } cls_accept_call;
 
-CLS_API void cls_accept_call_default(cls_accept_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_accept_call)
 
 /* Enqueues the acceptance of tokens. They enter the slots' states as if they had been drawn. No

@@ -116,11 +116,11 @@ typedef struct cls_verify_call {
      * token of the target, unless a stop id, max_tokens or a loop ended the request, the row was
      * empty, or disable_bonus prevents it. Only emitted tokens enter the slots.
      *
-     * Where a request must emit a forced id (params->thinking_forced, cls_slot_force()), that id is
-     * emitted in place of the method's token. From there on a draft is accepted if it is the forced
-     * id of its row or, where none is due, the row's own draw, as with CLS_VERIFY_MATCH. So forced
-     * ids that are passed as drafts are emitted in one call. With disable_bonus, a forced id after
-     * the last draft stays due. */
+     * Where a request must emit a forced id (params->thinking_forced.ids, cls_slot_force()), that
+     * id is emitted in place of the method's token. From there on a draft is accepted if it is the
+     * forced id of its row or, where none is due, the row's own draw, as with CLS_VERIFY_MATCH. So
+     * forced ids that are passed as drafts are emitted in one call. With disable_bonus, a forced id
+     * after the last draft stays due. */
     cls_buffer tokens;   /* int32 [requests, max_drafts + 1]: the emitted tokens, then -1 */
     cls_buffer accepted; /* int32 [requests]: the number of drafts that were emitted */
     cls_buffer emitted;  /* int32 [requests]: the number of tokens in all */
@@ -149,7 +149,6 @@ typedef struct cls_verify_call {
     const struct cls_outputs *outputs;
 } cls_verify_call;
 
-CLS_API void cls_verify_call_default(cls_verify_call *call, size_t struct_size);
 CLS_INIT_FUNCTION(cls_verify_call)
 
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2

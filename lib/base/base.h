@@ -14,6 +14,7 @@
 #error "float arithmetic must round each operation: not -ffast-math; x86-32: -msse2 -mfpmath=sse"
 #endif
 
+#include "base/hooks.h"
 #include "core/types.h"
 #include "core/integers.h"
 #include "core/arithmetic.h"
@@ -37,18 +38,15 @@ typedef struct cls_saved_error {
 void cls_error_save(cls_saved_error *error);
 void cls_error_restore(const cls_saved_error *error);
 
-/* A public struct's size in the first header of this interface (soname 8, version 0.9.0): no
+/* A public struct's size in the first header of this interface (soname 9, version 0.10.0): no
  * program has a smaller one, except one that passes the size of a pointer. When a struct grows,
  * its first size is the offset of the first field that was added. A report of the self-test may
  * have fewer stages than today's. */
 #define CLS_MIN_STRUCT_SIZE(p) \
     _Generic((p), cls_selftest_report * \
-             : offsetof(cls_selftest_report, stages), cls_outputs * \
-             : offsetof(cls_outputs, kept_set), cls_host_result * \
-             : offsetof(cls_host_result, kept_ids), default \
+             : offsetof(cls_selftest_report, stages), default \
              : sizeof *(p))
 
-#define CLS_STRUCT_INIT(p, caller_size) cls_struct_init(p, caller_size, CLS_MIN_STRUCT_SIZE(p))
 #define CLS_STRUCT_READ(p, callers, name) \
     cls_struct_read(p, sizeof *(p), CLS_MIN_STRUCT_SIZE(p), callers, name, 0)
 #define CLS_STRUCT_READ_OUTPUT(p, callers, name) \

@@ -2,17 +2,74 @@
 /* Reads and initializes public structs. Their sizes may be those of an older or a newer header,
  * since fields are only ever added at the end. */
 #include "base/base.h"
+#include "base/param_table.h"
 
 #include <string.h>
 
-int cls_struct_init(void *object, size_t caller_size, size_t min_size)
+/* clang-format off */
+/* The defaults of parameters, by their types. */
+#define FLOAT_IS(value) (float)(value)
+#define INT_IS(value) value
+#define UINT_IS(value) value
+#define UINT64_IS(value) value
+#define SWITCH_IS(value) value
+#define CHOICE_IS(value) value
+#define BYTES_IS(value) {value}
+#define PARAM(p, id, type, field, stage, initial, ...) .field = type##_IS(initial),
+
+/* The public structs with a struct_size, and their fields whose defaults are not 0. */
+#define STRUCTS(X) \
+    X(cls_context_options, ) \
+    X(cls_device_info, ) \
+    X(cls_program_info, ) \
+    X(cls_selftest_report, ) \
+    X(cls_sampler_options, .max_rows = 1, .counts = CLS_COUNTS_ALL) \
+    X(cls_memory, ) \
+    X(cls_infill, ) \
+    X(cls_params, CLS_PARAMS(PARAM, ) CLS_PARAMS_WITHOUT_OPTION(PARAM, )) \
+    X(cls_step, .invalid_token = -1) \
+    X(cls_outputs, ) \
+    X(cls_logprobs_call, ) \
+    X(cls_accept_call, .per_row = 1) \
+    X(cls_verify_call, .epsilon = 0.09f, .delta = 0.3f) \
+    X(cls_shard_options, .shard_count = 1) \
+    X(cls_host_row, .invalid_token = -1) \
+    X(cls_host_result, ) \
+    X(cls_host_candidates, .vocab = CLS_MAX_VOCAB) \
+    X(cls_host_drafts, .epsilon = 0.09f, .delta = 0.3f) \
+    X(cls_host_verified, )
+#define DEFAULTS(name, ...) \
+    static const name name##_defaults = {.struct_size = sizeof(name), __VA_ARGS__};
+#define ROW(name, ...) {#name, &name##_defaults, sizeof(name)},
+/* clang-format on */
+STRUCTS(DEFAULTS)
+static const struct {
+    const char *name;
+    const void *defaults;
+    size_t size;
+} structs[] = {STRUCTS(ROW)};
+
+cls_status cls_struct_init(const char *structure, void *object, size_t struct_size)
 {
-    const size_t struct_size = caller_size < min_size ? 0 : caller_size;
-    if (object == NULL || caller_size < sizeof caller_size)
-        return 0; /* there is no room for struct_size */
-    memset(object, 0, caller_size);
-    memcpy(object, &struct_size, sizeof struct_size); /* the first field of every struct */
-    return struct_size != 0;
+    const size_t invalid = 0;
+    if (object == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "object is NULL");
+    if (struct_size >= sizeof invalid)
+        memcpy(object, &invalid, sizeof invalid); /* the first field of every struct */
+    for (size_t i = 0; i < sizeof structs / sizeof *structs; i++) {
+        if (structure == NULL || strcmp(structs[i].name, structure) != 0)
+            continue;
+        if (struct_size < structs[i].size)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "struct_size is %zu; %s has at least %zu bytes", struct_size, structure,
+                            structs[i].size);
+        memset(object, 0, struct_size);
+        memcpy(object, structs[i].defaults, structs[i].size);
+        memcpy(object, &struct_size, sizeof struct_size);
+        return CLS_OK;
+    }
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "no struct with a struct_size is named %s",
+                    structure != NULL ? structure : "NULL");
 }
 
 cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
@@ -24,9 +81,8 @@ cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const
     memcpy(&size, callers, sizeof size);
     if (size < min_size || size > 65536)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->struct_size is %zu; it must be at least %zu. Pass the size of the "
-                        "struct, not of a pointer, to its _default() function; if the struct has "
-                        "no such function, set struct_size to that size",
+                        "%s->struct_size is %zu; it must be at least %zu. Call the struct's "
+                        "_init() function first",
                         name, size, min_size);
     for (size_t i = our_size; i < size && !is_output; i++)
         if (((const unsigned char *)callers)[i] != 0)
@@ -35,6 +91,7 @@ cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const
                 "%s has a field at byte %zu that this version of the library, %s, does not "
                 "know. Leave the field 0, or use a newer library",
                 name, i, CLS_VERSION_STRING);
+    memset(object, 0, our_size);
     memcpy(object, callers, size < our_size ? size : our_size);
     memcpy(object, &our_size, sizeof our_size);
     return CLS_OK;

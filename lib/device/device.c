@@ -43,8 +43,6 @@ static uint64_t survey_bytes(uint64_t vector, uint64_t work_group)
 
 /* ------------------------------------------------------------------ the device */
 
-const char *cls_test_build_options;
-
 /* The device's properties on which the shape depends. */
 typedef struct properties {
     cl_device_type type;
@@ -237,8 +235,6 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
     return CLS_OK;
 }
 
-int cls_test_small_lists;
-
 /* GPUs with more local memory run several groups all the same, and few of them say how much a
  * compute unit has. Groups of one work-item are for CPUs, which have no local memory. */
 int cls_shape_wants_small_lists(const cls_shape *shape)
@@ -276,7 +272,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
 {
     cls_context_options o;
     properties p;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && device == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device is NULL");
@@ -338,7 +334,7 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
 {
     cls_device_info info;
     const size_t size = callers->struct_size;
-    CLS_STRUCT_INIT(&info, sizeof info);
+    cls_device_info_init(&info);
     info.struct_size = size;
     info.work_group = shape->work_group;
     info.vector = shape->vector;
@@ -365,9 +361,4 @@ cls_status cls_device_query(cl_device_id device, const cls_context_options *opti
     if (status == CLS_OK)
         cls_shape_report(&shape, CLS_ORIGIN_SOURCE, info);
     return status;
-}
-
-void cls_context_options_default(cls_context_options *options, size_t struct_size)
-{
-    CLS_STRUCT_INIT(options, struct_size);
 }

@@ -13,9 +13,6 @@
 cl_program cls_program_create(cl_context cl, const char *const *strings, unsigned count,
                               cl_int *code);
 
-/* For tests. If it is not NULL, each program begins with this text. */
-extern const char *cls_test_text;
-
 /* ------------------------------------------------------------- device.c */
 
 /* The most arguments of a kernel. OpenCL 1.2 guarantees them if a pointer has 8 bytes. */
@@ -46,10 +43,6 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *optio
 /* Records that the device has no compiler and that there are no compiled programs for it. */
 cls_status cls_fail_no_compiler(void);
 
-/* For tests. If it is not NULL, this text, which begins with a space, is appended to the compiler's
- * options. */
-extern const char *cls_test_build_options;
-
 /* Entries of a list that takes little local memory, for rows that keep few tokens, and the largest
  * top-k of such a row. What bounds a row's set lets some more tokens than k through, a quarter if
  * 500 max tiles share 128 of them by chance; if they do not fit, the bound is sought again, more
@@ -60,9 +53,6 @@ extern const char *cls_test_build_options;
 /* Returns 1 if local memory is so scarce that more groups run at a time with small lists than with
  * those of shape->shortlist. */
 int cls_shape_wants_small_lists(const cls_shape *shape);
-
-/* For tests. If it is 1, every device wants them. */
-extern int cls_test_small_lists;
 
 /* Raises shape->vector from 2 to 4 if a group has one work-item. Call it whenever groups change. */
 void cls_shape_adjust_vector(cls_shape *shape);
@@ -97,10 +87,6 @@ const char *cls_subgroups_find(cl_context cl, cl_device_id device, cls_shape *sh
  * correctly, otherwise the reason. */
 const char *cls_groups_check(cl_context cl, cl_device_id device, const cls_shape *shape);
 
-/* For tests. If it is not CLS_SUBGROUPS_NONE, cls_subgroups_candidate() returns it for every
- * device. It may also be CLS_SUBGROUPS_TEST, whose macros (see cl/core/groups.cl) cls_test_text
- * then defines. */
-extern uint32_t cls_test_subgroups;
 #define CLS_SUBGROUPS_TEST 6
 
 #endif

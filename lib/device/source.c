@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *cls_test_text;
-
 static cl_program create_after_text(cl_context cl, const char *const *strings, unsigned count,
                                     cl_int *code)
 {

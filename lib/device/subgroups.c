@@ -8,8 +8,6 @@
 
 #define COMPUTE_CAPABILITY_MAJOR_NV 0x4000
 
-uint32_t cls_test_subgroups;
-
 /* The kinds of sub-groups by extension. Vendors' extensions come first, since they work in OpenCL C
  * 1.2. Some devices with a vendor's extension lack Khronos' (Adreno), and some drivers report the
  * feature of sub-groups without its extension (rusticl). The last entry is therefore the extension

@@ -7,16 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cls_test_head_product;
-
-void cls_head_options_default(cls_head_options *options, size_t struct_size)
-{
-    if (!cls_struct_init(options, struct_size, sizeof *options))
-        return;
-    options->max_rows = 1;
-    options->scale = 1.0f;
-}
-
 /* -------------------------------------------------------------------- checks */
 
 static cls_status check_numbers(cls_head_options *o)
@@ -277,7 +267,7 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot allocate the warm-up's logits of %u rows",
                         (unsigned)h->max_rows);
-    cls_head_call_default(&call, sizeof call);
+    cls_head_call_init(&call);
     call.hidden = (cls_buffer){.buffer = buffer, .offset = logits * sizeof(float)};
     call.logits.buffer = buffer;
     call.hidden_rows = 1;
@@ -299,7 +289,7 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue,
                            const cls_head_options *callers, cls_head **out)
 {
     cls_head_options o;
-    cls_head_options_default(&o, sizeof o);
+    cls_head_options_init(&o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;

@@ -4,6 +4,7 @@
 #ifndef CLS_HEAD_H
 #define CLS_HEAD_H
 
+#include "base/hooks.h"
 #include "private.h"
 
 #include "clsample/head.h"
@@ -49,9 +50,8 @@ struct cls_head {
     cl_command_queue last_queue;
 };
 
-/* For tests: what multiplies float32 weights on all devices, if not CLS_HEAD_BY_DEVICE. */
+/* What multiplies. */
 enum { CLS_HEAD_BY_DEVICE, CLS_HEAD_OWN_KERNEL, CLS_HEAD_CLBLAST };
-extern int cls_test_head_product;
 
 /* --------------------------------------------------------------- clblast.c */
 

@@ -5,11 +5,6 @@
 
 #include <string.h>
 
-void cls_head_call_default(cls_head_call *call, size_t struct_size)
-{
-    cls_struct_init(call, struct_size, sizeof *call);
-}
-
 /* -------------------------------------------------------------------- checks */
 
 static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_ranges *ranges)
@@ -277,7 +272,7 @@ cls_status cls_head_logits(cls_head *h, cl_command_queue queue, const cls_head_c
 {
     cls_head_call call;
     commands c = {h, queue, 0, NULL, 0};
-    cls_head_call_default(&call, sizeof call);
+    cls_head_call_init(&call);
     if (done != NULL)
         *done = NULL;
     if (h == NULL)

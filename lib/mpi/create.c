@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cls_mpi_options_default(cls_mpi_options *options, size_t struct_size)
-{
-    cls_struct_init(options, struct_size, sizeof *options);
-}
-
 /* ---------------------------------------------------------------------- one rank */
 
 /* What can fail without MPI. *out: what was created so far, also on failure. */
@@ -19,7 +14,7 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
 {
     cls_mpi_options o;
     cls_shard_options shard;
-    cls_mpi_options_default(&o, sizeof o);
+    cls_mpi_options_init(&o);
     if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "libclsample is version %s, and libclsample-mpi version %s: install both "
@@ -39,7 +34,7 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
     m->ranks = ranks;
     m->rank = rank;
     m->request = MPI_REQUEST_NULL;
-    cls_shard_options_default(&shard, sizeof shard);
+    cls_shard_options_init(&shard);
     shard.shard_count = (uint32_t)ranks;
     shard.shard = (uint32_t)rank;
     shard.borders = o.borders;

@@ -94,7 +94,8 @@ typedef struct cls_variant {
 extern const cls_variant cls_variants[CLS_VARIANTS];
 
 /* What a step may need beside cls_feature bits: a list of the context's length, since a row may
- * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_LISTS has programs for it. */
+ * keep more than CLS_SMALL_TOP_K tokens. A sampler with CLS_FEATURE_SHORTLIST has programs for it.
+ */
 #define CLS_NEED_LONG_LIST 131072u
 #define CLS_NEEDS_ALL (CLS_FEATURES_ALL | CLS_NEED_LONG_LIST)
 
@@ -107,10 +108,6 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features);
 /* Returns the variants that a sampler with these features has, a bit each. CLS_TOKEN_SMALL is
  * compiled only where cls_shape_wants_small_lists(). */
 uint32_t cls_variants_of(uint32_t features);
-
-/* For tests. If it is 1, a sampler has one variant of each kernel, which supports all of its
- * features, and so compiles the fewest programs. */
-extern int cls_test_fewest_programs;
 
 /* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
@@ -213,7 +210,7 @@ struct cls_context {
 uint32_t cls_context_dtypes(const cls_context *context);
 
 /* Fails if `dtypes` or `features` have unknown bits. `owner` is the object's name, for messages. */
-cls_status cls_features_check(const char *owner, uint32_t dtypes, uint32_t features);
+cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t features);
 
 /* -------------------------------------------------------------- build.c */
 

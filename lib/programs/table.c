@@ -35,7 +35,7 @@ SOURCE(merge)
 /* The features that adjust a row's logits, what lists of the context's length serve, and all. */
 enum {
     ROW = CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS,
-    LISTS = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | (int)CLS_NEED_LONG_LIST,
+    LISTS = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | (int)CLS_NEED_LONG_LIST,
     ALL = (int)CLS_NEEDS_ALL
 };
 
@@ -62,7 +62,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_TOKEN_0] = {"token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
                      CLS_FEATURE_PLAIN, 1, 0},
     [CLS_TOKEN_SMALL] = {"token-small", CLS_TOKEN, FILE_OF(token),
-                         " -DROW=0 -DCHAIN=1" DEFINE_LIST(CLS_SMALL_LIST), CLS_FEATURE_LISTS, 1,
+                         " -DROW=0 -DCHAIN=1" DEFINE_LIST(CLS_SMALL_LIST), CLS_FEATURE_SHORTLIST, 1,
                          128},
     [CLS_TOKEN_1] = {"token-list", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=1", LISTS, 1, 128},
     [CLS_TOKEN_2] = {"token-row", CLS_TOKEN, FILE_OF(token), " -DCHAIN=1 -DROLLED=1",
@@ -143,14 +143,12 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
     return v;
 }
 
-int cls_test_fewest_programs;
-
 /* A sampler launches the smallest variant that supports a step. So it has four variants of each
  * kernel: the one that supports all of its features, the one for common steps, the one for those
  * whose rows keep few tokens and, with CLS_FEATURE_PLAIN, the one for steps without truncation. */
 uint32_t cls_variants_of(uint32_t features)
 {
-    const uint32_t usual = features & CLS_FEATURE_LISTS, lists = usual ? CLS_NEED_LONG_LIST : 0;
+    const uint32_t usual = features & CLS_FEATURE_SHORTLIST, lists = usual ? CLS_NEED_LONG_LIST : 0;
     uint32_t set = 0;
     for (int k = 0; k < CLS_KERNELS; k++) {
         if (k == CLS_SELF_TEST ||
@@ -175,7 +173,8 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
     if (!(slot->flags & CLS_SLOT_BEGUN))
         return 0;
     if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED)))
-        features |= CLS_FEATURE_LISTS | (slot->top_k > CLS_SMALL_TOP_K ? CLS_NEED_LONG_LIST : 0);
+        features |=
+            CLS_FEATURE_SHORTLIST | (slot->top_k > CLS_SMALL_TOP_K ? CLS_NEED_LONG_LIST : 0);
     if (slot->flags & CLS_SLOT_SEARCH)
         features |= CLS_FEATURE_SEARCH;
     if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_DYNAMIC))
@@ -194,7 +193,7 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
 
 static const char *const features[] = {
     "CLS_FEATURE_PLAIN",
-    "CLS_FEATURE_LISTS",
+    "CLS_FEATURE_SHORTLIST",
     "CLS_FEATURE_SEARCH",
     "CLS_FEATURE_SAMPLERS",
     "CLS_FEATURE_PENALTIES",
@@ -231,20 +230,20 @@ void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t bits)
                                   features[i]);
 }
 
-cls_status cls_features_check(const char *what, uint32_t dtypes, uint32_t requested)
+cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t requested)
 {
     if (dtypes >> CLS_DTYPES != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->dtypes of %s is 0x%x, which has bits beyond the dtypes", what,
+                        "%sdtypes is 0x%x, which has bits beyond the dtypes", where,
                         (unsigned)dtypes);
     if (requested & CLS_FEATURE_RESERVED)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->features of %s is 0x%x, which has the reserved bit 0x%x: it was "
+                        "%sfeatures is 0x%x, which has the reserved bit 0x%x: it was "
                         "of cls_draw(), which was removed; use cls_host_draw() and cls_accept()",
-                        what, (unsigned)requested, CLS_FEATURE_RESERVED);
+                        where, (unsigned)requested, CLS_FEATURE_RESERVED);
     if ((requested & ~CLS_FEATURES_ALL) != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->features of %s is 0x%x, which has bits beyond the features", what,
+                        "%sfeatures is 0x%x, which has bits beyond the features", where,
                         (unsigned)requested);
     return CLS_OK;
 }

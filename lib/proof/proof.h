@@ -11,11 +11,4 @@
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t available,
                      uint32_t *launched);
 
-/* For tests with an OpenCL that computes nothing. If it is 1, proofs launch programs but do not
- * compare their results. */
-extern int cls_test_proofs_compare_nothing;
-
-/* For tests. If it is not 0, rows of proofs have this many tokens, 200 to 3,100. */
-extern uint32_t cls_test_proof_vocab;
-
 #endif

@@ -48,8 +48,6 @@ static cls_status prove_self_test(cls_context *context, const cls_program *p,
 /* VOCAB: a row of three mass tiles and a part of one. MOST: the longest row of proof_shape(). */
 enum { VOCAB = 3100, PART = 28, MOST = CLS_MOST_TILES_PER_GROUP * CLS_TILE + PART, PROMPT = 5 };
 
-uint32_t cls_test_proof_vocab;
-
 /* A row of logits, and a sampler with only the program to be proved and those that run with it. */
 typedef struct trial {
     cls_context *context;
@@ -122,11 +120,11 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code,
                         "cannot write the buffers for the proof of a program");
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = t->vocab;
     o.max_rows = 2;
-    o.history = 64;
-    o.rollback = 8;
+    o.max_history = 64;
+    o.max_rollback = 8;
     o.dtypes = 1u << dtype;
     cls_status status = cls_sampler_create_empty(context, &o, &t->sampler);
     if (status == CLS_OK)
@@ -135,7 +133,7 @@ static cls_status open_trial(trial *t, cls_context *context, int variant, int32_
         t->sampler->override_variants = UINT32_C(1) << variant;
         t->sampler->tiles_per_group = tiles_per_group;
     }
-    cls_params_default(&t->params, sizeof t->params);
+    cls_params_init(&t->params);
     t->params.temperature = 0.9f; /* at 0.8 some tokens of the row would weigh nothing */
     t->params.seed = 20;
     return status;
@@ -150,8 +148,6 @@ static void close_trial(trial *t)
     if (t->out != NULL)
         clReleaseMemObject(t->out);
 }
-
-int cls_test_proofs_compare_nothing;
 
 /* Records that a result differs from the host's. */
 static cls_status fail_differs(int variant, const char *what, int32_t device, int32_t host)
@@ -204,7 +200,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         cls_host_result result;
         cls_row expected, row;
         int32_t token = -2;
-        cls_host_row_default(&t->host, sizeof t->host);
+        cls_host_row_init(&t->host);
         t->host.vocab = t->vocab;
         t->host.logits = t->row;
         t->host.dtype = CLS_F32;
@@ -213,7 +209,7 @@ static cls_status prove_steps(trial *t, int variant, const cls_step *outputs, in
         t->host.prompt_count = PROMPT;
         t->host.output = &output;
         t->host.output_count = i;
-        t->host.history = 64;
+        t->host.max_history = 64;
         t->host.position = t->params.position + i;
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
@@ -269,8 +265,8 @@ static void set_params(trial *t, int variant)
     if (v->kernel == CLS_PREPARE)
         p->no_repeat_ngram = 1;
     if (v->kernel == CLS_FORCE) { /* the first token is drawn, the second one is forced */
-        p->thinking_forced = t->prompt;
-        p->thinking_forced_count = 1;
+        p->thinking_forced.ids = t->prompt;
+        p->thinking_forced.count = 1;
         p->thinking_budget = 1;
     }
     if (variant == CLS_TOKEN_3 || variant == CLS_SEARCH_2) {
@@ -289,8 +285,8 @@ static cls_status prove_report(trial *t, int variant, int *launched)
     cls_outputs outputs;
     int32_t *const words = t->words;
     set_params(t, variant);
-    cls_outputs_default(&outputs, sizeof outputs);
-    cls_step_default(&step, sizeof step);
+    cls_outputs_init(&outputs);
+    cls_step_init(&step);
     step.outputs = &outputs;
     if (cls_variants[variant].kernel == CLS_REPORT) {
         outputs.kept.counts.buffer = t->out;
@@ -322,8 +318,8 @@ static cls_status prove_kept(trial *t, int variant, int *launched)
     cls_outputs outputs;
     int32_t *const words = t->words;
     set_params(t, variant);
-    cls_outputs_default(&outputs, sizeof outputs);
-    cls_step_default(&step, sizeof step);
+    cls_outputs_init(&outputs);
+    cls_step_init(&step);
     step.outputs = &outputs;
     outputs.kept_set.capacity = t->vocab;
     outputs.kept_set.counts = (cls_buffer){.buffer = t->out, .offset = 4};
@@ -346,7 +342,7 @@ static cls_status prove_accept(trial *t, int variant, int *launched)
     cls_slot slot;
     cl_int code = CL_SUCCESS;
     *launched = 1;
-    cls_accept_call_default(&call, sizeof call);
+    cls_accept_call_init(&call);
     call.rows = 1;
     call.tokens.host = t->prompt;
     if (status == CLS_OK)
@@ -372,7 +368,7 @@ static cls_status prove_verify(trial *t, int variant, int *launched)
     /* A draft without a distribution counts as drawn with probability 1. It is accepted with its
      * target probability; otherwise another token is drawn in its place. */
     cls_status status = cls_slot_begin(t->sampler, 0, &t->params, NULL, 0, NULL, 0);
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
     call.row_offsets = cu;
@@ -424,11 +420,11 @@ static cls_status run(trial *t, cls_context *context, int variant, int32_t dtype
             status = cls_shard_create(t->sampler, NULL, &t->shard);
         if (status != CLS_OK)
             return status;
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         set_params(t, variant);
         return prove_steps(t, variant, &step, launched);
     default:
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         set_params(t, variant);
         return prove_steps(t, variant, &step, launched);
     }

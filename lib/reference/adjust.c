@@ -64,13 +64,14 @@ static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - 
 /* Returns how many of the latest tokens DRY and n-grams read. */
 static uint32_t history(const cls_work *w)
 {
-    return w->row.history != 0 && w->row.history < w->length ? w->row.history : w->length;
+    return w->row.max_history != 0 && w->row.max_history < w->length ? w->row.max_history
+                                                                     : w->length;
 }
 
 uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->params.stop_count && outputs >= w->params.min_tokens; i++)
-        if ((uint32_t)w->params.stop_ids[i] == id)
+    for (uint32_t i = 0; i < w->params.stop_ids.count && outputs >= w->params.min_tokens; i++)
+        if ((uint32_t)w->params.stop_ids.ids[i] == id)
             return CLS_ROW_STOPPED;
     return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
@@ -79,24 +80,24 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 
 /* ---------------------------------------------------------------------- biases */
 
-/* Marks the tokens that params->allowed_ids allow. */
+/* Marks the tokens that params->allowed_ids allows. */
 static void mark_allowed(cls_work *w)
 {
     memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
-    for (uint32_t i = 0; i < w->params.allowed_count; i++)
-        w->mark[w->params.allowed_ids[i]] = 1;
+    for (uint32_t i = 0; i < w->params.allowed_ids.count; i++)
+        w->mark[w->params.allowed_ids.ids[i]] = 1;
 }
 
 static void add_biases(cls_work *w)
 {
     const cls_params *const p = &w->params;
-    if (p->logit_bias_count == 0)
+    if (p->logit_bias.count == 0)
         return;
     for (uint32_t i = 0; i < w->vocab; i++)
         w->bias[i] = NAN;
-    for (uint32_t i = 0; i < p->logit_bias_count; i++) {
-        double *const sum = &w->bias[p->logit_bias[i].id];
-        *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias[i].bias;
+    for (uint32_t i = 0; i < p->logit_bias.count; i++) {
+        double *const sum = &w->bias[p->logit_bias.biases[i].id];
+        *sum = (isnan(*sum) ? 0.0 : *sum) + (double)p->logit_bias.biases[i].bias;
     }
     for (uint32_t i = 0; i < w->vocab; i++) {
         const double most = (double)CLS_FLT_MAX, sum = fmax(-most, fmin(w->bias[i], most));
@@ -112,8 +113,8 @@ static void add_biases(cls_work *w)
 /* Bans the last id of each sequence if the output ends with its other ids. */
 static void ban_words(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params.bad_word_count; i++) {
-        const cls_sequence *const word = &w->params.bad_words[i];
+    for (uint32_t i = 0; i < w->params.bad_words.count; i++) {
+        const cls_ids *const word = &w->params.bad_words.sequences[i];
         const uint32_t before = word->count - 1;
         if (before <= w->outputs && before <= history(w) &&
             cls_text_ends_with(w, w->length, word->ids, before))
@@ -141,8 +142,8 @@ static void ban_ngrams(cls_work *w, uint32_t n)
 
 static void ban_stops(cls_work *w)
 {
-    for (uint32_t i = 0; i < w->params.stop_count && w->outputs < w->params.min_tokens; i++)
-        w->z[w->params.stop_ids[i]] = -INFINITY;
+    for (uint32_t i = 0; i < w->params.stop_ids.count && w->outputs < w->params.min_tokens; i++)
+        w->z[w->params.stop_ids.ids[i]] = -INFINITY;
 }
 
 /* ------------------------------------------------------------------- penalties */
@@ -174,8 +175,8 @@ static void add_penalties(cls_work *w)
 static uint32_t breaker_at(const cls_work *w, uint32_t back)
 {
     uint32_t longest = 0;
-    for (uint32_t b = 0; b < w->params.dry_breaker_count; b++) {
-        const cls_sequence *const breaker = &w->params.dry_breakers[b];
+    for (uint32_t b = 0; b < w->params.dry_breakers.count; b++) {
+        const cls_ids *const breaker = &w->params.dry_breakers.sequences[b];
         if (breaker->count > longest && breaker->count <= back + 1 &&
             cls_text_ends_with(w, w->length - (back + 1) + breaker->count, breaker->ids,
                                breaker->count))
@@ -221,9 +222,9 @@ static void add_dry(cls_work *w)
         if (same >= p->dry_allowed_length && same - p->dry_allowed_length + 1 > *count)
             *count = same - p->dry_allowed_length + 1;
     }
-    for (uint32_t b = 0; b < p->dry_breaker_count; b++)
-        if (p->dry_breakers[b].count == 1)
-            w->scratch[p->dry_breakers[b].ids[0]] = 0;
+    for (uint32_t b = 0; b < p->dry_breakers.count; b++)
+        if (p->dry_breakers.sequences[b].count == 1)
+            w->scratch[p->dry_breakers.sequences[b].ids[0]] = 0;
     for (uint32_t i = 0; i < w->vocab; i++)
         if (w->scratch[i] != 0)
             subtract_penalty(w, i, w->scratch[i] - 1);

@@ -2,13 +2,6 @@
 /* Draws from a list of candidates that the host has filtered. */
 #include "reference/reference.h"
 
-void cls_host_candidates_default(cls_host_candidates *candidates, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(candidates, struct_size))
-        return;
-    candidates->vocab = CLS_MAX_VOCAB;
-}
-
 static float logit(const cls_host_candidates *c, uint32_t i)
 {
     return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i]) : CLS_MASKED;
@@ -40,7 +33,6 @@ static int32_t draw(const cls_host_candidates *c, uint64_t bits)
 cls_status cls_host_draw(const cls_host_candidates *callers, int32_t *token)
 {
     cls_host_candidates c;
-    cls_host_candidates_default(&c, sizeof c);
     if (token == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "token is NULL");
     const cls_status status = CLS_STRUCT_READ(&c, callers, "candidates");

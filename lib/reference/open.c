@@ -63,7 +63,6 @@ static cls_status read_infill(cls_work *w)
     if (w->row.infill == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "row->infill is NULL, but params->infill is %d", (int)w->params.infill);
-    CLS_STRUCT_INIT(&w->infill, sizeof w->infill);
     const cls_status status = CLS_STRUCT_READ(&w->infill, w->row.infill, "row->infill");
     return status == CLS_OK ? cls_infill_check(&w->infill, w->vocab) : status;
 }
@@ -101,7 +100,6 @@ cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more
 {
     cls_host_row *const row = &w->row;
     memset(w, 0, sizeof *w);
-    cls_host_row_default(row, sizeof *row);
     cls_status status = CLS_STRUCT_READ(row, callers, "row");
     if (status == CLS_OK)
         status = check_row(row);
@@ -122,11 +120,4 @@ cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                           "out of host memory for a row of %u tokens", (unsigned)w->vocab);
     return status;
-}
-
-void cls_host_row_default(cls_host_row *row, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(row, struct_size))
-        return;
-    row->invalid_token = -1;
 }

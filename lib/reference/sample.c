@@ -307,7 +307,6 @@ cls_status cls_host_sample(const cls_host_row *row, cls_host_result *callers)
 {
     cls_host_result result;
     cls_row trace;
-    CLS_STRUCT_INIT(&result, sizeof result);
     cls_status status = CLS_STRUCT_READ_OUTPUT(&result, callers, "result");
     if (status != CLS_OK)
         return status;

@@ -16,21 +16,22 @@ static int32_t thinking_id(const cls_work *w)
 {
     const cls_params *const p = &w->params;
     const uint32_t prompt = w->length - w->outputs;
-    int thinks = p->thinking_start_count == 0;
+    int thinks = p->thinking_start.count == 0;
     uint32_t count = 0;   /* output tokens of the thinking */
     uint32_t emitted = 0; /* ids of thinking_forced that the output has */
-    if (p->thinking_forced_count == 0)
+    if (p->thinking_forced.count == 0)
         return -1;
     for (uint32_t i = 0; i < w->length; i++) {
         const int is_due = thinks && count >= p->thinking_budget;
         if (!thinks) {
-            thinks = p->thinking_start_count != 0 &&
-                     cls_text_ends_with(w, i + 1, p->thinking_start, p->thinking_start_count);
-        } else if (is_due && i >= prompt && w->text[i] == (uint32_t)p->thinking_forced[emitted]) {
+            thinks = p->thinking_start.count != 0 &&
+                     cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
+        } else if (is_due && i >= prompt &&
+                   w->text[i] == (uint32_t)p->thinking_forced.ids[emitted]) {
             emitted++;
-            thinks = emitted < p->thinking_forced_count;
-        } else if (p->thinking_end_count != 0 &&
-                   cls_text_ends_with(w, i + 1, p->thinking_end, p->thinking_end_count)) {
+            thinks = emitted < p->thinking_forced.count;
+        } else if (p->thinking_end.count != 0 &&
+                   cls_text_ends_with(w, i + 1, p->thinking_end.ids, p->thinking_end.count)) {
             thinks = 0;
         } else if (!is_due && i >= prompt) {
             count++;
@@ -38,7 +39,7 @@ static int32_t thinking_id(const cls_work *w)
         if (!thinks)
             count = emitted = 0;
     }
-    return thinks && count >= p->thinking_budget ? p->thinking_forced[emitted] : -1;
+    return thinks && count >= p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
 }
 
 int32_t cls_work_forced(const cls_work *w, uint32_t at)

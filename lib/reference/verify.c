@@ -106,19 +106,10 @@ static cls_status verify(cls_verification *v)
     return CLS_OK;
 }
 
-void cls_host_drafts_default(cls_host_drafts *drafts, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(drafts, struct_size))
-        return;
-    drafts->epsilon = 0.09f;
-    drafts->delta = 0.3f;
-}
-
 cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *callers)
 {
     cls_verification v;
     memset(&v, 0, sizeof v);
-    cls_host_drafts_default(&v.drafts, sizeof v.drafts);
     cls_status status = CLS_STRUCT_READ(&v.drafts, drafts, "drafts");
     if (status == CLS_OK)
         status = CLS_STRUCT_READ_OUTPUT(&v.result, callers, "result");

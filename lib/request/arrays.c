@@ -3,26 +3,27 @@
  * them. */
 #include "request/request.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 
-/* The pointer's type differs from list to list, so it is copied as bytes. */
-void *cls_list_array(const cls_list_param *l, const cls_params *params)
+_Static_assert(sizeof(cls_list) == sizeof(cls_ids) && sizeof(cls_list) == sizeof(cls_biases) &&
+                   sizeof(cls_list) == sizeof(cls_sequences) &&
+                   offsetof(cls_list, count) == offsetof(cls_ids, count) &&
+                   offsetof(cls_list, count) == offsetof(cls_biases, count) &&
+                   offsetof(cls_list, count) == offsetof(cls_sequences, count),
+               "lists of all kinds have one layout");
+
+/* The pointer's type differs from list to list, so lists are copied as bytes. */
+cls_list cls_list_get(const cls_list_param *l, const cls_params *params)
 {
-    void *array;
-    memcpy(&array, (const char *)params + l->array_at, sizeof array);
-    return array;
+    cls_list list;
+    memcpy(&list, (const char *)params + l->at, sizeof list);
+    return list;
 }
 
 void cls_list_set_array(const cls_list_param *l, cls_params *params, void *array)
 {
-    memcpy((char *)params + l->array_at, &array, sizeof array);
-}
-
-uint32_t cls_list_count(const cls_list_param *l, const cls_params *params)
-{
-    uint32_t count;
-    memcpy(&count, (const char *)params + l->count_at, sizeof count);
-    return count;
+    memcpy((char *)params + l->at, &array, sizeof array);
 }
 
 const cls_list_param *cls_list_after(const cls_list_param *before)
@@ -34,7 +35,7 @@ const cls_list_param *cls_list_after(const cls_list_param *before)
     return next;
 }
 
-uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
+uint64_t cls_sequences_words(const cls_ids *sequences, uint32_t count)
 {
     uint64_t words = count;
     for (uint32_t i = 0; i < count; i++)
@@ -44,14 +45,15 @@ uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count)
 
 static uint64_t bytes_of(const cls_list_param *l, const cls_params *p)
 {
-    const uint32_t n = cls_list_count(l, p);
-    const uint64_t ids =
-        l->kind == CLS_LIST_sequences ? cls_sequences_words(cls_list_array(l, p), n) - n : 0;
-    return n * (uint64_t)l->size + ids * sizeof(int32_t);
+    const cls_list list = cls_list_get(l, p);
+    const uint64_t ids = l->kind == CLS_LIST_sequences
+                             ? cls_sequences_words(list.array, list.count) - list.count
+                             : 0;
+    return list.count * (uint64_t)l->size + ids * sizeof(int32_t);
 }
 
 /* Moves the ids of copied sequences to the memory after the sequences. */
-static void move_ids(cls_sequence *sequences, uint32_t count)
+static void move_ids(cls_ids *sequences, uint32_t count)
 {
     int32_t *ids = (int32_t *)(void *)(sequences + count);
     for (uint32_t i = 0; i < count; i++) {
@@ -100,6 +102,21 @@ void cls_arrays_free(cls_params *params)
         free(cls_list_array(&cls_list_table[i], params));
         cls_list_set_array(&cls_list_table[i], params, NULL);
     }
+}
+
+uint64_t cls_arrays_hash(uint64_t hash, const cls_params *params)
+{
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++) {
+        const cls_list list = cls_list_get(l, params);
+        const cls_ids *const sequences = list.array;
+        hash = cls_hash_word(hash, list.count);
+        if (l->kind != CLS_LIST_sequences && list.count != 0)
+            hash = cls_hash_bytes(hash, list.array, list.count * l->size);
+        for (uint32_t i = 0; l->kind == CLS_LIST_sequences && i < list.count; i++)
+            hash = cls_hash_bytes(cls_hash_word(hash, sequences[i].count), sequences[i].ids,
+                                  sequences[i].count * sizeof *sequences[i].ids);
+    }
+    return hash;
 }
 
 uint64_t cls_arrays_size(const cls_params *params)

@@ -22,17 +22,18 @@ static int prefixes_end(const int32_t *prefix_of, uint32_t vocab, uint8_t *visit
 
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab)
 {
-    if (infill->end_ids == NULL || infill->end_count == 0 || infill->end_count > 65535)
+    if (infill->end_ids.ids == NULL || infill->end_ids.count == 0 || infill->end_ids.count > 65535)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "infill->end_count is %u; there must be 1 to 65535 end_ids",
-                        (unsigned)infill->end_count);
+                        "infill->end_ids.count is %u; it must be from 1 to 65535",
+                        (unsigned)infill->end_ids.count);
     if (infill->prefix_of == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "infill->prefix_of is NULL");
-    for (uint32_t i = 0; i < infill->end_count; i++)
-        if (infill->end_ids[i] < 0 || (uint32_t)infill->end_ids[i] >= vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "infill->end_ids[%u] is %d, which is not a token of a vocabulary of %u",
-                            (unsigned)i, (int)infill->end_ids[i], (unsigned)vocab);
+    for (uint32_t i = 0; i < infill->end_ids.count; i++)
+        if (infill->end_ids.ids[i] < 0 || (uint32_t)infill->end_ids.ids[i] >= vocab)
+            return cls_fail(
+                CLS_BAD_ARGUMENT, CL_SUCCESS,
+                "infill->end_ids.ids[%u] is %d, which is not a token of a vocabulary of %u",
+                (unsigned)i, (int)infill->end_ids.ids[i], (unsigned)vocab);
     for (uint32_t i = 0; i < vocab; i++)
         if (infill->prefix_of[i] < -1 ||
             (infill->prefix_of[i] >= 0 && (uint32_t)infill->prefix_of[i] >= vocab))

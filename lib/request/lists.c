@@ -30,7 +30,7 @@ typedef struct cls_list_writer {
     uint64_t used;           /* words that are written */
     const uint32_t *allowed; /* the bitmap of allowed ids, or NULL */
     bias_entry *biases;      /* memory for sorting as many elements as the longest list has */
-    cls_sequence *sequences;
+    cls_ids *sequences;
 } writer;
 
 /* Adds n words, all zero, and returns them, or NULL if words are only counted. */
@@ -143,7 +143,7 @@ static void write_biases(writer *w, const cls_list_param *l)
  * ones. Returns the number of those of one id. */
 static uint32_t split_sequences(const writer *w, const cls_list_param *l)
 {
-    const cls_sequence *const all = cls_list_array(l, w->p);
+    const cls_ids *const all = cls_list_array(l, w->p);
     const uint32_t n = cls_list_count(l, w->p);
     uint32_t singles = 0, longer = n;
     for (uint32_t i = 0; i < n; i++) {
@@ -165,7 +165,7 @@ static uint32_t write_longer(writer *w, const cls_list_param *l, uint32_t single
         take_words(w, cls_sequences_words(cls_list_array(l, w->p), all) - 2ull * singles + n);
     if (out == NULL)
         return offsets;
-    cls_sequence *const sequences = w->sequences + singles;
+    cls_ids *const sequences = w->sequences + singles;
     qsort(sequences, n, sizeof *sequences, compare);
     for (uint32_t i = 0; i < n; i++) {
         out[i] = at;
@@ -179,7 +179,7 @@ static uint32_t write_longer(writer *w, const cls_list_param *l, uint32_t single
 /* Sorts sequences of at least two ids by the id before the last. */
 static int by_second_to_last(const void *a, const void *b)
 {
-    const cls_sequence *const x = a, *const y = b;
+    const cls_ids *const x = a, *const y = b;
     const int32_t i = x->ids[x->count - 2], j = y->ids[y->count - 2];
     return (i > j) - (i < j);
 }
@@ -229,7 +229,7 @@ static uint32_t write_first_ids(writer *w, uint32_t n)
 /* Sorts by first id, and sequences with the same first id by length, longest first. */
 static int by_first_id(const void *a, const void *b)
 {
-    const cls_sequence *const x = a, *const y = b;
+    const cls_ids *const x = a, *const y = b;
     if (x->ids[0] != y->ids[0])
         return x->ids[0] < y->ids[0] ? -1 : 1;
     return (x->count < y->count) - (x->count > y->count);
@@ -260,9 +260,12 @@ static void write_dry(writer *w, const cls_list_param *l)
 #define AT(field) offsetof(cls_slot, field)
 #define NONE 0
 #define KEPT(id, matched, form, length, ...) id, matched, write_##form, length, {__VA_ARGS__}
-#define ROW(p, kind, array, counter, kept, option, meta, key, help) \
-    {#array, #counter, CLS_LIST_##kind, sizeof *((cls_params *)0)->array, \
-     offsetof(cls_params, array), offsetof(cls_params, counter), KEPT kept},
+#define ids_ARRAY "ids", sizeof(int32_t)
+#define id_ARRAY ids_ARRAY
+#define biases_ARRAY "biases", sizeof(cls_logit_bias)
+#define sequences_ARRAY "sequences", sizeof(cls_ids)
+#define ROW(p, kind, list, kept, option, meta, key, help) \
+    {#list, kind##_ARRAY, CLS_LIST_##kind, offsetof(cls_params, list), KEPT kept},
 /* clang-format on */
 
 const cls_list_param cls_list_table[] = {CLS_LISTS(ROW, )};

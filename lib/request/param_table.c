@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The table of parameters as an array. Sets the defaults and checks the ranges. */
+/* The table of parameters as an array. Checks the ranges. */
 #include "request/request.h"
 
 #include <stddef.h>
@@ -14,11 +14,11 @@
 #define BYTES CLS_PARAM_BYTES
 #define ROW(p, id, type, field, stage, initial, least, most, range) \
     {#field, type, id, offsetof(cls_params, field), sizeof((cls_params *)0)->field, \
-     (double)(initial), (double)(least), (double)(most), range},
+     (double)(least), (double)(most), range},
 #define ROW_OF_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     ROW(p, id, type, field, stage, initial, least, most, range)
-#define ROW_OF_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    ROW(p, CLS_LIST_ID kept, UINT, counter, END, 0, 0, 0, NULL)
+#define ROW_OF_LIST(p, kind, list, kept, option, meta, key, help) \
+    ROW(p, CLS_LIST_ID kept, UINT, list.count, END, 0, 0, 0, NULL)
 /* clang-format on */
 
 const cls_param cls_param_table[] = {
@@ -55,39 +55,8 @@ static double number_in(const cls_param *param, const cls_params *params)
     }
 }
 
-static void set_default(const cls_param *param, cls_params *params)
-{
-    void *const at = cls_param_in(param, params);
-    switch (param->type) {
-    case CLS_PARAM_FLOAT:
-        *(float *)at = (float)param->initial;
-        break;
-    case CLS_PARAM_INT:
-        *(int32_t *)at = (int32_t)param->initial;
-        break;
-    case CLS_PARAM_UINT:
-        *(uint32_t *)at = (uint32_t)param->initial;
-        break;
-    default: /* 64-bit numbers and arrays are zero by default */
-        break;
-    }
-}
-
-void cls_params_default(cls_params *params, size_t struct_size)
-{
-    cls_params full;
-    CLS_STRUCT_INIT(&full, sizeof full);
-    for (int i = 0; i < PARAMS; i++)
-        set_default(&cls_param_table[i], &full);
-    if (!CLS_STRUCT_INIT(params, struct_size))
-        return;
-    memcpy((char *)params + sizeof(size_t), (char *)&full + sizeof(size_t),
-           (struct_size < sizeof full ? struct_size : sizeof full) - sizeof(size_t));
-}
-
 cls_status cls_params_read(const cls_params *callers, cls_params *params)
 {
-    cls_params_default(params, sizeof *params);
     return CLS_STRUCT_READ(params, callers, "params");
 }
 

@@ -4,6 +4,7 @@
 #include "request/request.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* ------------------------------------------------------------------- the chain */
 
@@ -59,90 +60,91 @@ static uint32_t unit_q32(float p)
                : UINT32_MAX;
 }
 
-/* Fails if an array is NULL but its length is not 0. */
-static cls_status check_array(const char *name, const char *counter, const void *array, uint32_t n)
-{
-    return array == NULL && n != 0
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s is %u, but params->%s is NULL",
-                          counter, (unsigned)n, name)
-               : CLS_OK;
-}
-
-/* Returns the index of the first of n ids that is not a token, or n. */
-static uint32_t first_outside(const int32_t *ids, uint32_t n, uint32_t vocab)
+/* Returns the index of the first id that is not a token, or the number of ids. */
+static uint32_t first_outside(const cls_ids *list, uint32_t vocab)
 {
     uint32_t i = 0;
-    while (i < n && ids[i] >= 0 && (uint32_t)ids[i] < vocab)
+    while (i < list->count && list->ids[i] >= 0 && (uint32_t)list->ids[i] < vocab)
         i++;
     return i;
 }
 
-static cls_status check_ids(const char *name, const char *counter, const int32_t *ids, uint32_t n,
-                            uint32_t vocab)
+static cls_status refuse_id(const char *where, int32_t id, uint32_t vocab)
 {
-    const cls_status status = check_array(name, counter, ids, n);
-    const uint32_t i = status == CLS_OK ? first_outside(ids, n, vocab) : n;
-    return i == n ? status
-                  : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                             "params->%s[%u] is %d, which is not a token of a vocabulary of %u",
-                             name, (unsigned)i, (int)ids[i], (unsigned)vocab);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "params->%s is %d, which is not a token of a vocabulary of %u", where, (int)id,
+                    (unsigned)vocab);
 }
 
-static cls_status check_sequences(const char *name, const char *counter,
-                                  const cls_sequence *sequences, uint32_t n, uint32_t vocab)
+static cls_status check_ids(const char *name, const cls_ids *list, uint32_t vocab)
 {
-    const cls_status status = check_array(name, counter, sequences, n);
-    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
-        const cls_sequence *const s = &sequences[i];
-        if (s->count == 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].count is 0; a sequence has at least one id", name,
-                            (unsigned)i);
-        if (s->ids == NULL)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].count is %u, but its ids are NULL", name, (unsigned)i,
-                            (unsigned)s->count);
-        const uint32_t k = first_outside(s->ids, s->count, vocab);
-        if (k < s->count)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->%s[%u].ids[%u] is %d, which is not a token of a vocabulary of %u", name,
-                (unsigned)i, (unsigned)k, (int)s->ids[k], (unsigned)vocab);
-    }
-    return status;
+    char where[80];
+    if (list->ids == NULL && list->count != 0)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->%s.count is %u, but params->%s.ids is NULL", name,
+                        (unsigned)list->count, name);
+    const uint32_t i = first_outside(list, vocab);
+    if (i == list->count)
+        return CLS_OK;
+    snprintf(where, sizeof where, "%s.ids[%u]", name, (unsigned)i);
+    return refuse_id(where, list->ids[i], vocab);
 }
 
-static cls_status check_biases(const char *name, const char *counter, const cls_logit_bias *biases,
-                               uint32_t n, uint32_t vocab)
+static cls_status check_sequences(const char *name, const cls_sequences *list, uint32_t vocab)
 {
-    const cls_status status = check_array(name, counter, biases, n);
-    for (uint32_t i = 0; status == CLS_OK && i < n; i++) {
-        const cls_logit_bias *const b = &biases[i];
-        if (b->id < 0 || (uint32_t)b->id >= vocab)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "params->%s[%u].id is %d, which is not a token of a vocabulary of %u",
-                            name, (unsigned)i, (int)b->id, (unsigned)vocab);
-        if (!(b->bias < INFINITY))
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "params->%s[%u].bias is %g; it must be finite, or -inf to ban the token", name,
-                (unsigned)i, (double)b->bias);
+    char where[64];
+    for (uint32_t i = 0; i < list->count; i++) {
+        const cls_ids *const s = &list->sequences[i];
+        if (s->count != 0 && s->ids != NULL && first_outside(s, vocab) == s->count)
+            continue;
+        snprintf(where, sizeof where, "%s.sequences[%u]", name, (unsigned)i);
+        return s->count != 0
+                   ? check_ids(where, s, vocab)
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "params->%s.count is 0; a sequence has at least one id", where);
     }
-    return status;
+    return CLS_OK;
+}
+
+static cls_status check_biases(const char *name, const cls_biases *list, uint32_t vocab)
+{
+    char where[64];
+    for (uint32_t i = 0; i < list->count; i++) {
+        const cls_logit_bias *const b = &list->biases[i];
+        if (b->id >= 0 && (uint32_t)b->id < vocab && b->bias < INFINITY)
+            continue;
+        snprintf(where, sizeof where, "%s.biases[%u].%s", name, (unsigned)i,
+                 b->bias < INFINITY ? "id" : "bias");
+        return b->bias < INFINITY
+                   ? refuse_id(where, b->id, vocab)
+                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                              "params->%s is %g; it must be finite, or -inf to ban the token",
+                              where, (double)b->bias);
+    }
+    return CLS_OK;
 }
 
 /* Checks the lists. Fails if one has an id that is not a token, or an invalid value. */
 static cls_status check_lists(const cls_params *p, uint32_t vocab)
 {
-    cls_status status = CLS_OK;
-#define check_id check_ids
-#define CHECK_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (status == CLS_OK) \
-        status = check_##kind(#array, #counter, (p)->array, (p)->counter, vocab);
-    CLS_LISTS(CHECK_LIST, p)
-#undef CHECK_LIST
-#undef check_id
-    return status;
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++) {
+        const void *const at = (const char *)p + l->at;
+        const cls_list list = cls_list_get(l, p);
+        cls_status status = CLS_OK;
+        if (list.array == NULL && list.count != 0)
+            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                            "params->%s.count is %u, but params->%s.%s is NULL", l->name,
+                            (unsigned)list.count, l->name, l->array);
+        if (l->kind == CLS_LIST_ids)
+            status = check_ids(l->name, at, vocab);
+        else if (l->kind == CLS_LIST_biases)
+            status = check_biases(l->name, at, vocab);
+        else
+            status = check_sequences(l->name, at, vocab);
+        if (status != CLS_OK)
+            return status;
+    }
+    return CLS_OK;
 }
 
 float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
@@ -151,8 +153,8 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
 {
     int raises =
         p->repetition_penalty < 1.0f || p->frequency_penalty < 0.0f || p->presence_penalty < 0.0f;
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        raises |= p->logit_bias[i].bias > 0.0f;
+    for (uint32_t i = 0; i < p->logit_bias.count; i++)
+        raises |= p->logit_bias.biases[i].bias > 0.0f;
     slot->repetition = p->repetition_penalty;
     slot->reciprocal = (float)(1.0 / (double)p->repetition_penalty);
     slot->frequency = cls_flush_subnormal(p->frequency_penalty);
@@ -162,7 +164,7 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
     slot->flags |= raises ? CLS_SLOT_RAISES : 0;
     slot->flags |= p->penalty_scope == CLS_SCOPE_ALL ? CLS_SLOT_SCOPE_ALL : 0;
     if (p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
-        p->presence_penalty != 0.0f || p->logit_bias_count != 0)
+        p->presence_penalty != 0.0f || p->logit_bias.count != 0)
         slot->flags |= CLS_SLOT_PENALIZED;
     if (cls_params_allow_some(p))
         slot->flags |= CLS_SLOT_ALLOWED;
@@ -174,10 +176,10 @@ static void set_history(const cls_params *p, cls_slot *slot)
     slot->dry_allowed = p->dry_allowed_length;
     slot->dry_window = p->dry_window;
     slot->ngram = p->no_repeat_ngram;
-    slot->min_tokens = p->stop_count != 0 ? p->min_tokens : 0;
+    slot->min_tokens = p->stop_ids.count != 0 ? p->min_tokens : 0;
     if (cls_dry_is_on(p) && p->dry_multiplier < 0.0f)
         slot->flags |= CLS_SLOT_RAISES;
-    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_word_count != 0 || slot->min_tokens != 0)
+    if (cls_dry_is_on(p) || slot->ngram != 0 || p->bad_words.count != 0 || slot->min_tokens != 0)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
@@ -188,9 +190,9 @@ static void set_ends(const cls_params *p, cls_slot *slot)
     slot->loop_repeats = p->loop_repeats;
     slot->loop_min = p->loop_min;
     slot->loop_max = p->loop_max;
-    if (p->thinking_forced_count != 0) {
+    if (p->thinking_forced.count != 0) {
         slot->flags |= CLS_SLOT_THINKING;
-        slot->thinking = p->thinking_start_count == 0;
+        slot->thinking = p->thinking_start.count == 0;
     }
     if (p->loop_repeats != 0)
         slot->flags |= CLS_SLOT_LOOPS;
@@ -207,13 +209,13 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_min is %u, which is more than params->loop_max of %u",
                         (unsigned)p->loop_min, (unsigned)p->loop_max);
-    if (p->thinking_forced_count == 0 &&
-        (p->thinking_budget != 0 || p->thinking_start_count != 0 || p->thinking_end_count != 0))
+    if (p->thinking_forced.count == 0 &&
+        (p->thinking_budget != 0 || p->thinking_start.count != 0 || p->thinking_end.count != 0))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
                         "thinking, is empty",
                         p->thinking_budget != 0        ? "thinking_budget"
-                        : p->thinking_start_count != 0 ? "thinking_start"
+                        : p->thinking_start.count != 0 ? "thinking_start"
                                                        : "thinking_end");
     return CLS_OK;
 }

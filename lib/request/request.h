@@ -5,7 +5,7 @@
 #define CLS_REQUEST_H
 
 #include "base/base.h"
-#include "request/param_table.h"
+#include "base/param_table.h"
 
 /* -------------------------------------------------------- param_table.c */
 
@@ -16,7 +16,7 @@ typedef struct cls_param {
     enum { CLS_PARAM_FLOAT, CLS_PARAM_INT, CLS_PARAM_UINT, CLS_PARAM_UINT64, CLS_PARAM_BYTES } type;
     uint32_t id;
     size_t offset, size;
-    double initial, least, most;
+    double least, most;
     const char *range;
 } cls_param;
 
@@ -51,7 +51,7 @@ const char *cls_adaptive_fault(const cls_slot *slot, const cls_slot_adaptive *st
 /* Returns 1 if only the tokens of allowed_ids may be drawn. */
 static inline int cls_params_allow_some(const cls_params *p)
 {
-    return p->only_allowed != 0 || p->allowed_count != 0;
+    return p->only_allowed != 0 || p->allowed_ids.count != 0;
 }
 
 /* Returns -log2(x), at most 1000, in units of 2^-20. */
@@ -72,10 +72,11 @@ struct cls_list_writer;
 
 /* A row of CLS_LISTS. `write` writes the list in its form for kernels. */
 typedef struct cls_list_param {
-    const char *name, *counter; /* fields of cls_params: the list, and the number of its elements */
+    const char *name;  /* the field of cls_params */
+    const char *array; /* of this field: the field that points to the elements */
+    size_t size;       /* bytes of an element */
     enum { CLS_LIST_ids, CLS_LIST_id = CLS_LIST_ids, CLS_LIST_biases, CLS_LIST_sequences } kind;
-    size_t size;               /* bytes of an element */
-    size_t array_at, count_at; /* where these fields are in cls_params */
+    size_t at; /* where the list is in cls_params */
     uint32_t id;
     int matched;
     void (*write)(struct cls_list_writer *, const struct cls_list_param *);
@@ -83,8 +84,7 @@ typedef struct cls_list_param {
 } cls_list_param;
 
 enum {
-#define CLS_LIST_COUNTED(p, kind, array, counter, kept, option, meta, key, help) \
-    CLS_LIST_COUNTED_##array,
+#define CLS_LIST_COUNTED(p, kind, list, kept, option, meta, key, help) CLS_LIST_COUNTED_##list,
     CLS_LISTS(CLS_LIST_COUNTED, )
 #undef CLS_LIST_COUNTED
         CLS_LIST_COUNT
@@ -111,9 +111,24 @@ float cls_dry_penalty(const cls_params *params, uint32_t exponent);
 
 /* ------------------------------------------------------------- arrays.c */
 
-/* Return and set the array of a list, and return the number of its elements. */
-void *cls_list_array(const cls_list_param *list, const cls_params *params);
-uint32_t cls_list_count(const cls_list_param *list, const cls_params *params);
+/* What cls_ids, cls_biases and cls_sequences have in common. */
+typedef struct cls_list {
+    void *array;
+    uint32_t count;
+} cls_list;
+
+/* Returns a list of parameters, its array, or its count. */
+cls_list cls_list_get(const cls_list_param *list, const cls_params *params);
+static inline void *cls_list_array(const cls_list_param *list, const cls_params *params)
+{
+    return cls_list_get(list, params).array;
+}
+static inline uint32_t cls_list_count(const cls_list_param *list, const cls_params *params)
+{
+    return cls_list_get(list, params).count;
+}
+
+/* Sets the array of a list, but not its count. */
 void cls_list_set_array(const cls_list_param *list, cls_params *params, void *array);
 
 /* Returns the list that is saved after another one, or the first one after NULL; NULL after the
@@ -128,10 +143,13 @@ cls_status cls_arrays_copy(cls_params *params);
 /* Frees such copies and sets their pointers to NULL. */
 void cls_arrays_free(cls_params *params);
 
+/* Mixes the lists of parameters into a hash, and returns it. */
+uint64_t cls_arrays_hash(uint64_t hash, const cls_params *params);
+
 /* Returns the size of the arrays in bytes. */
 uint64_t cls_arrays_size(const cls_params *params);
 
 /* Returns the number of words of sequences in lists: a count and the ids of each. */
-uint64_t cls_sequences_words(const cls_sequence *sequences, uint32_t count);
+uint64_t cls_sequences_words(const cls_ids *sequences, uint32_t count);
 
 #endif

@@ -49,7 +49,7 @@ static int binary_digits(uint32_t n)
 /* The search for free memory between lists continues, until the next step, after the last list of
  * about the same size (the same number of binary digits). Many calls thus go through the lists once
  * per number of digits. */
-cls_status cls_lists_allocate(cls_sampler *s, const uint32_t *words, uint32_t n, cls_lists **out)
+cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
 {
     *out = NULL;
     if (n == 0)
@@ -87,7 +87,6 @@ cls_status cls_lists_allocate(cls_sampler *s, const uint32_t *words, uint32_t n,
     l->batch = 0;
     l->offset = (uint32_t)end;
     l->words = n;
-    l->digest = cls_hash_bytes(1, words, n * sizeof *words);
     l->next = *link;
     *link = l;
     *before = l;

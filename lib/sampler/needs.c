@@ -27,11 +27,7 @@ uint32_t cls_needs_listed(const cls_slot *slot)
  * not depend on where its lists lie, which is a matter of each sampler. */
 static uint64_t digest_of(const cls_request *r)
 {
-    uint64_t hash = 1;
-    if (r->lists != NULL)
-        hash = cls_hash_word(hash, r->lists->digest);
-    if (r->forced != NULL)
-        hash = cls_hash_word(hash, r->forced->digest);
+    const uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);
     return cls_hash_bytes(hash, &r->slot, offsetof(cls_slot, position));
 }
 
@@ -52,9 +48,22 @@ void cls_needs_add(cls_sampler *s, uint32_t slot)
     cls_request *const r = &s->request[slot];
     if (!(r->slot.flags & CLS_SLOT_BEGUN))
         return;
-    r->digest = digest_of(r);
+    if (s->features & CLS_FEATURE_SHARD)
+        r->digest = digest_of(r);
     r->features = cls_features_of_slot(&r->slot);
     add(&s->needs, slot, r, 1);
+}
+
+void cls_needs_hash(cls_sampler *s)
+{
+    s->needs.digest = 0;
+    for (uint32_t slot = 0; slot < s->slots; slot++) {
+        cls_request *const r = &s->request[slot];
+        if (!(r->slot.flags & CLS_SLOT_BEGUN))
+            continue;
+        r->digest = digest_of(r);
+        s->needs.digest += cls_hash_word(r->digest, slot);
+    }
 }
 
 void cls_needs_remove(cls_sampler *s, uint32_t slot)

@@ -4,15 +4,6 @@
 
 #include <stdlib.h>
 
-void cls_sampler_options_default(cls_sampler_options *options, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(options, struct_size))
-        return;
-    options->max_rows = 1;
-    options->keep = CLS_KEEP_COUNTS;
-    options->logit_bias = 1;
-}
-
 /* A buffer of fixed size in device memory. */
 typedef struct fixed_buffer {
     const char *what; /* its purpose, for messages */
@@ -105,8 +96,6 @@ static cls_status allocate_host(cls_sampler *s)
 
 /* ------------------------------------------------------------------- kernels */
 
-uint32_t cls_test_features;
-
 /* Each sampler has separate kernels, since two threads must not set the arguments of one kernel.
  * A compiled program does not change any more, so that no lock is needed. */
 cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)
@@ -158,9 +147,12 @@ static cls_status compile(cls_sampler *s, uint32_t features)
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
             status = cls_sampler_add_kernels(s, d, variants);
-    if (status == CLS_OK)
-        s->features = features;
-    return status;
+    if (status != CLS_OK)
+        return status;
+    if (features & ~s->features & CLS_FEATURE_SHARD)
+        cls_needs_hash(s);
+    s->features = features;
+    return CLS_OK;
 }
 
 cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
@@ -180,6 +172,13 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
      * features. That changes no token: they do not affect which steps are accepted, and every
      * variant that supports a step gives the same tokens (check_faults, late_programs). */
     return compile(s, s->features | missing);
+}
+
+cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
+{
+    const cls_status status = s != NULL ? cls_features_check("", 0, features)
+                                        : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    return status == CLS_OK ? CLS_GUARDED_CALL(s, compile(s, s->features | features)) : status;
 }
 
 /* -------------------------------------------------------------------- creation */
@@ -211,7 +210,6 @@ static cls_status clear_slots(cls_sampler *s)
 static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 {
     cls_infill infill;
-    CLS_STRUCT_INIT(&infill, sizeof infill);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(&infill, callers, "infill");
@@ -219,13 +217,13 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
         status = cls_infill_check(&infill, s->vocab);
     if (status != CLS_OK)
         return status;
-    const size_t n = (size_t)infill.end_count + s->vocab;
+    const size_t n = (size_t)infill.end_ids.count + s->vocab;
     int32_t *const table = malloc(n * sizeof *table);
     cl_int code;
     if (table == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
-    memcpy(table, infill.end_ids, infill.end_count * sizeof *table);
-    memcpy(table + infill.end_count, infill.prefix_of, s->vocab * sizeof *table);
+    memcpy(table, infill.end_ids.ids, infill.end_ids.count * sizeof *table);
+    memcpy(table + infill.end_ids.count, infill.prefix_of, s->vocab * sizeof *table);
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                          n * sizeof *table, table, &code);
     free(table);
@@ -236,7 +234,7 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
     if (s->infill != NULL)
         clReleaseMemObject(s->infill); /* OpenCL keeps it for steps in flight */
     s->infill = buffer;
-    s->infill_end_count = infill.end_count;
+    s->infill_end_count = infill.end_ids.count;
     atomic_store(&s->has_infill, 1);
     return CLS_OK;
 }
@@ -259,12 +257,9 @@ cls_status cls_sampler_lock(cls_sampler *s)
 cls_status cls_sampler_enter(cls_sampler *s)
 {
     const cls_status status = cls_sampler_lock(s);
-    if (s == NULL || status != CLS_OK || !s->shard_is_open)
+    if (s == NULL || status != CLS_OK || s->refusal == NULL)
         return status;
-    return cls_sampler_leave(
-        s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "the sampler's shard has an open step: merge its exchanges to the end, or call "
-                    "cls_shard_abandon() first"));
+    return cls_sampler_leave(s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s", s->refusal));
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
@@ -286,34 +281,31 @@ static cls_status check_options(const cls_sampler_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->slot_count is %u; it must be at most %u", (unsigned)o->slot_count,
                         1u << 24);
-    if (o->keep < CLS_KEEP_NONE || o->keep > CLS_KEEP_COUNTS)
+    if (o->counts < CLS_COUNTS_NONE || o->counts > CLS_COUNTS_ALL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->keep is %d, which is not a cls_keep", (int)o->keep);
-    if (o->history > CLS_MAX_HISTORY)
+                        "options->counts is %d, which is not a cls_counts", (int)o->counts);
+    if (o->max_history > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->history is %u; it must be at most %d", (unsigned)o->history,
-                        CLS_MAX_HISTORY);
-    if (o->rollback > CLS_MAX_HISTORY)
+                        "options->max_history is %u; it must be at most %d",
+                        (unsigned)o->max_history, CLS_MAX_HISTORY);
+    if (o->max_rollback > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->rollback is %u; it must be at most %d", (unsigned)o->rollback,
-                        CLS_MAX_HISTORY);
+                        "options->max_rollback is %u; it must be at most %d",
+                        (unsigned)o->max_rollback, CLS_MAX_HISTORY);
     if (o->host_mask_size > SIZE_MAX / 2)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->host_mask_size is %llu; it exceeds the memory of any host",
                         (unsigned long long)o->host_mask_size);
-    cls_status status = cls_switch_check("options->logit_bias", o->logit_bias);
-    if (status == CLS_OK)
-        status = cls_switch_check("options->no_late_compile", o->no_late_compile);
+    cls_status status = cls_switch_check("options->no_late_compile", o->no_late_compile);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o->reserved);
-    return status == CLS_OK ? cls_features_check("a sampler", o->dtypes, o->features) : status;
+    return status == CLS_OK ? cls_features_check("options->", o->dtypes, o->features) : status;
 }
 
 cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *callers,
                                     cls_sampler **out)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;
@@ -335,16 +327,15 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
     s->slots = o.slot_count != 0 ? o.slot_count : o.max_rows;
-    s->keep = (uint32_t)o.keep;
-    s->biases = o.logit_bias != 0;
-    s->history = o.history;
-    s->rollback = o.rollback;
+    s->keep = (uint32_t)o.counts;
+    s->history = o.max_history;
+    s->rollback = o.max_rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
-    s->features = (o.features != 0 ? o.features : CLS_FEATURE_LISTS) | cls_test_features;
+    s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
     s->no_late_compile = o.no_late_compile;
     s->is_for_proof = 1;
     /* At least one entry, since the latest token decides whether a request has ended. */
-    s->layout = CLS_LAYOUT(s->keep, o.history != 0 ? o.history : 1, o.rollback);
+    s->layout = CLS_LAYOUT(s->keep, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->scratch_stride = 2 * sample_size(o.vocab);
     if (s->scratch_stride <
@@ -422,13 +413,12 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
 {
     cls_memory m;
     fixed_buffer all[FIXED_BUFFERS];
-    CLS_STRUCT_INIT(&m, sizeof m);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     const cls_status status = CLS_STRUCT_READ_OUTPUT(&m, callers, "memory");
     if (status != CLS_OK)
         return status;
-    CLS_STRUCT_INIT(&m, sizeof m);
+    cls_memory_init(&m);
     list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
     for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;

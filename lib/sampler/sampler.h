@@ -66,7 +66,6 @@ typedef struct cls_lists {
     uint32_t references;    /* 0: the memory is free after the next step */
     uint64_t batch;         /* the batch in which the last reference was released */
     uint32_t offset, words; /* offset and length, in words */
-    uint64_t digest;        /* of the words */
 } cls_lists;
 
 /* The host's part of a slot. */
@@ -85,9 +84,9 @@ typedef struct cls_request {
     uint32_t spare_words;   /* reserved after the tokens of that change, for more tokens */
     int replaceable;        /* 1 if new parameters may replace that change */
 
-    /* If it has begun: of the parameters and the lists, and what they need. */
-    uint64_t digest;
-    uint32_t features;
+    uint64_t forced_digest; /* of the ids in `forced` */
+    uint64_t digest;        /* of parameters and lists, if it has begun; with CLS_FEATURE_SHARD */
+    uint32_t features;      /* what they need, if it has begun */
 } cls_request;
 
 /* What the requests of all slots need together. */
@@ -105,7 +104,7 @@ typedef struct cls_needs {
 struct cls_sampler {
     cls_context *context;
     uint32_t vocab, max_rows, slots;
-    uint32_t keep, biases, history, rollback;
+    uint32_t keep, history, rollback;
     uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;            /* mass tiles of a row */
     uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
@@ -180,11 +179,11 @@ struct cls_sampler {
     uint64_t host_mask_size; /* bytes for masks from the host that are allocated at creation */
     cl_event last_event;     /* of the last step */
     cl_command_queue last_queue;
-    uint32_t launches;  /* of the last call */
-    int lost;           /* 1 if a step failed in the middle */
-    atomic_flag in_use; /* set during a call */
-    int has_shard;      /* 1 if a shard uses the sampler */
-    int shard_is_open;  /* 1 while the shard has an open step: only its calls may use the sampler */
+    uint32_t launches;        /* of the last call */
+    int lost;                 /* 1 if a step failed in the middle */
+    atomic_flag in_use;       /* set during a call */
+    struct cls_shard *shard;  /* that uses the sampler, or NULL */
+    const char *refusal;      /* why only the shard's calls may use the sampler now, or NULL */
     uint32_t tiles_per_group; /* in proofs: for each group of the kernels over tiles; 0: usual */
     int force_search;         /* 1 in tests and proofs: rows with truncations are searched */
 };
@@ -216,9 +215,6 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
 /* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
 cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
-/* For tests. Every sampler is created with these features in addition to its options'. */
-extern uint32_t cls_test_features;
-
 /* For tests. Every row that truncates takes the threshold search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
@@ -230,8 +226,7 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 
 /* Allocates room for n words in the buffer of lists, which grows if necessary. *out is NULL if n is
  * 0. Fails if memory runs out. */
-cls_status cls_lists_allocate(cls_sampler *sampler, const uint32_t *words, uint32_t n,
-                              cls_lists **out);
+cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
 
 /* Removes a reference; `lists` may be NULL. */
 void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
@@ -293,6 +288,9 @@ cls_status cls_needs_create(cls_needs *needs, uint32_t shortlist);
  * They do nothing if the slot has no request. */
 void cls_needs_add(cls_sampler *sampler, uint32_t slot);
 void cls_needs_remove(cls_sampler *sampler, uint32_t slot);
+
+/* Computes the digests of all requests, when the sampler gets CLS_FEATURE_SHARD. */
+void cls_needs_hash(cls_sampler *sampler);
 
 /* Returns what the requests need: cls_feature bits and CLS_NEED_LONG_LIST. */
 uint32_t cls_needs_features(const cls_needs *needs);

@@ -2,7 +2,7 @@
 /* Saves and loads slots. A saved slot consists of these values, little-endian and without padding:
  *
  *     "clsslot\n", format, vocab, keep, history, rollback
- *     the number of parameters, then these in the order of their ids (lib/request/param_table.h)
+ *     the number of parameters, then these in the order of their ids (lib/base/param_table.h)
  *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
  *     and the ids of each), the ids of the thinking budget
  *     the number of output tokens, position, length and longest length of the history
@@ -115,7 +115,7 @@ static uint32_t params_to_save(cls_params *p)
 {
     cls_params neutral;
     uint32_t n = 0;
-    cls_params_default(&neutral, sizeof neutral);
+    cls_params_init(&neutral);
     for (uint32_t id = 1; cls_param_by_id(id) != NULL; id++) {
         const cls_param *const param = cls_param_by_id(id);
         if (memcmp(cls_param_in(param, p), cls_param_in(param, &neutral), param->size) != 0)
@@ -144,11 +144,11 @@ static void put_params(stream *b, cls_params *p)
 
 /* Ids that are read are stored after the sequences, where there is space for all bytes that are
  * left. */
-static void put_sequences(stream *b, cls_sequence *sequences, uint32_t n)
+static void put_sequences(stream *b, cls_ids *sequences, uint32_t n)
 {
     int32_t *room = b->reading ? (int32_t *)(void *)(sequences + n) : NULL;
     for (uint32_t i = 0; i < n; i++) {
-        cls_sequence *const s = &sequences[i];
+        cls_ids *const s = &sequences[i];
         put_u32(b, &s->count);
         if (b->reading) {
             b->is_cut_short |= s->count > (b->size - b->offset) / sizeof *room;
@@ -191,7 +191,7 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
 static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     put_params(b, &p);
     if (b->unknown != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -285,7 +285,7 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
 {
     const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
     uint16_t count;
-    if (s->keep == CLS_KEEP_PRESENCE)
+    if (s->keep == CLS_COUNTS_PRESENCE)
         return counts[id / 32] >> (id % 32) & 1u;
     memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
     return count;
@@ -297,7 +297,7 @@ static void write_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
     const size_t count_offset = b->offset;
     uint32_t n = 0;
     put_u32(b, &n);
-    for (uint32_t id = 0; s->keep != CLS_KEEP_NONE && id < s->vocab; id++) {
+    for (uint32_t id = 0; s->keep != CLS_COUNTS_NONE && id < s->vocab; id++) {
         uint32_t count = count_in(s, state, id), word = id;
         if (in_context[id / 32] >> (id % 32) & 1u)
             word |= IN_CONTEXT_BIT;
@@ -322,7 +322,7 @@ static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
                                                                                 s->layout);
     uint32_t n = 0, next = 0;
     put_u32(b, &n);
-    if (b->is_cut_short || (n != 0 && s->keep == CLS_KEEP_NONE))
+    if (b->is_cut_short || (n != 0 && s->keep == CLS_COUNTS_NONE))
         return "they are cut short";
     for (uint32_t i = 0; i < n; i++) {
         uint32_t word = 0, count = 0;
@@ -330,14 +330,14 @@ static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
         put_u32(b, &count);
         const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
         if (b->is_cut_short || id < next || id >= s->vocab ||
-            count > (s->keep == CLS_KEEP_PRESENCE ? 1 : CLS_MAX_COUNT) ||
+            count > (s->keep == CLS_COUNTS_PRESENCE ? 1 : CLS_MAX_COUNT) ||
             (count == 0 && word == id))
             return "a token's count is impossible";
         next = id + 1;
         state[id / 32] |= bit;
         if (word != id)
             in_context[id / 32] |= bit;
-        if (s->keep == CLS_KEEP_PRESENCE) {
+        if (s->keep == CLS_COUNTS_PRESENCE) {
             counts[id / 32] |= count != 0 ? bit : 0;
         } else {
             const uint16_t narrow = (uint16_t)count;
@@ -480,7 +480,7 @@ cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, 
 
 static cls_status read_header(stream *b, const cls_sampler *s)
 {
-    static const char *const name[] = {"vocab", "keep", "history", "rollback"};
+    static const char *const name[] = {"vocab", "counts", "max_history", "max_rollback"};
     const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
     uint32_t theirs = 0;
     char start[sizeof magic];

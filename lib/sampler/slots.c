@@ -37,26 +37,29 @@ static cls_status check_matched(const cls_sampler *s, const char *name, uint32_t
 {
     if (ids <= s->history + 1)
         return CLS_OK;
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "params->%s is %u, but the sampler was created with options->history of %u; it "
-                    "needs %u",
-                    name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
+    return cls_fail(
+        CLS_BAD_ARGUMENT, CL_SUCCESS,
+        "params->%s is %u, but the sampler was created with options->max_history of %u; it "
+        "needs %u",
+        name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
 }
 
 static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
                                      const cls_params *p)
 {
-    const cls_sequence *const sequences = cls_list_array(l, p);
+    const cls_ids *const sequences = cls_list_array(l, p);
     const uint32_t n = cls_list_count(l, p);
     cls_status status = CLS_OK;
     char name[64];
     if (!l->matched)
         return CLS_OK;
-    if (l->kind != CLS_LIST_sequences)
-        return check_matched(s, l->counter, n);
+    if (l->kind != CLS_LIST_sequences) {
+        snprintf(name, sizeof name, "%s.count", l->name);
+        return check_matched(s, name, n);
+    }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (sequences[i].count > s->history + 1) {
-            snprintf(name, sizeof name, "%s[%u].count", l->name, (unsigned)i);
+            snprintf(name, sizeof name, "%s.sequences[%u].count", l->name, (unsigned)i);
             status = check_matched(s, name, sequences[i].count);
         }
     return status;
@@ -70,16 +73,16 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
                                                             : NULL;
     if (parameter != NULL && s->history == 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->history", parameter);
+                        "params->%s needs a sampler created with options->max_history", parameter);
     if (cls_dry_is_on(p) && p->dry_window > s->history)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "params->dry_window is %u, but the sampler was created with options->history of %u",
+            "params->dry_window is %u, but the sampler was created with options->max_history of %u",
             (unsigned)p->dry_window, (unsigned)s->history);
     if ((uint64_t)p->loop_repeats * p->loop_max > s->history)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_repeats is %u and params->loop_max %u, but the sampler was "
-                        "created with options->history of %u; they need %llu",
+                        "created with options->max_history of %u; they need %llu",
                         (unsigned)p->loop_repeats, (unsigned)p->loop_max, (unsigned)s->history,
                         (unsigned long long)p->loop_repeats * p->loop_max);
     return CLS_OK;
@@ -88,31 +91,25 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
 /* Fails if a parameter needs an option that the sampler was created without. */
 static cls_status check_kept(const cls_sampler *s, const cls_params *p)
 {
-    const char *const need = s->keep == CLS_KEEP_NONE
-                                 ? "options->keep of CLS_KEEP_PRESENCE or CLS_KEEP_COUNTS"
-                                 : "options->keep of CLS_KEEP_COUNTS";
+    const char *const need = s->keep == CLS_COUNTS_NONE
+                                 ? "options->counts of CLS_COUNTS_PRESENCE or CLS_COUNTS_ALL"
+                                 : "options->counts of CLS_COUNTS_ALL";
     const char *const parameter =
-        s->keep == CLS_KEEP_NONE && p->repetition_penalty != 1.0f    ? "repetition_penalty"
-        : s->keep == CLS_KEEP_NONE && p->presence_penalty != 0.0f    ? "presence_penalty"
-        : s->keep != CLS_KEEP_COUNTS && p->frequency_penalty != 0.0f ? "frequency_penalty"
-                                                                     : NULL;
+        s->keep == CLS_COUNTS_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
+        : s->keep == CLS_COUNTS_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
+        : s->keep != CLS_COUNTS_ALL && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                    : NULL;
     if (parameter != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
                         parameter, need);
     if (p->penalty_window > s->history)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "params->penalty_window is %u, but the sampler was created with options->history of %u",
-            (unsigned)p->penalty_window, (unsigned)s->history);
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->penalty_window is %u, but the sampler was created with "
+                        "options->max_history of %u",
+                        (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->infill needs the tables of cls_sampler_infill()");
-    if ((p->logit_bias_count != 0 || cls_params_allow_some(p)) && !s->biases)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->logit_bias of 1",
-                        p->logit_bias_count != 0 ? "logit_bias"
-                        : p->allowed_count != 0  ? "allowed_ids"
-                                                 : "only_allowed");
     cls_status status = check_history(s, p);
     for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
         status = check_list_history(s, &cls_list_table[i], p);
@@ -201,14 +198,15 @@ void cls_requests_free(cls_sampler *s)
     free(s->pending_words.data);
 }
 
-/* Sets the ids that a request is forced to emit, which may be NULL. The request takes over the
- * reference. */
-static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced)
+/* Sets the ids that a request is forced to emit, which may be NULL, and their digest. The request
+ * takes over the reference. */
+static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced, uint64_t digest)
 {
     cls_request *const r = &s->request[slot];
     cls_needs_remove(s, slot);
     cls_lists_release(s, r->forced);
     r->forced = forced;
+    r->forced_digest = digest;
     r->slot.flags &= ~CLS_SLOT_FORCED;
     r->slot.flags |= forced != NULL ? CLS_SLOT_FORCED : 0;
     cls_needs_add(s, slot);
@@ -253,7 +251,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
@@ -326,28 +324,29 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    if (s->history == 0 && s->keep != CLS_KEEP_NONE &&
+    if (s->history == 0 && s->keep != CLS_COUNTS_NONE &&
         ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
         status =
             cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                      "params->penalty_scope differs from that of slot %u, whose tokens cannot be "
-                     "counted again: the sampler was created with options->history of 0",
+                     "counted again: the sampler was created with options->max_history of 0",
                      (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.words, p.n_words, &lists);
+        status = cls_lists_allocate(s, p.n_words, &lists);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
     }
     cls_lists *const forced = s->request[slot].forced; /* stays */
+    const uint64_t digest = s->request[slot].forced_digest;
     if (forced != NULL)
         forced->references++;
     move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
-    set_forced(s, slot, forced);
+    set_forced(s, slot, forced, digest);
     return CLS_OK;
 }
 
@@ -375,7 +374,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, n);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, (const uint32_t *)ids, n, &forced);
+        status = cls_lists_allocate(s, n, &forced);
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_add(s, CLS_CHANGE_FORCE, slot);
@@ -384,7 +383,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     c->n_lists = n;
     c->params.lists = forced != NULL ? forced->offset : 0;
     cls_pending_words_add(s, (const uint32_t *)ids, n);
-    set_forced(s, slot, forced);
+    set_forced(s, slot, forced, n != 0 ? cls_hash_bytes(1, ids, n * sizeof *ids) : 1);
     return CLS_OK;
 }
 
@@ -414,6 +413,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     s->request[to].params = params;
     s->request[to].lists = r->lists;
     s->request[to].forced = r->forced;
+    s->request[to].forced_digest = r->forced_digest;
     if (r->lists != NULL)
         r->lists->references++;
     if (r->forced != NULL)
@@ -436,7 +436,7 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (n > s->rollback)
         return cls_fail(
             CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "token_count is %u, but the sampler was created with options->rollback of %u",
+            "token_count is %u, but the sampler was created with options->max_rollback of %u",
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
@@ -479,14 +479,17 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p->words, p->n_words, &lists);
+        status = cls_lists_allocate(s, p->n_words, &lists);
     if (status != CLS_OK)
         return status;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
+    const uint64_t forced_digest = is_forced ? cls_hash_bytes(1, p->words + p->slot.forced,
+                                                              p->slot.n_forced * sizeof *p->words)
+                                             : 1;
     move_params(s, slot, p, lists, c);
     if (is_forced) {
         lists->references++;
-        set_forced(s, slot, lists);
+        set_forced(s, slot, lists, forced_digest);
     }
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);

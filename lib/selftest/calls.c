@@ -67,7 +67,7 @@ static cls_status begin_requests(cls_selftest_run *t, int32_t *slots)
         cls_params params;
         cls_host_row text;
         cls_selftest_params(which, &params);
-        cls_host_row_default(&text, sizeof text);
+        cls_host_row_init(&text);
         cls_selftest_text(which, &text);
         slots[i] = (int32_t)(cls_selftest_case_count + 1 + i);
         status = cls_slot_begin(t->sampler, (uint32_t)slots[i], &params, text.prompt,
@@ -83,7 +83,7 @@ static cls_status run_method(cls_selftest_run *t, int method, cl_mem logits, cl_
     int32_t row_offsets[SELFTEST_REQUESTS + 1] = {0}, slots[SELFTEST_REQUESTS], ids[N], parents[N];
     cls_verify_call call;
     cls_status status = begin_requests(t, slots);
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = SELFTEST_REQUESTS;
     call.method = method;
     call.row_offsets = row_offsets;

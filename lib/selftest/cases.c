@@ -332,14 +332,18 @@ static const cls_logit_bias biases[] = {
 static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
 static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4};
 static const int32_t start[] = {8, 11}, end[] = {7, 8}, answer[] = {4998, 4}, forced[] = {4996};
-static const cls_sequence breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
+static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
 
+#define LIST(array) \
+    { \
+        array, sizeof(array) / sizeof *(array) \
+    }
 #define SET(p, name, array) ((p)->name = (array), sizeof(array) / sizeof *(array))
 
 void cls_selftest_params(uint32_t i, cls_params *p)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->seed = cls_selftest_seed(i);
     for (size_t j = 0; j < sizeof c->set / sizeof *c->set && c->set[j].kind != 0; j++) {
         const float real = (float)c->set[j].value;
@@ -358,19 +362,19 @@ void cls_selftest_params(uint32_t i, cls_params *p)
         memcpy(p->stages, c->chain, sizeof c->chain);
     }
     if (c->with & WITH_BIAS)
-        p->logit_bias_count = SET(p, logit_bias, biases);
+        p->logit_bias = (cls_biases)LIST(biases);
     if (c->with & WITH_STOP)
-        p->stop_count = SET(p, stop_ids, stop);
+        p->stop_ids = (cls_ids)LIST(stop);
     if (c->with & WITH_BREAKERS)
-        p->dry_breaker_count = SET(p, dry_breakers, breakers);
+        p->dry_breakers = (cls_sequences)LIST(breakers);
     if (c->with & WITH_BAD_WORDS)
-        p->bad_word_count = SET(p, bad_words, bad_words);
+        p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)
-        p->allowed_count = SET(p, allowed_ids, allowed);
+        p->allowed_ids = (cls_ids)LIST(allowed);
     if (c->with & WITH_THINKING) {
-        p->thinking_start_count = SET(p, thinking_start, start);
-        p->thinking_end_count = SET(p, thinking_end, end);
-        p->thinking_forced_count = SET(p, thinking_forced, answer);
+        p->thinking_start = (cls_ids)LIST(start);
+        p->thinking_end = (cls_ids)LIST(end);
+        p->thinking_forced = (cls_ids)LIST(answer);
     }
 }
 

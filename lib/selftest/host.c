@@ -55,13 +55,13 @@ typedef struct tables {
 static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
-    const cls_infill infill = {sizeof infill, t->ends, SELFTEST_ENDS, t->prefix_of};
+    const cls_infill infill = {sizeof infill, {t->ends, SELFTEST_ENDS}, t->prefix_of};
     int32_t output[64];
     cls_params params;
     cls_host_row row;
     cls_status status = CLS_OK;
     cls_selftest_params(i, &params);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     cls_selftest_text(i, &row);
     row.dtype = (int32_t)(i % CLS_DTYPES);
     cls_selftest_row(cls_selftest_seed(i), c->row, row.dtype, t->logits);
@@ -69,7 +69,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
     row.vocab = SELFTEST_VOCAB;
     row.params = &params;
     row.draw = (uint32_t)c->draw;
-    row.history = SELFTEST_HISTORY;
+    row.max_history = SELFTEST_HISTORY;
     row.infill = &infill;
     row.position = params.position + row.output_count;
     for (uint32_t j = 0; j < row.output_count; j++)
@@ -165,7 +165,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     cls_host_row row;
     cls_params params;
     cls_selftest_params(i, &params);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     cls_selftest_text(i, &row);
     for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++)
         cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype,
@@ -176,9 +176,9 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     row.dtype = dtype;
     row.vocab = SELFTEST_VOCAB;
     row.params = &params;
-    row.history = SELFTEST_HISTORY;
+    row.max_history = SELFTEST_HISTORY;
     row.position = row.output_count;
-    cls_host_drafts_default(&d, sizeof d);
+    cls_host_drafts_init(&d);
     d.row = &row;
     d.draft_count = SELFTEST_DRAFTS;
     d.method = method;

@@ -83,7 +83,7 @@ static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t 
     cls_host_row row;
     expect_raw(e, which);
     cls_selftest_params(which, &params);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = e->logits;
     row.vocab = V;
     row.params = &params;
@@ -205,7 +205,7 @@ static void check_row(cls_selftest_run *t, int stage, const expected *e, const r
 static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
 {
     cls_logprobs_call call;
-    cls_logprobs_call_default(&call, sizeof call);
+    cls_logprobs_call_init(&call);
     call.rows = ROWS;
     call.logits = step->logits;
     call.given = step->outputs->given;
@@ -219,8 +219,8 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
 {
 #define SET_OUTPUT(field, member) \
     outputs->field = (cls_buffer){.buffer = out, .offset = offsetof(row_outputs, member)}
-    cls_outputs_default(outputs, sizeof *outputs);
-    cls_step_default(step, sizeof *step);
+    cls_outputs_init(outputs);
+    cls_step_init(step);
     step->outputs = outputs;
     step->rows = ROWS;
     step->logits.dtype = t->dtype;

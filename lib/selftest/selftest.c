@@ -147,15 +147,15 @@ static cls_status run_dtype(cls_selftest_run *t)
 static cls_status open_sampler(cls_selftest_run *t)
 {
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    const cls_infill infill = {sizeof infill, ends, SELFTEST_ENDS, prefix_of};
+    const cls_infill infill = {sizeof infill, {ends, SELFTEST_ENDS}, prefix_of};
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.features = CLS_FEATURES_ALL;
     o.vocab = SELFTEST_VOCAB;
     o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
     o.slot_count = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
-    o.history = SELFTEST_HISTORY;
-    o.rollback = SELFTEST_ROLLBACK;
+    o.max_history = SELFTEST_HISTORY;
+    o.max_rollback = SELFTEST_ROLLBACK;
     cls_selftest_prefixes(prefix_of);
     cls_selftest_ends(ends);
     const cls_status status = cls_sampler_create(t->context, &o, &t->sampler);

@@ -46,10 +46,10 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     cls_params params, others;
     cls_host_row text;
     cls_status status;
-    cls_params_default(&others, sizeof others);
+    cls_params_init(&others);
     others.temperature = 2.0f;
     cls_selftest_params(i, &params);
-    cls_host_row_default(&text, sizeof text);
+    cls_host_row_init(&text);
     cls_selftest_text(i, &text);
     switch (cls_selftest_cases[i].setup) {
     case BY_ACCEPT:
@@ -93,14 +93,14 @@ static cls_status accept_last(cls_selftest_run *t)
         cls_host_row text;
         if (setup != BY_ACCEPT && setup != BY_ROLLBACK)
             continue;
-        cls_host_row_default(&text, sizeof text);
+        cls_host_row_init(&text);
         cls_selftest_text(i, &text);
         tokens[0][n] = text.output[text.output_count - 2];
         tokens[1][n] = text.output[text.output_count - 1];
         tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
         slots[n++] = (int32_t)i;
     }
-    cls_accept_call_default(&call, sizeof call);
+    cls_accept_call_init(&call);
     call.rows = n;
     call.slots.host = slots;
     for (int j = 0; j < 3 && status == CLS_OK; j++) {
@@ -186,7 +186,7 @@ static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which
     const uint32_t n = end - first, at = which * cls_selftest_case_count + first;
     const size_t size = n * sizeof(int32_t);
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = n;
     step.logits.dtype = t->dtype;
     step.logits.values.buffer = in->logits;

@@ -4,13 +4,6 @@
 
 #include <stdlib.h>
 
-void cls_shard_options_default(cls_shard_options *options, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(options, struct_size))
-        return;
-    options->shard_count = 1;
-}
-
 /* Returns a default border: a multiple of 1,024 where every shard then has tokens. */
 static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
 {
@@ -75,7 +68,7 @@ static cls_status allocate(cls_shard *h, const cls_shard_options *o)
 static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_shard **out)
 {
     cls_shard_options o;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
@@ -85,7 +78,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
         status = cls_switch_check("options->on_device", o.on_device);
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o.reserved);
-    if (status == CLS_OK && s->has_shard)
+    if (status == CLS_OK && s->shard != NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                           "the sampler already has a shard: create a sampler for each");
     if (status != CLS_OK)
@@ -97,11 +90,11 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     status = allocate(h, &o);
     if (status == CLS_OK)
         status = cls_rows_create(h);
-    s->has_shard = status == CLS_OK;
     if (status != CLS_OK) {
         cls_shard_destroy(h);
         return status;
     }
+    s->shard = h;
     *out = h;
     return CLS_OK;
 }
@@ -121,7 +114,7 @@ void cls_shard_destroy(cls_shard *h)
     cls_shard_abandon(h);
     if (h->sampler->last_queue != NULL) /* the last merge may still be reading partials */
         clFinish(h->sampler->last_queue);
-    h->sampler->has_shard = 0;
+    h->sampler->shard = NULL;
     cls_rows_destroy(h);
     if (h->gathered.buffer != NULL)
         clReleaseMemObject(h->gathered.buffer);

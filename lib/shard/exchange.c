@@ -36,7 +36,7 @@ static void close_step(cls_shard *h)
         clReleaseCommandQueue(h->queue);
     h->queue = NULL;
     h->open = 0;
-    h->sampler->shard_is_open = 0;
+    h->sampler->refusal = NULL;
 }
 
 /* ------------------------------------------------------------------ opening a step */
@@ -63,7 +63,9 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     h->exchange = 1;
     h->protocol = cls_rows_plan(h);
     h->digest = cls_shard_step_digest(h);
-    h->sampler->shard_is_open = 1;
+    h->sampler->refusal =
+        "the sampler's shard has an open step: merge its exchanges to the end, or "
+        "call cls_shard_abandon() first";
     h->logits.values.buffer = NULL;
     const cls_status status = h->protocol == CLS_PROTOCOL_ROWS ? cls_rows_open(h, n_wait, wait)
                                                                : cls_gather_open(h, n_wait, wait);

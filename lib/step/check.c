@@ -2,18 +2,6 @@
 /* Checks the arguments of a step before anything is enqueued. */
 #include "step/step.h"
 
-void cls_step_default(cls_step *step, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(step, struct_size))
-        return;
-    step->invalid_token = -1;
-}
-
-void cls_outputs_default(cls_outputs *outputs, size_t struct_size)
-{
-    CLS_STRUCT_INIT(outputs, struct_size);
-}
-
 /* ------------------------------------------------------------- logits, masks, biases */
 
 static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *plan)
@@ -111,7 +99,7 @@ cls_status cls_inputs_check(const cls_sampler *s, uint32_t width, cls_plan *plan
 static void add_needs(const cls_sampler *s, uint32_t features, cls_plan *plan)
 {
     /* All rows that truncate need lists. */
-    const uint32_t searched = CLS_FEATURE_SEARCH | (s->force_search ? CLS_FEATURE_LISTS : 0);
+    const uint32_t searched = CLS_FEATURE_SEARCH | (s->force_search ? CLS_FEATURE_SHORTLIST : 0);
     plan->search |= (features & searched) != 0;
     plan->prepare |= (features & CLS_FEATURE_HISTORY) != 0;
     plan->needs |= features;
@@ -200,7 +188,6 @@ cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cl
     if (sampler == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(s, callers, "step");
-    cls_outputs_default(&plan->outputs, sizeof plan->outputs);
     if (status == CLS_OK && s->outputs != NULL)
         status = CLS_STRUCT_READ(&plan->outputs, s->outputs, "outputs");
     if (status == CLS_OK)

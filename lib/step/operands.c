@@ -18,7 +18,7 @@ void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
     plan->count[CLS_N_DRAWS] = 1u << 24;
     plan->count[CLS_N_TOP_MOST] = MOST_TOP;
     plan->count[CLS_N_GIVEN_MOST] = MOST_GIVEN;
-    cls_step_default(&plan->step, sizeof plan->step);
+    plan->step.invalid_token = -1; /* of calls that have no such field */
 }
 
 cls_status cls_call_check(const cls_sampler *s, cl_command_queue queue, cl_uint n_wait,

@@ -84,17 +84,11 @@ cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done)
 
 /* -------------------------------------------------------------------- prompts */
 
-void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size)
-{
-    CLS_STRUCT_INIT(call, struct_size);
-}
-
 static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers,
                         cl_uint n_wait, const cl_event *wait, cls_plan *plan)
 {
     cls_logprobs_call call;
     cls_plan_begin(plan, &cls_logprobs_operands);
-    cls_logprobs_call_default(&call, sizeof call);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(&call, callers, "call");

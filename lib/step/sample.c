@@ -194,20 +194,12 @@ cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *st
 
 /* ---------------------------------------------------------------------- acceptance */
 
-void cls_accept_call_default(cls_accept_call *call, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(call, struct_size))
-        return;
-    call->per_row = 1;
-}
-
 static cls_status check_accepted(cls_sampler *s, cl_command_queue queue,
                                  const cls_accept_call *callers, cl_uint n_wait,
                                  const cl_event *wait, cls_plan *plan)
 {
     cls_accept_call *const call = &plan->accept;
     cls_plan_begin(plan, &cls_accept_operands);
-    cls_accept_call_default(call, sizeof *call);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(call, callers, "call");

@@ -3,14 +3,6 @@
  * kernel accepts drafts and changes the slots. It never waits and never allocates. */
 #include "step/step.h"
 
-void cls_verify_call_default(cls_verify_call *call, size_t struct_size)
-{
-    if (!CLS_STRUCT_INIT(call, struct_size))
-        return;
-    call->epsilon = 0.09f;
-    call->delta = 0.3f;
-}
-
 /* ---------------------------------------------------------------------- checks */
 
 /* Checks the requests' rows, and sets the numbers that follow from them. */
@@ -167,7 +159,6 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
 {
     cls_verify_call *const c = &plan->verify;
     cls_plan_begin(plan, &cls_verify_operands);
-    cls_verify_call_default(c, sizeof *c);
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(c, callers, "call");

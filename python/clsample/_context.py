@@ -14,7 +14,7 @@ from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
 from ._library import Unique, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
-from ._structs import Filler, record
+from ._structs import Filler, choices, init, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ._types import SamplerOptions
 
 _fill = Filler("cls_context_options", "Context()", ContextOptions.__annotations__)
-_fill_compile = Filler("cls_compile_options", "compile()", ("dtypes", "features"))
 
 
 class TestedStage(NamedTuple):
@@ -73,7 +72,7 @@ class Context(Unique):
         self._keep: List[Any] = []
         self._progress = _Progress()
         struct = ffi.new("cls_context_options *")
-        lib.cls_context_options_default(struct, ffi.sizeof("cls_context_options"))
+        init("cls_context_options", struct)
         self._set_options(struct, dict(options))
         _opencl.loader()
         self._foreign = cl is not None
@@ -175,7 +174,8 @@ class Context(Unique):
     @property
     def info(self) -> DeviceInfo:
         """How kernels are shaped for the device."""
-        struct = ffi.new("cls_device_info *", {"struct_size": ffi.sizeof("cls_device_info")})
+        struct = ffi.new("cls_device_info *")
+        init("cls_device_info", struct)
         must(lib.cls_context_info(self.handle, struct))
         found: DeviceInfo = record(DeviceInfo, struct)
         return found
@@ -191,13 +191,14 @@ class Context(Unique):
         return text(lib.cls_context_build_log(self.handle))
 
     def compile(self, features: Choices[Feature] = 0, dtypes: Choices[DType] = 0) -> None:
-        """Compiles the programs of features, such as ["lists", "logprobs"], and types of logits,
-        such as ["f16"], that the context does not have yet. Blocks, for seconds where no cache
-        helps. Feature.LISTS and the context's types if nothing is named."""
-        struct = ffi.new("cls_compile_options *")
-        lib.cls_compile_options_default(struct, ffi.sizeof("cls_compile_options"))
-        _fill_compile(struct, {"features": features, "dtypes": dtypes}, [])
-        status = lib.cls_context_compile(self.handle, struct)
+        """Compiles the programs of features, such as ["shortlist", "logprobs"], and types of
+        logits, such as ["f16"], that the context does not have yet. Blocks, for seconds where no
+        cache helps. Feature.SHORTLIST and the context's types if nothing is named."""
+        status = lib.cls_context_compile(
+            self.handle,
+            choices("dtypes", dtypes, DType, True),
+            choices("features", features, Feature, False),
+        )
         self._progress.check()
         must(status)
 
@@ -206,7 +207,7 @@ class Context(Unique):
         found: List[ProgramInfo] = []
         struct = ffi.new("cls_program_info *")
         while True:
-            struct.struct_size = ffi.sizeof("cls_program_info")
+            init("cls_program_info", struct)
             if lib.cls_context_program(self.handle, len(found), struct) != 0:
                 return found
             found.append(record(ProgramInfo, struct))
@@ -223,7 +224,7 @@ class Context(Unique):
         """Compares the device with known answers of every stage. Compiles all programs. Raises
         SelfTestFailed if an answer is wrong; its `stages` are then this list."""
         report = ffi.new("cls_selftest_report *")
-        report.struct_size = ffi.sizeof("cls_selftest_report")
+        init("cls_selftest_report", report)
         status = lib.cls_selftest(self.handle, report)
         self._progress.check()
         error = failure(status) if status != 0 else None
@@ -337,7 +338,7 @@ def first_usable(struct: Any, name: Optional[str] = None) -> Any:
     """The first device that the library can use; with a name, whose name or platform has it."""
     reasons: List[str] = []
     info = ffi.new("cls_device_info *")
-    info.struct_size = ffi.sizeof("cls_device_info")
+    init("cls_device_info", info)
     for device in devices():
         if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
             reasons.append(f"{device.name}: its name has no {name!r}")

@@ -30,8 +30,9 @@ from ._context import Context
 from ._errors import Error
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._structs import Filler, choice, ids, integer, kind, own, real, record
+from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record
 from ._types import (
+    Feature,
     GivenTokens,
     Memory,
     Outputs,
@@ -44,7 +45,7 @@ from ._types import (
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._types import Choice, Ids, OutputOptions
+    from ._types import Choice, Choices, Ids, OutputOptions
 
 _fill_options = Filler("cls_sampler_options", "Sampler()", SamplerOptions.__annotations__)
 _fill_params = Filler("cls_params", "the request", Params.__annotations__)
@@ -53,7 +54,7 @@ _fill_params = Filler("cls_params", "the request", Params.__annotations__)
 def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
     """A cls_params of keyword arguments."""
     params = ffi.new("cls_params *")
-    lib.cls_params_default(params, ffi.sizeof("cls_params"))
+    init("cls_params", params)
     _fill_params(params, values, keep)
     return params
 
@@ -301,7 +302,7 @@ class Sampler(Unique):
         self.vocab = integer("vocab", vocab, "uint32_t")
         self.max_rows = integer("max_rows", max_rows, "uint32_t")
         struct = ffi.new("cls_sampler_options *")
-        lib.cls_sampler_options_default(struct, ffi.sizeof("cls_sampler_options"))
+        init("cls_sampler_options", struct)
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
         keep: List[Any] = []
         _fill_options(struct, options, keep)
@@ -315,8 +316,8 @@ class Sampler(Unique):
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step = ffi.new("cls_step *")
         self._outputs = ffi.new("cls_outputs *")
-        lib.cls_step_default(self._step, ffi.sizeof("cls_step"))
-        lib.cls_outputs_default(self._outputs, ffi.sizeof("cls_outputs"))
+        init("cls_step", self._step)
+        init("cls_outputs", self._outputs)
         self._step_default = bytes(ffi.buffer(self._step))
         self._outputs_default = bytes(ffi.buffer(self._outputs))
         self._done = ffi.new("cl_event *")
@@ -417,6 +418,13 @@ class Sampler(Unique):
         keep: List[Any] = []
         must(lib.cls_sampler_check(self.handle, new_params(params, keep)))
 
+    def compile(self, features: Choices[Feature]) -> None:
+        """Compiles features, such as ["mask", "logprobs"], that the sampler does not have yet. May
+        be called between two steps. Blocks, for seconds where no cache helps."""
+        bits = choices("features", features, Feature, False)
+        with self._locked():
+            must(lib.cls_sampler_compile(self.handle, bits))
+
     def infill(self, end_ids: Ids, prefix_of: Ids) -> None:
         """Sets the tables of the infill stage.
 
@@ -424,11 +432,11 @@ class Sampler(Unique):
         token whose text is a prefix of this token's text; -1: none.
         """
         struct = ffi.new("cls_infill *")
-        ends, struct.end_count = ids("end_ids", end_ids)
+        ends = ids("end_ids", end_ids)
         prefixes, count = ids("prefix_of", prefix_of)
         if count != self.vocab:
             raise ValueError(f"prefix_of has {count} ids; it must have {self.vocab}")
-        struct.struct_size = ffi.sizeof("cls_infill")
+        init("cls_infill", struct)
         struct.end_ids, struct.prefix_of = ends, prefixes
         with self._locked():
             must(lib.cls_sampler_infill(self.handle, struct))
@@ -436,7 +444,8 @@ class Sampler(Unique):
     @property
     def memory(self) -> Memory:
         """The memory that the sampler has, in bytes."""
-        struct = ffi.new("cls_memory *", {"struct_size": ffi.sizeof("cls_memory")})
+        struct = ffi.new("cls_memory *")
+        init("cls_memory", struct)
         with self._locked():
             must(lib.cls_sampler_memory(self.handle, struct))
         found: Memory = record(Memory, struct)
@@ -620,7 +629,7 @@ class Sampler(Unique):
         call = Call(self.context)
         with self._locked():
             struct = ffi.new("cls_accept_call *")
-            lib.cls_accept_call_default(struct, ffi.sizeof("cls_accept_call"))
+            init("cls_accept_call", struct)
             rows = struct.rows = self._slots(call, struct.slots, requests)
             shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
@@ -653,7 +662,7 @@ class Sampler(Unique):
         call, result = Call(self.context), Logprobs()
         with self._locked():
             struct = ffi.new("cls_logprobs_call *")
-            lib.cls_logprobs_call_default(struct, ffi.sizeof("cls_logprobs_call"))
+            init("cls_logprobs_call", struct)
             rows = struct.rows = call.logits(
                 struct.logits, "logits", logits, None, self.vocab, dtype
             )
@@ -712,7 +721,7 @@ class Sampler(Unique):
         call, result = Call(self.context), Verified()
         with self._locked():
             struct = ffi.new("cls_verify_call *")
-            lib.cls_verify_call_default(struct, ffi.sizeof("cls_verify_call"))
+            init("cls_verify_call", struct)
             count = struct.requests = self._slots(call, struct.slots, requests)
             drafts = _listed("drafts", drafts)
             lengths = _draft_lengths(drafts, draft_ids, count)

@@ -11,12 +11,13 @@ import difflib
 import enum
 import operator
 import os
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
 
 import numpy as np
 
 from . import _types
 from ._cffi import ffi
+from ._library import lib
 
 RANGES: Dict[str, Tuple[int, int]] = {
     "uint8_t": (0, 2**8 - 1),
@@ -25,7 +26,13 @@ RANGES: Dict[str, Tuple[int, int]] = {
     "uint64_t": (0, 2**64 - 1),
     "size_t": (0, int(ffi.cast("size_t", -1))),
 }
+
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
+
+
+def init(name: str, struct: Any) -> None:
+    """Sets the defaults of a public struct."""
+    lib.cls_struct_init(name.encode(), struct, ffi.sizeof(name))
 
 
 def integer(name: str, value: Any, ctype: str = "int32_t") -> int:
@@ -72,7 +79,7 @@ def kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"
 
 
-def choice(name: str, value: Any, names: Type[enum.IntEnum]) -> int:
+def choice(name: str, value: Any, names: Type[Any]) -> int:
     """A member of an enum, by itself, by its name or by its number."""
     if isinstance(value, str):
         key = value.upper().replace("-", "_")
@@ -87,7 +94,7 @@ def choice(name: str, value: Any, names: Type[enum.IntEnum]) -> int:
     return integer(name, value)
 
 
-def choices(name: str, value: Any, names: Type[enum.IntEnum], shift: bool) -> int:
+def choices(name: str, value: Any, names: Type[Any], shift: bool) -> int:
     """A sum of an enum's members: a number, or names. With `shift` member n counts 1 << n."""
     if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
         return integer(name, value, "uint32_t")
@@ -168,7 +175,7 @@ def sequences(name: str, value: Any, keep: List[Any]) -> Tuple[Any, int]:
         raise TypeError(f"{name} must be a list of lists of token ids, not {kind(value)}")
     rows = [ids(f"{name}[{i}]", one) for i, one in enumerate(value)]
     keep.extend(rows)
-    return (ffi.new("cls_sequence[]", rows), len(rows)) if rows else (ffi.NULL, 0)
+    return (ffi.new("cls_ids[]", rows), len(rows)) if rows else (ffi.NULL, 0)
 
 
 def stages(name: str, value: Any, length: int) -> List[int]:
@@ -179,6 +186,14 @@ def stages(name: str, value: Any, length: int) -> List[int]:
     if len(found) > length:
         raise ValueError(f"{name} has {len(found)} stages; it can have {length}")
     return [integer(f"{name}[{i}]", one, "uint8_t") for i, one in enumerate(found)]
+
+
+# How the lists of parameters are made, by their C types.
+LISTS: Dict[str, Callable[[str, Any, List[Any]], Tuple[Any, int]]] = {
+    "cls_ids": lambda name, value, keep: ids(name, value),
+    "cls_biases": lambda name, value, keep: biases(name, value),
+    "cls_sequences": sequences,
+}
 
 
 class Filler:
@@ -205,7 +220,7 @@ class Filler:
                 raise self.unknown(name)
             if value is not None:
                 self.set(struct, name, ctype, value, keep)
-            elif not ctype.endswith("*"):
+            elif not ctype.endswith("*") and ctype not in LISTS:
                 raise TypeError(f"{name} is None; leave it out for its default")
 
     def unknown(self, name: str) -> TypeError:
@@ -231,16 +246,18 @@ class Filler:
             setattr(struct, name, real(name, value))
         elif ctype.startswith("uint8_t["):
             setattr(struct, name, stages(name, value, _types.CHAIN_LENGTH))
+        elif ctype in LISTS:
+            array, count = LISTS[ctype](name, value, keep)
+            keep.append(array)
+            setattr(struct, name, (array, count))
+            if name == "allowed_ids":
+                struct.only_allowed = 1  # also if the list is empty: then no token is allowed
         else:
             self.point(struct, name, ctype, value, keep)
 
     def point(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
         if ctype == "char *":
             found, count = ffi.new("char[]", os.fsencode(value)), 0
-        elif ctype == "cls_logit_bias *":
-            found, count = biases(name, value)
-        elif ctype == "cls_sequence *":
-            found, count = sequences(name, value, keep)
         elif ctype in ("int32_t *", "uint32_t *"):
             found, count = ids(name, value, ctype[:-2])
         else:
@@ -249,8 +266,6 @@ class Filler:
         setattr(struct, name, found)
         if name in self.counts:
             setattr(struct, self.counts[name], count)
-        if name == "allowed_ids":
-            struct.only_allowed = 1  # also if the list is empty: then no token is allowed
 
 
 def record(kind_: Any, struct: Any) -> Any:

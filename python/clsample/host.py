@@ -16,7 +16,7 @@ from ._arrays import element_name, native, on_host, row_stride
 from ._cffi import ffi
 from ._library import lib, must
 from ._sampler import new_params
-from ._structs import Filler, choice, ids, integer, kind, real, record
+from ._structs import Filler, choice, ids, init, integer, kind, real, record
 from ._types import AdaptiveState, DraftKind, HostResult, Params, RowStatus, VerifyMethod
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class _Row:
     ) -> None:
         self.keep: List[Any] = []
         self.row = row = ffi.new("cls_host_row *")
-        lib.cls_host_row_default(row, ffi.sizeof("cls_host_row"))
+        init("cls_host_row", row)
         array, row.dtype = _logits("logits", logits, dtype)
         if (
             array.ndim not in (1, 2)
@@ -171,8 +171,8 @@ class _Row:
         except (TypeError, ValueError):
             raise TypeError(f"infill must be (end_ids, prefix_of), not {kind(value)}") from None
         struct = ffi.new("cls_infill *")
-        struct.struct_size = ffi.sizeof("cls_infill")
-        struct.end_ids, struct.end_count = self.held(ids("infill[0]", end_ids))
+        init("cls_infill", struct)
+        struct.end_ids = self.held(ids("infill[0]", end_ids))
         struct.prefix_of, count = self.held(ids("infill[1]", prefix_of))
         if count != vocab:
             raise ValueError(f"infill[1] has {count} ids; it must have {vocab}")
@@ -206,7 +206,7 @@ def sample(
                 (end_ids, prefix_of), as in Sampler.infill(), for the parameter `infill`
     adaptive    the `adaptive` of the request's previous token, with Mirostat, adaptive p and top-p
                 decay
-    more        parameters of the request, as in Sampler.begin(); `draw`, `history` and
+    more        parameters of the request, as in Sampler.begin(); `draw`, `max_history` and
                 `invalid_token`; and probs=True for the probabilities, float32 [vocab]
 
     Returns a HostResult: token, status, kept_count, logprob_raw, logprob_final, probs, adaptive...
@@ -227,7 +227,7 @@ def sample(
         more,
     )
     result = ffi.new("cls_host_result *")
-    result.struct_size = ffi.sizeof("cls_host_result")
+    init("cls_host_result", result)
     arrays: Dict[str, Optional[np.ndarray[Any, Any]]] = dict.fromkeys(RESULT_ARRAYS)
     for name, value in wanted.items():
         if value is None or value is False:
@@ -262,7 +262,7 @@ def draw(
     ids, logits: [count], int32 and float32. The others as the parameters of a request.
     """
     struct = ffi.new("cls_host_candidates *")
-    lib.cls_host_candidates_default(struct, ffi.sizeof("cls_host_candidates"))
+    init("cls_host_candidates", struct)
     tokens, struct.count = _structs.ids("ids", ids)
     values = native("logits", logits)
     if values.dtype != np.float32:
@@ -334,7 +334,7 @@ def verify(
         more,
     )
     struct = ffi.new("cls_host_drafts *")
-    lib.cls_host_drafts_default(struct, ffi.sizeof("cls_host_drafts"))
+    init("cls_host_drafts", struct)
     struct.row, struct.ids, struct.draft_count = row.row, tokens, count
     struct.logits_stride = row.logits_stride
     struct.mask_stride, struct.bias_stride = row.mask_stride, row.bias_stride
@@ -353,7 +353,7 @@ def verify(
     if delta is not None:
         struct.delta = real("delta", delta)
     result = ffi.new("cls_host_verified *")
-    result.struct_size = ffi.sizeof("cls_host_verified")
+    init("cls_host_verified", result)
     must(lib.cls_host_verify(struct, result))
     return Verified(
         list(result.tokens[0 : result.emitted]),

@@ -99,11 +99,12 @@ cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
     r->failed = 1;
     return CLS_SELF_TEST_FAILED;
 }
-cls_status cls_context_compile(cls_context *context, const cls_compile_options *o)
+cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
     (void)context;
+    (void)dtypes;
     sentence = "the program accept did not compile";
-    return o->features & CLS_FEATURE_ACCEPT ? CLS_BUILD_FAILED : CLS_OK;
+    return features & CLS_FEATURE_ACCEPT ? CLS_BUILD_FAILED : CLS_OK;
 }
 cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
 {

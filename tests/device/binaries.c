@@ -177,7 +177,7 @@ START_TEST(kept)
     must(cls_context_create(d->context, d->id, &o, &context));
     memset(name, 'x', sizeof name - 1);
     fake.no_compiler = 1;
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     cls_context_destroy(context);
     close_folder();
 }

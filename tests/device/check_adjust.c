@@ -12,16 +12,17 @@ static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 33, 1023, 1, 2500, 320
 static batch *random_batch(uint32_t i, rng *r)
 {
     static const struct {
-        int keep, logit_bias;
+        int keep, biased;
         uint32_t history;
-    } keeps[] = {{CLS_KEEP_COUNTS, 1, 50},  {CLS_KEEP_PRESENCE, 1, 50}, {CLS_KEEP_COUNTS, 0, 0},
-                 {CLS_KEEP_PRESENCE, 0, 7}, {CLS_KEEP_NONE, 1, 0},      {CLS_KEEP_NONE, 0, 3}};
+    } keeps[] = {{CLS_COUNTS_ALL, 1, 50}, {CLS_COUNTS_PRESENCE, 1, 50},
+                 {CLS_COUNTS_ALL, 0, 0},  {CLS_COUNTS_PRESENCE, 0, 7},
+                 {CLS_COUNTS_NONE, 1, 0}, {CLS_COUNTS_NONE, 0, 3}};
     const uint32_t vocab = sizes[i % fixture_by_size(2, 9, 10)];
     batch *const b = batch_new(fixture_by_size(4, 16, 24), vocab, (int)rng_below(r, 3),
                                vocab + rng_below(r, 3), 0);
     batch_random(b, r);
     b->keep = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].keep;
-    b->logit_bias = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].logit_bias;
+    b->biased = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].biased;
     b->history = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].history;
     batch_requests(b, r);
     for (uint32_t row = 0; row < b->rows; row += 3)

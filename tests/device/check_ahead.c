@@ -14,7 +14,7 @@ static const int32_t prompt[] = {3, 14, 15, 9, 26, 5, 35, 89, 79, 3, 2};
 static cls_params params_of(uint32_t i)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = i % 3 ? 1.0f : 0.0f;
     p.repetition_penalty = 1.0f + (float)(i % 5) / 4.0f;
     p.frequency_penalty = 0.5f;
@@ -50,17 +50,17 @@ static void gated_open(gated *g, device *d)
 {
     cls_sampler_options o;
     memset(g, 0, sizeof *g);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
-    o.history = 20;
-    o.rollback = 4;
+    o.max_history = 20;
+    o.max_rollback = 4;
     g->d = d;
     g->m.vocab = VOCAB;
     g->m.history = 20;
     g->m.rollback = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &g->sampler));
     row_fill(ROW_COARSE, g->logits, VOCAB, fixture_seed());
-    cls_step_default(&g->step, sizeof g->step);
+    cls_step_init(&g->step);
     g->step.rows = 1;
     g->step.logits.values.buffer = buffer_of(d, sizeof g->logits, g->logits);
     g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
@@ -293,12 +293,12 @@ static void *work(void *argument)
     cls_sampler_options o;
     cls_sampler *sampler = NULL;
     cls_step step;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = o.max_rows = 3;
-    o.history = 20;
-    o.rollback = 4;
-    cls_step_default(&step, sizeof step);
+    o.max_history = 20;
+    o.max_rollback = 4;
+    cls_step_init(&step);
     step.rows = 3;
     step.logits.values.buffer = w->logits;
     step.tokens.buffer = w->out;

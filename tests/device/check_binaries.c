@@ -28,7 +28,7 @@ void driver_reset(void)
 cls_context_options plain_options(void)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.max_work_group = GROUP;
     o.cache_always = 1;
@@ -75,7 +75,7 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
     fake.from_source = fake.from_binary = 0;
     cls_status status = cls_context_create(d->context, d->id, o, &context);
     ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
-    status = cls_context_compile(context, NULL);
+    status = cls_context_compile(context, 0, 0);
     ck_assert_msg(status == CLS_OK, "%s: %s: %s", d->name, what, cls_error_message());
     for (; cls_context_program(context, n, &info) == CLS_OK; n++) {
         const uint32_t wanted = sources >> n & 1u ? CLS_ORIGIN_SOURCE : (uint32_t)origin;
@@ -182,7 +182,7 @@ START_TEST(taken)
 
     /* Loaded programs can be exported and loaded again. */
     must(cls_context_create(d->context, d->id, &o, &context));
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &size));
     uint8_t *const again = malloc(size);
     ck_assert_ptr_nonnull(again);
@@ -235,7 +235,7 @@ START_TEST(of_others)
     fake.no_compiler = 1;
     typed.dtypes = 1u << CLS_F16;
     must(cls_context_create(d->context, d->id, &typed, &context));
-    ck_assert_int_eq(cls_context_compile(context, NULL), CLS_UNSUPPORTED_DEVICE);
+    ck_assert_int_eq(cls_context_compile(context, 0, 0), CLS_UNSUPPORTED_DEVICE);
     ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s",
                   cls_error_message());
     ck_assert_uint_eq(fake.from_source, 0);
@@ -326,7 +326,7 @@ static const char *must_refuse_later(device *d, cls_context *context, cls_status
     while (cls_context_program(context, n, &info) == CLS_OK)
         n++;
     fake.builds = 0;
-    const cls_status is = cls_context_compile(context, NULL);
+    const cls_status is = cls_context_compile(context, 0, 0);
     snprintf(said, sizeof said, "%s", cls_error_message());
     ck_assert_msg(is == status && cls_error_opencl() == code, "%s: %s", d->name, said);
     while (cls_context_program(context, after, &info) == CLS_OK)
@@ -450,7 +450,7 @@ START_TEST(refused_options)
     fake.nvidia = 1;
     o.max_work_group = 1;
     must(cls_context_create(d->context, d->id, &o, &context));
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     for (int k = 0; k < (int)fake.builds; k++)
         if (strstr(build_of(k), " -cl-nv-maxrregcount=") != NULL) {
             const size_t before = strlen(build_of(k + 1));
@@ -478,7 +478,7 @@ START_TEST(refused_launches)
     fake.exempt_kernel = "cls_slots"; /* whose proof comes first, and takes the others */
     must(cls_context_create(d->context, d->id, &o, &context));
     fake.builds = 0;
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
     ck_assert_uint_eq(group_of(context, "slots"), 2);
     ck_assert_uint_eq(group_of(context, "survey"), 1);

@@ -53,7 +53,7 @@ START_TEST(kernels_that_do_not_compile)
     cls_head_options h;
     cls_head *head = (cls_head *)&info;
     must(cls_context_info(good, &info));
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.shortlist = info.shortlist; /* no smaller ones are tried */
     o.work_group = info.work_group;
     o.row_group = info.row_group;
@@ -75,7 +75,7 @@ START_TEST(kernels_that_do_not_compile)
     ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL,
                   "%s: the log is \"%s\"", d->name, log);
     ck_assert(strlen(small) == 8 && memcmp(small, log, 8) == 0);
-    cls_head_options_default(&h, sizeof h);
+    cls_head_options_init(&h);
     h.vocab = h.hidden = 16;
     h.dtype = CLS_F16;
     h.weight.buffer = buffer_of(d, 16 * 16 * 2, NULL);
@@ -85,7 +85,7 @@ START_TEST(kernels_that_do_not_compile)
     const faulty_live so_far = faulty_alive();
     cls_sampler_options so;
     cls_sampler *sampler = (cls_sampler *)&info;
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = 100;
     so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
     const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
@@ -107,16 +107,14 @@ START_TEST(no_memory_on_the_device)
 {
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_compile_options c;
-    cls_compile_options_default(&c, sizeof c);
-    c.features = CLS_FEATURES_ALL; /* programs' proofs need buffers, too */
-    must(cls_context_compile(context, &c));
+    /* programs' proofs need buffers, too */
+    must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     const faulty_live before = faulty_alive();
     cls_sampler_options o;
     cls_sampler *sampler = NULL;
     cls_readback *ring = NULL;
     uint32_t n = 0;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 100;
     for (;; n++) {
         faulty_arm(FAULTY_clCreateBuffer, n, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
@@ -368,7 +366,7 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
     const cls_host_row row = batch_host_row(b, 0);
     cls_params bad = b->params[0];
     (void)event;
-    cls_host_candidates_default(&c, sizeof c);
+    cls_host_candidates_init(&c);
     c.ids = ids;
     c.logits = logits;
     c.count = 2;
@@ -449,10 +447,10 @@ START_TEST(uploads_of_a_refused_step)
     cl_event done = NULL;
     for (uint32_t slot = 0; slot < ROWS; slot++) {
         const cls_logit_bias bias = {(int32_t)(10 + slot), 1000.0f};
-        s.b->params[slot].logit_bias = &bias;
-        s.b->params[slot].logit_bias_count = 1;
+        s.b->params[slot].logit_bias.biases = &bias;
+        s.b->params[slot].logit_bias.count = 1;
         must(cls_slot_params(s.sampler, slot, &s.b->params[slot]));
-        s.b->params[slot].logit_bias_count = 0;
+        s.b->params[slot].logit_bias.count = 0;
     }
     client_step(&s, first, 0, 0, NULL, NULL); /* the slots' calls are done */
     s.step.slots.host = order;

@@ -90,16 +90,16 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     cls_step step;
     cl_mem const logits = buffer_of(d, ROWS * row_size, all->logits[input->dtype]),
                  out = buffer_of(d, sizeof token + sizeof status, NULL);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = ROWS;
     o.dtypes = 1u << input->dtype;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.top_p = 0.9f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = ROWS;
     step.logits.values.buffer = logits;
     step.logits.dtype = input->dtype;
@@ -125,7 +125,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     for (uint32_t row = 0; row < ROWS; row++) {
         cls_host_row h;
         cls_host_result result = {.struct_size = sizeof result};
-        cls_host_row_default(&h, sizeof h);
+        cls_host_row_init(&h);
         h.logits = all->logits[input->dtype] + row * row_size;
         h.dtype = input->dtype;
         h.vocab = VOCAB;

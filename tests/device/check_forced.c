@@ -234,8 +234,8 @@ static batch *unforced(const batch *b)
     for (uint32_t row = 0; row < b->rows; row++) {
         cls_params *const p = &plain->params[row];
         plain->tokens[row].forced_count = 0;
-        p->thinking_start = p->thinking_end = p->thinking_forced = NULL;
-        p->thinking_start_count = p->thinking_end_count = p->thinking_forced_count = 0;
+        p->thinking_start.ids = p->thinking_end.ids = p->thinking_forced.ids = NULL;
+        p->thinking_start.count = p->thinking_end.count = p->thinking_forced.count = 0;
         p->thinking_budget = p->loop_repeats = 0;
     }
     plain->mask_kind = b->mask_kind;

@@ -60,24 +60,24 @@ enum { WORDS = 12, DRAFTS = 4, REQUESTS = 4, LENGTH = 40 };
 /* Random parameters for texts over a few words, so that thinking and loops occur. */
 static void text_params(cls_params *p, rng *r, int32_t *ids)
 {
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     for (uint32_t i = 0; i < 6; i++)
         ids[i] = (int32_t)rng_below(r, WORDS);
     p->seed = rng_bits(r);
     p->temperature = 0.8f;
     p->presence_penalty = 0.2f;
-    p->thinking_start = ids;
-    p->thinking_start_count = rng_below(r, 2);
-    p->thinking_end = ids + 1;
-    p->thinking_end_count = 1;
-    p->thinking_forced = ids + 2;
-    p->thinking_forced_count = 1 + rng_below(r, 4);
+    p->thinking_start.ids = ids;
+    p->thinking_start.count = rng_below(r, 2);
+    p->thinking_end.ids = ids + 1;
+    p->thinking_end.count = 1;
+    p->thinking_forced.ids = ids + 2;
+    p->thinking_forced.count = 1 + rng_below(r, 4);
     p->thinking_budget = rng_below(r, 9);
     p->loop_repeats = 2 + rng_below(r, 2);
     p->loop_min = 2;
     p->loop_max = 5;
-    if (p->thinking_start_count == 0)
-        p->thinking_start = NULL;
+    if (p->thinking_start.count == 0)
+        p->thinking_start.ids = NULL;
 }
 
 /* The text of a toy model, in which a row of a table follows each token, is the same with drafts as
@@ -90,11 +90,11 @@ START_TEST(texts_with_drafts)
     uint32_t emitted = 0, forced = 0, loops = 0, calls = 0;
     cls_sampler *sampler;
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = WORDS;
     o.max_rows = DRAFTS + 1;
     o.slot_count = 2;
-    o.history = 64;
+    o.max_history = 64;
     o.features = CLS_FEATURE_VERIFY;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     const cl_mem in = buffer_of(d, sizeof of_drafts, NULL),
@@ -115,7 +115,7 @@ START_TEST(texts_with_drafts)
             must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
             must(cls_slot_force(sampler, slot, n_callers ? callers : NULL, n_callers));
         }
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = 1;
         step.logits.values.buffer = in;
         step.tokens.buffer = step.status.buffer = out;
@@ -148,7 +148,7 @@ START_TEST(texts_with_drafts)
             }
             must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof of_drafts, of_drafts, 0,
                                          NULL, NULL));
-            cls_verify_call_default(&call, sizeof call);
+            cls_verify_call_init(&call);
             call.requests = 1;
             call.row_offsets = cu;
             call.logits.values.buffer = in;

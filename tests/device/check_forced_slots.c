@@ -29,17 +29,17 @@ static void desk_open(desk *k, device *d)
     cls_sampler_options o;
     memset(k, 0, sizeof *k);
     k->d = d;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = SLOTS;
-    o.history = 64;
-    o.rollback = 8;
+    o.max_history = 64;
+    o.max_rollback = 8;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &k->sampler));
     for (uint32_t i = 0; i < VOCAB; i++)
         k->x[i] = (float)(i * 7 % 11) / 4.0f;
     k->in = buffer_of(d, sizeof k->x, k->x);
     k->out = buffer_of(d, 2 * sizeof k->token, NULL);
-    cls_step_default(&k->step, sizeof k->step);
+    cls_step_init(&k->step);
     k->step.rows = SLOTS;
     k->step.logits_rows = 1;
     k->step.logits.values.buffer = k->in;
@@ -94,7 +94,7 @@ static void expect_same_slots(const desk *k, uint32_t a, uint32_t b, const char 
 /* The requests of each kind of adaptive state, and one without. */
 static void adaptive_params(cls_params *p, int kind)
 {
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->seed = 5;
     p->presence_penalty = 0.5f;
     p->mirostat = kind == 1 || kind == 2 ? kind : 0;
@@ -129,8 +129,8 @@ START_TEST(masked)
             cls_params p;
             size_t size[2];
             adaptive_params(&p, kind);
-            p.thinking_forced = forced;
-            p.thinking_forced_count = how & 4 ? 2 : 0;
+            p.thinking_forced.ids = forced;
+            p.thinking_forced.count = how & 4 ? 2 : 0;
             p.thinking_budget = how & 4 ? 2 : 0;
             desk_begin(&k, &p);
             for (uint32_t slot = 0; slot < SLOTS && !(how & 4); slot++)
@@ -253,11 +253,11 @@ START_TEST(ends)
     desk_open(&k, d);
     for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.max_tokens = cases[c].max_tokens;
         p.min_tokens = cases[c].min_tokens;
-        p.stop_ids = cases[c].stops ? &stop : NULL;
-        p.stop_count = cases[c].stops;
+        p.stop_ids.ids = cases[c].stops ? &stop : NULL;
+        p.stop_ids.count = cases[c].stops;
         p.loop_repeats = cases[c].repeats;
         p.loop_max = 8;
         desk_begin(&k, &p);
@@ -277,7 +277,7 @@ START_TEST(ends)
     }
     const cl_mem random = buffer_of(d, sizeof bits, bits);
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     desk_begin(&k, &p);
     must(cls_slot_force(k.sampler, 1, forced, 1));
     k.step.defer_accept = 1;
@@ -303,10 +303,10 @@ START_TEST(launches)
     cls_params plain, thinks, loops;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&plain, sizeof plain);
+    cls_params_init(&plain);
     thinks = loops = plain;
-    thinks.thinking_forced = forced;
-    thinks.thinking_forced_count = 2;
+    thinks.thinking_forced.ids = forced;
+    thinks.thinking_forced.count = 2;
     thinks.thinking_budget = 100;
     loops.loop_repeats = 2;
 #define EXPECT_LAUNCHES(n) \
@@ -378,16 +378,16 @@ START_TEST(accepted)
         const uint32_t per_row = i % 4 ? 2 + rng_below(&r, EACH - 1) : EACH;
         cls_params p;
         adaptive_params(&p, (int)(i % 5));
-        p.stop_ids = i % 3 == 0 ? stop : NULL;
-        p.stop_count = i % 3 == 0;
+        p.stop_ids.ids = i % 3 == 0 ? stop : NULL;
+        p.stop_ids.count = i % 3 == 0;
         p.max_tokens = i % 3 == 1 ? 5 : 0;
         p.loop_repeats = i % 3 == 2 ? 3 : 0;
         p.loop_max = 2;
-        p.thinking_forced = forced;
-        p.thinking_forced_count = 2;
+        p.thinking_forced.ids = forced;
+        p.thinking_forced.count = 2;
         p.thinking_budget = 4;
-        p.thinking_end = forced + 1;
-        p.thinking_end_count = 1;
+        p.thinking_end.ids = forced + 1;
+        p.thinking_end.count = 1;
         desk_begin(&k, &p);
         for (uint32_t at = 0; at < 2 * per_row; at++) {
             const uint32_t what = rng_below(&r, 8);
@@ -416,7 +416,7 @@ START_TEST(accepted)
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
     }
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.frequency_penalty = 0.01f;
     p.penalty_window = 30;
     for (uint32_t i = 0; i < many; i++)
@@ -479,12 +479,12 @@ START_TEST(saves)
     size_t size;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&plain, sizeof plain);
+    cls_params_init(&plain);
     plain.loop_max = 8;
     plain.loop_repeats = 5; /* needs no newer format */
     thinks = plain;
-    thinks.thinking_forced = forced;
-    thinks.thinking_forced_count = 3;
+    thinks.thinking_forced.ids = forced;
+    thinks.thinking_forced.count = 3;
     thinks.thinking_budget = 2;
     for (int kind = 0; kind < 5; kind++) { /* 1: a budget, 2: ids, 3: both, 4: ids where it was */
         desk_begin(&k, kind == 1 || kind >= 3 ? &thinks : &plain);
@@ -567,7 +567,7 @@ START_TEST(long_texts)
     size_t size, at = 0, size_2;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     desk_begin(&k, &p);
     for (int i = 0; i < STEPS; i++)
         desk_step(&k);
@@ -610,7 +610,7 @@ START_TEST(refusals)
     cls_params p;
     desk k;
     desk_open(&k, d);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
     expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1),
                    "slot is 3, but the sampler has slots 0 to 2");
@@ -640,21 +640,21 @@ START_TEST(refusals)
     p.loop_max = 22;
     expect_refused(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
                    "params->loop_repeats is 3 and params->loop_max 22, but the sampler was created "
-                   "with options->history of 64; they need 66");
+                   "with options->max_history of 64; they need 66");
     p.loop_max = 21;
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
-        cls_params_default(&p, sizeof p);
-        p.thinking_forced = ids;
-        p.thinking_forced_count = 1;
-        *(end ? &p.thinking_end : &p.thinking_start) = zeroes;
-        uint32_t *const n = end ? &p.thinking_end_count : &p.thinking_start_count;
+        cls_params_init(&p);
+        p.thinking_forced.ids = ids;
+        p.thinking_forced.count = 1;
+        *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
+        uint32_t *const n = end ? &p.thinking_end.count : &p.thinking_start.count;
         *n = 66;
         expect_refused(cls_slot_params(k.sampler, 0, &p),
-                       end ? "params->thinking_end_count is 66, but the sampler was created with "
-                             "options->history of 64; it needs 65"
-                           : "params->thinking_start_count is 66, but the sampler was created with "
-                             "options->history of 64; it needs 65");
+                       end ? "params->thinking_end.count is 66, but the sampler was created with "
+                             "options->max_history of 64; it needs 65"
+                           : "params->thinking_start.count is 66, but the sampler was created with "
+                             "options->max_history of 64; it needs 65");
         *n = 65;
         must(cls_slot_params(k.sampler, 0, &p));
     }
@@ -664,16 +664,16 @@ START_TEST(refusals)
 
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = 2;
     o.max_rows = 1;
-    o.history = 8;
+    o.max_history = 8;
     o.no_late_compile = 1;
     o.features = CLS_FEATURE_STATE;
     fixture_features(0);
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     const char *const lacks =
         "this needs CLS_FEATURE_FORCED, which the sampler's options->features lack";
@@ -681,9 +681,9 @@ START_TEST(refusals)
     p.loop_repeats = 2;
     p.loop_max = 2;
     expect_refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
-    cls_params_default(&p, sizeof p);
-    p.thinking_forced = ids;
-    p.thinking_forced_count = 1;
+    cls_params_init(&p);
+    p.thinking_forced.ids = ids;
+    p.thinking_forced.count = 1;
     expect_refused(cls_slot_params(sampler, 0, &p), lacks);
     must(cls_slot_force(sampler, 0, NULL, 0));
     cls_sampler_destroy(sampler);

@@ -396,8 +396,8 @@ START_TEST(empty_list)
         b->params[row].temperature = 0.0f;
         b->params[row].only_allowed = row != 0;
     }
-    b->params[2].allowed_ids = ids;
-    b->params[2].allowed_count = 2;
+    b->params[2].allowed_ids.ids = ids;
+    b->params[2].allowed_ids.count = 2;
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     for (int again = 0; again < 2; again++) {
         client_step(&s, d->queue, 0, 0, NULL, NULL);

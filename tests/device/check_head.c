@@ -177,18 +177,18 @@ START_TEST(sampled_in_place)
             continue;
         layer_open(&l, d, &w, &r);
         cl_mem buffer = buffer_of(d, sizeof tokens, NULL);
-        cls_sampler_options_default(&o, sizeof o);
+        cls_sampler_options_init(&o);
         o.vocab = vocab;
         o.max_rows = 8;
         must(cls_sampler_create(context, &o, &sampler));
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.top_p = 0.9f;
         p.temperature = 0.8f;
         for (uint32_t i = 0; i < rows; i++) {
             p.seed = 100 + i;
             must(cls_slot_begin(sampler, i, &p, NULL, 0, NULL, 0));
         }
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = rows;
         step.logits.values.buffer = l.logits_buffer;
         step.logits.values.offset = l.call.logits.offset;
@@ -200,7 +200,7 @@ START_TEST(sampled_in_place)
         for (uint32_t i = 0; i < rows; i++) {
             cls_host_row row;
             cls_host_result result = {.struct_size = sizeof result};
-            cls_host_row_default(&row, sizeof row);
+            cls_host_row_init(&row);
             p.seed = 100 + i;
             row.params = &p;
             row.logits = l.logits + LAYER_MARGIN + (size_t)i * vocab;

@@ -416,8 +416,8 @@ START_TEST(defaults)
     cls_head_call c;
     memset(&o, 0x55, sizeof o);
     memset(&c, 0x55, sizeof c);
-    cls_head_options_default(&o, sizeof o);
-    cls_head_call_default(&c, sizeof c);
+    cls_head_options_init(&o);
+    cls_head_call_init(&c);
     ck_assert(o.struct_size == sizeof o && c.struct_size == sizeof c);
     ck_assert(o.vocab == 0 && o.hidden == 0 && o.max_rows == 1 && o.dtype == CLS_F32 &&
               o.weight.buffer == NULL);

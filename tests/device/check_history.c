@@ -25,14 +25,14 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->rollback = 30;
     w->room = history + 20000;
     w->dtype = dtype;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = vocab;
     o.max_rows = ROWS;
-    o.history = history;
-    o.rollback = w->rollback;
-    o.keep = w->keep = (int32_t)rng_below(r, 3);
+    o.max_history = history;
+    o.max_rollback = w->rollback;
+    o.counts = w->keep = (int32_t)rng_below(r, 3);
     o.dtypes = 1u << dtype;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_HISTORY | CLS_FEATURE_MASK;
     must(cls_sampler_create(context, &o, &w->sampler));
     unsigned char *const data = malloc(ROWS * vocab * size);
     w->amount = malloc(vocab * sizeof *w->amount);
@@ -110,7 +110,7 @@ static void step(world *w, const char *where)
     const uint32_t n_words = effects_words(w->vocab, w->sampler->layout);
     int32_t token[ROWS], status[ROWS];
     cls_step s;
-    cls_step_default(&s, sizeof s);
+    cls_step_init(&s);
     s.rows = ROWS;
     s.logits.values.buffer = w->logits;
     s.logits.dtype = w->dtype;
@@ -128,7 +128,7 @@ static void step(world *w, const char *where)
         request *const q = &w->row[row];
         const cls_params *const p = &q->p;
         q->stopped = 0;
-        for (uint32_t i = 0; i < p->stop_count; i++)
+        for (uint32_t i = 0; i < p->stop_ids.count; i++)
             q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] &&
                           recent(q, 0) == q->stop[i];
         if (q->stopped) {
@@ -136,8 +136,8 @@ static void step(world *w, const char *where)
             continue;
         }
         world_expect(w, row);
-        const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_word_count ||
-                          (p->stop_count && q->outputs < p->min_tokens);
+        const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_words.count ||
+                          (p->stop_ids.count && q->outputs < p->min_tokens);
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
         const int32_t right = world_is_simple(q) ? world_best(w, row) : token[row];
@@ -256,7 +256,7 @@ START_TEST(long_texts)
                 q->text[k] = (int32_t)(32 * 7 + rng_below(&r, 32));
             for (uint32_t k = 0; row == 4 && k < q->n; k += 2)
                 q->text[k] = 5;
-            cls_params_default(&q->p, sizeof q->p);
+            cls_params_init(&q->p);
             q->p.temperature = 0.0f;
             q->p.dry_multiplier = 0.25f;
             q->p.dry_base = i % 2 ? 1.75f : 1.0005f;
@@ -287,33 +287,34 @@ START_TEST(refused)
 {
     device *const d = fixture_device(_i);
     const int32_t ids[] = {5, 100, -1, 6}, good[] = {1, 2, 3};
-    const cls_sequence bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}},
-                       null[] = {{NULL, 2}};
+    const cls_ids bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}},
+                  null[] = {{NULL, 2}};
     cls_sampler_options o;
     cls_sampler *s;
     cls_params p;
-    cls_params_default(&p, sizeof p);
-    p.bad_word_count = 4;
-    refuse(NULL, &p, "params->bad_word_count is 4, but params->bad_words is NULL");
-    p.bad_words = bad;
+    cls_params_init(&p);
+    p.bad_words.count = 4;
+    refuse(NULL, &p, "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
+    p.bad_words.sequences = bad;
     refuse(NULL, &p,
-           "params->bad_words[3].ids[1] is 100, which is not a token of a vocabulary of 100");
-    p.bad_word_count = 1;
-    p.bad_words = none;
-    refuse(NULL, &p, "params->bad_words[0].count is 0");
-    p.bad_words = null;
-    refuse(NULL, &p, "params->bad_words[0].count is 2, but its ids are NULL");
-    cls_params_default(&p, sizeof p);
-    p.dry_breakers = bad;
-    p.dry_breaker_count = 4;
-    refuse(NULL, &p, "params->dry_breakers[3].ids[1] is 100");
-    cls_params_default(&p, sizeof p);
-    p.allowed_ids = ids;
-    p.allowed_count = 3;
-    refuse(NULL, &p, "params->allowed_ids[1] is 100");
-    p.allowed_ids = NULL;
-    refuse(NULL, &p, "params->allowed_count is 3, but params->allowed_ids is NULL");
-    cls_params_default(&p, sizeof p);
+           "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
+           "100");
+    p.bad_words.count = 1;
+    p.bad_words.sequences = none;
+    refuse(NULL, &p, "params->bad_words.sequences[0].count is 0");
+    p.bad_words.sequences = null;
+    refuse(NULL, &p, "params->bad_words.sequences[0].ids is NULL");
+    cls_params_init(&p);
+    p.dry_breakers.sequences = bad;
+    p.dry_breakers.count = 4;
+    refuse(NULL, &p, "params->dry_breakers.sequences[3].ids[1] is 100");
+    cls_params_init(&p);
+    p.allowed_ids.ids = ids;
+    p.allowed_ids.count = 3;
+    refuse(NULL, &p, "params->allowed_ids.ids[1] is 100");
+    p.allowed_ids.ids = NULL;
+    refuse(NULL, &p, "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
+    cls_params_init(&p);
     p.dry_multiplier = NAN;
     refuse(NULL, &p, "params->dry_multiplier is");
     p.dry_multiplier = 1.0f;
@@ -323,39 +324,36 @@ START_TEST(refused)
     p.dry_window = 16385;
     refuse(NULL, &p, "params->dry_window is 16385");
 
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 100;
-    o.logit_bias = 0;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
-    refuse(s, &p, "params->dry_multiplier needs a sampler created with options->history");
+    refuse(s, &p, "params->dry_multiplier needs a sampler created with options->max_history");
     p.dry_base = 0.5f; /* off */
     must(cls_sampler_check(s, &p));
     p.no_repeat_ngram = 2;
-    refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->history");
-    cls_params_default(&p, sizeof p);
-    p.bad_words = bad + 1;
-    p.bad_word_count = 1;
+    refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->max_history");
+    cls_params_init(&p);
+    p.bad_words.sequences = bad + 1;
+    p.bad_words.count = 1;
     must(cls_sampler_check(s, &p)); /* of one id */
-    p.bad_words = bad;
-    refuse(
-        s, &p,
-        "params->bad_words[0].count is 3, but the sampler was created with options->history of 0");
-    cls_params_default(&p, sizeof p);
-    p.stop_ids = p.allowed_ids = good;
-    p.stop_count = p.min_tokens = 3;
+    p.bad_words.sequences = bad;
+    refuse(s, &p,
+           "params->bad_words.sequences[0].count is 3, but the sampler was created with "
+           "options->max_history of 0");
+    cls_params_init(&p);
+    p.stop_ids.ids = p.allowed_ids.ids = good;
+    p.stop_ids.count = p.min_tokens = 3;
     must(cls_sampler_check(s, &p));
-    p.allowed_count = 3;
-    refuse(s, &p, "params->allowed_ids needs a sampler created with options->logit_bias");
     cls_sampler_destroy(s);
 
-    o.history = 8;
+    o.max_history = 8;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
     refuse(s, &p,
-           "params->dry_window is 9, but the sampler was created with options->history of 8");
+           "params->dry_window is 9, but the sampler was created with options->max_history of 8");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);

@@ -22,12 +22,12 @@ START_TEST(defaults)
     memset(&o, 0x55, sizeof o);
     memset(&step, 0x55, sizeof step);
     memset(&row, 0x55, sizeof row);
-    cls_params_default(&p, sizeof p);
-    cls_context_options_default(&c, sizeof c);
-    cls_sampler_options_default(&o, sizeof o);
-    cls_step_default(&step, sizeof step);
-    cls_outputs_default(&outputs, sizeof outputs);
-    cls_host_row_default(&row, sizeof row);
+    cls_params_init(&p);
+    cls_context_options_init(&c);
+    cls_sampler_options_init(&o);
+    cls_step_init(&step);
+    cls_outputs_init(&outputs);
+    cls_host_row_init(&row);
     ck_assert(p.struct_size == sizeof p && c.struct_size == sizeof c && o.struct_size == sizeof o);
     ck_assert(outputs.struct_size == sizeof outputs && outputs.top.count == 0 &&
               outputs.kept.ids.buffer == NULL && outputs.latest.buffer == NULL);
@@ -41,9 +41,9 @@ START_TEST(defaults)
     ck_assert(p.repetition_penalty == 1.0f && p.frequency_penalty == 0.0f &&
               p.presence_penalty == 0.0f);
     ck_assert(p.penalty_scope == CLS_SCOPE_OUTPUT && p.penalty_window == 0 && p.max_tokens == 0);
-    ck_assert(p.stop_ids == NULL && p.stop_count == 0 && p.logit_bias == NULL &&
-              p.logit_bias_count == 0);
-    ck_assert(o.keep == CLS_KEEP_COUNTS && o.logit_bias == 1 && o.history == 0 && o.rollback == 0);
+    ck_assert(p.stop_ids.ids == NULL && p.stop_ids.count == 0 && p.logit_bias.biases == NULL &&
+              p.logit_bias.count == 0);
+    ck_assert(o.counts == CLS_COUNTS_ALL && o.max_history == 0 && o.max_rollback == 0);
     ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL &&
               step.bias.values.buffer == NULL);
     ck_assert(step.invalid_token == -1 && step.defer_accept == 0 &&
@@ -52,34 +52,47 @@ START_TEST(defaults)
               step.slots.host == NULL);
     ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random_bits == NULL);
 
-    /* A struct shorter than that of version 0.9.0 is refused, and nothing beyond it is touched. */
+    /* A struct shorter than in the first header is refused, and nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
-    cls_params_default(&p, offsetof(cls_params, only_allowed));
+    ck_assert_int_eq(cls_struct_init("cls_params", &p, offsetof(cls_params, only_allowed)),
+                     CLS_BAD_ARGUMENT);
     ck_assert(p.struct_size == 0 && p.only_allowed == 0x55555555);
     ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
-    /* If a program is compiled against a shorter struct that is long enough, the library does not
-     * touch what is beyond it, and the fields that the program lacks keep their defaults. */
+    /* If a program is compiled against a shorter struct that is long enough, the fields that the
+     * program lacks are 0. */
     struct growing {
         size_t struct_size;
         int32_t first, added;
-    } program = {.added = 0x55555555}, library = {.added = 7};
-    ck_assert_int_eq(
-        cls_struct_init(&program, offsetof(struct growing, added), offsetof(struct growing, added)),
-        1);
-    ck_assert(program.struct_size == offsetof(struct growing, added) && program.first == 0 &&
-              program.added == 0x55555555);
-    program.first = 3;
+    } program = {offsetof(struct growing, added), 3, 0x55555555}, library = {.added = 7};
     must(cls_struct_read(&library, sizeof library, offsetof(struct growing, added), &program,
                          "program", 0));
-    ck_assert(library.struct_size == sizeof library && library.first == 3 && library.added == 7);
+    ck_assert(library.struct_size == sizeof library && library.first == 3 && library.added == 0);
     /* A program that passes the size of a pointer, or less, is refused. */
     for (size_t size = 0; size <= sizeof(void *); size++) {
         memset(&p, 0, sizeof p);
-        cls_params_default(&p, size);
+        ck_assert_int_eq(cls_struct_init("cls_params", &p, size), CLS_BAD_ARGUMENT);
         p.temperature = -3.0f;
         ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
         ck_assert(strstr(cls_error_message(), "params->struct_size is 0") != NULL);
     }
+    /* Every public struct with a struct_size can be initialized, and no other name. */
+    uint32_t structs = 0;
+    for (uint32_t i = 0; cls_struct_field(i) != NULL; i++) {
+        const cls_field *const f = cls_struct_field(i);
+        unsigned char object[16384];
+        if (strcmp(f->name, "struct_size") != 0)
+            continue;
+        size_t first = sizeof object;
+        must(cls_struct_init(f->structure, object, sizeof object));
+        memcpy(&first, object, sizeof first);
+        ck_assert_uint_eq(first, sizeof object); /* a newer header's, whose new fields are 0 */
+        ck_assert_int_eq(cls_struct_init(f->structure, object, f->structure_size - 1),
+                         CLS_BAD_ARGUMENT);
+        structs++;
+    }
+    ck_assert_uint_ge(structs, 18);
+    ck_assert_int_eq(cls_struct_init("cls_buffer", &p, sizeof p), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_struct_init(NULL, &p, sizeof p), CLS_BAD_ARGUMENT);
     /* In a struct of a newer header, fields that this library does not know must be 0. */
     struct {
         cls_params known;
@@ -97,11 +110,11 @@ START_TEST(defaults)
     ck_assert_int_eq(cls_params_check(&p, 10), CLS_BAD_ARGUMENT);
     ck_assert(strstr(cls_error_message(),
                      "params->top_a is 1.5; it must be between 0 (off) and 1") != NULL);
-    cls_params_default(NULL, sizeof p);
-    cls_step_default(NULL, sizeof step);
-    cls_sampler_options_default(NULL, sizeof o);
-    cls_verify_call_default(NULL, sizeof(cls_verify_call));
-    cls_host_row_default(NULL, sizeof row);
+    cls_params_init(NULL);
+    cls_step_init(NULL);
+    cls_sampler_options_init(NULL);
+    cls_verify_call_init(NULL);
+    cls_host_row_init(NULL);
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
     ck_assert_uint_eq(cls_version_number(), CLS_VERSION_NUMBER);
@@ -600,7 +613,7 @@ START_TEST(lifetimes)
     device *const d = fixture_device(_i);
     cls_context_options o;
     cls_context *context;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     char log[64] = "untouched";
     o.build_log = log;

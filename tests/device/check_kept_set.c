@@ -544,8 +544,8 @@ START_TEST(bad_arguments_of_the_host)
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .kept_ids = ids};
-    cls_params_default(&p, sizeof p);
-    cls_host_row_default(&row, sizeof row);
+    cls_params_init(&p);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = 4;
     row.params = &p;

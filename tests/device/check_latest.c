@@ -31,16 +31,17 @@ static void desk_open(desk *s, device *d)
     o.vocab = VOCAB;
     o.max_rows = 4;
     o.slot_count = SLOTS;
-    o.rollback = 4;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
+    o.max_rollback = 4;
+    o.features =
+        CLS_FEATURE_SHORTLIST | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &s->sampler));
     for (int t = 0; t < VOCAB; t++)
         logits[t][t] = 1.0f;
     cls_params_init(&s->params);
     s->params.temperature = 0.0f;
     s->params.max_tokens = 3;
-    s->params.stop_ids = stop_ids;
-    s->params.stop_count = 1;
+    s->params.stop_ids.ids = stop_ids;
+    s->params.stop_ids.count = 1;
     cls_step_init(&s->step);
     cls_outputs_init(&s->outputs);
     s->step.outputs = &s->outputs;

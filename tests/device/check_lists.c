@@ -43,11 +43,11 @@ static void lists_open(lists *l, device *d)
         l->ids[which][l->n[which]++] = (int32_t)i;
         l->bias[i] = (cls_logit_bias){(int32_t)i, i % 2 ? -INFINITY : -(float)(i % 7)};
     }
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = l->vocab;
     o.max_rows = o.slot_count = SLOTS;
     o.dtypes = 1u << CLS_F32;
-    o.history = 4;
+    o.max_history = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &l->sampler));
     l->in = buffer_of(d, l->vocab * sizeof *l->logits, l->logits);
     l->out = buffer_of(d, SLOTS * sizeof(int32_t), NULL);
@@ -67,12 +67,12 @@ static void lists_close(lists *l)
 static cls_params allowing(const lists *l, int which, float temperature)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = temperature;
     p.seed = 5;
     if (which >= 0) {
-        p.allowed_ids = l->ids[which];
-        p.allowed_count = l->n[which];
+        p.allowed_ids.ids = l->ids[which];
+        p.allowed_ids.count = l->n[which];
     }
     return p;
 }
@@ -110,14 +110,14 @@ static void lists_step(lists *l, const char *what)
         int32_t token;
         if (!l->begun[slot])
             continue;
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = 1;
         step.logits.values.buffer = l->in;
         step.tokens.buffer = l->out;
         step.slots.host = &slot;
         must(cls_sample(l->sampler, l->d->queue, &step, 0, NULL, NULL));
         buffer_read(l->d, l->out, sizeof token, &token);
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = l->logits;
         row.dtype = CLS_F32;
         row.vocab = l->vocab;
@@ -137,8 +137,8 @@ START_TEST(allowed_and_biased)
     lists l;
     lists_open(&l, fixture_device(_i));
     cls_params biased = allowing(&l, -1, 0.0f);
-    biased.logit_bias = l.bias;
-    biased.logit_bias_count = l.vocab;
+    biased.logit_bias.biases = l.bias;
+    biased.logit_bias.count = l.vocab;
     begin(&l, 0, allowing(&l, 0, 0.0f));
     begin(&l, 1, allowing(&l, 1, 1.0f));
     begin(&l, 2, biased);
@@ -164,8 +164,8 @@ START_TEST(stop_ids)
     lists_open(&l, fixture_device(_i));
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.stop_ids = l.ids[slot];
-        p.stop_count = l.n[slot];
+        p.stop_ids.ids = l.ids[slot];
+        p.stop_ids.count = l.n[slot];
         p.min_tokens = 2;
         begin(&l, slot, p);
     }
@@ -182,19 +182,19 @@ START_TEST(bad_words)
 {
     lists l;
     lists_open(&l, fixture_device(_i));
-    cls_sequence *const words = calloc(2 * (size_t)l.n[0], sizeof *words);
+    cls_ids *const words = calloc(2 * (size_t)l.n[0], sizeof *words);
     int32_t *const pairs = calloc(2 * (size_t)l.n[0], sizeof *pairs);
     ck_assert(words != NULL && pairs != NULL);
     for (uint32_t i = 0; i < l.n[0]; i++) {
-        words[i] = (cls_sequence){&l.ids[0][i], 1};
+        words[i] = (cls_ids){&l.ids[0][i], 1};
         pairs[2 * i] = (int32_t)(l.vocab - 1 - i % 64);
         pairs[2 * i + 1] = l.ids[0][i];
-        words[l.n[0] + i] = (cls_sequence){pairs + 2 * (size_t)i, 2};
+        words[l.n[0] + i] = (cls_ids){pairs + 2 * (size_t)i, 2};
     }
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.bad_words = words + slot * l.n[0];
-        p.bad_word_count = l.n[0];
+        p.bad_words.sequences = words + slot * l.n[0];
+        p.bad_words.count = l.n[0];
         begin(&l, slot, p);
     }
     lists_step(&l, "of bad words");

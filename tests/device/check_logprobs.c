@@ -39,7 +39,7 @@ START_TEST(prompts)
             given[j] = (int32_t)rng_below(&r, vocab + 2) - 1;
         batch_reference(b);
         client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
-        cls_logprobs_call_default(&call, sizeof call);
+        cls_logprobs_call_init(&call);
         call.rows = b->rows;
         call.logits = s.step.logits;
         call.top.count = top_n;
@@ -101,7 +101,7 @@ START_TEST(prompts_refused)
     device *const d = fixture_device(_i);
     client s = small_client(d, 2);
     cls_logprobs_call call;
-    cls_logprobs_call_default(&call, sizeof call);
+    cls_logprobs_call_init(&call);
     const struct {
         uint32_t rows, top_n;
         cl_mem logits;
@@ -140,7 +140,7 @@ static int32_t draw_on_host(const client *s, const lists *l, uint32_t row, uint3
     const cls_params *const p = &s->b->params[row];
     cls_host_candidates c;
     int32_t token = -2;
-    cls_host_candidates_default(&c, sizeof c);
+    cls_host_candidates_init(&c);
     c.ids = l->ids + row * WIDE;
     c.logits = l->logits + row * WIDE;
     c.count = (uint32_t)l->counts[row];

@@ -32,7 +32,7 @@ static int ends_in_loop(const int32_t *ids, uint32_t length, const cls_params *p
 static void random_params(cls_params *p, rng *r)
 {
     const uint32_t most = rng_below(r, 4) ? 16 : CLS_MAX_LOOP;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = 0;
     p->loop_repeats = 2 + (rng_below(r, 2) ? rng_below(r, 3) : rng_below(r, HISTORY / most - 1));
     p->loop_max = 1 + rng_below(r, most);
@@ -78,10 +78,10 @@ static void check_texts(device *d, uint32_t rounds, int longest)
     uint32_t begun_in_loop = 0, drew_loop = 0, drew = 0;
     cls_sampler *sampler;
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = WORDS;
     o.max_rows = o.slot_count = SLOTS;
-    o.history = HISTORY;
+    o.max_history = HISTORY;
     o.features = CLS_FEATURE_FORCED;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     const cl_mem in = buffer_of(d, sizeof(float[SLOTS][WORDS]), NULL),
@@ -108,7 +108,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
         }
         must_cl(
             clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = SLOTS;
         step.logits.values.buffer = in;
         step.tokens.buffer = step.status.buffer = out;

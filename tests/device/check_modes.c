@@ -31,7 +31,7 @@ typedef struct traffic {
 static void random_adaptive(traffic *t)
 {
     cls_params *const p = &t->q.params;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = rng_below(&t->r, 2) ? 1.0f : 0.7f;
     p->seed = rng_bits(&t->r);
     const uint32_t kind = rng_below(&t->r, 4);
@@ -52,7 +52,7 @@ static cls_host_result next(const traffic *t)
 {
     cls_host_row h;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = t->row;
     h.vocab = VOCAB;
     h.params = &t->q.params;
@@ -71,7 +71,7 @@ static int32_t step(traffic *t, int defer)
         t->row[i] = (float)(1.5 * rng_normal(&t->r));
     must_cl(clEnqueueWriteBuffer(t->d->queue, t->logits, CL_TRUE, 0, sizeof t->row, t->row, 0, NULL,
                                  NULL));
-    cls_step_default(&s, sizeof s);
+    cls_step_init(&s);
     s.rows = 1;
     s.logits.values.buffer = t->logits;
     s.slots.host = &slot;
@@ -164,10 +164,10 @@ START_TEST(modes)
     traffic t = {.d = fixture_device(_i), .r = {fixture_seed()}};
     cls_sampler_options o;
     uint32_t rolled = 0, moved = 0, changed = 0;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = SLOTS;
-    o.rollback = ROLLBACK;
+    o.max_rollback = ROLLBACK;
     must(cls_sampler_create(fixture_context(t.d, 1u << CLS_F32, 0, 0, 0), &o, &t.sampler));
     t.logits = buffer_of(t.d, sizeof t.row, NULL);
     t.tokens = buffer_of(t.d, sizeof(int32_t), NULL);

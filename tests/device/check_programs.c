@@ -81,7 +81,7 @@ static cls_context *new_context(device *d, const cls_context_options *o)
 static cls_context_options options_with(progress *t)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     memset(t, 0, sizeof *t);
     o.progress = on_progress;
     o.progress_user = t;
@@ -90,11 +90,7 @@ static cls_context_options options_with(progress *t)
 
 static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t features)
 {
-    cls_compile_options o;
-    cls_compile_options_default(&o, sizeof o);
-    o.dtypes = dtypes;
-    o.features = features;
-    return cls_context_compile(context, &o);
+    return cls_context_compile(context, dtypes, features);
 }
 
 static int has_groups(const cls_context *context)
@@ -122,15 +118,15 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_sampler_options o;
     s.b->history = 60;
     batch_row(s.b, 0, ROW_NORMAL3, 7);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = ROWS;
-    o.history = 60;
-    o.rollback = 4;
+    o.max_history = 60;
+    o.max_rollback = 4;
     o.no_late_compile = no_late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
-    cls_outputs_default(&s.outputs, sizeof s.outputs);
-    cls_step_default(&s.step, sizeof s.step);
+    cls_outputs_init(&s.outputs);
+    cls_step_init(&s.step);
     s.step.rows = 1;
     s.step.logits.values.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
     must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.values.buffer, CL_TRUE, 0, s.b->data_size,
@@ -189,7 +185,7 @@ typedef enum wish { WISH_USUAL, WISH_PENALTY, WISH_TOP_P, WISH_TYPICAL, WISH_NGR
 static cls_params params_of(wish w)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.seed = 11 + (uint64_t)w;
     p.top_k = w == WISH_TOP_P ? 0 : 40;
     p.top_p = w == WISH_TOP_P ? 0.8f : 1.0f;
@@ -265,10 +261,10 @@ START_TEST(by_need)
     /* All that is there: another sampler compiles nothing, nor does a call ahead. */
     fake.builds = 0;
     s = subject_of(d, context, 1);
-    must(
-        compile(context, 1u << CLS_F32,
-                CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS | CLS_FEATURE_STATE));
-    must(cls_context_compile(context, NULL));
+    must(compile(context, 1u << CLS_F32,
+                 CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+                     CLS_FEATURE_STATE));
+    must(cls_context_compile(context, 0, 0));
     ck_assert_uint_eq(fake.builds + t.calls, 0);
     close_subject(&s);
     cls_context_destroy(context);
@@ -305,7 +301,16 @@ START_TEST(refused_late)
         must(cls_sampler_check(s.sampler, &p)); /* which asks no device, and compiles nothing */
         steps(&s, 1, all_of[i].name);
     }
+    /* What cls_sampler_compile() adds between two steps is there; other bits are no features. */
+    ck_assert_int_eq(cls_sampler_compile(s.sampler, 1u << 30), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_sampler_compile(NULL, CLS_FEATURE_PENALTIES), CLS_BAD_ARGUMENT);
+    must(cls_sampler_compile(s.sampler, CLS_FEATURE_PENALTIES));
+    p = params_of(WISH_PENALTY);
+    must(begin(&s, &p));
+    steps(&s, 2, "a penalty, compiled for");
+    expect_progress(&t, "survey-row token-row");
     p = params_of(WISH_USUAL);
+    must(begin(&s, &p));
     const cls_status refused[] = {cls_slot_params(s.sampler, 0, &p), cls_slot_copy(s.sampler, 1, 0),
                                   cls_slot_rollback(s.sampler, 0, 1)};
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
@@ -316,7 +321,7 @@ START_TEST(refused_late)
     must(cls_slot_append_prompt(s.sampler, 0, NULL, 0));
     steps(&s, 2, "after all refusals");
     ck_assert_uint_eq(t.calls, 0);
-    expect_programs(context, "self-test slots survey token-list");
+    expect_programs(context, "self-test slots survey survey-row token-list token-row");
     close_subject(&s);
     cls_context_destroy(context);
 }
@@ -384,13 +389,13 @@ START_TEST(refused_steps)
     REFUSED(accept_ints(s.sampler, d->queue, 1, 1, &one, NULL, 0, NULL, &done),
             "CLS_FEATURE_ACCEPT");
     cls_verify_call verify;
-    cls_verify_call_default(&verify, sizeof verify);
+    cls_verify_call_init(&verify);
     verify.requests = 1;
     verify.row_offsets = cu;
     verify.logits.values.buffer = s.step.logits.values.buffer;
     REFUSED(cls_verify(s.sampler, d->queue, &verify, 0, NULL, &done), "CLS_FEATURE_VERIFY");
     cls_logprobs_call logprobs;
-    cls_logprobs_call_default(&logprobs, sizeof logprobs);
+    cls_logprobs_call_init(&logprobs);
     logprobs.rows = 1;
     logprobs.top.count = 1;
     logprobs.logits.values.buffer = s.step.logits.values.buffer;
@@ -417,7 +422,7 @@ START_TEST(single_features)
         cls_sampler_options so;
         cls_sampler *sampler;
         memset(&t, 0, sizeof t);
-        cls_sampler_options_default(&so, sizeof so);
+        cls_sampler_options_init(&so);
         so.vocab = 301;
         so.dtypes = 1u << CLS_F32;
         so.features = bit;
@@ -440,13 +445,12 @@ START_TEST(bad_bits)
     cls_sampler_options so;
     cls_sampler *sampler = NULL;
     memset(&t, 0, sizeof t);
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = 100;
     ck_assert_int_eq(compile(context, 8, 0), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "dtypes of a compilation is 0x8") != NULL, "%s",
-                  cls_error_message());
+    ck_assert_msg(strstr(cls_error_message(), "dtypes is 0x8") != NULL, "%s", cls_error_message());
     ck_assert_int_eq(compile(context, 0, 1u << 17), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "features of a compilation is 0x20000") != NULL, "%s",
+    ck_assert_msg(strstr(cls_error_message(), "features is 0x20000") != NULL, "%s",
                   cls_error_message());
     so.features = 4096; /* of cls_draw() in earlier versions */
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
@@ -456,20 +460,18 @@ START_TEST(bad_bits)
                      "cls_accept()");
     so.features = CLS_FEATURE_MASK | 1u << 31;
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "features of a sampler is 0x80000080") != NULL, "%s",
+    ck_assert_msg(strstr(cls_error_message(), "options->features is 0x80000080") != NULL, "%s",
                   cls_error_message());
     so.features = 0;
     so.dtypes = 9;
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "dtypes of a sampler is 0x9") != NULL, "%s",
+    ck_assert_msg(strstr(cls_error_message(), "options->dtypes is 0x9") != NULL, "%s",
                   cls_error_message());
     ck_assert_ptr_null(sampler);
     o.dtypes = 8;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &none), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "dtypes is 0x8") != NULL, "%s", cls_error_message());
-    ck_assert_int_eq(cls_context_compile(NULL, NULL), CLS_BAD_ARGUMENT);
-    cls_compile_options empty = {0};
-    ck_assert_int_eq(cls_context_compile(context, &empty), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_context_compile(NULL, 0, 0), CLS_BAD_ARGUMENT);
     cls_program_info info = {.struct_size = sizeof info};
     ck_assert_int_eq(cls_context_program(NULL, 0, &info), CLS_BAD_ARGUMENT);
     ck_assert_int_eq(cls_context_program(context, 0, NULL), CLS_BAD_ARGUMENT);
@@ -543,13 +545,13 @@ START_TEST(build_logs)
         ck_assert_ptr_nonnull(memchr(log, '\0', sizeof log));
         ck_assert(strncmp(log, cls_context_build_log(context), sizeof log - 1) == 0);
         memset(log, 'x', sizeof log);
-        must(cls_context_compile(context, NULL));
+        must(cls_context_compile(context, 0, 0));
         if (stays)
             ck_assert(strncmp(log, cls_context_build_log(context), sizeof log - 1) == 0);
         for (size_t i = 0; i < sizeof log && !stays; i++)
             ck_assert_msg(log[i] == 'x', "byte %zu was written", i);
         memset(log, 'x', sizeof log);
-        must(cls_context_compile(context, NULL)); /* nothing: says nothing */
+        must(cls_context_compile(context, 0, 0)); /* nothing: says nothing */
         ck_assert(log[0] == 'x');
         cls_context_destroy(context);
     }
@@ -582,7 +584,7 @@ START_TEST(another_thread)
     cls_context *const context = new_context(d, &o);
     subject s = subject_of(d, context, 0);
     ahead a = {.context = context,
-               .features = CLS_FEATURE_LISTS | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
+               .features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_STATE};
     pthread_t thread;
     uint32_t n = 0;
     cls_params p = params_of(WISH_USUAL);
@@ -628,12 +630,13 @@ START_TEST(exports)
     progress t;
     cls_context_options o = options_with(&t);
     const int everything = all || !cls_binary_query_recompiles(d->id);
-    const uint32_t features =
-        everything ? CLS_FEATURES_ALL : CLS_FEATURE_LISTS | CLS_FEATURE_ACCEPT;
+    const uint32_t features = everything
+                                  ? CLS_FEATURES_ALL
+                                  : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
     must(cls_context_export(context, NULL, &alone));
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &usual));
     ck_assert_uint_gt(usual, alone);
     must(compile(context, 0, features));
@@ -726,7 +729,7 @@ static uint32_t left_out(int variant)
     if (strstr(v->options, "-DCHAIN=") != NULL)
         out |= CLS_FEATURE_SAMPLERS | CLS_FEATURE_VERIFY;
     if (strstr(v->options, "-DCHAIN=0") != NULL)
-        out |= CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | (samples ? CLS_NEED_LONG_LIST : 0u);
+        out |= CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | (samples ? CLS_NEED_LONG_LIST : 0u);
     if (strstr(v->options, "-DLIST=") != NULL)
         out |= CLS_FEATURE_SEARCH | CLS_NEED_LONG_LIST;
     if (v->kernel == CLS_TOKEN && strstr(v->options, "-DROW=0") != NULL)
@@ -819,7 +822,8 @@ START_TEST(what_samplers_have)
             ck_assert_msg(there[k] == launches((enum cls_kernel)k, features), "0x%x: %s", features,
                           cls_kernel_name((enum cls_kernel)k));
         /* The features of a step are all sets of the sampler's; lists may be long ones. */
-        const uint32_t most = features | (features & CLS_FEATURE_LISTS ? CLS_NEED_LONG_LIST : 0);
+        const uint32_t most =
+            features | (features & CLS_FEATURE_SHORTLIST ? CLS_NEED_LONG_LIST : 0);
         for (uint32_t needs = most;; needs = (needs - 1) & most) {
             uint32_t served = 0;
             for (int v = 0; v < n; v++)
@@ -836,12 +840,12 @@ START_TEST(what_samplers_have)
                        small = set & (UINT32_C(1) << CLS_TOKEN_SMALL);
         ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain,
                       "0x%x: no kernel for plain rows", features);
-        ck_assert_msg((features & CLS_FEATURE_LISTS) == 0 || (list && small),
+        ck_assert_msg((features & CLS_FEATURE_SHORTLIST) == 0 || (list && small),
                       "0x%x: no kernel for the usual rows", features);
     }
-    ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_LISTS), 1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 |
-                                                              1u << CLS_TOKEN_SMALL |
-                                                              1u << CLS_TOKEN_1);
+    ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_SHORTLIST),
+                      1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 | 1u << CLS_TOKEN_SMALL |
+                          1u << CLS_TOKEN_1);
     for (uint32_t bit = 0; bit < 20; bit++) {
         const char *const name = cls_feature_name((cls_feature)(1u << bit));
         ck_assert_msg(CLS_FEATURES_ALL >> bit & 1u ? strncmp(name, "CLS_FEATURE_", 12) == 0

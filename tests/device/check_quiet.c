@@ -66,10 +66,10 @@ START_TEST(samplers)
     cls_sampler *sampler = NULL;
     cls_sampler_options o;
     printf("%s: the compiler %s\n", d->name, warns(d) ? "warns on stderr" : "is silent by itself");
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 301;
     o.dtypes = 1u << CLS_F32;
-    o.features = fixture_by_size(CLS_FEATURE_LISTS, CLS_FEATURE_LISTS, CLS_FEATURES_ALL);
+    o.features = fixture_by_size(CLS_FEATURE_SHORTLIST, CLS_FEATURE_SHORTLIST, CLS_FEATURES_ALL);
     divert();
     cls_status status = cls_context_create(d->context, d->id, NULL, &context);
     if (status == CLS_OK)

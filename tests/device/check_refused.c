@@ -29,7 +29,7 @@ START_TEST(contexts_refused)
     ck_assert(context == NULL);
     refused(cls_context_create(d->context, NULL, NULL, &context), "device");
     refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
 #define REFUSE(field, value) \
     do { \
         const cls_context_options good = o; \
@@ -72,7 +72,7 @@ START_TEST(samplers_and_slots_refused)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     refused(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
     ck_assert(sampler == NULL);
     o.vocab = 1048577;
@@ -89,7 +89,7 @@ START_TEST(samplers_and_slots_refused)
     o.struct_size = sizeof o;
     o.slot_count = 3;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
     refused(cls_slot_begin(sampler, 3, &p, NULL, 0, NULL, 0), "slot");
     refused(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
@@ -121,13 +121,12 @@ START_TEST(slot_calls_refused)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const int32_t ids[] = {1, 2, 3};
-    const cls_logit_bias bias = {1, 1.0f};
     unsigned char bytes[64] = {0};
     size_t size = sizeof bytes;
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 100;
     o.slot_count = 3;
 #define REFUSE(field, value) \
@@ -137,20 +136,18 @@ START_TEST(slot_calls_refused)
         refused(cls_sampler_create(context, &o, &sampler), #field); \
         o = good; \
     } while (0)
-    REFUSE(keep, -1);
-    REFUSE(keep, 3);
-    REFUSE(history, 16385);
-    REFUSE(rollback, 16385);
+    REFUSE(counts, -1);
+    REFUSE(counts, 3);
+    REFUSE(max_history, 16385);
+    REFUSE(max_rollback, 16385);
     REFUSE(slot_count, (1u << 24) + 1);
-    REFUSE(logit_bias, 2);
     REFUSE(no_late_compile, 2);
 #undef REFUSE
-    for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
-        o.logit_bias = o.keep == CLS_KEEP_PRESENCE;
-        o.history = 5;
-        o.rollback = 2;
+    for (o.counts = CLS_COUNTS_NONE; o.counts <= CLS_COUNTS_ALL; o.counts++) {
+        o.max_history = 5;
+        o.max_rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
         const cls_params good = p;
 #define REFUSE(field, value, name) \
@@ -160,25 +157,21 @@ START_TEST(slot_calls_refused)
         refused(cls_slot_params(sampler, 0, &p), name); \
         p = good; \
     } while (0)
-        if (o.keep == CLS_KEEP_NONE) {
+        if (o.counts == CLS_COUNTS_NONE) {
             REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
             REFUSE(presence_penalty, 1.0f, "presence_penalty");
         }
-        if (o.keep != CLS_KEEP_COUNTS)
+        if (o.counts != CLS_COUNTS_ALL)
             REFUSE(frequency_penalty, 1.0f, "frequency_penalty");
-        p.logit_bias = &bias;
-        if (!o.logit_bias)
-            REFUSE(logit_bias_count, 1, "logit_bias");
-        p = good;
         REFUSE(penalty_window, 6, "penalty_window");
-        REFUSE(stop_count, 1, "stop_ids");
+        REFUSE(stop_ids.count, 1, "stop_ids");
 #undef REFUSE
         refused(cls_slot_rollback(sampler, 0, 3), "rollback");
         cls_sampler_destroy(sampler);
     }
-    o.keep = CLS_KEEP_COUNTS;
+    o.counts = CLS_COUNTS_ALL;
     must(cls_sampler_create(context, &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
     refused(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
     refused(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */
@@ -244,7 +237,7 @@ START_TEST(acceptance_refused)
     refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
     refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, NULL, NULL), "wait");
     refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, &nothing, NULL), "wait");
-    cls_accept_call_default(&call, sizeof call);
+    cls_accept_call_init(&call);
     ck_assert_uint_eq(call.per_row, 1);
     refused(cls_accept(s.sampler, d->queue, NULL, 0, NULL, NULL), "call is NULL");
     call.rows = 4;
@@ -541,7 +534,7 @@ START_TEST(scope_refused)
     p.penalty_scope = CLS_SCOPE_ALL;
     refused(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
     cls_sampler_destroy(sampler);
-    o.history = 1;
+    o.max_history = 1;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     p.penalty_scope = CLS_SCOPE_OUTPUT;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));

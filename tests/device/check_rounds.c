@@ -26,11 +26,11 @@ typedef struct twins {
 static cls_sampler_options options(uint32_t slots)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = slots;
     o.max_rows = slots < ROWS ? slots : ROWS;
-    o.history = 24;
+    o.max_history = 24;
     return o;
 }
 
@@ -70,7 +70,7 @@ static uint32_t flush(const twins *t, cls_sampler *s)
 {
     const int32_t none = -1;
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.dtype = CLS_F32;
     step.logits.values.buffer = t->logits_buffer;
@@ -107,7 +107,7 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
     for (uint32_t i = 0; i < n; i++)
         slots[i] = (int32_t)(first + i);
     const cl_mem map = buffer_of(t->d, n * sizeof *slots, slots);
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = n;
     step.logits.dtype = CLS_F32;
     step.logits.values.buffer = t->logits_buffer;
@@ -161,7 +161,7 @@ static void compare_bytes(const twins *t, const char *after)
 static cls_params params_of(uint32_t slot)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = slot % 3 ? 0.9f : 0.0f;
     p.seed = slot;
     p.presence_penalty = 0.5f;
@@ -314,11 +314,11 @@ START_TEST(replaced)
     both(&t, cls_slot_begin(s, 2, &p, prompt, 2, NULL, 0));
     compare_bytes(&t, "replaced beginnings");
     launches(&t);
-    p.stop_ids = &stop;
-    p.stop_count = 1;
-    p.logit_bias = &bias;
+    p.stop_ids.ids = &stop;
+    p.stop_ids.count = 1;
+    p.logit_bias.biases = &bias;
     for (uint32_t i = 0; i < 50; i++) {
-        p.logit_bias_count = i % 2;
+        p.logit_bias.count = i % 2;
         p.stream = i;
         p.top_k = (int32_t)i;
         both(&t, cls_slot_params(s, 0, &p));
@@ -352,11 +352,11 @@ START_TEST(there_and_back)
     p[1].top_p_decay = 0.8f;
     p[1].top_p_min = 0.01f;
     for (uint32_t slot = 4; slot < KINDS; slot++) {
-        p[slot].thinking_forced = forced;
-        p[slot].thinking_forced_count = 3;
+        p[slot].thinking_forced.ids = forced;
+        p[slot].thinking_forced.count = 3;
         p[slot].thinking_budget = 9;
-        p[slot].thinking_start = slot == 4 ? NULL : &start;
-        p[slot].thinking_start_count = slot != 4;
+        p[slot].thinking_start.ids = slot == 4 ? NULL : &start;
+        p[slot].thinking_start.count = slot != 4;
     }
     memcpy(other, p, sizeof p);
     other[0].mirostat = 0;
@@ -392,10 +392,10 @@ START_TEST(many_slots)
     if (strstr(d->name, "Oclgrind") != NULL) /* an interpreter */
         return;
     o.vocab = 8;
-    o.history = 0;
+    o.max_history = 0;
     twins_open(&t, d, &o);
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = 0.0f;
     p.presence_penalty = -100.0f; /* the token that it has comes again */
     for (uint32_t part = 0; part < 2; part++) {
@@ -436,8 +436,8 @@ START_TEST(lists_settle)
     twins t;
     for (int32_t i = 0; i < 16; i++)
         bias[i] = (cls_logit_bias){i, 1.0f};
-    p.logit_bias = bias;
-    p.logit_bias_count = 16;
+    p.logit_bias.biases = bias;
+    p.logit_bias.count = 16;
     twins_open(&t, fixture_device(_i), &o);
     for (uint32_t i = 0; i < 60; i++) {
         must(cls_slot_reset(t.once, i % 2));
@@ -461,7 +461,7 @@ END_TEST
 static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
 {
     static const int32_t ids[] = {3, 1, 3, 2, 1, 0};
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = 0.9f;
     p->seed = rng_bits(r);
     p->presence_penalty = rng_below(r, 2) ? 0.7f : 0.0f;
@@ -480,22 +480,22 @@ static void random_params(cls_params *p, rng *r, cls_logit_bias *bias)
         p->top_p_min = 0.2f;
     }
     if (rng_below(r, 2)) {
-        p->thinking_start_count = rng_below(r, 3);
-        p->thinking_end_count = rng_below(r, 3);
-        p->thinking_forced_count = 1 + rng_below(r, 3);
-        p->thinking_start = p->thinking_start_count ? ids + rng_below(r, 4) : NULL;
-        p->thinking_end = p->thinking_end_count ? ids + rng_below(r, 4) : NULL;
-        p->thinking_forced = ids + rng_below(r, 4);
+        p->thinking_start.count = rng_below(r, 3);
+        p->thinking_end.count = rng_below(r, 3);
+        p->thinking_forced.count = 1 + rng_below(r, 3);
+        p->thinking_start.ids = p->thinking_start.count ? ids + rng_below(r, 4) : NULL;
+        p->thinking_end.ids = p->thinking_end.count ? ids + rng_below(r, 4) : NULL;
+        p->thinking_forced.ids = ids + rng_below(r, 4);
         p->thinking_budget = rng_below(r, 6);
     }
     if (rng_below(r, 4) == 0) {
         p->loop_repeats = 2 + rng_below(r, 2);
         p->loop_max = 1 + rng_below(r, 4);
     }
-    p->logit_bias_count = rng_below(r, 3) ? 0 : 1 + rng_below(r, 12);
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+    p->logit_bias.count = rng_below(r, 3) ? 0 : 1 + rng_below(r, 12);
+    for (uint32_t i = 0; i < p->logit_bias.count; i++)
         bias[i] = (cls_logit_bias){(int32_t)(i * 5 + rng_below(r, 5)), 1.0f};
-    p->logit_bias = p->logit_bias_count ? bias : NULL;
+    p->logit_bias.biases = p->logit_bias.count ? bias : NULL;
 }
 
 typedef struct saved {
@@ -547,7 +547,7 @@ START_TEST(traffic)
     saved kept = {NULL, 0};
     uint32_t calls = 0, all = 0;
     twins t;
-    o.rollback = 6;
+    o.max_rollback = 6;
     twins_open(&t, fixture_device(_i), &o);
     for (uint32_t round = 0; round < times * fixture_by_size(6, 100, 300); round++) {
         const uint32_t n = rng_below(&r, rng_below(&r, 3) ? 20 : 100);

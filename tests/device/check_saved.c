@@ -55,8 +55,8 @@ static void make_params(cls_params *p, uint32_t lists)
     static const int32_t stops[] = {98, 43, 5, 98}, start[] = {95, 37}, end[] = {14, 95, 37},
                          finish[] = {60, 71, 23}, pair[] = {34, 22}, three[] = {37, 43, 48},
                          ids[] = {98, 9, 3, 22};
-    static const cls_sequence words[] = {{ids, 1}, {three, 3}, {pair, 2}, {ids + 2, 1}};
-    static const cls_sequence breakers[] = {{three, 2}, {ids + 3, 1}, {ids + 1, 3}};
+    static const cls_ids words[] = {{ids, 1}, {three, 3}, {pair, 2}, {ids + 2, 1}};
+    static const cls_ids breakers[] = {{three, 2}, {ids + 3, 1}, {ids + 1, 3}};
     static const cls_logit_bias biases[] = {{60, 4.5f}, {40, -INFINITY}, {60, 0.25f}, {11, -1.0f}};
     static int32_t allowed[40];
     cls_params_init(p);
@@ -65,41 +65,41 @@ static void make_params(cls_params *p, uint32_t lists)
     p->seed = 77;
     p->presence_penalty = 0.1f;
     if (lists & BIASES) {
-        p->logit_bias = biases;
-        p->logit_bias_count = 4;
+        p->logit_bias.biases = biases;
+        p->logit_bias.count = 4;
     }
     if (lists & STOPS) {
-        p->stop_ids = stops;
-        p->stop_count = 4;
+        p->stop_ids.ids = stops;
+        p->stop_ids.count = 4;
         p->min_tokens = 9;
     }
     for (int32_t i = 0; i < 40 && lists & ALLOWED; i++)
         allowed[i] = i * 67 % VOCAB;
     if (lists & ALLOWED) {
-        p->allowed_ids = allowed;
-        p->allowed_count = 40;
+        p->allowed_ids.ids = allowed;
+        p->allowed_ids.count = 40;
     }
     if (lists & BREAKERS) {
         p->dry_multiplier = 2.0f;
         p->dry_allowed_length = 1;
-        p->dry_breakers = breakers;
-        p->dry_breaker_count = 3;
+        p->dry_breakers.sequences = breakers;
+        p->dry_breakers.count = 3;
     }
     if (lists & WORDS) {
-        p->bad_words = words;
-        p->bad_word_count = 4;
+        p->bad_words.sequences = words;
+        p->bad_words.count = 4;
     }
     if (lists & START) {
-        p->thinking_start = start;
-        p->thinking_start_count = 2;
+        p->thinking_start.ids = start;
+        p->thinking_start.count = 2;
     }
     if (lists & END) {
-        p->thinking_end = end;
-        p->thinking_end_count = 3;
+        p->thinking_end.ids = end;
+        p->thinking_end.count = 3;
     }
     if (lists & FINISH) {
-        p->thinking_forced = finish;
-        p->thinking_forced_count = 3;
+        p->thinking_forced.ids = finish;
+        p->thinking_forced.count = 3;
         p->thinking_budget = 5;
     }
 }
@@ -117,8 +117,8 @@ static bench open_bench(device *d)
     cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 2;
-    o.history = 12;
-    o.rollback = 4;
+    o.max_history = 12;
+    o.max_rollback = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
     batch *const rows = batch_new(2, VOCAB, CLS_F32, 0, 0);
     batch_row(rows, 0, ROW_NORMAL3, 5);
@@ -214,16 +214,7 @@ static void read_next(FILE *file, const char *name, saved *s)
 
 /* --------------------------------------------------------------------- the test */
 
-/* clang-format off */
-#define SAME_LIST(list, counter) \
-    ck_assert_msg(p->counter == q.counter && \
-                  (p->counter == 0 || \
-                   memcmp(p->list, q.list, p->counter * sizeof *p->list) == 0), \
-                  "%s: other " #list, kind->name)
-/* clang-format on */
-
-static void same_sequences(const char *name, const cls_sequence *a, const cls_sequence *b,
-                           uint32_t n)
+static void same_sequences(const char *name, const cls_ids *a, const cls_ids *b, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         ck_assert_msg(a[i].count == b[i].count &&
@@ -237,16 +228,15 @@ static void compare_params(const bench *b, uint32_t slot, const struct kind *kin
     const cls_params *const p = &b->sampler->request[slot].params;
     cls_params q;
     make_params(&q, kind->lists);
-    SAME_LIST(logit_bias, logit_bias_count);
-    SAME_LIST(stop_ids, stop_count);
-    SAME_LIST(allowed_ids, allowed_count);
-    SAME_LIST(thinking_start, thinking_start_count);
-    SAME_LIST(thinking_end, thinking_end_count);
-    SAME_LIST(thinking_forced, thinking_forced_count);
-    ck_assert_uint_eq(p->dry_breaker_count, q.dry_breaker_count);
-    ck_assert_uint_eq(p->bad_word_count, q.bad_word_count);
-    same_sequences(kind->name, p->dry_breakers, q.dry_breakers, q.dry_breaker_count);
-    same_sequences(kind->name, p->bad_words, q.bad_words, q.bad_word_count);
+    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++) {
+        const cls_list a = cls_list_get(l, p), other = cls_list_get(l, &q);
+        ck_assert_msg(a.count == other.count, "%s: other count of %s", kind->name, l->name);
+        if (l->kind == CLS_LIST_sequences)
+            same_sequences(kind->name, a.array, other.array, a.count);
+        else
+            ck_assert_msg(a.count == 0 || memcmp(a.array, other.array, a.count * l->size) == 0,
+                          "%s: other %s", kind->name, l->name);
+    }
     ck_assert(p->temperature == q.temperature && p->top_k == q.top_k && p->seed == q.seed);
     ck_assert(p->presence_penalty == q.presence_penalty && p->dry_multiplier == q.dry_multiplier &&
               p->min_tokens == q.min_tokens && p->thinking_budget == q.thinking_budget);

@@ -115,7 +115,7 @@ static cls_sampler *sampler_with(cls_context *context, uint32_t features)
 {
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 301;
     o.dtypes = 1u << CLS_F32;
     o.features = features;
@@ -129,22 +129,18 @@ START_TEST(search_after_adjustments)
 {
     static const uint32_t first[] = {CLS_FEATURE_PENALTIES, CLS_FEATURE_HISTORY, CLS_FEATURE_MASK,
                                      CLS_FEATURE_BIAS};
-    const uint32_t second = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
+    const uint32_t second = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 8, 8); i++) {
         cls_context_options o;
         cls_context *context;
-        cls_context_options_default(&o, sizeof o);
+        cls_context_options_init(&o);
         o.cache_dir = getenv("CLS_TEST_PROGRAMS");
         o.cache_always = 1;
         must(cls_context_create(d->context, d->id, &o, &context));
-        cls_sampler *const a = sampler_with(context, CLS_FEATURE_LISTS | first[i / 2]);
+        cls_sampler *const a = sampler_with(context, CLS_FEATURE_SHORTLIST | first[i / 2]);
         if (i % 2) {
-            cls_compile_options c;
-            cls_compile_options_default(&c, sizeof c);
-            c.dtypes = 1u << CLS_F32;
-            c.features = second;
-            must(cls_context_compile(context, &c));
+            must(cls_context_compile(context, 1u << CLS_F32, second));
         }
         cls_sampler_destroy(sampler_with(context, second));
         cls_sampler_destroy(a);

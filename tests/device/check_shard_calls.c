@@ -74,7 +74,7 @@ static void random_call(calls *c, uint32_t row, rng *r)
         twin_each(t, s, cls_slot_rollback(s->sampler, slot, n));
         break;
     case 2:
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.seed = rng_bits(r);
         twin_params(&p, rng_below(r, TWIN_KINDS), b->vocab);
         p.penalty_scope = b->params[row].penalty_scope;
@@ -247,12 +247,12 @@ static void differ(twin *t, twin_side *s, difference what)
     cls_params p = t->b->params[2];
     int32_t output[] = {5, 6, 7}, prompt[] = {1, 2};
     uint32_t outputs = 2, prompts = 1;
-    p.logit_bias = &bias;
-    p.logit_bias_count = 1;
-    p.stop_ids = &stop;
-    p.stop_count = 1;
-    p.allowed_ids = allowed;
-    p.allowed_count = 8;
+    p.logit_bias.biases = &bias;
+    p.logit_bias.count = 1;
+    p.stop_ids.ids = &stop;
+    p.stop_ids.count = 1;
+    p.allowed_ids.ids = allowed;
+    p.allowed_ids.count = 8;
     switch (what) {
     case OTHER_SEED:
         p.seed++;
@@ -282,16 +282,16 @@ static void differ(twin *t, twin_side *s, difference what)
         prompts++;
         break;
     case OTHER_BIAS:
-        p.logit_bias = &other_bias;
+        p.logit_bias.biases = &other_bias;
         break;
     case OTHER_STOP_IDS:
-        p.stop_ids = &other_stop;
+        p.stop_ids.ids = &other_stop;
         break;
     case OTHER_MAX_TOKENS:
         p.max_tokens = 100;
         break;
     case OTHER_ALLOWED_IDS:
-        p.allowed_count--;
+        p.allowed_ids.count--;
         break;
     default:
         break;

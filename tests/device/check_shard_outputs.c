@@ -113,7 +113,7 @@ static void open_shards(shard_verifier *all, uint32_t n, const uint32_t *borders
     for (uint32_t i = 0; i < n; i++) {
         shard_verifier *const s = &all[i];
         cls_shard_options o;
-        cls_shard_options_default(&o, sizeof o);
+        cls_shard_options_init(&o);
         o.shard_count = n;
         o.shard = i;
         o.borders = borders;
@@ -222,7 +222,7 @@ START_TEST(gathered_logprobs)
         const cl_mem given = buffer_of(d, sizeof ids, ids), out = buffer_of(d, 7 * 40, NULL);
         for (uint32_t k = 0; k < 4; k++) { /* at last the unsharded logits */
             const shard_verifier *const s = &all[k < 3 ? k : 0];
-            cls_logprobs_call_default(&call, sizeof call);
+            cls_logprobs_call_init(&call);
             call.rows = rows;
             call.logits = s->v.call.logits;
             if (k == 3)

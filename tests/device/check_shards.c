@@ -109,7 +109,7 @@ static void run_shards(device *d, uint32_t batches, int usual, uint64_t seed)
         for (uint32_t row = 0; row < b->rows && usual; row++) {
             cls_params *const p = &b->params[row];
             const uint64_t row_seed = p->seed;
-            cls_params_default(p, sizeof *p);
+            cls_params_init(p);
             p->seed = row_seed;
             usual_params(p, vocab, &r);
         }
@@ -342,7 +342,7 @@ START_TEST(states)
     /* One sampler has one shard. */
     cls_shard *second;
     cls_shard_options o;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     ck_assert_int_eq(cls_shard_create(p->sampler[0], &o, &second), CLS_BAD_ARGUMENT);
     ck_assert_ptr_nonnull(strstr(cls_error_message(), "already has a shard"));
     pair_close(&t);
@@ -367,7 +367,7 @@ START_TEST(options)
     cls_shard *shard;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         cls_shard_options o;
-        cls_shard_options_default(&o, sizeof o);
+        cls_shard_options_init(&o);
         o.shard_count = bad[i].count;
         o.shard = bad[i].shard;
         o.borders = bad[i].borders[2] != 0 ? bad[i].borders : NULL;
@@ -377,7 +377,7 @@ START_TEST(options)
                       cls_error_message(), bad[i].words);
     }
     cls_shard_options o;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     o.on_device = 2;
     ck_assert_int_eq(cls_shard_create(s.sampler, &o, &shard), CLS_BAD_ARGUMENT);
     ck_assert_str_eq(cls_error_message(), "options->on_device is 2; it must be 0 or 1");

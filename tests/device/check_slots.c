@@ -93,14 +93,14 @@ static uint32_t random_sequence(traffic *t, int32_t *ids, uint32_t least, uint32
 static void random_ends(traffic *t, cls_params *p, lists *l)
 {
     rng *const r = &t->r;
-    const uint32_t history = t->s.o.history, most = history == 0 ? 1 : 2;
+    const uint32_t history = t->s.o.max_history, most = history == 0 ? 1 : 2;
     if (rng_below(r, 3) == 0) {
-        p->thinking_start_count = random_sequence(t, l->start, 0, most);
-        p->thinking_end_count = random_sequence(t, l->end, 0, most);
-        p->thinking_forced_count = random_sequence(t, l->finish, 1, 3);
-        p->thinking_start = p->thinking_start_count ? l->start : NULL;
-        p->thinking_end = p->thinking_end_count ? l->end : NULL;
-        p->thinking_forced = l->finish;
+        p->thinking_start.count = random_sequence(t, l->start, 0, most);
+        p->thinking_end.count = random_sequence(t, l->end, 0, most);
+        p->thinking_forced.count = random_sequence(t, l->finish, 1, 3);
+        p->thinking_start.ids = p->thinking_start.count ? l->start : NULL;
+        p->thinking_end.ids = p->thinking_end.count ? l->end : NULL;
+        p->thinking_forced.ids = l->finish;
         p->thinking_budget = rng_below(r, 10);
     }
     if (history >= 2 && rng_below(r, 4) == 0) {
@@ -118,29 +118,29 @@ static cls_params random_params(traffic *t, lists *l)
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     params_random(&p, o->vocab, r);
     p.seed = rng_bits(r);
     if (rng_below(r, 2))
         p.temperature = 0.0f;
-    if (o->keep != CLS_KEEP_NONE) {
+    if (o->counts != CLS_COUNTS_NONE) {
         p.repetition_penalty = repetitions[rng_below(r, 3)];
         p.presence_penalty = amounts[rng_below(r, 5)];
-        p.frequency_penalty = o->keep == CLS_KEEP_COUNTS ? amounts[rng_below(r, 5)] : 0.0f;
+        p.frequency_penalty = o->counts == CLS_COUNTS_ALL ? amounts[rng_below(r, 5)] : 0.0f;
         p.penalty_scope = (int32_t)rng_below(r, 2);
-        p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, o->history + 1);
+        p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, o->max_history + 1);
     }
     p.max_tokens = rng_below(r, 5) ? 0 : 1 + rng_below(r, 60);
-    p.stop_count = rng_below(r, 3) ? 0 : rng_below(r, MODEL_LIST + 1);
-    p.logit_bias_count = o->logit_bias && rng_below(r, 2) ? rng_below(r, MODEL_LIST + 1) : 0;
-    for (uint32_t i = 0; i < p.stop_count; i++)
+    p.stop_ids.count = rng_below(r, 3) ? 0 : rng_below(r, MODEL_LIST + 1);
+    p.logit_bias.count = rng_below(r, 2) ? rng_below(r, MODEL_LIST + 1) : 0;
+    for (uint32_t i = 0; i < p.stop_ids.count; i++)
         l->stop[i] = (int32_t)rng_below(r, o->vocab);
-    for (uint32_t i = 0; i < p.logit_bias_count; i++)
+    for (uint32_t i = 0; i < p.logit_bias.count; i++)
         l->bias[i] = (cls_logit_bias){
             (int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10),
             biases[rng_below(r, 4)]};
-    p.stop_ids = p.stop_count ? l->stop : NULL;
-    p.logit_bias = p.logit_bias_count ? l->bias : NULL;
+    p.stop_ids.ids = p.stop_ids.count ? l->stop : NULL;
+    p.logit_bias.biases = p.logit_bias.count ? l->bias : NULL;
     random_ends(t, &p, l);
     return p;
 }
@@ -170,7 +170,7 @@ static void save_or_load(traffic *t, uint32_t slot)
 
 static void rollback(traffic *t, uint32_t slot)
 {
-    const uint32_t most = t->s.o.rollback, can = model_can_roll_back(&t->s.slot[slot]);
+    const uint32_t most = t->s.o.max_rollback, can = model_can_roll_back(&t->s.slot[slot]);
     const uint32_t n =
         rng_below(&t->r, 12) ? rng_below(&t->r, can + 1) : rng_below(&t->r, most + 1);
     server_rollback(&t->s, slot, n);
@@ -233,7 +233,7 @@ static void call(traffic *t)
             server_append(&t->s, slot, n ? ids : NULL, n);
     } else if (what < 13) {
         cls_params p = random_params(t, &l);
-        if (t->s.o.history ==
+        if (t->s.o.max_history ==
             0) /* without history another scope is refused, as tokens cannot be counted again */
             p.penalty_scope = t->s.slot[slot].params.penalty_scope;
         server_params(&t->s, slot, &p);
@@ -335,7 +335,7 @@ static void serve(device *d, const cls_sampler_options *o, uint32_t steps, uint6
            "tokens, %u rows stopped, "
            "%u forced, %u loops, %u forks, %u rollbacks (%u ended their request), %u saves, %u "
            "accepts, %u times busy\n",
-           d->name, o->vocab, o->slot_count, o->keep, o->history, o->rollback, t.s.steps,
+           d->name, o->vocab, o->slot_count, o->counts, o->max_history, o->max_rollback, t.s.steps,
            t.s.requests, t.s.sampled, t.s.stopped, t.s.forced, t.s.loops, t.s.forks, t.s.rollbacks,
            t.s.ended, t.s.saves, t.s.accepts, t.s.busy);
 }
@@ -344,24 +344,23 @@ START_TEST(serving)
 {
     static const struct {
         uint32_t vocab, slots;
-        int keep, logit_bias;
+        int keep;
         uint32_t history, rollback;
-    } kinds[] = {{300, 9, CLS_KEEP_COUNTS, 1, 40, 12},  {1100, 16, CLS_KEEP_PRESENCE, 1, 25, 7},
-                 {33, 5, CLS_KEEP_COUNTS, 0, 0, 9},     {2049, 7, CLS_KEEP_COUNTS, 1, 64, 0},
-                 {70, 6, CLS_KEEP_PRESENCE, 0, 12, 30}, {64, 4, CLS_KEEP_NONE, 1, 0, 0},
-                 {8, 7, CLS_KEEP_COUNTS, 1, 5, 16},     {1, 3, CLS_KEEP_COUNTS, 1, 3, 3},
-                 {500, 12, CLS_KEEP_NONE, 0, 5, 5}};
+    } kinds[] = {{300, 9, CLS_COUNTS_ALL, 40, 12},     {1100, 16, CLS_COUNTS_PRESENCE, 25, 7},
+                 {33, 5, CLS_COUNTS_ALL, 0, 9},        {2049, 7, CLS_COUNTS_ALL, 64, 0},
+                 {70, 6, CLS_COUNTS_PRESENCE, 12, 30}, {64, 4, CLS_COUNTS_NONE, 0, 0},
+                 {8, 7, CLS_COUNTS_ALL, 5, 16},        {1, 3, CLS_COUNTS_ALL, 3, 3},
+                 {500, 12, CLS_COUNTS_NONE, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
         cls_sampler_options o;
-        cls_sampler_options_default(&o, sizeof o);
+        cls_sampler_options_init(&o);
         o.vocab = kinds[i].vocab;
         o.slot_count = kinds[i].slots;
         o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
-        o.keep = kinds[i].keep;
-        o.logit_bias = kinds[i].logit_bias;
-        o.history = kinds[i].history;
-        o.rollback = kinds[i].rollback;
+        o.counts = kinds[i].keep;
+        o.max_history = kinds[i].history;
+        o.max_rollback = kinds[i].rollback;
         serve(d, &o, times * fixture_by_size(8, 120, 400), fixture_seed() + i, NULL, NULL);
     }
 }
@@ -376,11 +375,11 @@ START_TEST(other_queues)
     cl_int code;
     if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
         return;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 200;
     o.slot_count = o.max_rows = 8;
-    o.history = 20;
-    o.rollback = 10;
+    o.max_history = 20;
+    o.max_rollback = 10;
     cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
     must_cl(code);
     serve(d, &o, steps, fixture_seed() + 30, d->queue, queue);
@@ -411,8 +410,8 @@ START_TEST(turns)
     cls_params p;
     cls_sampler_options_init(&o);
     o.vocab = VOCAB;
-    o.history = 40;
-    o.rollback = 8;
+    o.max_history = 40;
+    o.max_rollback = 8;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     cls_params_init(&p);
     p.position = position;
@@ -425,8 +424,8 @@ START_TEST(turns)
     p.no_repeat_ngram = 2;
     p.min_tokens = 3;
     p.max_tokens = 6;
-    p.stop_ids = stop;
-    p.stop_count = 2;
+    p.stop_ids.ids = stop;
+    p.stop_ids.count = 2;
     cl_mem in = buffer_of(d, sizeof logits, NULL), out = buffer_of(d, 8, NULL);
     cls_step step;
     cls_step_init(&step);
@@ -462,7 +461,7 @@ START_TEST(turns)
             h.output = text + begun;
             h.output_count = n - begun;
             h.position = position++;
-            h.history = o.history;
+            h.max_history = o.max_history;
             must(cls_host_sample(&h, &result));
             ck_assert_msg(token == result.token && row_status == result.status,
                           "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name,

@@ -16,7 +16,7 @@ static const uint32_t small = 1u << CLS_TOKEN_SMALL, usual = 1u << CLS_TOKEN_1;
 static cls_context *little(device *d)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.max_local_mem_size = 32768;
     cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
@@ -114,7 +114,7 @@ START_TEST(programs)
     cls_context *const context = little(d);
     cls_program_info info = {.struct_size = sizeof info};
     uint64_t local[2] = {0, 0};
-    must(cls_context_compile(context, NULL));
+    must(cls_context_compile(context, 0, 0));
     for (uint32_t i = 0; cls_context_program(context, i, &info) == CLS_OK; i++)
         for (int k = 0; k < 2; k++)
             if (strcmp(info.name, k ? "token-list" : "token-small") == 0)

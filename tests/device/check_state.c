@@ -13,13 +13,13 @@ enum { VOCAB = 90, STEPS = 12 };
 static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = 3;
     o.max_rows = 3;
-    o.keep = keep;
-    o.history = history;
-    o.rollback = rollback;
+    o.counts = keep;
+    o.max_history = history;
+    o.max_rollback = rollback;
     return o;
 }
 
@@ -32,27 +32,27 @@ static void begin_three(server *s)
     static const int32_t start[] = {89, 0}, finish[] = {11, 12, 13};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.repetition_penalty = 1.3f;
     p.presence_penalty = 0.4f;
-    p.frequency_penalty = s->o.keep == CLS_KEEP_COUNTS ? 0.3f : 0.0f;
+    p.frequency_penalty = s->o.counts == CLS_COUNTS_ALL ? 0.3f : 0.0f;
     p.seed = 5;
     for (uint32_t slot = 0; slot < 3; slot++) {
         p.temperature = slot == 1 ? 0.0f : 0.9f;
-        p.penalty_window = slot == 1 ? s->o.history : 0;
+        p.penalty_window = slot == 1 ? s->o.max_history : 0;
         p.penalty_scope = slot == 1 ? CLS_SCOPE_ALL : CLS_SCOPE_OUTPUT;
         p.position = slot;
-        p.thinking_forced = slot != 1 ? finish : NULL;
-        p.thinking_forced_count = slot != 1 ? 3 : 0;
+        p.thinking_forced.ids = slot != 1 ? finish : NULL;
+        p.thinking_forced.count = slot != 1 ? 3 : 0;
         p.thinking_budget = slot != 1 ? 4 : 0;
         if (slot == 2) {
-            p.thinking_start = start;
-            p.thinking_start_count = 2;
+            p.thinking_start.ids = start;
+            p.thinking_start.count = 2;
             p.top_p = 0.9f;
-            p.stop_ids = stop;
-            p.stop_count = 2;
-            p.logit_bias = bias;
-            p.logit_bias_count = 3;
+            p.stop_ids.ids = stop;
+            p.stop_ids.count = 2;
+            p.logit_bias.biases = bias;
+            p.logit_bias.count = 3;
         }
         server_begin(s, slot, &p, prompt, 8, output, slot ? 4 : 0);
     }
@@ -75,7 +75,7 @@ START_TEST(save_and_load)
 {
     device *const d = fixture_device(_i);
     static server s, other;
-    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++) {
+    for (int keep = CLS_COUNTS_PRESENCE; keep <= CLS_COUNTS_ALL; keep++) {
         const cls_sampler_options o = options(keep, 6, 4);
         int32_t first[STEPS][3];
         void *bytes[3], *again;
@@ -126,7 +126,7 @@ START_TEST(rollback)
 {
     device *const d = fixture_device(_i);
     static server s;
-    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++)
+    for (int keep = CLS_COUNTS_PRESENCE; keep <= CLS_COUNTS_ALL; keep++)
         for (uint32_t n = 0; n <= 5; n++) {
             const cls_sampler_options o = options(keep, 6, 5);
             int32_t once[5][3];
@@ -163,7 +163,7 @@ START_TEST(damaged_bytes)
 {
     device *const d = fixture_device(_i);
     static server s;
-    const cls_sampler_options o = options(CLS_KEEP_COUNTS, 6, 4);
+    const cls_sampler_options o = options(CLS_COUNTS_ALL, 6, 4);
     size_t size, after_size;
     server_open(&s, d, &o, 7, NULL, NULL);
     begin_three(&s);
@@ -208,20 +208,19 @@ START_TEST(other_samplers)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     static server s;
-    const cls_sampler_options o = options(CLS_KEEP_COUNTS, 6, 4);
-    static const char *const name[] = {"vocab", "keep", "history", "rollback", "logit_bias"};
+    const cls_sampler_options o = options(CLS_COUNTS_ALL, 6, 4);
+    static const char *const name[] = {"vocab", "counts", "max_history", "max_rollback"};
     cls_sampler *sampler;
     size_t size;
     server_open(&s, d, &o, 7, NULL, NULL);
     begin_three(&s);
     void *const bytes = server_save(&s, 2, &size);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 4; i++) {
         cls_sampler_options other = o;
         other.vocab += i == 0;
-        other.keep = i == 1 ? CLS_KEEP_PRESENCE : CLS_KEEP_COUNTS;
-        other.history += i == 2;
-        other.rollback -= i == 3;
-        other.logit_bias = i != 4;
+        other.counts = i == 1 ? CLS_COUNTS_PRESENCE : CLS_COUNTS_ALL;
+        other.max_history += i == 2;
+        other.max_rollback -= i == 3;
         must(cls_sampler_create(context, &other, &sampler));
         expect_refused(cls_slot_load(sampler, 0, bytes, size), name[i], "another sampler's",
                        (size_t)i);
@@ -247,46 +246,45 @@ START_TEST(memory)
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const uint32_t vocab = fixture_by_size(1000, 32000, 151936),
                    slots = fixture_by_size(4, 16, 512);
-    static const double most[] = {0.25, 0.5, 2.375}; /* bytes a slot and token, by cls_keep */
-    cls_sampler_options o = options(CLS_KEEP_COUNTS, 0, 0);
+    static const double most[] = {0.25, 0.5, 2.375}; /* bytes a slot and token, by cls_counts */
+    cls_sampler_options o = options(CLS_COUNTS_ALL, 0, 0);
     cls_sampler *sampler;
     o.vocab = vocab;
     o.max_rows = 1;
     o.slot_count = slots;
-    for (o.keep = CLS_KEEP_NONE; o.keep <= CLS_KEEP_COUNTS; o.keep++) {
-        o.history = o.rollback = 100;
+    for (o.counts = CLS_COUNTS_NONE; o.counts <= CLS_COUNTS_ALL; o.counts++) {
+        o.max_history = o.max_rollback = 100;
         must(cls_sampler_create(context, &o, &sampler));
         const cls_memory m = memory_of(sampler);
         const double tokens = (double)slots * (vocab + 1024);
-        ck_assert_msg((double)m.penalties <= most[o.keep] * tokens,
-                      "keep %d: %g bytes a slot and token", o.keep, (double)m.penalties / tokens);
+        ck_assert_msg((double)m.penalties <= most[o.counts] * tokens,
+                      "keep %d: %g bytes a slot and token", o.counts, (double)m.penalties / tokens);
         cls_sampler_options without = o;
         cls_sampler *lean;
-        without.logit_bias = 0;
         without.slot_count = 2;
         must(cls_sampler_create(context, &without, &lean));
         const double share = (double)memory_of(lean).penalties / 2 / (vocab + 1024);
-        ck_assert_msg(share <= most[o.keep] - (o.keep ? 0.125 : 0.25), "keep %d: %g without biases",
-                      o.keep, share);
+        ck_assert_msg(share <= most[o.counts] - (o.counts ? 0.125 : 0.25),
+                      "keep %d: %g without biases", o.counts, share);
         cls_sampler_destroy(lean);
         ck_assert_uint_ge(m.history, (uint64_t)slots * 200 * 4);
         ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 20 + 2 * 64));
         ck_assert_uint_le(m.parameters, (uint64_t)slots * 512);
         ck_assert_uint_gt(m.host, 0);
-        if (o.keep == CLS_KEEP_COUNTS) /* it is there, to its end */
+        if (o.counts == CLS_COUNTS_ALL) /* it is there, to its end */
             printf("%s: %u slots of %u tokens: %llu bytes, %.3f a slot and token; rows %llu, host "
                    "%llu\n",
                    d->name, slots, vocab, (unsigned long long)m.device,
                    (double)m.penalties / ((double)slots * vocab), (unsigned long long)m.rows,
                    (unsigned long long)m.host);
         cls_params p;
-        cls_params_default(&p, sizeof p);
-        p.presence_penalty = o.keep ? 1.0f : 0.0f;
+        cls_params_init(&p);
+        p.presence_penalty = o.counts ? 1.0f : 0.0f;
         int32_t *const prompt = calloc(50000, sizeof *prompt);
         cls_logit_bias *const bias = calloc(5000, sizeof *bias);
         ck_assert(prompt && bias);
-        p.logit_bias = bias;
-        p.logit_bias_count = 5000;
+        p.logit_bias.biases = bias;
+        p.logit_bias.count = 5000;
         for (int32_t i = 0; i < 5000; i++)
             bias[i].id = i % (int32_t)vocab;
         must(cls_slot_begin(sampler, slots - 1, &p, prompt, 50000, NULL, 0));
@@ -342,7 +340,7 @@ static const unsigned char format_3[] = {
 static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_allowed)
 {
     static const int32_t ids[] = {3, 4, 5}, text[] = {6, 7, 6, 8};
-    static const cls_sequence words[] = {{ids, 2}}, breakers[] = {{text, 1}, {ids + 1, 2}};
+    static const cls_ids words[] = {{ids, 2}}, breakers[] = {{text, 1}, {ids + 1, 2}};
     static const cls_logit_bias bias[] = {{9, 0.5f}};
     cls_params p;
     cls_params_init(&p);
@@ -360,10 +358,10 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.penalty_scope = CLS_SCOPE_ALL;
     p.penalty_window = 9;
     p.max_tokens = 1000;
-    p.stop_ids = ids;
-    p.stop_count = 2;
-    p.logit_bias = bias;
-    p.logit_bias_count = 1;
+    p.stop_ids.ids = ids;
+    p.stop_ids.count = 2;
+    p.logit_bias.biases = bias;
+    p.logit_bias.count = 1;
     for (uint8_t i = 0; i < 8; i++)
         p.stages[i] = (uint8_t)(8 - i);
     p.dynatemp_range = 0.125f;
@@ -385,14 +383,14 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.dry_base = 1.5f;
     p.dry_allowed_length = 1;
     p.dry_window = 8;
-    p.dry_breakers = breakers;
-    p.dry_breaker_count = 2;
+    p.dry_breakers.sequences = breakers;
+    p.dry_breakers.count = 2;
     p.no_repeat_ngram = 3;
-    p.bad_words = words;
-    p.bad_word_count = 1;
+    p.bad_words.sequences = words;
+    p.bad_words.count = 1;
     p.min_tokens = 6;
-    p.allowed_ids = text;
-    p.allowed_count = 3;
+    p.allowed_ids.ids = text;
+    p.allowed_ids.count = 3;
     p.only_allowed = only_allowed;
     must(cls_slot_begin(sampler, slot, &p, ids, 3, text, 4));
 }
@@ -416,10 +414,9 @@ START_TEST(older_format)
     cls_sampler *sampler;
     cls_sampler_options_init(&o);
     o.vocab = 100;
-    o.history = 10;
+    o.max_history = 10;
     o.slot_count = 2;
-    o.logit_bias = 1;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                  CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (unsigned char format = 2; format <= 3; format++) {
@@ -474,7 +471,7 @@ START_TEST(impossible_adaptive)
         size_t size = sizeof bytes;
         uint32_t changed = 0;
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.mirostat = i < 2 ? 2 : 0;
         p.adaptive_target = i < 2 ? -1.0f : 0.25f;
         p.adaptive_decay = 0.5f;

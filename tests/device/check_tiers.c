@@ -59,7 +59,7 @@ static uint32_t configurations(const device *d)
 static cls_context_options options_of(const configuration *c)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.tier = c->tier;
     o.work_group = c->work_group;
@@ -227,7 +227,7 @@ START_TEST(refused)
     device *const d = fixture_device(_i);
     cls_context_options o;
     cls_context *context = NULL;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.tier = 4;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
     ck_assert_msg(strstr(cls_error_message(), "tier is 4") != NULL, "%s", cls_error_message());

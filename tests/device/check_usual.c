@@ -14,7 +14,7 @@ enum { ROWS = 12, VOCAB = 5003, STEPS = 4 };
 static void parameters(uint32_t row, cls_params *p)
 {
     static const float temperatures[] = {0.0f, 1.0f, 0.7f, 1.6f};
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = temperatures[row % 4];
     p->seed = 77;
     p->stream = row;
@@ -31,7 +31,7 @@ static int32_t expected(const float *logits, const cls_params *p, uint32_t posit
     cls_host_row row;
     cls_host_result result = {
         .struct_size = sizeof result, .kept_ids = ids, .kept_capacity = VOCAB};
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.dtype = CLS_F32;
     row.vocab = VOCAB;
@@ -53,11 +53,11 @@ START_TEST(usual)
     ck_assert(logits && ids);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++) /* eighths: many ties */
         logits[i] = (float)rng_below(&r, 129) * 0.125f - 8.0f;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = ROWS;
     o.dtypes = 1u << CLS_F32;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_KEPT_SETS;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_KEPT_SETS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t row = 0; row < ROWS; row++) {
         parameters(row, &params[row]);
@@ -68,10 +68,10 @@ START_TEST(usual)
                  sets = buffer_of(d, sizeof(int32_t) * ROWS * VOCAB, NULL);
     cls_step step;
     cls_outputs outputs;
-    cls_outputs_default(&outputs, sizeof outputs);
+    cls_outputs_init(&outputs);
     outputs.kept_set.capacity = VOCAB;
     outputs.kept_set.ids.buffer = sets;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = ROWS;
     step.logits.values.buffer = in;
     step.tokens.buffer = out;

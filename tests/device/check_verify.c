@@ -259,8 +259,8 @@ START_TEST(skipped_and_stopped)
     drafts_free(of);
 
     of = three(CLS_VERIFY_MATCH, CLS_DRAFT_NONE);
-    of->requests->params[1].stop_ids = of->ids + 4; /* its second draft */
-    of->requests->params[1].stop_count = 1;
+    of->requests->params[1].stop_ids.ids = of->ids + 4; /* its second draft */
+    of->requests->params[1].stop_ids.count = 1;
     const int first = of->ids[3] == of->ids[4];
     expect(d, of, first ? 1 : 2, first ? 1 : 2, CLS_ROW_STOPPED, "a draft that stops");
     of = three(CLS_VERIFY_STANDARD, CLS_DRAFT_LOGITS);
@@ -460,7 +460,7 @@ static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, 
         p->penalty_scope = i >= WINDOWED / 2 ? CLS_SCOPE_ALL : CLS_SCOPE_OUTPUT;
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
-        p->frequency_penalty = keep == CLS_KEEP_COUNTS ? 0.125f : 0.0f;
+        p->frequency_penalty = keep == CLS_COUNTS_ALL ? 0.125f : 0.0f;
         t->prompt_count =
             i % 3 == 0 ? longest - n / 2 : longest + longest / 2; /* then the ring goes round */
         t->output_count = n / 3;
@@ -494,7 +494,7 @@ START_TEST(long_windows)
     const uint32_t n = fixture_by_size(20, 64, CLS_MAX_DRAFTS),
                    longest = fixture_by_size(700, 4000, 16384);
     rng r = {fixture_seed() + 62};
-    for (int keep = CLS_KEEP_PRESENCE; keep <= CLS_KEEP_COUNTS; keep++) {
+    for (int keep = CLS_COUNTS_PRESENCE; keep <= CLS_COUNTS_ALL; keep++) {
         drafts *const of = windowed(keep, n, longest, fixture_by_size(300, 2000, 5000), &r);
         uint32_t gone = 0;
         verifier v;

@@ -47,7 +47,7 @@ static void refuse_shapes(verifier *v)
     const int32_t from_one[] = {1, 3, 6}, not_ascending[] = {0, 3, 3}, falling[] = {0, 3, 2},
                   long_one[] = {0, 3, 133}, many[] = {0, 3, 7};
     cls_outputs outputs;
-    cls_outputs_default(&outputs, sizeof outputs);
+    cls_outputs_init(&outputs);
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(requests, 0, "requests");
     REFUSE(requests, 7, "requests");

@@ -62,7 +62,7 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     must_cl(code);
     for (uint32_t s = 0; s < ROWS; s++)
         must(cls_slot_begin(sampler, s, params, NULL, 0, NULL, 0));
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = ROWS;
     step.logits.dtype = dtype;
     step.logits.values.buffer = buffer;
@@ -74,7 +74,7 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     for (uint32_t r = 0; r < ROWS; r++) {
         cls_host_row row;
         cls_host_result result;
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.vocab = VOCAB;
         row.dtype = dtype;
         row.logits = rows + r * stride * size;
@@ -100,18 +100,18 @@ START_TEST(pointers)
     cls_sampler *sampler;
     cls_params params;
     rng r = {77};
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.work_group = 4;
     o.row_group = 1;
     o.vector = 4;
     must(cls_context_create(d->context, d->id, &o, &context));
-    cls_sampler_options_default(&so, sizeof so);
+    cls_sampler_options_init(&so);
     so.vocab = VOCAB;
     so.max_rows = so.slot_count = ROWS;
     so.dtypes = 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
     so.features = 0;
     must(cls_sampler_create(context, &so, &sampler));
-    cls_params_default(&params, sizeof params);
+    cls_params_init(&params);
     params.seed = 5;
     char *const block = aligned_alloc(4096, 16 * 4096);
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)

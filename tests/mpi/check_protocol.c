@@ -291,7 +291,7 @@ static void test_create(void)
         must_fail(cls_mpi_create(MPI_COMM_WORLD, NULL, NULL, rank == r ? NULL : &mpi),
                   CLS_BAD_ARGUMENT, words, "no out");
         snprintf(words, sizeof words, "rank %d: options->struct_size is 8", r);
-        cls_mpi_options_default(&o, sizeof o);
+        cls_mpi_options_init(&o);
         o.struct_size = rank == r ? 8 : sizeof o;
         must_fail(cls_mpi_create(MPI_COMM_WORLD, NULL, &o, &mpi), CLS_BAD_ARGUMENT, words,
                   "a wrong size");

@@ -211,18 +211,16 @@ static cls_context *compiled(device *d)
 {
     static const struct timespec wait = {.tv_nsec = 10000000};
     cls_context *const context = fixture_context(d, 0, 0, 0, 0);
-    cls_compile_options o;
     MPI_Request barrier;
     int complete = 0;
-    cls_compile_options_default(&o, sizeof o);
-    o.dtypes = 1u << CLS_F32 | 1u << CLS_F16;
-    o.features = cls_test_features | CLS_FEATURE_SHARD;
     if (rank == 0)
-        must(cls_context_compile(context, &o));
+        must(cls_context_compile(context, 1u << CLS_F32 | 1u << CLS_F16,
+                                 cls_test_features | CLS_FEATURE_SHARD));
     MPI_Ibarrier(MPI_COMM_WORLD, &barrier);
     while (MPI_Test(&barrier, &complete, MPI_STATUS_IGNORE), !complete)
         nanosleep(&wait, NULL);
-    must(cls_context_compile(context, &o));
+    must(cls_context_compile(context, 1u << CLS_F32 | 1u << CLS_F16,
+                             cls_test_features | CLS_FEATURE_SHARD));
     return context;
 }
 
@@ -250,7 +248,7 @@ START_TEST(vocabularies)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_mpi *mpi;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = rank == ranks - 1 ? 3000 : 2100;
     o.dtypes = 1u << CLS_F32;
     must(cls_sampler_create(compiled(d), &o, &sampler));

@@ -36,12 +36,6 @@ static int fails(stub_call call)
 
 static cls_status fault(void) { return cls_fail(stub.status, CL_SUCCESS, "%s", stub.sentence); }
 
-void cls_shard_options_default(cls_shard_options *options, size_t struct_size)
-{
-    memset(options, 0, struct_size);
-    options->struct_size = struct_size;
-}
-
 cls_status cls_shard_create(cls_sampler *sampler, const cls_shard_options *o, cls_shard **out)
 {
     cls_shard *const h = &the_shard;

@@ -13,7 +13,7 @@ import clsample
 VOCAB = 1000
 ROWS = 4
 FEATURES = (
-    "lists",
+    "shortlist",
     "search",
     "samplers",
     "penalties",
@@ -49,8 +49,8 @@ def whole(context):
         VOCAB,
         2 * ROWS,
         slot_count=8,
-        history=64,
-        rollback=16,
+        max_history=64,
+        max_rollback=16,
         features=FEATURES,
     ) as found:
         yield found

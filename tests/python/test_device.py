@@ -54,7 +54,7 @@ def test_tokens(sampler, logits, params):
                 prompt=prompt,
                 output=outputs[r],
                 seed=r,
-                history=64,
+                max_history=64,
                 adaptive=states[r],
                 **params,
             )
@@ -385,6 +385,20 @@ def test_context(context):
     found = clsample.Context(device=context.device.platform[:6], work_group=1)
     assert found.device.int_ptr == context.device.int_ptr
     found.close()
+
+
+def test_features_that_are_added(context, logits):
+    """A step needs a feature that the sampler lacks, until compile() adds it."""
+    with context.sampler(VOCAB, 1) as one:
+        request = one.begin(seed=5)
+        with pytest.raises(clsample.BadArgument, match="FEATURE_LOGPROBS"):
+            one.sample(logits[:1], request, logprobs=True)
+        with pytest.raises(ValueError, match="features is 'nothing'"):
+            one.compile("nothing")
+        one.compile(["logprobs"])
+        step = one.sample(logits[:1], request, logprobs=True)
+        assert step.get()["logprobs"].shape == (1,)
+        ended(request)
 
 
 def test_progress_and_binary(context):

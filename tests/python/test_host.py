@@ -130,14 +130,15 @@ def test_lists_of_parameters():
         },
         keep,
     )
-    assert list(params.stop_ids[0 : params.stop_count]) == [3, 4]
-    assert [(b.id, b.bias) for b in params.logit_bias[0 : params.logit_bias_count]] == [
+    assert list(params.stop_ids.ids[0 : params.stop_ids.count]) == [3, 4]
+    assert [(b.id, b.bias) for b in params.logit_bias.biases[0 : params.logit_bias.count]] == [
         (5, -math.inf),
         (6, 1.5),
     ]
-    words = [list(w.ids[0 : w.count]) for w in params.bad_words[0 : params.bad_word_count]]
-    assert words == [[7], [8, 9]] and params.dry_breaker_count == 1
-    assert params.allowed_count == 4 and params.only_allowed == 1
+    bad = params.bad_words
+    words = [list(w.ids[0 : w.count]) for w in bad.sequences[0 : bad.count]]
+    assert words == [[7], [8, 9]] and params.dry_breakers.count == 1
+    assert params.allowed_ids.count == 4 and params.only_allowed == 1
     assert params.chain == clsample.Chain.CUSTOM
     assert list(params.stages)[:3] == [clsample.Stage.TOP_K, clsample.Stage.TEMPERATURE, 0]
 

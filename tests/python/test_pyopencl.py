@@ -14,7 +14,7 @@ from conftest import VOCAB
 
 @pytest.fixture
 def sampler(theirs):
-    with theirs[2].sampler(VOCAB, 4, features=["lists", "logprobs"]) as found:
+    with theirs[2].sampler(VOCAB, 4, features=["shortlist", "logprobs"]) as found:
         yield found
 
 
@@ -136,7 +136,7 @@ def test_parts_of_arrays_as_tokens(cl, theirs, logits):
     """accept() refuses what is not one row of tokens for each request, in their order."""
     _, queue, context = theirs
     tokens = np.array([[4, 5, 6], [7, 8, 9]], np.int32)
-    with context.sampler(VOCAB, 2, features=["lists", "accept", "penalties"]) as sampler:
+    with context.sampler(VOCAB, 2, features=["shortlist", "accept", "penalties"]) as sampler:
         with sampler.begin(presence_penalty=5) as a, sampler.begin(presence_penalty=5) as b:
             for value in (tokens.T, cl.array.to_device(queue, tokens.T.copy())):
                 with pytest.raises(ValueError, match=r"tokens has the shape \(3, 2\)"):

@@ -270,10 +270,7 @@ static void leave_out(const reference *ref, uint32_t skip, life *l, unsigned cha
 static cls_context *ready_context(device *d)
 {
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_compile_options c;
-    cls_compile_options_default(&c, sizeof c);
-    c.features = CLS_FEATURES_ALL;
-    must(cls_context_compile(context, &c));
+    must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     return context;
 }
 
@@ -393,7 +390,7 @@ static cls_status late_call(late *l, int which)
     static const int32_t prompt[] = {3, 1, 4};
     cls_sampler_options o;
     cls_status status = CLS_OK;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = LATE_VOCAB;
     o.max_rows = 2;
     faulty_on = faulty_memory_on = 1;
@@ -435,7 +432,7 @@ static uint32_t programs_of(const cls_context *context)
 static void late_step(late *l, device *d, uint32_t rows, int32_t *tokens)
 {
     cls_step s;
-    cls_step_default(&s, sizeof s);
+    cls_step_init(&s);
     s.rows = rows;
     s.logits.values.buffer = l->logits;
     s.tokens.buffer = l->tokens;
@@ -455,11 +452,11 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     rng r = {1};
     float logits[2 * LATE_VOCAB];
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
         logits[i] = (float)rng_normal(&r);
     for (int i = 0; i < 2; i++) {
-        cls_params_default(&l.params[i], sizeof l.params[i]);
+        cls_params_init(&l.params[i]);
         l.params[i].top_k = 20;
         l.params[i].seed = 5;
     }
@@ -561,7 +558,7 @@ static cls_status make_context(device *d, cls_context **out)
     cls_device_info info = {.struct_size = sizeof info};
     cls_context_options o;
     must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = 1u << CLS_F32;
     o.tier = info.tier;
     o.work_group = info.work_group;
@@ -593,12 +590,9 @@ static void context_with(const reference *ref, life *l, unsigned char *output, c
                   cls_error_message());
     count(fate);
     if (fate == SURVIVED) { /* with a log less, it may be; but it works */
-        cls_compile_options c;
-        cls_compile_options_default(&c, sizeof c);
-        c.features = CLS_FEATURES_ALL;
         l->context = context;
         arm(NULL);
-        must(cls_context_compile(context, &c));
+        must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
         life_begin(l);
         for (uint32_t i = 0; i < life_count; i++)
             must(life_call_make(l, i, i % 2));

@@ -130,7 +130,7 @@ static void *keep(void *data)
     cls_sampler_options o;
     cls_params p;
     cl_int code;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = 40 + k->number;
     if (cls_sampler_create(k->context, &o, &k->sampler) != CLS_OK ||
         cls_readback_create(k->context, 64, 2, &k->readback) != CLS_OK)
@@ -141,8 +141,8 @@ static void *keep(void *data)
     cl_command_queue const queue = clCreateCommandQueue(k->d->context, k->d->id, 0, &code);
     cl_mem const logits = clCreateBuffer(k->d->context, CL_MEM_READ_WRITE, 400, NULL, &code);
     cls_step step;
-    cls_step_default(&step, sizeof step);
-    cls_params_default(&p, sizeof p);
+    cls_step_init(&step);
+    cls_params_init(&p);
     step.rows = 1;
     step.logits.values.buffer = step.tokens.buffer = logits;
     step.tokens.offset = 396;
@@ -167,7 +167,7 @@ START_TEST(keepers)
         cls_context_options o;
         cls_context *context;
         pthread_barrier_t made;
-        cls_context_options_default(&o, sizeof o);
+        cls_context_options_init(&o);
         o.dtypes = 1u << CLS_F32;
         must(cls_context_create(d->context, d->id, &o, &context));
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
@@ -201,7 +201,7 @@ static void *look_on(void *data)
     bystander *const b = data;
     cls_device_info info = {.struct_size = sizeof info};
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.infill = 1;
     p.top_p = 0.9f;
     while (!atomic_load(&b->over)) {

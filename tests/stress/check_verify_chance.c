@@ -131,7 +131,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->kind = (method == CLS_VERIFY_STANDARD) == (n == 3) ? CLS_DRAFT_PROBS : CLS_DRAFT_LOGITS;
     w->kind = law == ONE_HOT && n == 1 ? CLS_DRAFT_NONE : w->kind;
     w->r.state = fixture_seed() + 1000 * (uint64_t)law + 100 * n + 10 * (uint64_t)method + vocab;
-    cls_params_default(&w->p, sizeof w->p);
+    cls_params_init(&w->p);
     w->p.seed = rng_bits(&w->r);
     w->p.temperature = law == FILTERED ? 0.8f : 1.0f;
     w->p.top_k = law != FILTERED ? 0 : vocab == SMALL ? 5 : 400;
@@ -150,12 +150,11 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->emitted = room(w->requests, sizeof *w->emitted);
     w->rows = room((size_t)rows * vocab, sizeof *w->rows);
     w->drafts = room((size_t)w->requests * n * vocab, sizeof *w->drafts);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = vocab;
     o.max_rows = rows;
     o.slot_count = w->requests;
-    o.keep = CLS_KEEP_NONE;
-    o.logit_bias = 0;
+    o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
     for (uint32_t i = 0; i < w->requests; i++) {
         w->p.stream = i;
@@ -163,7 +162,7 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
         w->cu[i + 1] = (int32_t)((i + 1) * (n + 1));
         w->last[i] = -1;
     }
-    cls_verify_call_default(&w->call, sizeof w->call);
+    cls_verify_call_init(&w->call);
     w->call.requests = w->requests;
     w->call.method = method;
     w->call.row_offsets = w->cu;

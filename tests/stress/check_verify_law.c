@@ -22,7 +22,7 @@ enum { SAME, NEGATIVE, ONE_HOT, DISJOINT, FILTERED, PENALIZED, PAIRS };
 
 static void make_models(models *m, int pair, rng *r)
 {
-    cls_params_default(&m->params, sizeof m->params);
+    cls_params_init(&m->params);
     m->params.seed = rng_bits(r);
     m->params.stream = rng_bits(r);
     if (pair == FILTERED) {
@@ -55,7 +55,7 @@ static void make_models(models *m, int pair, rng *r)
         }
         cls_host_row row;
         oracle o;
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = m->target[a];
         row.vocab = VOCAB;
         row.params = &m->params;
@@ -104,7 +104,7 @@ static void run(trial *t, rng *r)
         memcpy(draft[k],
                t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
                sizeof draft[k]);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = target;
     row.vocab = VOCAB;
     row.params = &t->m->params;
@@ -112,7 +112,7 @@ static void run(trial *t, rng *r)
     row.draw = DRAW;
     row.output = &first;
     row.output_count = 1;
-    cls_host_drafts_default(&d, sizeof d);
+    cls_host_drafts_init(&d);
     d.row = &row;
     d.draft_count = t->n;
     d.method = t->method;

@@ -22,7 +22,7 @@ static void make_infill(batch *b)
     ends[2] = (int32_t)(b->vocab - 1);
     for (uint32_t i = 0; i < b->vocab; i++)
         prefix[i] = i >= 10 && i % 3 == 0 ? (int32_t)(i / 10) : -1;
-    b->infill = (cls_infill){sizeof b->infill, ends, 3, prefix};
+    b->infill = (cls_infill){sizeof b->infill, {ends, 3}, prefix};
 }
 
 batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset)
@@ -49,8 +49,8 @@ batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size
     b->adaptive = zeroes(rows, sizeof *b->adaptive);
     b->shortlist = UINT32_MAX;
     make_infill(b);
-    b->keep = CLS_KEEP_COUNTS;
-    b->logit_bias = 1;
+    b->keep = CLS_COUNTS_ALL;
+    b->biased = 1;
     return b;
 }
 
@@ -77,7 +77,7 @@ void batch_free(batch *b)
     free(b->lists);
     free(b->adjusted);
     free(b->adaptive);
-    free((void *)(uintptr_t)b->infill.end_ids);
+    free((void *)(uintptr_t)b->infill.end_ids.ids);
     free((void *)(uintptr_t)b->infill.prefix_of);
     free(b->trace);
     free(b->host);
@@ -98,7 +98,7 @@ void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
         dtype_encode(b->dtype, values[i], data + i * dtype_size(b->dtype));
         values[i] = dtype_decode(b->dtype, data + i * dtype_size(b->dtype));
     }
-    cls_params_default(&b->params[row], sizeof(cls_params));
+    cls_params_init(&b->params[row]);
     b->params[row].seed = seed;
     b->params[row].position = row;
 }
@@ -133,7 +133,7 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
     batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
     const size_t size = dtype_size(dtype);
     c->keep = b->keep;
-    c->logit_bias = b->logit_bias;
+    c->biased = b->biased;
     c->history = b->history;
     for (uint32_t row = 0; row < rows; row++) {
         const uint32_t from = which ? which[row] : row;
@@ -158,7 +158,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     const int32_t mask = b->mask_map ? b->mask_map[row] : (int32_t)row,
                   bias = b->bias_map ? b->bias_map[row] : (int32_t)row;
     cls_host_row h;
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     h.dtype = b->dtype;
     h.vocab = b->vocab;
@@ -181,7 +181,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
         h.position += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
     h.random_bits = b->random ? &b->random[row] : NULL;
     h.params = &b->params[row];
-    h.history = b->history;
+    h.max_history = b->history;
     h.infill = &b->infill;
     h.adaptive = b->adaptive[row];
     return h;
@@ -352,16 +352,16 @@ const char *batch_words(const batch *b, uint32_t row)
     say(", repetition %g, frequency %g, presence %g, scope %s, window %u, max_tokens %u, %u "
         "biases, %u stop ids",
         (double)p->repetition_penalty, (double)p->frequency_penalty, (double)p->presence_penalty,
-        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias_count,
-        p->stop_count);
+        scopes[p->penalty_scope], p->penalty_window, p->max_tokens, p->logit_bias.count,
+        p->stop_ids.count);
     if (p->dry_multiplier != 0.0f)
         say(", DRY %g * %g^(n - %u) in %u, %u breakers", (double)p->dry_multiplier,
-            (double)p->dry_base, p->dry_allowed_length, p->dry_window, p->dry_breaker_count);
+            (double)p->dry_base, p->dry_allowed_length, p->dry_window, p->dry_breakers.count);
     say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram,
-        p->bad_word_count, p->min_tokens, p->allowed_count);
-    if (p->thinking_forced_count != 0)
+        p->bad_words.count, p->min_tokens, p->allowed_ids.count);
+    if (p->thinking_forced.count != 0)
         say(", thinking budget %u, %u ids to start, %u to end, %u forced", p->thinking_budget,
-            p->thinking_start_count, p->thinking_end_count, p->thinking_forced_count);
+            p->thinking_start.count, p->thinking_end.count, p->thinking_forced.count);
     if (p->loop_repeats != 0)
         say(", loops of %u to %u tokens, %u times", p->loop_min, p->loop_max, p->loop_repeats);
     if (t->forced_count != 0)

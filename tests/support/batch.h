@@ -37,7 +37,7 @@ typedef struct batch {
 
     /* The sampler's options; set before batch_requests(). The defaults are counts and biases, but
      * no history. */
-    int keep, logit_bias;
+    int keep, biased;
     uint32_t history;
     int forces;     /* 1: some requests have thinking budgets, forced ids or loop stops; set before
                        batch_requests() */

@@ -8,15 +8,14 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
+    o.counts = b->keep;
+    o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features =
-        CLS_FEATURE_LISTS | (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST | (b->mask ? CLS_FEATURE_MASK : 0u) |
+                 (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &sampler));
     for (uint32_t row = 0, infill = 0; row < b->rows; row++) {
         if (b->params[row].infill && !infill++)
@@ -45,8 +44,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     memset(b->adaptive, 0,
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
 
-    cls_outputs_default(&s->outputs, sizeof s->outputs);
-    cls_step_default(&s->step, sizeof s->step);
+    cls_outputs_init(&s->outputs);
+    cls_step_init(&s->step);
     s->step.rows = b->rows;
     s->step.logits.dtype = b->dtype;
     s->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);

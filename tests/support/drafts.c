@@ -158,7 +158,7 @@ static void reference(drafts *d, uint32_t i)
     unsigned char *const draft = room(n, size), *masks = NULL, *biases = NULL;
     cls_host_row h = row_of(d, i);
     cls_host_drafts v;
-    cls_host_drafts_default(&v, sizeof v);
+    cls_host_drafts_init(&v);
     for (uint32_t k = 0; k < n; k++)
         memcpy(draft + k * size, q->data + q->offset + (first + k) * stride, size);
     if (d->rows->mask) {

@@ -38,15 +38,15 @@ static void random_requests(drafts *d, rng *r)
             b->params[i].temperature = 0.0f;
     }
     b->history = histories[rng_below(r, 4)];
-    b->keep = rng_below(r, 3) ? CLS_KEEP_COUNTS : CLS_KEEP_PRESENCE;
+    b->keep = rng_below(r, 3) ? CLS_COUNTS_ALL : CLS_COUNTS_PRESENCE;
     b->forces = rng_below(r, 3) == 0;
     batch_requests(b, r);
     for (uint32_t i = 0; i < d->n;
          i++) { /* most do not stop, and accept more than one token per call */
         cls_params *const p = &b->params[i];
         if (rng_below(r, 3)) {
-            p->stop_ids = NULL;
-            p->stop_count = 0;
+            p->stop_ids.ids = NULL;
+            p->stop_ids.count = 0;
         } else if (rng_below(r, 2)) { /* the request may stop after some of its drafts */
             p->min_tokens = b->tokens[i].output_count + rng_below(r, 6);
         }

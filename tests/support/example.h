@@ -25,8 +25,8 @@ typedef struct example {
 static inline void start(example *e)
 {
     memset(e, 0, sizeof *e);
-    cls_params_default(&e->p, sizeof e->p);
-    cls_host_row_default(&e->row, sizeof e->row);
+    cls_params_init(&e->p);
+    cls_host_row_init(&e->row);
     e->row.logits = e->x;
     e->row.vocab = 10;
     e->row.params = &e->p;

@@ -18,8 +18,9 @@ void fixture_features(uint32_t features) { cls_test_features = features; }
 
 void fixture_random(uint32_t features)
 {
-    cls_test_features = features | CLS_FEATURE_LISTS | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
-                        CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
+    cls_test_features = features | CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH |
+                        CLS_FEATURE_SAMPLERS | CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY |
+                        CLS_FEATURE_STATE;
     cls_test_fewest_programs = 1;
 }
 
@@ -106,7 +107,7 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
                              uint32_t shortlist)
 {
     cls_context_options o;
-    cls_context_options_default(&o, sizeof o);
+    cls_context_options_init(&o);
     o.dtypes = dtypes;
     o.work_group = work_group;
     o.vector = vector;
@@ -181,7 +182,7 @@ uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *
 {
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
     row.params = p;
@@ -194,7 +195,7 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
                        cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
     cls_accept_call call;
-    cls_accept_call_default(&call, sizeof call);
+    cls_accept_call_init(&call);
     call.rows = rows;
     call.per_row = per_row;
     if (tokens != NULL)

@@ -267,7 +267,7 @@ const uint32_t n_golden_sets = sizeof golden_sets / sizeof *golden_sets;
 
 static void apply(const golden_setting *settings, size_t n, cls_params *p)
 {
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     for (size_t i = 0; i < n && settings[i].field != 0; i++) {
         const float real = (float)settings[i].value;
         const int32_t whole = (int32_t)settings[i].value;
@@ -278,14 +278,14 @@ static void apply(const golden_setting *settings, size_t n, cls_params *p)
 
 void golden_params(const golden *g, cls_params *p)
 {
-    static cls_sequence breakers[sizeof goldens / sizeof *goldens];
+    static cls_ids breakers[sizeof goldens / sizeof *goldens];
     apply(g->settings, sizeof g->settings / sizeof *g->settings, p);
     if (g->breaker == 0)
         return;
-    cls_sequence *const breaker = &breakers[g - goldens];
-    *breaker = (cls_sequence){.ids = &g->breaker, .count = 1};
-    p->dry_breakers = breaker;
-    p->dry_breaker_count = 1;
+    cls_ids *const breaker = &breakers[g - goldens];
+    *breaker = (cls_ids){.ids = &g->breaker, .count = 1};
+    p->dry_breakers.sequences = breaker;
+    p->dry_breakers.count = 1;
 }
 
 void golden_set_params(const golden_set *g, cls_params *p)

@@ -15,8 +15,8 @@ static uint32_t broken_at(const request *q, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         int64_t longest = -1;
-        for (uint32_t b = 0; b < q->p.dry_breaker_count; b++) {
-            const cls_sequence *const s = &q->breakers[b];
+        for (uint32_t b = 0; b < q->p.dry_breakers.count; b++) {
+            const cls_ids *const s = &q->breakers[b];
             const uint32_t tail = s->count - 1;
             int same = tail <= i && s->ids[0] == recent(q, i);
             for (uint32_t o = 0; same && o < tail; o++)
@@ -51,7 +51,7 @@ static void dry(const world *w, const request *q)
         if (length >= allowed && length > longest[text[j + 1]])
             longest[text[j + 1]] = length;
     }
-    for (uint32_t b = 0; b < q->p.dry_breaker_count; b++)
+    for (uint32_t b = 0; b < q->p.dry_breakers.count; b++)
         if (q->breakers[b].count == 1)
             longest[q->breakers[b].ids[0]] = -1;
     for (uint32_t id = 0; id < w->vocab; id++) {
@@ -76,8 +76,8 @@ static void ngrams(const world *w, const request *q)
 
 static void bans(const world *w, const request *q)
 {
-    for (uint32_t b = 0; b < q->p.bad_word_count; b++) {
-        const cls_sequence *const s = &q->bad_words[b];
+    for (uint32_t b = 0; b < q->p.bad_words.count; b++) {
+        const cls_ids *const s = &q->bad_words[b];
         int same = s->count - 1 <= q->n;
         for (uint32_t i = 0; same && i < s->count - 1; i++) {
             const uint32_t at = q->n - (s->count - 1) + i;
@@ -86,7 +86,7 @@ static void bans(const world *w, const request *q)
         if (same)
             w->banned[s->ids[s->count - 1]] = 1;
     }
-    for (uint32_t i = 0; i < q->p.stop_count && q->outputs < q->p.min_tokens; i++)
+    for (uint32_t i = 0; i < q->p.stop_ids.count && q->outputs < q->p.min_tokens; i++)
         w->banned[q->stop[i]] = 1;
 }
 
@@ -101,9 +101,9 @@ void world_expect(const world *w, uint32_t row)
     const request *const q = &w->row[row];
     memset(w->amount, 0, w->vocab * sizeof *w->amount);
     memset(w->banned, 0, w->vocab);
-    if (q->p.only_allowed != 0 || q->p.allowed_count != 0) {
+    if (q->p.only_allowed != 0 || q->p.allowed_ids.count != 0) {
         memset(w->banned, 2, w->vocab);
-        for (uint32_t i = 0; i < q->p.allowed_count; i++)
+        for (uint32_t i = 0; i < q->p.allowed_ids.count; i++)
             w->banned[q->allowed[i]] = 0;
     }
     dry(w, q);
@@ -120,7 +120,7 @@ int32_t world_best(const world *w, uint32_t row)
     for (uint32_t id = 0; id < w->vocab; id++) {
         float x = w->x[row][id];
         double bias = 0.0;
-        for (uint32_t i = 0; i < q->p.logit_bias_count; i++)
+        for (uint32_t i = 0; i < q->p.logit_bias.count; i++)
             bias += q->bias[i].id == (int32_t)id ? (double)q->bias[i].bias : 0.0;
         if (w->banned[id] || is_masked(w, row, id))
             continue;
@@ -140,7 +140,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     const request *const q = &w->row[row];
     cls_host_row h;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = w->x[row];
     h.vocab = w->vocab;
     h.mask = w->mask != NULL ? w->words[row] : NULL;
@@ -150,7 +150,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     h.output_count = q->n - h.prompt_count;
     h.prompt = q->text;
     h.output = q->text + h.prompt_count;
-    h.history = w->history;
+    h.max_history = w->history;
     h.position = q->position + q->outputs;
     if (h.output_count != q->outputs)
         return 0;
@@ -174,7 +174,7 @@ static int32_t some_id(const world *w, rng *r)
     return (int32_t)(rng_below(r, w->alphabet) * (w->vocab / w->alphabet));
 }
 
-static uint32_t sequences_random(const world *w, cls_sequence *s, int32_t ids[][LONGEST],
+static uint32_t sequences_random(const world *w, cls_ids *s, int32_t ids[][LONGEST],
                                  uint32_t longest, rng *r)
 {
     const uint32_t n = rng_below(r, SEQUENCES + 1);
@@ -192,13 +192,13 @@ void request_params(const world *w, request *q, rng *r)
     static const float bases[] = {1.75f, 1.75f, 1.0f, 1.05f, 2.0f, 1e9f, 0.5f},
                        multipliers[] = {0.8f, 1.0f, 0.0f, -0.5f, 1e-3f, 1e30f};
     cls_params *const p = &q->p;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     p->temperature = rng_below(r, 3) ? 0.0f : 0.8f;
     p->top_k = rng_below(r, 2) ? 0 : 8;
     p->top_p = rng_below(r, 2) ? 1.0f : 0.9f;
     p->position = q->position;
     p->seed = rng_bits(r);
-    if (w->keep != CLS_KEEP_NONE && rng_below(r, 4) == 0) {
+    if (w->keep != CLS_COUNTS_NONE && rng_below(r, 4) == 0) {
         p->repetition_penalty = 1.25f;
         p->presence_penalty = 0.5f;
     }
@@ -208,39 +208,39 @@ void request_params(const world *w, request *q, rng *r)
         p->dry_allowed_length = rng_below(r, 5);
         p->dry_window = rng_below(r, 3) ? 0 : 1 + rng_below(r, w->history);
         if (rng_below(r, 2))
-            p->dry_breaker_count =
+            p->dry_breakers.count =
                 sequences_random(w, q->breakers, q->sequence_ids, rng_below(r, 3) ? LONGEST : 1, r);
-        p->dry_breakers = p->dry_breaker_count ? q->breakers : NULL;
+        p->dry_breakers.sequences = p->dry_breakers.count ? q->breakers : NULL;
     }
     if (w->history != 0 && rng_below(r, 3) == 0)
         p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
     if (rng_below(r, 3) == 0) {
         const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
-        p->bad_word_count =
+        p->bad_words.count =
             sequences_random(w, q->bad_words, q->sequence_ids + SEQUENCES, longest, r);
-        p->bad_words = p->bad_word_count ? q->bad_words : NULL;
+        p->bad_words.sequences = p->bad_words.count ? q->bad_words : NULL;
     }
     if (rng_below(r, 3) == 0) {
-        p->stop_count = rng_below(r, 4);
-        for (uint32_t i = 0; i < p->stop_count; i++)
+        p->stop_ids.count = rng_below(r, 4);
+        for (uint32_t i = 0; i < p->stop_ids.count; i++)
             q->stop[i] = (int32_t)rng_below(r, w->vocab);
-        p->stop_ids = p->stop_count ? q->stop : NULL;
+        p->stop_ids.ids = p->stop_ids.count ? q->stop : NULL;
         p->min_tokens = q->outputs + rng_below(r, 20);
     }
     if (rng_below(r, 5) == 0) {
         p->only_allowed = (int32_t)rng_below(r, 2);
-        p->allowed_count = p->only_allowed && rng_below(r, 8) == 0 ? 0 : 1 + rng_below(r, IDS);
-        for (uint32_t i = 0; i < p->allowed_count; i++)
+        p->allowed_ids.count = p->only_allowed && rng_below(r, 8) == 0 ? 0 : 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->allowed_ids.count; i++)
             q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
-        p->allowed_ids = q->allowed;
+        p->allowed_ids.ids = q->allowed;
     }
     if (rng_below(r, 3) == 0) {
-        p->logit_bias_count = 1 + rng_below(r, IDS);
-        for (uint32_t i = 0; i < p->logit_bias_count; i++)
+        p->logit_bias.count = 1 + rng_below(r, IDS);
+        for (uint32_t i = 0; i < p->logit_bias.count; i++)
             q->bias[i] =
                 (cls_logit_bias){rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab),
                                  (float)rng_below(r, 64) / 16.0f};
-        p->logit_bias = q->bias;
+        p->logit_bias.biases = q->bias;
     }
 }
 
@@ -281,9 +281,9 @@ void request_copy(request *q, const request *from)
         q->breakers[i].ids = q->sequence_ids[i];
         q->bad_words[i].ids = q->sequence_ids[SEQUENCES + i];
     }
-    q->p.dry_breakers = q->p.dry_breaker_count ? q->breakers : NULL;
-    q->p.bad_words = q->bad_words;
-    q->p.stop_ids = q->stop;
-    q->p.allowed_ids = q->allowed;
-    q->p.logit_bias = q->bias;
+    q->p.dry_breakers.sequences = q->p.dry_breakers.count ? q->breakers : NULL;
+    q->p.bad_words.sequences = q->bad_words;
+    q->p.stop_ids.ids = q->stop;
+    q->p.allowed_ids.ids = q->allowed;
+    q->p.logit_bias.biases = q->bias;
 }

@@ -17,7 +17,7 @@
 /* A request as a list of its tokens. */
 typedef struct request {
     cls_params p; /* its lists point to the arrays below */
-    cls_sequence breakers[SEQUENCES], bad_words[SEQUENCES];
+    cls_ids breakers[SEQUENCES], bad_words[SEQUENCES];
     int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS];
     cls_logit_bias bias[IDS];
     int32_t *text;

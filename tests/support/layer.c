@@ -53,7 +53,7 @@ void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
     l->hidden_stride = w->hidden + (plain ? 0 : rng_below(r, 5));
     l->hidden_rows = w->rows + (plain ? 0 : rng_below(r, 4));
     cls_head_options *const o = &l->options;
-    cls_head_options_default(o, sizeof *o);
+    cls_head_options_init(o);
     o->vocab = w->vocab;
     o->hidden = w->hidden;
     o->max_rows = w->max_rows;
@@ -80,7 +80,7 @@ void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
     ck_assert_int_eq(l->head->clblast, w->product == LAYER_CLBLAST);
 
     cls_head_call *const c = &l->call;
-    cls_head_call_default(c, sizeof *c);
+    cls_head_call_init(c);
     c->rows = w->rows;
     c->hidden_rows = l->hidden_rows;
     c->hidden.offset = plain ? 0 : 4 * rng_below(r, 9);

@@ -20,7 +20,7 @@ static const int32_t output[] = {3, 14, 15};
 static cls_params plain(uint32_t seed)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.seed = seed;
     p.temperature = 0.9f;
     return p;
@@ -30,8 +30,7 @@ static cls_status begin_rich(life *l)
 {
     static const int32_t stops[] = {38, 37}, single[] = {1}, pair[] = {2, 3}, bad[] = {5, 6},
                          worse[] = {7}, thinks[] = {2, 3}, answers[] = {20, 21};
-    static const cls_sequence breakers[] = {{single, 1}, {pair, 2}},
-                              words[] = {{bad, 2}, {worse, 1}};
+    static const cls_ids breakers[] = {{single, 1}, {pair, 2}}, words[] = {{bad, 2}, {worse, 1}};
     static const cls_logit_bias biases[] = {{4, 1.5f}, {11, -INFINITY}, {4, 0.25f}};
     cls_params p = plain(1);
     p.top_p = 0.95f;
@@ -39,21 +38,21 @@ static cls_status begin_rich(life *l)
     p.repetition_penalty = 1.2f;
     p.frequency_penalty = 0.3f;
     p.dry_multiplier = 0.8f;
-    p.dry_breakers = breakers;
-    p.dry_breaker_count = 2;
-    p.bad_words = words;
-    p.bad_word_count = 2;
-    p.logit_bias = biases;
-    p.logit_bias_count = 3;
-    p.stop_ids = stops;
-    p.stop_count = 2;
+    p.dry_breakers.sequences = breakers;
+    p.dry_breakers.count = 2;
+    p.bad_words.sequences = words;
+    p.bad_words.count = 2;
+    p.logit_bias.biases = biases;
+    p.logit_bias.count = 3;
+    p.stop_ids.ids = stops;
+    p.stop_ids.count = 2;
     p.min_tokens = 2;
-    p.thinking_start = thinks;
-    p.thinking_start_count = 2;
-    p.thinking_end = answers + 1;
-    p.thinking_end_count = 1;
-    p.thinking_forced = answers;
-    p.thinking_forced_count = 2;
+    p.thinking_start.ids = thinks;
+    p.thinking_start.count = 2;
+    p.thinking_end.ids = answers + 1;
+    p.thinking_end.count = 1;
+    p.thinking_forced.ids = answers;
+    p.thinking_forced.count = 2;
     p.thinking_budget = 4; /* one token after the output's three */
     return cls_slot_begin(l->sampler, 0, &p, prompt, 24, output, 3);
 }
@@ -89,18 +88,18 @@ static cls_status begin_infill(life *l)
 static cls_status change_params(life *l)
 {
     static int32_t ids[WORDS][2];
-    static cls_sequence words[WORDS];
+    static cls_ids words[WORDS];
     cls_params p = plain(5);
     for (int32_t i = 0; i < WORDS; i++) {
         ids[i][0] = i % 20;
         ids[i][1] = 20 + i / 20 % 20;
-        words[i] = (cls_sequence){ids[i], 2};
+        words[i] = (cls_ids){ids[i], 2};
     }
-    p.bad_words = words;
-    p.bad_word_count = WORDS;
+    p.bad_words.sequences = words;
+    p.bad_words.count = WORDS;
     p.top_k = 1100;
-    p.logit_bias = &(const cls_logit_bias){9, 2.0f};
-    p.logit_bias_count = 1;
+    p.logit_bias.biases = &(const cls_logit_bias){9, 2.0f};
+    p.logit_bias.count = 1;
     return cls_slot_params(l->sampler, 0, &p);
 }
 
@@ -124,12 +123,12 @@ static cls_status check(life *l)
 static cls_status create(life *l)
 {
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = l->vocab;
     o.max_rows = LIFE_ROWS;
     o.slot_count = SLOTS;
-    o.history = 20;
-    o.rollback = 4;
+    o.max_history = 20;
+    o.max_rollback = 4;
     return cls_sampler_create(l->context, &o, &l->sampler);
 }
 
@@ -137,7 +136,7 @@ static cls_status infill(life *l)
 {
     static const int32_t ends[] = {0, 1};
     static int32_t prefix_of[4096];
-    cls_infill tables = {sizeof tables, ends, 2, prefix_of};
+    cls_infill tables = {sizeof tables, {ends, 2}, prefix_of};
     for (uint32_t i = 0; i < l->vocab; i++)
         prefix_of[i] = i < 10 ? -1 : (int32_t)i / 10;
     return cls_sampler_infill(l->sampler, &tables);
@@ -186,7 +185,7 @@ static cls_status ring_get(life *l)
 static cls_status head_create(life *l)
 {
     cls_head_options o;
-    cls_head_options_default(&o, sizeof o);
+    cls_head_options_init(&o);
     o.vocab = l->vocab;
     o.hidden = HIDDEN;
     o.max_rows = HEAD_ROWS;
@@ -200,7 +199,7 @@ static cls_status head_create(life *l)
 static cls_status head_call(life *l, const int32_t *which)
 {
     cls_head_call c;
-    cls_head_call_default(&c, sizeof c);
+    cls_head_call_init(&c);
     c.rows = HEAD_ROWS;
     c.hidden.buffer = l->hidden;
     c.which.host = which;
@@ -237,8 +236,8 @@ static cls_buffer room(life *l, size_t n)
 
 static void step_of(life *l, cls_step *s, cls_outputs *o, uint32_t rows)
 {
-    cls_step_default(s, sizeof *s);
-    cls_outputs_default(o, sizeof *o);
+    cls_step_init(s);
+    cls_outputs_init(o);
     s->outputs = o;
     l->at = 0;
     s->rows = rows;
@@ -381,7 +380,7 @@ static cls_status of_head(life *l)
 static cls_status verify(life *l)
 {
     cls_verify_call c;
-    cls_verify_call_default(&c, sizeof c);
+    cls_verify_call_init(&c);
     l->at = 0;
     c.requests = 2;
     c.method = CLS_VERIFY_STANDARD;
@@ -408,7 +407,7 @@ static cls_status verify(life *l)
 static cls_status logprobs(life *l)
 {
     cls_logprobs_call c;
-    cls_logprobs_call_default(&c, sizeof c);
+    cls_logprobs_call_init(&c);
     l->at = 0;
     c.rows = 3;
     c.given.count = 2;

@@ -18,7 +18,7 @@ static void step_alone(load *l, const request *q, uint32_t row)
 {
     cls_step step;
     cls_status status;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.values.buffer = l->all_logits;
     step.logits.values.offset =
@@ -269,7 +269,7 @@ void load_step(load *l)
     }
     must_cl(clEnqueueWriteBuffer(l->queue[0], l->input, CL_FALSE, 0,
                                  (size_t)l->slots * VOCAB * sizeof *logits, logits, 0, NULL, NULL));
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = l->slots;
     step.logits.values.buffer = l->input;
     step.slots.host = map;
@@ -333,10 +333,10 @@ void load_open(load *l, device *d, uint32_t streams)
     l->slots = streams;
     l->r.state = fixture_seed();
     l->world.seed = fixture_seed() + 1;
-    cls_sampler_options_default(&l->world.o, sizeof l->world.o);
+    cls_sampler_options_init(&l->world.o);
     l->world.o.vocab = VOCAB;
-    l->world.o.history = HISTORY;
-    l->world.o.rollback = ROLLBACK;
+    l->world.o.max_history = HISTORY;
+    l->world.o.max_rollback = ROLLBACK;
     l->sampler = sampler_of(l, streams);
     l->alone = sampler_of(l, 1);
     l->queue[0] = queue_of(d);

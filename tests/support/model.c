@@ -24,7 +24,7 @@ static int thinking_is_due(const model *m)
 
 static void begin_thinking(model *m)
 {
-    m->now = (thinking){m->params.thinking_forced_count && !m->params.thinking_start_count, 0, 0};
+    m->now = (thinking){m->params.thinking_forced.count && !m->params.thinking_start.count, 0, 0};
 }
 
 /* Follows the thinking budget after the text has got a token. */
@@ -33,13 +33,13 @@ static void think(model *m)
     const cls_params *const p = &m->params;
     thinking *const t = &m->now;
     const int is_output = m->is_output[m->n - 1], is_due = thinking_is_due(m);
-    if (p->thinking_forced_count == 0)
+    if (p->thinking_forced.count == 0)
         return;
     if (!t->goes_on)
-        *t = (thinking){ends_with(m, m->start, p->thinking_start_count), 0, 0};
+        *t = (thinking){ends_with(m, m->start, p->thinking_start.count), 0, 0};
     else if (is_due && is_output && m->id[m->n - 1] == m->finish[t->emitted])
-        t->goes_on = ++t->emitted < p->thinking_forced_count;
-    else if (ends_with(m, m->end, p->thinking_end_count))
+        t->goes_on = ++t->emitted < p->thinking_forced.count;
+    else if (ends_with(m, m->end, p->thinking_end.count))
         t->goes_on = 0;
     else if (is_output && !is_due)
         t->counted++;
@@ -49,9 +49,9 @@ static void think(model *m)
 static thinking kept_thinking(const model *m, const cls_params *was, thinking t)
 {
     const cls_params *const p = &m->params;
-    if (was->thinking_forced_count == 0)
-        return (thinking){p->thinking_forced_count != 0 && p->thinking_start_count == 0, 0, 0};
-    t.goes_on = t.goes_on && t.emitted < p->thinking_forced_count;
+    if (was->thinking_forced.count == 0)
+        return (thinking){p->thinking_forced.count != 0 && p->thinking_start.count == 0, 0, 0};
+    t.goes_on = t.goes_on && t.emitted < p->thinking_forced.count;
     if (t.emitted > 0 || t.counted > p->thinking_budget)
         t.counted = p->thinking_budget;
     return t;
@@ -77,14 +77,14 @@ static void set_params(model *m, const cls_params *p)
         int32_t *to;
         const int32_t *ids;
         uint32_t n;
-    } lists[] = {{m->stop, p->stop_ids, p->stop_count},
-                 {m->start, p->thinking_start, p->thinking_start_count},
-                 {m->end, p->thinking_end, p->thinking_end_count},
-                 {m->finish, p->thinking_forced, p->thinking_forced_count}};
-    ck_assert(p->logit_bias_count <= MODEL_LIST);
+    } lists[] = {{m->stop, p->stop_ids.ids, p->stop_ids.count},
+                 {m->start, p->thinking_start.ids, p->thinking_start.count},
+                 {m->end, p->thinking_end.ids, p->thinking_end.count},
+                 {m->finish, p->thinking_forced.ids, p->thinking_forced.count}};
+    ck_assert(p->logit_bias.count <= MODEL_LIST);
     m->params = *p;
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
-        m->bias[i] = p->logit_bias[i];
+    for (uint32_t i = 0; i < p->logit_bias.count; i++)
+        m->bias[i] = p->logit_bias.biases[i];
     for (uint32_t k = 0; k < sizeof lists / sizeof *lists; k++) {
         ck_assert(lists[k].n <= MODEL_LIST);
         for (uint32_t i = 0; i < lists[k].n; i++)
@@ -161,8 +161,8 @@ void model_rollback(model *m, uint32_t n)
 static cls_params with_lists(const model *m)
 {
     cls_params p = m->params;
-    p.logit_bias = p.logit_bias_count ? m->bias : NULL;
-    p.stop_ids = p.stop_count ? m->stop : NULL;
+    p.logit_bias.biases = p.logit_bias.count ? m->bias : NULL;
+    p.stop_ids.ids = p.stop_ids.count ? m->stop : NULL;
     return p;
 }
 
@@ -197,7 +197,7 @@ static int loops(const model *m, int32_t next)
 /* Returns cls_row_status bits. */
 static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
-    for (uint32_t i = 0; i < m->params.stop_count && outputs >= m->params.min_tokens; i++)
+    for (uint32_t i = 0; i < m->params.stop_ids.count && outputs >= m->params.min_tokens; i++)
         if (m->stop[i] == token)
             return CLS_ROW_STOPPED;
     return m->params.max_tokens != 0 && outputs >= m->params.max_tokens
@@ -253,9 +253,9 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
         kind[m->is_output[i]][n[m->is_output[i]]++] = m->id[i];
     p.penalty_window = 0;
     p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
-    p.stop_ids = p.thinking_start = p.thinking_end = p.thinking_forced = NULL;
-    p.stop_count = p.thinking_start_count = p.thinking_end_count = p.thinking_forced_count = 0;
-    cls_host_row_default(&row, sizeof row);
+    p.stop_ids.ids = p.thinking_start.ids = p.thinking_end.ids = p.thinking_forced.ids = NULL;
+    p.stop_ids.count = p.thinking_start.count = p.thinking_end.count = p.thinking_forced.count = 0;
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = m->vocab;
     row.params = &p;
@@ -293,9 +293,9 @@ const char *model_words(const model *m)
         m->begun ? "begun" : "not begun", m->n, m->outputs, m->longest, m->since, m->position,
         (double)p->temperature, p->top_k, (double)p->top_p, (double)p->repetition_penalty,
         (double)p->frequency_penalty, (double)p->presence_penalty, p->penalty_scope,
-        p->penalty_window, p->max_tokens, p->logit_bias_count, p->stop_count, p->thinking_budget,
-        p->thinking_start_count, p->thinking_end_count, p->thinking_forced_count,
-        m->now.goes_on ? "on" : "off", m->now.counted, m->now.emitted, p->loop_min, p->loop_max,
-        p->loop_repeats, m->n_forced, m->forced_from);
+        p->penalty_window, p->max_tokens, p->logit_bias.count, p->stop_ids.count,
+        p->thinking_budget, p->thinking_start.count, p->thinking_end.count,
+        p->thinking_forced.count, m->now.goes_on ? "on" : "off", m->now.counted, m->now.emitted,
+        p->loop_min, p->loop_max, p->loop_repeats, m->n_forced, m->forced_from);
     return words;
 }

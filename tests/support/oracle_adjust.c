@@ -33,7 +33,7 @@ static story story_of(const cls_host_row *row)
         abort();
     tell(&s, row->prompt, row->prompt_count, row->vocab, 0);
     tell(&s, row->output, row->output_count, row->vocab, 1);
-    s.first = row->history != 0 && row->history < s.n ? s.n - row->history : 0;
+    s.first = row->max_history != 0 && row->max_history < s.n ? s.n - row->max_history : 0;
     return s;
 }
 
@@ -41,16 +41,16 @@ static story story_of(const cls_host_row *row)
 
 static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_effect *of)
 {
-    for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_count != 0); id++) {
+    for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_ids.count != 0); id++) {
         uint32_t i = 0;
-        while (i < p->allowed_count && (uint32_t)p->allowed_ids[i] != id)
+        while (i < p->allowed_ids.count && (uint32_t)p->allowed_ids.ids[i] != id)
             i++;
-        of[id].unlisted = i == p->allowed_count;
+        of[id].unlisted = i == p->allowed_ids.count;
     }
 }
 
 /* Bans the last id of a sequence if the output ends with the ids before it. */
-static void ban_last(const cls_sequence *word, const story *s, oracle_effect *of)
+static void ban_last(const cls_ids *word, const story *s, oracle_effect *of)
 {
     const uint32_t before = word->count - 1;
     if (before > s->n - s->first)
@@ -79,8 +79,8 @@ static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n
     for (uint32_t i = 0; i < n; i++) { /* i tokens follow the breaker's first token */
         const int32_t *const head = id + n - 1 - i;
         int64_t longest = -1;
-        for (uint32_t b = 0; b < p->dry_breaker_count; b++) {
-            const cls_sequence *const breaker = &p->dry_breakers[b];
+        for (uint32_t b = 0; b < p->dry_breakers.count; b++) {
+            const cls_ids *const breaker = &p->dry_breakers.sequences[b];
             if (breaker->count - 1 <= i &&
                 memcmp(head, breaker->ids, breaker->count * sizeof *head) == 0 &&
                 (int64_t)breaker->count - 1 > longest)
@@ -117,9 +117,9 @@ static void repeat_penalties(const cls_params *p, const story *s, oracle_effect 
         if (exponent > of[id[j + 1]].dry)
             of[id[j + 1]].dry = (int32_t)exponent;
     }
-    for (uint32_t b = 0; b < p->dry_breaker_count; b++)
-        if (p->dry_breakers[b].count == 1)
-            of[p->dry_breakers[b].ids[0]].dry = -1;
+    for (uint32_t b = 0; b < p->dry_breakers.count; b++)
+        if (p->dry_breakers.sequences[b].count == 1)
+            of[p->dry_breakers.sequences[b].ids[0]].dry = -1;
 }
 
 void oracle_effects(const cls_host_row *row, oracle_effect *of)
@@ -134,10 +134,10 @@ void oracle_effects(const cls_host_row *row, oracle_effect *of)
         of[s.id[i]].prompt += !s.is_output[i];
     }
     mark_unlisted(p, row->vocab, of);
-    for (uint32_t i = 0; i < p->stop_count && s.outputs < p->min_tokens; i++)
-        of[p->stop_ids[i]].banned = 1;
-    for (uint32_t i = 0; i < p->bad_word_count; i++)
-        ban_last(&p->bad_words[i], &s, of);
+    for (uint32_t i = 0; i < p->stop_ids.count && s.outputs < p->min_tokens; i++)
+        of[p->stop_ids.ids[i]].banned = 1;
+    for (uint32_t i = 0; i < p->bad_words.count; i++)
+        ban_last(&p->bad_words.sequences[i], &s, of);
     ban_repeats(p->no_repeat_ngram, &s, of);
     repeat_penalties(p, &s, of);
     free(s.id);
@@ -165,9 +165,9 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
     double y = meant(x), bias = 0.0;
     int biased = 0;
     *error = 0.0;
-    for (uint32_t n = 0; n < p->logit_bias_count; n++)
-        if ((uint32_t)p->logit_bias[n].id == i) {
-            bias += (double)p->logit_bias[n].bias;
+    for (uint32_t n = 0; n < p->logit_bias.count; n++)
+        if ((uint32_t)p->logit_bias.biases[n].id == i) {
+            bias += (double)p->logit_bias.biases[n].bias;
             biased = 1;
         }
     if (isinf(y) || isinf(bias) || t->banned)

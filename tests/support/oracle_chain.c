@@ -63,7 +63,7 @@ static int chain_of(const cls_params *p, uint32_t vocab, int *stages)
 static cls_params shortened(const cls_params *p, const int *stages, int n)
 {
     cls_params to, off;
-    cls_params_default(&off, sizeof off);
+    cls_params_init(&off);
     to = *p;
     to.chain = CLS_CHAIN_CUSTOM;
     memset(to.stages, 0, sizeof to.stages);

@@ -295,8 +295,8 @@ static int less(double a, double b)
 
 static int is_end(const cls_infill *t, int32_t id)
 {
-    for (uint32_t i = 0; i < t->end_count; i++)
-        if (t->end_ids[i] == id)
+    for (uint32_t i = 0; i < t->end_ids.count; i++)
+        if (t->end_ids.ids[i] == id)
             return 1;
     return 0;
 }
@@ -369,10 +369,10 @@ static void infill(oracle_set *s, oracle *o, const cls_host_row *row)
         for (uint32_t i = 0; i < s->n; i++)
             if (s->verdict[i] && !is_end(t, id_at(o, s, i)) && less(mass[i] * (texts + 1.0), left))
                 s->verdict[i] = ORACLE_OUT;
-        while (found < o->finite && (int32_t)o->order[found] != t->end_ids[0])
+        while (found < o->finite && (int32_t)o->order[found] != t->end_ids.ids[0])
             found++;
         if (texts == 0)
-            o->last_resort = t->end_ids[0];
+            o->last_resort = t->end_ids.ids[0];
         if (texts == 0 && found == o->finite)
             o->empty_status = CLS_ROW_EMPTY;
     }

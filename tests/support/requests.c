@@ -25,9 +25,9 @@ static void *keep_list(batch *b, const void *array, size_t size)
     return b->lists[b->n_lists++] = copy_of(array, size);
 }
 
-static const cls_sequence *keep_sequences(batch *b, const cls_sequence *sequences, uint32_t count)
+static const cls_ids *keep_sequences(batch *b, const cls_ids *sequences, uint32_t count)
 {
-    cls_sequence *const mine = keep_list(b, sequences, count * sizeof *sequences);
+    cls_ids *const mine = keep_list(b, sequences, count * sizeof *sequences);
     for (uint32_t i = 0; i < count; i++)
         mine[i].ids = keep_list(b, sequences[i].ids, sequences[i].count * sizeof *sequences[i].ids);
     return mine;
@@ -44,19 +44,22 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     mine->output = copy_of(t->output, t->output_count * sizeof *t->output);
     mine->forced = copy_of(t->forced, t->forced_count * sizeof *t->forced);
     b->params[row] = *p;
-    b->params[row].stop_ids = keep_list(b, p->stop_ids, p->stop_count * sizeof *p->stop_ids);
-    b->params[row].logit_bias =
-        keep_list(b, p->logit_bias, p->logit_bias_count * sizeof *p->logit_bias);
-    b->params[row].allowed_ids =
-        keep_list(b, p->allowed_ids, p->allowed_count * sizeof *p->allowed_ids);
-    b->params[row].dry_breakers = keep_sequences(b, p->dry_breakers, p->dry_breaker_count);
-    b->params[row].bad_words = keep_sequences(b, p->bad_words, p->bad_word_count);
-    b->params[row].thinking_start =
-        keep_list(b, p->thinking_start, p->thinking_start_count * sizeof *p->thinking_start);
-    b->params[row].thinking_end =
-        keep_list(b, p->thinking_end, p->thinking_end_count * sizeof *p->thinking_end);
-    b->params[row].thinking_forced =
-        keep_list(b, p->thinking_forced, p->thinking_forced_count * sizeof *p->thinking_forced);
+    b->params[row].stop_ids.ids =
+        keep_list(b, p->stop_ids.ids, p->stop_ids.count * sizeof *p->stop_ids.ids);
+    b->params[row].logit_bias.biases =
+        keep_list(b, p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
+    b->params[row].allowed_ids.ids =
+        keep_list(b, p->allowed_ids.ids, p->allowed_ids.count * sizeof *p->allowed_ids.ids);
+    b->params[row].dry_breakers.sequences =
+        keep_sequences(b, p->dry_breakers.sequences, p->dry_breakers.count);
+    b->params[row].bad_words.sequences =
+        keep_sequences(b, p->bad_words.sequences, p->bad_words.count);
+    b->params[row].thinking_start.ids = keep_list(
+        b, p->thinking_start.ids, p->thinking_start.count * sizeof *p->thinking_start.ids);
+    b->params[row].thinking_end.ids =
+        keep_list(b, p->thinking_end.ids, p->thinking_end.count * sizeof *p->thinking_end.ids);
+    b->params[row].thinking_forced.ids = keep_list(
+        b, p->thinking_forced.ids, p->thinking_forced.count * sizeof *p->thinking_forced.ids);
 }
 
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
@@ -121,13 +124,13 @@ enum { LISTED = 20, SEQUENCES = 5, SEQUENCE = 4 };
 /* The lists of a request with history. */
 typedef struct looks_back {
     int32_t allowed[LISTED], breaker_ids[SEQUENCES][SEQUENCE], word_ids[SEQUENCES][SEQUENCE];
-    cls_sequence breakers[SEQUENCES], words[SEQUENCES];
+    cls_ids breakers[SEQUENCES], words[SEQUENCES];
 } looks_back;
 
 /* Copies consecutive ids from the request's tokens, so that they are likely to occur again, and
  * sometimes adds another id. */
 static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t *from, uint32_t n,
-                            int at_end, int32_t *ids, cls_sequence *sequence)
+                            int at_end, int32_t *ids, cls_ids *sequence)
 {
     const uint32_t count = 1 + rng_below(r, SEQUENCE),
                    copied = count - (at_end || rng_below(r, 3) == 0);
@@ -136,7 +139,7 @@ static void random_sequence(const batch *b, uint32_t row, rng *r, const int32_t 
         const int32_t id = i < copied && start + i < n ? from[start + i] : -1;
         ids[i] = id >= 0 && (uint32_t)id < b->vocab ? id : random_id(b, row, r, 1);
     }
-    *sequence = (cls_sequence){ids, count};
+    *sequence = (cls_ids){ids, count};
 }
 
 /* The lists of a request with forced ids. */
@@ -156,22 +159,22 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
         p->dry_base = bases[rng_below(r, 6)];
         p->dry_allowed_length = allowed[rng_below(r, 6)];
         p->dry_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
-        p->dry_breaker_count = rng_below(r, 2) ? 0 : rng_below(r, SEQUENCES);
-        for (uint32_t i = 0; i < p->dry_breaker_count; i++)
+        p->dry_breakers.count = rng_below(r, 2) ? 0 : rng_below(r, SEQUENCES);
+        for (uint32_t i = 0; i < p->dry_breakers.count; i++)
             random_sequence(b, row, r, t->output, t->output_count, 0, l->breaker_ids[i],
                             &l->breakers[i]);
-        p->dry_breakers = p->dry_breaker_count ? l->breakers : NULL;
+        p->dry_breakers.sequences = p->dry_breakers.count ? l->breakers : NULL;
     }
     p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, 4);
-    p->bad_word_count = rng_below(r, 5) ? 0 : rng_below(r, SEQUENCES + 1);
-    for (uint32_t i = 0; i < p->bad_word_count; i++)
+    p->bad_words.count = rng_below(r, 5) ? 0 : rng_below(r, SEQUENCES + 1);
+    for (uint32_t i = 0; i < p->bad_words.count; i++)
         random_sequence(b, row, r, t->output, t->output_count, 1, l->word_ids[i], &l->words[i]);
-    p->bad_words = p->bad_word_count ? l->words : NULL;
+    p->bad_words.sequences = p->bad_words.count ? l->words : NULL;
     p->min_tokens = rng_below(r, 5) ? 0 : t->output_count + rng_below(r, 3);
-    p->allowed_count = b->logit_bias && rng_below(r, 10) == 0 ? 1 + rng_below(r, LISTED) : 0;
-    for (uint32_t i = 0; i < p->allowed_count; i++)
+    p->allowed_ids.count = b->biased && rng_below(r, 10) == 0 ? 1 + rng_below(r, LISTED) : 0;
+    for (uint32_t i = 0; i < p->allowed_ids.count; i++)
         l->allowed[i] = random_id(b, row, r, 1);
-    p->allowed_ids = p->allowed_count ? l->allowed : NULL;
+    p->allowed_ids.ids = p->allowed_ids.count ? l->allowed : NULL;
 }
 
 /* Turns on a thinking budget whose ids are often due soon, and a loop stop, and forces ids. */
@@ -179,23 +182,23 @@ static void random_ends(const batch *b, uint32_t row, rng *r, tokens *t, cls_par
 {
     const uint32_t most = b->history + 1 < SEQUENCE ? b->history + 1 : SEQUENCE;
     if (rng_below(r, 2)) {
-        cls_sequence start, end;
+        cls_ids start, end;
         uint32_t valid = 0;
         for (uint32_t i = 0; i < t->output_count; i++)
             valid += t->output[i] >= 0 && (uint32_t)t->output[i] < b->vocab;
         random_sequence(b, row, r, t->output, t->output_count, 0, e->start, &start);
         random_sequence(b, row, r, t->prompt, t->prompt_count, 0, e->end, &end);
-        p->thinking_start_count = rng_below(r, 2) ? 0 : start.count < most ? start.count : most;
-        p->thinking_end_count = rng_below(r, 2) ? 0 : end.count < most ? end.count : most;
-        p->thinking_forced_count = 1 + rng_below(r, SEQUENCE);
-        for (uint32_t i = 0; i < p->thinking_forced_count; i++)
+        p->thinking_start.count = rng_below(r, 2) ? 0 : start.count < most ? start.count : most;
+        p->thinking_end.count = rng_below(r, 2) ? 0 : end.count < most ? end.count : most;
+        p->thinking_forced.count = 1 + rng_below(r, SEQUENCE);
+        for (uint32_t i = 0; i < p->thinking_forced.count; i++)
             e->forced[i] = random_id(b, row, r, 1);
-        p->thinking_budget = rng_below(r, 3) && p->thinking_start_count == 0
+        p->thinking_budget = rng_below(r, 3) && p->thinking_start.count == 0
                                  ? valid + rng_below(r, 3)
                                  : rng_below(r, 3);
-        p->thinking_start = p->thinking_start_count ? e->start : NULL;
-        p->thinking_end = p->thinking_end_count ? e->end : NULL;
-        p->thinking_forced = e->forced;
+        p->thinking_start.ids = p->thinking_start.count ? e->start : NULL;
+        p->thinking_end.ids = p->thinking_end.count ? e->end : NULL;
+        p->thinking_forced.ids = e->forced;
     }
     if (b->history >= 2 && rng_below(r, 4) == 0) {
         p->loop_repeats = 2 + rng_below(r, b->history < 8 ? 1 : 3);
@@ -224,28 +227,28 @@ void batch_requests(batch *b, rng *r)
         t.output_count = lengths[rng_below(r, 6)];
         random_tokens(b, row, r, prompt, t.prompt_count);
         random_tokens(b, row, r, output, t.output_count);
-        if (b->keep != CLS_KEEP_NONE) {
+        if (b->keep != CLS_COUNTS_NONE) {
             p.repetition_penalty = repetitions[rng_below(r, 8)];
             p.presence_penalty = amounts[rng_below(r, 8)];
-            p.frequency_penalty = b->keep == CLS_KEEP_COUNTS ? amounts[rng_below(r, 8)] : 0.0f;
+            p.frequency_penalty = b->keep == CLS_COUNTS_ALL ? amounts[rng_below(r, 8)] : 0.0f;
             p.penalty_scope = (int32_t)rng_below(r, 2);
             p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
         }
-        p.logit_bias = bias;
-        p.logit_bias_count = b->logit_bias && rng_below(r, 2) ? rng_below(r, 21) : 0;
-        for (uint32_t i = 0; i < p.logit_bias_count; i++)
+        p.logit_bias.biases = bias;
+        p.logit_bias.count = b->biased && rng_below(r, 2) ? rng_below(r, 21) : 0;
+        for (uint32_t i = 0; i < p.logit_bias.count; i++)
             bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id
                                                                  : random_id(b, row, r, 1),
                                        biases[rng_below(r, 8)]};
-        p.stop_ids = stop;
-        p.stop_count = rng_below(r, 5);
-        for (uint32_t i = 0; i < p.stop_count; i++)
+        p.stop_ids.ids = stop;
+        p.stop_ids.count = rng_below(r, 5);
+        for (uint32_t i = 0; i < p.stop_ids.count; i++)
             stop[i] = random_id(b, row, r, 1);
         p.max_tokens = rng_below(r, 8) ? 0 : t.output_count + 1 + rng_below(r, 3);
-        if (p.logit_bias_count == 0)
-            p.logit_bias = NULL;
-        if (p.stop_count == 0)
-            p.stop_ids = NULL;
+        if (p.logit_bias.count == 0)
+            p.logit_bias.biases = NULL;
+        if (p.stop_ids.count == 0)
+            p.stop_ids.ids = NULL;
         params_adaptive(&p, b->vocab, r);
         if (b->history > 0)
             random_history(b, row, r, &t, &p, &back);
@@ -303,9 +306,9 @@ void request_adjust(const cls_host_row *row, float *adjusted)
         if (row->bias)
             x += dtype_decode(row->bias_dtype,
                               (const char *)row->bias + i * dtype_size(row->bias_dtype));
-        for (uint32_t n = 0; n < p->logit_bias_count; n++)
-            if ((uint32_t)p->logit_bias[n].id == i) {
-                bias += (double)p->logit_bias[n].bias;
+        for (uint32_t n = 0; n < p->logit_bias.count; n++)
+            if ((uint32_t)p->logit_bias.biases[n].id == i) {
+                bias += (double)p->logit_bias.biases[n].bias;
                 biased = 1;
             }
         x = allows(row, i) && !t->banned && !t->unlisted ? clean(x) : -INFINITY;

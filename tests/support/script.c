@@ -29,9 +29,9 @@ static void make_ends(request *q, rng *r)
 {
     cls_params *const p = &q->params;
     if (rng_below(r, 4) == 0) {
-        p->thinking_start_count = rng_below(r, 3);
-        p->thinking_end_count = rng_below(r, 3);
-        p->thinking_forced_count = 1 + rng_below(r, 3);
+        p->thinking_start.count = rng_below(r, 3);
+        p->thinking_end.count = rng_below(r, 3);
+        p->thinking_forced.count = 1 + rng_below(r, 3);
         p->thinking_budget = rng_below(r, 20);
         for (uint32_t i = 0; i < 3; i++)
             q->finish[i] = (int32_t)rng_below(r, 12);
@@ -52,20 +52,20 @@ static void make_params(request *q, const script_world *w, rng *r)
                        amounts[] = {0.0f, 0.4f, 0.4f, 2.0f, -0.3f};
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     cls_params *const p = &q->params;
-    cls_params_default(p, sizeof *p);
+    cls_params_init(p);
     params_random(p, w->o.vocab, r);
     p->seed = rng_bits(r);
     p->repetition_penalty = repetitions[rng_below(r, 3)];
     p->frequency_penalty = amounts[rng_below(r, 5)];
     p->presence_penalty = amounts[rng_below(r, 5)];
     p->penalty_scope = (int32_t)rng_below(r, 2);
-    p->penalty_window = rng_below(r, 2) ? 0 : rng_below(r, w->o.history + 1);
+    p->penalty_window = rng_below(r, 2) ? 0 : rng_below(r, w->o.max_history + 1);
     p->max_tokens = rng_below(r, 4) ? 0 : 1 + rng_below(r, SCRIPT_LIFE);
-    p->stop_count = rng_below(r, 3) ? 0 : rng_below(r, 4);
-    p->logit_bias_count = rng_below(r, 2) ? 0 : rng_below(r, SCRIPT_LIST + 1);
-    for (uint32_t i = 0; i < p->stop_count; i++)
+    p->stop_ids.count = rng_below(r, 3) ? 0 : rng_below(r, 4);
+    p->logit_bias.count = rng_below(r, 2) ? 0 : rng_below(r, SCRIPT_LIST + 1);
+    for (uint32_t i = 0; i < p->stop_ids.count; i++)
         q->stop[i] = (int32_t)rng_below(r, w->o.vocab);
-    for (uint32_t i = 0; i < p->logit_bias_count; i++)
+    for (uint32_t i = 0; i < p->logit_bias.count; i++)
         q->bias[i] = (cls_logit_bias){(int32_t)rng_below(r, w->o.vocab), biases[rng_below(r, 4)]};
     make_ends(q, r);
 }
@@ -74,11 +74,11 @@ static void make_params(request *q, const script_world *w, rng *r)
 static cls_params with_lists(const request *q)
 {
     cls_params p = q->params;
-    p.stop_ids = p.stop_count ? q->stop : NULL;
-    p.logit_bias = p.logit_bias_count ? q->bias : NULL;
-    p.thinking_start = p.thinking_start_count ? q->start : NULL;
-    p.thinking_end = p.thinking_end_count ? q->end : NULL;
-    p.thinking_forced = p.thinking_forced_count ? q->finish : NULL;
+    p.stop_ids.ids = p.stop_ids.count ? q->stop : NULL;
+    p.logit_bias.biases = p.logit_bias.count ? q->bias : NULL;
+    p.thinking_start.ids = p.thinking_start.count ? q->start : NULL;
+    p.thinking_end.ids = p.thinking_end.count ? q->end : NULL;
+    p.thinking_forced.ids = p.thinking_forced.count ? q->finish : NULL;
     return p;
 }
 
@@ -133,9 +133,10 @@ void request_fork(request *q, script_world *w, uint32_t number, cls_sampler *sam
  * sometimes more, which may end the request. */
 static void roll_back(request *q, script_world *w, rng *r, cls_sampler *sampler, uint32_t slot)
 {
-    const uint32_t kept = q->length + w->o.rollback - q->longest,
+    const uint32_t kept = q->length + w->o.max_rollback - q->longest,
                    can = q->since < kept ? q->since : kept;
-    const uint32_t n = rng_below(r, 16) ? rng_below(r, can + 1) : rng_below(r, w->o.rollback + 1);
+    const uint32_t n =
+        rng_below(r, 16) ? rng_below(r, can + 1) : rng_below(r, w->o.max_rollback + 1);
     const uint32_t less = n < can ? n : can;
     must(cls_slot_rollback(sampler, slot, n));
     q->outputs -= less;

@@ -36,8 +36,8 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
         s->alone[i] = sampler_new(context, &one);
     for (uint32_t i = 0; i < o->slot_count; i++) {
         s->slot[i].vocab = o->vocab;
-        s->slot[i].history = o->history;
-        s->slot[i].rollback = o->rollback;
+        s->slot[i].history = o->max_history;
+        s->slot[i].rollback = o->max_rollback;
     }
     s->logits = malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
     ck_assert(s->logits != NULL);
@@ -245,7 +245,7 @@ void server_step(server *s, const step_request *w)
         s->forced += (*status & CLS_ROW_FORCED) != 0;
         s->loops += (*status & CLS_ROW_LOOP) != 0;
     }
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = w->rows;
     step.logits.dtype = CLS_F32;
     step.logits.values.buffer = s->logits_buffer;

@@ -57,8 +57,8 @@ static int32_t ends(const guest *g, int32_t token, uint32_t n)
     int32_t status = 0;
     if (p->max_tokens != 0 && n >= p->max_tokens)
         status = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
-    for (uint32_t i = 0; i < p->stop_count && n >= p->min_tokens; i++)
-        status = p->stop_ids[i] == token ? CLS_ROW_STOPPED : status;
+    for (uint32_t i = 0; i < p->stop_ids.count && n >= p->min_tokens; i++)
+        status = p->stop_ids.ids[i] == token ? CLS_ROW_STOPPED : status;
     return status;
 }
 
@@ -246,8 +246,8 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
     const cls_buffer logits =
         put(s, f, s->input, part * sizeof(float), rows->data, f->n * s->o.vocab * sizeof(float));
     const uint64_t out = (uint64_t)(f - s->flight) * 4 * RESULT;
-    cls_step_default(step, sizeof *step);
-    cls_outputs_default(outputs, sizeof *outputs);
+    cls_step_init(step);
+    cls_outputs_init(outputs);
     step->outputs = outputs;
     step->rows = f->n;
     step->logits.values.buffer = logits.buffer;
@@ -481,12 +481,12 @@ void soak_open(soak *s, device *d, cls_context *context, int computes, uint32_t 
     s->context = context;
     s->computes = computes;
     s->r.state = s->seed = seed;
-    cls_sampler_options_default(&s->o, sizeof s->o);
+    cls_sampler_options_init(&s->o);
     s->o.vocab = vocab;
     s->o.slot_count = SOAK_SLOTS;
     s->o.max_rows = 2 * SOAK_ROWS;
-    s->o.history = SOAK_HISTORY;
-    s->o.rollback = SOAK_ROLLBACK;
+    s->o.max_history = SOAK_HISTORY;
+    s->o.max_rollback = SOAK_ROLLBACK;
     for (int i = 0; i < SOAK_AHEAD; i++)
         s->flight[i].rows = batch_new(SOAK_ROWS, vocab, CLS_F32, 0, 0);
     s->queue = clCreateCommandQueue(d->context, d->id, 0, &code);

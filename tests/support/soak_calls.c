@@ -98,7 +98,7 @@ void soak_verify(soak *s)
         return;
     drafts *const d = make_drafts(s, n, slots);
     const uint32_t width = d->most + 1;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = n;
     call.method = d->method;
     call.row_offsets = d->cu;
@@ -152,7 +152,7 @@ void soak_score(soak *s)
 #define AT(field) \
     ((cls_buffer){.buffer = s->other, \
                   .offset = (uint64_t)((const char *)x.field - (const char *)&x)})
-    cls_logprobs_call_default(&call, sizeof call);
+    cls_logprobs_call_init(&call);
     call.rows = n;
     call.top.count = TOP;
     call.given.count = GIVEN;

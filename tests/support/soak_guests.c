@@ -17,8 +17,8 @@ static batch *new_request(soak *s)
     batch_requests(b, &s->r);
     b->tokens->forced_count = 0; /* force() forces ids */
     if (rng_below(&s->r, 2)) {   /* most do not stop soon */
-        b->params->stop_ids = NULL;
-        b->params->stop_count = 0;
+        b->params->stop_ids.ids = NULL;
+        b->params->stop_ids.count = 0;
     }
     if (b->params->max_tokens != 0)
         b->params->max_tokens += rng_below(&s->r, 40);
@@ -114,7 +114,7 @@ static void change(soak *s, uint32_t slot)
     cls_params *const p = g->b->params, fresh;
     if (guest_has_adaptive_state(g) || p->infill)
         return;
-    cls_params_default(&fresh, sizeof fresh);
+    cls_params_init(&fresh);
     params_random(&fresh, s->o.vocab, &s->r);
     p->chain = fresh.chain;
     memcpy(p->stages, fresh.stages, sizeof p->stages);

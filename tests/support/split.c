@@ -35,7 +35,7 @@ void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,
     for (uint32_t i = 0; i < n; i++) {
         cls_shard_options o;
         p->sampler[i] = client_sampler(b, contexts[i]);
-        cls_shard_options_default(&o, sizeof o);
+        cls_shard_options_init(&o);
         o.shard_count = n;
         o.shard = i;
         o.borders = borders;

@@ -145,7 +145,7 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
 {
     const batch *const b = t->b;
     cls_outputs *const o = &s->outputs;
-    cls_outputs_default(o, sizeof *o);
+    cls_outputs_init(o);
     s->step.tokens = buffer_at(t, s, "tokens");
     s->step.status = buffer_at(t, s, "status");
     o->latest = buffer_at(t, s, "latest");
@@ -196,17 +196,16 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
                                  ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
                                  : 0u;
     cls_sampler_options o;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = b->vocab;
     o.max_rows = b->rows;
     o.slot_count = t->slots;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
-    o.rollback = ROLLBACK;
+    o.counts = b->keep;
+    o.max_history = b->history;
+    o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_LISTS | outputs | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
-                 (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST | outputs | setup->features |
+                 (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++) {
         const tokens *const k = &b->tokens[row];
@@ -219,7 +218,7 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
 
 static void set_step(twin_side *s, const batch *b)
 {
-    cls_step_default(&s->step, sizeof s->step);
+    cls_step_init(&s->step);
     s->step.rows = b->rows;
     s->step.slots.host = b->slots;
     s->step.logits.dtype = b->dtype;
@@ -288,7 +287,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             t, s, setup->contexts ? setup->contexts[i] : fixture_context(s->d, 0, 0, 0, 0), setup);
         if (i > 0) {
             cls_shard_options o;
-            cls_shard_options_default(&o, sizeof o);
+            cls_shard_options_init(&o);
             o.shard_count = t->n;
             o.shard = i - 1;
             o.borders = setup->borders;

@@ -23,15 +23,14 @@ static void begin(verifier *v, cls_context *context)
     const batch *const b = v->of->requests;
     cls_sampler_options o;
     int infill = 0;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = b->vocab;
     o.max_rows = v->of->rows->rows;
     o.slot_count = v->slots;
-    o.keep = b->keep;
-    o.logit_bias = b->logit_bias;
-    o.history = b->history;
+    o.counts = b->keep;
+    o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_LISTS | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
     must(cls_sampler_create(context, &o, &v->sampler));
     v->begun = 1;
     for (uint32_t i = 0; i < v->of->n; i++) {
@@ -109,7 +108,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->width = of->most + wide;
     v->slots = of->n + 2;
     begin(v, context);
-    cls_verify_call_default(&v->call, sizeof v->call);
+    cls_verify_call_init(&v->call);
     rows_of_call(v, on_device);
     const size_t ints = place_outputs(v);
     int32_t *const canaries = room(ints, sizeof *canaries);
@@ -130,7 +129,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     for (uint32_t i = 0; i < v->slots; i++)
         v->last[i] = CANARY;
 
-    cls_step_default(&v->step, sizeof v->step);
+    cls_step_init(&v->step);
     v->step.rows = b->rows;
     v->step.logits.dtype = b->dtype;
     v->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);

@@ -54,7 +54,7 @@ START_TEST(llama_table)
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         float probs[4];
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.temperature = table[i].temperature;
         p.top_k = table[i].k;
         p.top_p = table[i].p;
@@ -96,7 +96,7 @@ START_TEST(llama_queue)
         logits[i] = i ? logf((float)i) : -INFINITY;
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         cls_params p;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.chain = table[i].chain;
         p.top_k = table[i].k;
         p.top_p = table[i].p;
@@ -118,7 +118,7 @@ START_TEST(three_chains)
     static const float prob[8] = {.40f, .25f, .15f, .08f, .05f, .04f, .02f, .01f};
     float logits[8], probs[8];
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = 2.0f;
     p.top_p = .75f;
     p.min_p = .3f;
@@ -143,10 +143,10 @@ START_TEST(greedy_rows)
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = _i ? 9.9e-6f : 0.0f;
     p.top_k = 40; /* of no matter */
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = x;
     row.vocab = N;
     row.params = &p;
@@ -192,9 +192,9 @@ START_TEST(masks)
     cls_host_result result = {.struct_size = sizeof result};
     for (int i = 0; i < 70; i++)
         x[i] = (float)i;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = 0.0f;
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = x;
     row.vocab = 70;
     row.params = &p;
@@ -235,7 +235,7 @@ START_TEST(parameters_refused)
     static const int32_t bad_switch[] = {-1, 2};
     static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
     cls_params p, q;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     must(cls_params_check(&p, 1));
     must(cls_params_check(&p, 1048576));
     expect_refused(cls_params_check(&p, 0), "vocab");
@@ -272,8 +272,8 @@ START_TEST(rows_refused)
     cls_params p;
     cls_host_row row, good;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
-    cls_host_row_default(&good, sizeof good);
+    cls_params_init(&p);
+    cls_host_row_init(&good);
     ck_assert_int_eq(good.invalid_token, -1);
     good.logits = x;
     good.vocab = 4;

@@ -186,9 +186,9 @@ START_TEST(total_variation)
         cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .probs = probs};
         double sum = 0.0, variation = 0.0;
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.top_k = (int32_t)vocab - 1;
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = z;
         row.vocab = vocab;
         row.params = &p;

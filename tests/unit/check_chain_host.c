@@ -17,7 +17,7 @@ START_TEST(known_distributions)
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
     golden_params(g, &p);
     golden_logits(g, logits);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = g->vocab;
     row.params = &p;
@@ -50,7 +50,7 @@ START_TEST(known_sets)
     ck_assert(logits && probs);
     golden_set_params(g, &p);
     golden_set_logits(g, logits);
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = g->vocab;
     row.params = &p;
@@ -279,7 +279,7 @@ START_TEST(infill)
 {
     const int32_t ends[] = {8, 9};
     int32_t prefix_of[10];
-    cls_infill tables = {sizeof tables, ends, 2, prefix_of};
+    cls_infill tables = {sizeof tables, {ends, 2}, prefix_of};
     example e;
     memcpy(prefix_of, no_prefixes, sizeof prefix_of);
     START_PROBS(&e, .4, .25, .15, .1, .06, .01, .01, .01, .01);
@@ -373,9 +373,9 @@ START_TEST(greedy_edges)
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = 0.0f;
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = x;
     row.vocab = LENGTH(x);
     row.params = &p;

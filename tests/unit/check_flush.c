@@ -27,20 +27,20 @@ static bench open_bench(device *d, cl_command_queue_properties properties)
     stub_lazy = 0;
     b.other = clCreateCommandQueue(d->context, d->id, properties, &code);
     must_cl(code);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = ROWS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
     must(cls_shard_create(b.sampler, NULL, &b.shard));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.top_k = 5;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_default(&b.step, sizeof b.step);
+    cls_step_init(&b.step);
     b.step.rows = ROWS;
     b.step.logits.values.buffer = buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL);
     b.step.tokens.buffer = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
-    cls_outputs_default(&b.outputs, sizeof b.outputs);
+    cls_outputs_init(&b.outputs);
     b.outputs.logprobs.buffer = buffer_of(d, sizeof(float) * ROWS, NULL);
     stub_lazy = 1;
     return b;

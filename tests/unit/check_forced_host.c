@@ -53,21 +53,21 @@ static int32_t budget_id(const story *s, const valid *v)
 {
     const cls_params *const p = &s->p;
     uint32_t counted = 0, emitted = 0;
-    int thinks = p->thinking_start_count == 0;
+    int thinks = p->thinking_start.count == 0;
     for (uint32_t n = 1; n <= v->n; n++) {
         const int is_output = n > v->n - v->outputs, due = counted == p->thinking_budget;
         if (!thinks) {
-            thinks = has_end(v, n, p->thinking_start, p->thinking_start_count);
+            thinks = has_end(v, n, p->thinking_start.ids, p->thinking_start.count);
             counted = emitted = 0;
-        } else if (due && is_output && v->id[n - 1] == p->thinking_forced[emitted]) {
-            thinks = ++emitted < p->thinking_forced_count;
-        } else if (has_end(v, n, p->thinking_end, p->thinking_end_count)) {
+        } else if (due && is_output && v->id[n - 1] == p->thinking_forced.ids[emitted]) {
+            thinks = ++emitted < p->thinking_forced.count;
+        } else if (has_end(v, n, p->thinking_end.ids, p->thinking_end.count)) {
             thinks = 0;
         } else if (is_output && !due) {
             counted++;
         }
     }
-    return thinks && counted == p->thinking_budget ? p->thinking_forced[emitted] : -1;
+    return thinks && counted == p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
 }
 
 /* Returns whether the output ends with copies of the same tokens. */
@@ -90,8 +90,8 @@ static int32_t ends_of(const story *s, const valid *v)
     int32_t status = 0;
     if (s->p.max_tokens != 0 && v->outputs >= s->p.max_tokens)
         status = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
-    for (uint32_t i = 0; i < s->p.stop_count && v->outputs >= s->p.min_tokens; i++)
-        if (v->id[v->n - 1] == s->p.stop_ids[i])
+    for (uint32_t i = 0; i < s->p.stop_ids.count && v->outputs >= s->p.min_tokens; i++)
+        if (v->id[v->n - 1] == s->p.stop_ids.ids[i])
             status = CLS_ROW_STOPPED;
     return ends_in_loop(s, v) ? status | CLS_ROW_STOPPED | CLS_ROW_LOOP : status;
 }
@@ -127,26 +127,26 @@ static uint32_t sequence_like(rng *r, const int32_t *other, uint32_t n_other, in
 static void random_thinking(story *s, rng *r)
 {
     cls_params *const p = &s->p;
-    p->thinking_start_count = rng_below(r, 3) ? random_sequence(r, s->vocab, 0, s->start) : 0;
-    p->thinking_end_count = rng_below(r, 4) == 0
-                                ? sequence_like(r, s->start, p->thinking_start_count, s->end)
+    p->thinking_start.count = rng_below(r, 3) ? random_sequence(r, s->vocab, 0, s->start) : 0;
+    p->thinking_end.count = rng_below(r, 4) == 0
+                                ? sequence_like(r, s->start, p->thinking_start.count, s->end)
                                 : random_sequence(r, s->vocab, 0, s->end);
-    p->thinking_forced_count = rng_below(r, 3) == 0
-                                   ? sequence_like(r, s->end, p->thinking_end_count, s->forced)
+    p->thinking_forced.count = rng_below(r, 3) == 0
+                                   ? sequence_like(r, s->end, p->thinking_end.count, s->forced)
                                    : random_sequence(r, s->vocab, 1, s->forced);
-    if (p->thinking_forced_count == 0)
-        s->forced[p->thinking_forced_count++] = 0;
+    if (p->thinking_forced.count == 0)
+        s->forced[p->thinking_forced.count++] = 0;
     p->thinking_budget = rng_below(r, 6);
-    p->thinking_start = p->thinking_start_count ? s->start : NULL;
-    p->thinking_end = p->thinking_end_count ? s->end : NULL;
-    p->thinking_forced = s->forced;
+    p->thinking_start.ids = p->thinking_start.count ? s->start : NULL;
+    p->thinking_end.ids = p->thinking_end.count ? s->end : NULL;
+    p->thinking_forced.ids = s->forced;
 }
 
 static void random_story(story *s, rng *r, int adaptive)
 {
     static const float temperatures[] = {0.0f, 0.7f, 1.0f, 3.0f};
     memset(s, 0, sizeof *s);
-    cls_params_default(&s->p, sizeof s->p);
+    cls_params_init(&s->p);
     s->vocab = 3 + rng_below(r, MOST_IDS - 2);
     s->p.temperature = temperatures[rng_below(r, 4)];
     s->p.seed = rng_bits(r);
@@ -156,10 +156,10 @@ static void random_story(story *s, rng *r, int adaptive)
     s->p.no_repeat_ngram = rng_below(r, 8) ? 0 : 3;
     s->p.max_tokens = rng_below(r, 4) ? 0 : 1 + rng_below(r, 30);
     s->p.min_tokens = rng_below(r, 3) ? 0 : rng_below(r, 8);
-    s->p.stop_count = rng_below(r, 4) ? 0 : 1 + rng_below(r, 2);
-    for (uint32_t i = 0; i < s->p.stop_count; i++)
+    s->p.stop_ids.count = rng_below(r, 4) ? 0 : 1 + rng_below(r, 2);
+    for (uint32_t i = 0; i < s->p.stop_ids.count; i++)
         s->stop[i] = (int32_t)rng_below(r, s->vocab);
-    s->p.stop_ids = s->p.stop_count ? s->stop : NULL;
+    s->p.stop_ids.ids = s->p.stop_ids.count ? s->stop : NULL;
     if (adaptive == 1 || adaptive == 2) {
         s->p.mirostat = adaptive;
         s->p.mirostat_tau = 1.5f;
@@ -192,9 +192,9 @@ static const char *words_of(const story *s)
         const int32_t *ids;
         uint32_t count;
     } lists[] = {{"text", s->text, s->n},
-                 {"start", s->start, s->p.thinking_start_count},
-                 {"end", s->end, s->p.thinking_end_count},
-                 {"forced", s->forced, s->p.thinking_forced_count}};
+                 {"start", s->start, s->p.thinking_start.count},
+                 {"end", s->end, s->p.thinking_end.count},
+                 {"forced", s->forced, s->p.thinking_forced.count}};
     n += (size_t)snprintf(
         words, sizeof words, "vocab %u, %u of prompt, budget %u, loops %u to %u times %u", s->vocab,
         s->prompt, s->p.thinking_budget, s->p.loop_min, s->p.loop_max, s->p.loop_repeats);
@@ -212,8 +212,8 @@ static const char *words_of(const story *s)
 static cls_params without(const cls_params *p)
 {
     cls_params plain = *p;
-    plain.thinking_start = plain.thinking_end = plain.thinking_forced = NULL;
-    plain.thinking_start_count = plain.thinking_end_count = plain.thinking_forced_count = 0;
+    plain.thinking_start.ids = plain.thinking_end.ids = plain.thinking_forced.ids = NULL;
+    plain.thinking_start.count = plain.thinking_end.count = plain.thinking_forced.count = 0;
     plain.thinking_budget = plain.loop_repeats = plain.max_tokens = 0;
     return plain;
 }
@@ -223,7 +223,7 @@ static cls_host_row row_of(const story *s, const cls_params *p, const float *log
 {
     const valid v = valid_of(s, NULL, 0);
     cls_host_row h;
-    cls_host_row_default(&h, sizeof h);
+    cls_host_row_init(&h);
     h.logits = logits;
     h.vocab = s->vocab;
     h.mask = mask;
@@ -324,7 +324,7 @@ static cls_host_result check_row(const story *s, const cls_host_row *h, const ui
     const int runs = !has_stopped(s, &v);
     const int32_t due = !runs                        ? -1
                         : callers_id >= 0            ? callers_id
-                        : s->p.thinking_forced_count ? budget_id(s, &v)
+                        : s->p.thinking_forced.count ? budget_id(s, &v)
                                                      : -1;
     const int is_masked = due >= 0 && mask != NULL && !mask[due];
     if (runs) {
@@ -420,13 +420,13 @@ START_TEST(one_id_for_both)
     const float x[5] = {0.0f, 1.0f, 0.0f, 0.0f, 0.0f};
     story s;
     memset(&s, 0, sizeof s);
-    cls_params_default(&s.p, sizeof s.p);
+    cls_params_init(&s.p);
     s.vocab = 5;
     s.p.temperature = 0.0f;
-    s.p.thinking_start = s.p.thinking_end = &mark;
-    s.p.thinking_start_count = s.p.thinking_end_count = 1;
-    s.p.thinking_forced = forced;
-    s.p.thinking_forced_count = 2;
+    s.p.thinking_start.ids = s.p.thinking_end.ids = &mark;
+    s.p.thinking_start.count = s.p.thinking_end.count = 1;
+    s.p.thinking_forced.ids = forced;
+    s.p.thinking_forced.count = 2;
     s.p.thinking_budget = 2;
     for (uint32_t i = 0; i < 12; i++) {
         s.text[s.n++] = text[i];
@@ -452,7 +452,7 @@ START_TEST(every_loop)
                 int32_t one[12];
                 story s;
                 memset(&s, 0, sizeof s);
-                cls_params_default(&s.p, sizeof s.p);
+                cls_params_init(&s.p);
                 s.vocab = 8;
                 s.p.loop_repeats = repeats;
                 s.p.loop_min = range == 1 ? length + 1 : range == 2 ? 1 : length;
@@ -498,8 +498,8 @@ START_TEST(refused)
     cls_host_row h;
     cls_host_result got = {.struct_size = sizeof got};
     cls_params p;
-    cls_params_default(&p, sizeof p);
-    cls_host_row_default(&h, sizeof h);
+    cls_params_init(&p);
+    cls_host_row_init(&h);
     h.logits = x;
     h.vocab = 5;
     h.params = &p;
@@ -528,7 +528,7 @@ START_TEST(refused)
         {"loop_max", "params->loop_max is 0; it must be 1 to 1024", 0},
     };
     for (uint32_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         *(strcmp(numbers[i].field, "loop_min") == 0   ? &p.loop_min
           : strcmp(numbers[i].field, "loop_max") == 0 ? &p.loop_max
                                                       : &p.loop_repeats) = numbers[i].value;
@@ -539,12 +539,13 @@ START_TEST(refused)
         static const char *const name[] = {"start", "end", "forced"};
         static const int32_t one = 1;
         char message[120];
-        cls_params_default(&p, sizeof p);
-        p.thinking_forced = &one;
-        p.thinking_forced_count = 1;
-        const int32_t **const at[] = {&p.thinking_start, &p.thinking_end, &p.thinking_forced};
-        uint32_t *const count[] = {&p.thinking_start_count, &p.thinking_end_count,
-                                   &p.thinking_forced_count};
+        cls_params_init(&p);
+        p.thinking_forced.ids = &one;
+        p.thinking_forced.count = 1;
+        const int32_t **const at[] = {&p.thinking_start.ids, &p.thinking_end.ids,
+                                      &p.thinking_forced.ids};
+        uint32_t *const count[] = {&p.thinking_start.count, &p.thinking_end.count,
+                                   &p.thinking_forced.count};
         *at[list] = ids;
         *count[list] = 2;
         snprintf(message, sizeof message,
@@ -558,16 +559,16 @@ START_TEST(refused)
                  name[list]);
         expect_message(cls_params_check(&p, 5), message);
     }
-    cls_params_default(&p, sizeof p); /* without ids to force, the rest is a mistake */
+    cls_params_init(&p); /* without ids to force, the rest is a mistake */
     p.thinking_budget = 3;
     ck_assert_int_eq(cls_params_check(&p, 5), CLS_BAD_ARGUMENT);
     ck_assert(strstr(cls_error_message(), "params->thinking_budget") != NULL &&
-              strstr(cls_error_message(), "params->thinking_forced") != NULL);
+              strstr(cls_error_message(), "params->thinking_forced.ids") != NULL);
     p.thinking_budget = 0;
-    p.thinking_end = ids;
-    p.thinking_end_count = 1;
+    p.thinking_end.ids = ids;
+    p.thinking_end.count = 1;
     ck_assert_int_eq(cls_params_check(&p, 5), CLS_BAD_ARGUMENT);
-    ck_assert(strstr(cls_error_message(), "params->thinking_end") != NULL);
+    ck_assert(strstr(cls_error_message(), "params->thinking_end.ids") != NULL);
 }
 END_TEST
 
@@ -625,7 +626,7 @@ static cls_host_verified verify(const story *s, const tree *t, int forces)
     cls_host_drafts d;
     cls_host_verified got = {.struct_size = sizeof got};
     const int linear = t->method != CLS_VERIFY_MATCH;
-    cls_host_drafts_default(&d, sizeof d);
+    cls_host_drafts_init(&d);
     h.forced_ids = forces && t->n_callers ? t->callers : NULL;
     h.forced_count = forces ? t->n_callers : 0;
     h.mask_width = s->vocab;

@@ -10,17 +10,17 @@ START_TEST(bans)
     const cls_logit_bias bias[] = {{3, 50.0f}, {2, 1.0f}, {6, -INFINITY}};
     example e;
     start(&e);
-    e.p.allowed_ids = allowed;
-    e.p.allowed_count = 4;
+    e.p.allowed_ids.ids = allowed;
+    e.p.allowed_ids.count = 4;
     EXPECT_KEPT(&e, "1246");
-    e.p.logit_bias = bias;
-    e.p.logit_bias_count = 3;
+    e.p.logit_bias.biases = bias;
+    e.p.logit_bias.count = 3;
     EXPECT_KEPT(&e, "124");
     ck_assert(fabs((double)(e.probs[2] / e.probs[1]) - exp(1.0)) < 1e-5);
 
     start(&e);
-    e.p.stop_ids = stop;
-    e.p.stop_count = 2;
+    e.p.stop_ids.ids = stop;
+    e.p.stop_ids.count = 2;
     e.p.min_tokens = 3;
     PROMPT(&e, prompt);
     OUTPUT(&e, output); /* three of its tokens are valid */
@@ -40,19 +40,19 @@ START_TEST(words)
     const int32_t prompt[] = {4, 1, 2}, output[] = {3, -1, 4, 2};
     const int32_t one[] = {8}, two[] = {2, 9}, three[] = {4, 2, 5}, of_prompt[] = {2, 3, 4, 2, 0},
                   others[] = {3, 4, 6};
-    const cls_sequence all[] = {{one, 1}, {two, 2}, {three, 3}, {of_prompt, 5}, {others, 3}};
+    const cls_ids all[] = {{one, 1}, {two, 2}, {three, 3}, {of_prompt, 5}, {others, 3}};
     example e;
     start(&e);
-    e.p.bad_words = all;
-    e.p.bad_word_count = 5;
+    e.p.bad_words.sequences = all;
+    e.p.bad_words.count = 5;
     PROMPT(&e, prompt);
     EXPECT_KEPT(&e, "012345679"); /* the prompt does not begin a bad word */
     OUTPUT(&e, output);
     EXPECT_KEPT(&e, "0123467");
-    e.row.history = 1;
+    e.row.max_history = 1;
     EXPECT_KEPT(&e, "01234567");
     e.row.output_count = 3;
-    e.row.history = 0;
+    e.row.max_history = 0;
     EXPECT_KEPT(&e, "01234579");
 }
 END_TEST
@@ -66,16 +66,16 @@ START_TEST(ngrams)
     OUTPUT(&e, output);
     e.p.no_repeat_ngram = 3;
     EXPECT_KEPT(&e, "01256789"); /* 3 and 4 followed 1 2 */
-    e.row.history = 7;
+    e.row.max_history = 7;
     EXPECT_KEPT(&e, "012356789"); /* the history begins after the first 1 2 */
-    e.row.history = 0;
+    e.row.max_history = 0;
     e.p.no_repeat_ngram = 2;
     EXPECT_KEPT(&e, "01256789");
     e.p.no_repeat_ngram = 1;
     EXPECT_KEPT(&e, "06789");
-    e.row.history = 2;
+    e.row.max_history = 2;
     EXPECT_KEPT(&e, "03456789");
-    e.row.history = 0;
+    e.row.max_history = 0;
     e.p.no_repeat_ngram = 4; /* 5 1 2 has not occurred before */
     EXPECT_KEPT(&e, "0123456789");
     e.p.no_repeat_ngram = 100;
@@ -106,7 +106,7 @@ START_TEST(dry)
     const int32_t a[] = {9}, b[] = {6, 1, 2}, c[] = {6, 1}, d[] = {3}, f[] = {7, 6, 1},
                   g[] = {1, 2, 3};
     example e;
-    cls_sequence breakers[2] = {{a, 1}, {b, 3}};
+    cls_ids breakers[2] = {{a, 1}, {b, 3}};
     start(&e);
     PROMPT(&e, prompt);
     OUTPUT(&e, output);
@@ -133,12 +133,12 @@ START_TEST(dry)
     e.p.dry_allowed_length = 1;
     EXPECT_TAKEN(&e, 4, 0.5);
     e.p.dry_window = 0;
-    e.row.history = 12;
+    e.row.max_history = 12;
     EXPECT_TAKEN(&e, 4, 0.5);
     e.p.dry_window = 11; /* the window does not have 3 4 either */
     EXPECT_TAKEN(&e, 4, 0.0);
     EXPECT_TAKEN(&e, 6, 0.5 * 2);
-    e.row.history = 0;
+    e.row.max_history = 0;
     e.p.dry_window = 0;
     e.p.dry_allowed_length = 0; /* a token that followed any token is a repetition of length 0 */
     EXPECT_TAKEN(&e, 4, 0.5 * 8);
@@ -146,25 +146,26 @@ START_TEST(dry)
     EXPECT_TAKEN(&e, 7, 0.0);
     e.p.dry_allowed_length = 1;
 
-    e.p.dry_breakers = breakers; /* the longer breaker, 6 1 2, ends just before the last token */
-    e.p.dry_breaker_count = 1;
+    e.p.dry_breakers.sequences =
+        breakers; /* the longer breaker, 6 1 2, ends just before the last token */
+    e.p.dry_breakers.count = 1;
     EXPECT_TAKEN(&e, 4, 0.5 * 4);
-    e.p.dry_breaker_count = 2;
+    e.p.dry_breakers.count = 2;
     EXPECT_TAKEN(&e, 4, 0.5);
     EXPECT_TAKEN(&e, 6, 0.5);
     /* Of breakers with the same first token the longest counts. */
-    breakers[0] = (cls_sequence){c, 2};
+    breakers[0] = (cls_ids){c, 2};
     EXPECT_TAKEN(&e, 4, 0.5);
-    breakers[1] = (cls_sequence){f, 3}; /* this breaker does not occur in the text */
+    breakers[1] = (cls_ids){f, 3}; /* this breaker does not occur in the text */
     EXPECT_TAKEN(&e, 4, 0.5 * 2);
     /* The nearest breaker ends the text, so nothing is left to repeat. */
-    breakers[1] = (cls_sequence){g, 3};
+    breakers[1] = (cls_ids){g, 3};
     EXPECT_TAKEN(&e, 4, 0.0);
-    breakers[0] = (cls_sequence){d, 1};
+    breakers[0] = (cls_ids){d, 1};
     EXPECT_TAKEN(&e, 4, 0.0);
     e.row.output_count = 6; /* The text ends in 2, which 3 followed twice, but 3 is a breaker. */
     EXPECT_TAKEN(&e, 3, 0.0);
-    e.p.dry_breaker_count = 0;
+    e.p.dry_breakers.count = 0;
     EXPECT_TAKEN(&e, 3, 0.5 * 2);
 
     /* The exponent is limited so that base^exponent is finite, as 1e20^2 is not. */

@@ -16,12 +16,12 @@ static cls_sampler *sampler_of(device *d)
     cls_sampler_options o;
     cls_params p;
     cls_sampler *sampler;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.slot_count = SLOTS;
-    o.keep = CLS_KEEP_NONE;
+    o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.top_k = 5;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     p.top_k = 9;
@@ -32,7 +32,7 @@ static cls_sampler *sampler_of(device *d)
 static cls_step step_of(device *d)
 {
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 1;
     step.logits.values.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
     step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
@@ -67,7 +67,7 @@ START_TEST(steps)
     cls_sampler *const s = sampler_of(d);
     cls_step step = step_of(d);
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     (void)launches_of(d, s, &step); /* and the slot calls */
     const uint32_t lean = launches_of(d, s, &step);
     pretend(s);
@@ -94,7 +94,7 @@ START_TEST(shards)
     cls_shard_options o;
     cls_shard *h;
     uint64_t digest = 0;
-    cls_shard_options_default(&o, sizeof o);
+    cls_shard_options_init(&o);
     o.shard_count = SHARDS;
     must(cls_shard_create(s, &o, &h));
     for (int pretends = 0; pretends < 2; pretends++) {
@@ -137,16 +137,16 @@ static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
     cls_context_options c;
     cls_sampler_options o;
     cls_sampler *sampler;
-    cls_context_options_default(&c, sizeof c);
+    cls_context_options_init(&c);
     c.max_local_mem_size = local;
     c.shortlist = shortlist;
     must(cls_context_create(d->context, d->id, &c, context));
     /* The stub fails the test of groups, so that they have become those of one item. */
     (*context)->shape.row_group = (*context)->requested_shape.row_group;
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = o.slot_count = 3;
-    o.features = CLS_FEATURE_LISTS;
+    o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(*context, &o, &sampler));
     return sampler;
 }
@@ -184,7 +184,7 @@ START_TEST(small_lists)
             (context->program[CLS_F32][CLS_TOKEN_SMALL].program != NULL) == devices[i].wants,
             "%llu bytes, a shortlist of %u: token-small %s", (unsigned long long)devices[i].local,
             context->shape.shortlist, devices[i].wants ? "is missing" : "is there");
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         for (uint32_t slot = 0; slot < 3; slot++) {
             p.top_k = (int32_t)slot + CLS_SMALL_TOP_K - 1;
             must(cls_slot_begin(s, slot, &p, NULL, 0, NULL, 0));

@@ -113,15 +113,15 @@ static bench open_bench(device *d)
     cls_head_options h;
     cls_params p;
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_sampler_options_default(&o, sizeof o);
+    cls_sampler_options_init(&o);
     o.vocab = VOCAB;
     o.max_rows = 8;
     must(cls_sampler_create(context, &o, &b.sampler));
     b.small = buffer_of(d, 1u << 20, NULL);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     for (uint32_t slot = 0; slot < 8; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_head_options_default(&h, sizeof h);
+    cls_head_options_init(&h);
     h.vocab = VOCAB;
     h.hidden = HIDDEN;
     h.max_rows = 4;
@@ -142,7 +142,7 @@ static void close_bench(bench *b)
 static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     cls_step step;
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = rows;
     step.logits.values.buffer = b->small;
     if (what == LOGITS) {
@@ -165,7 +165,7 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
 {
     const int32_t cu[] = {0, (int32_t)rows + 1}, ids[8] = {0};
     cls_verify_call call;
-    cls_verify_call_default(&call, sizeof call);
+    cls_verify_call_init(&call);
     call.requests = 1;
     call.method = CLS_VERIFY_STANDARD;
     call.row_offsets = cu;
@@ -180,7 +180,7 @@ static cls_status verify(bench *b, cls_buffer at, uint64_t stride, uint32_t rows
 static cls_status head(bench *b, cls_buffer at, uint64_t stride, uint32_t rows)
 {
     cls_head_call call;
-    cls_head_call_default(&call, sizeof call);
+    cls_head_call_init(&call);
     call.rows = rows;
     call.hidden = at;
     call.hidden_stride = stride;
@@ -327,7 +327,7 @@ START_TEST(host_masks)
     bench b = open_bench(fixture_device(_i));
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
         cls_step step;
-        cls_step_default(&step, sizeof step);
+        cls_step_init(&step);
         step.rows = 2;
         step.logits.values.buffer = b.small;
         step.mask.host = words;
@@ -353,8 +353,8 @@ START_TEST(outputs)
         for (int cut = 0; cut < 2; cut++) {
             const cls_buffer out = {.buffer = claim(b.d, at + sizes[i] - (uint64_t)cut),
                                     .offset = at};
-            cls_step_default(&step, sizeof step);
-            cls_outputs_default(&o, sizeof o);
+            cls_step_init(&step);
+            cls_outputs_init(&o);
             step.outputs = &o;
             step.rows = 2;
             step.logits.values.buffer = b.small;
@@ -406,9 +406,9 @@ START_TEST(partials)
     cls_outputs o;
     cls_step step;
     must(cls_shard_create(b.sampler, NULL, &shard));
-    cls_outputs_default(&o, sizeof o);
+    cls_outputs_init(&o);
     o.kept_mass.buffer = buffer_of(b.d, 2 * sizeof(uint64_t), NULL);
-    cls_step_default(&step, sizeof step);
+    cls_step_init(&step);
     step.rows = 2;
     step.logits.values.buffer = b.small;
     step.outputs = &o; /* all keys are sent */

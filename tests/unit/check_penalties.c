@@ -9,8 +9,8 @@
 
 #include "example.h"
 
-#define BIAS(e, array) ((e)->p.logit_bias = (array), (e)->p.logit_bias_count = LENGTH(array))
-#define STOP(e, array) ((e)->p.stop_ids = (array), (e)->p.stop_count = LENGTH(array))
+#define BIAS(e, array) ((e)->p.logit_bias.biases = (array), (e)->p.logit_bias.count = LENGTH(array))
+#define STOP(e, array) ((e)->p.stop_ids.ids = (array), (e)->p.stop_ids.count = LENGTH(array))
 
 /* Returns a token's logit after all adjustments, minus that of token `zero`. The logarithms of the
  * two probabilities give it. */
@@ -176,8 +176,8 @@ START_TEST(odd_logits)
     ck_assert_int_eq(largest(&e), 4);
     for (int i = 0; i < 10; i++) /* a token at -FLT_MAX * 2 can still be drawn */
         e.x[i] = i < 6 ? -FLT_MAX : -INFINITY;
-    e.p.logit_bias = NULL;
-    e.p.logit_bias_count = 0;
+    e.p.logit_bias.biases = NULL;
+    e.p.logit_bias.count = 0;
     e.p.repetition_penalty = 2.0f;
     ck_assert_int_eq(largest(&e), 0);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);
@@ -339,25 +339,25 @@ START_TEST(parameters_refused)
     p->penalty_window = 16385;
     expect_refused(cls_params_check(p, 10), "penalty_window");
     *p = good;
-    p->logit_bias = NULL;
+    p->logit_bias.biases = NULL;
     expect_refused(cls_params_check(p, 10), "logit_bias");
     *p = good;
-    p->stop_ids = NULL;
+    p->stop_ids.ids = NULL;
     expect_refused(cls_params_check(p, 10), "stop_ids");
     *p = good;
     for (unsigned i = 0; i < LENGTH(bad_ids); i++) {
         stop[2] = bias[2].id = bad_ids[i];
-        p->stop_count = 2;
-        expect_refused(cls_params_check(p, 10), "logit_bias[2].id");
-        p->logit_bias_count = 2;
-        p->stop_count = 3;
-        expect_refused(cls_params_check(p, 10), "stop_ids[2]");
+        p->stop_ids.count = 2;
+        expect_refused(cls_params_check(p, 10), "logit_bias.biases[2].id");
+        p->logit_bias.count = 2;
+        p->stop_ids.count = 3;
+        expect_refused(cls_params_check(p, 10), "stop_ids.ids[2]");
         *p = good;
     }
     stop[2] = bias[2].id = 1;
     for (unsigned i = 0; i < LENGTH(bad_bias); i++) {
         bias[0].bias = bad_bias[i];
-        expect_refused(cls_params_check(p, 10), "logit_bias[0].bias");
+        expect_refused(cls_params_check(p, 10), "logit_bias.biases[0].bias");
     }
     bias[0].bias = 0.0f;
     must(cls_params_check(p, 10));

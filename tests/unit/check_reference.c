@@ -116,7 +116,7 @@ START_TEST(law_of_draws)
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.temperature = _i == 1 ? .5f : 1.0f;
     p.top_k = _i == 2 ? 9 : 0;
     p.top_p = _i == 3 ? .8f : 1.0f;
@@ -127,12 +127,12 @@ START_TEST(law_of_draws)
         p.repetition_penalty = 1.4f;
         p.frequency_penalty = 0.3f;
         p.presence_penalty = -0.5f;
-        p.logit_bias = bias;
-        p.logit_bias_count = 4;
+        p.logit_bias.biases = bias;
+        p.logit_bias.count = 4;
     }
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));
-    cls_host_row_default(&row, sizeof row);
+    cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = 32;
     row.params = &p;
@@ -164,7 +164,7 @@ START_TEST(mass_of_a_tail)
     double tail = 0.0;
     uint32_t head = 0;
     ck_assert(logits && probs);
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     row_fill(ROW_TAIL, logits, vocab, fixture_seed());
     host_kept_count(logits, vocab, &p, probs);
     for (uint32_t i = 0; i < vocab; i++) {
@@ -207,10 +207,10 @@ START_TEST(impossible_states)
         cls_params p;
         cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result};
-        cls_params_default(&p, sizeof p);
+        cls_params_init(&p);
         p.mirostat = cases[i].mirostat;
         p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;
-        cls_host_row_default(&row, sizeof row);
+        cls_host_row_init(&row);
         row.logits = logits;
         row.vocab = 4;
         row.params = &p;

@@ -26,16 +26,16 @@ static bench open_bench(device *d)
     for (uint32_t i = 0; i < SHARDS; i++) {
         cls_sampler_options o;
         cls_shard_options h;
-        cls_sampler_options_default(&o, sizeof o);
+        cls_sampler_options_init(&o);
         o.vocab = VOCAB;
         must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, shortlists[i]), &o,
                                 &b.sampler[i]));
-        cls_shard_options_default(&h, sizeof h);
+        cls_shard_options_init(&h);
         h.shard_count = SHARDS;
         h.shard = i;
         must(cls_shard_create(b.sampler[i], &h, &b.shard[i]));
     }
-    cls_step_default(&b.step, sizeof b.step);
+    cls_step_init(&b.step);
     b.step.rows = 1;
     b.step.logits.values.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
     return b;
@@ -55,7 +55,7 @@ static void close_bench(bench *b)
 static void open_step(bench *b, int32_t top_k)
 {
     cls_params p;
-    cls_params_default(&p, sizeof p);
+    cls_params_init(&p);
     p.top_k = top_k;
     b->size = 0;
     for (uint32_t i = 0; i < SHARDS; i++) {

@@ -40,16 +40,13 @@ START_TEST(rounds)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         cls_context_options o;
         cls_context *context;
-        cls_compile_options c;
-        cls_context_options_default(&o, sizeof o);
+        cls_context_options_init(&o);
         must(cls_context_create(d->context, d->id, &o, &context));
         context->shape.work_group = shapes[i].work_group;
         context->shape.vector = shapes[i].vector;
-        cls_compile_options_default(&c, sizeof c);
-        c.features = CLS_FEATURES_ALL;
         launches.n = 0;
         stub_spy = spy;
-        must(cls_context_compile(context, &c));
+        must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
         stub_spy = NULL;
         ck_assert_uint_gt(launches.n, 10);
         for (uint32_t k = 0; k < launches.n; k++) {

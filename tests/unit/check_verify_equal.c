@@ -116,7 +116,7 @@ START_TEST(equal_to_samples)
         request *const q = calloc(1, sizeof *q);
         cls_host_verified v = {.struct_size = sizeof v}, wanted;
         ck_assert(q != NULL);
-        cls_host_drafts_default(&q->d, sizeof q->d);
+        cls_host_drafts_init(&q->d);
         q->d.draft_count = rng_below(&r, MOST + 1);
         batch *const b = q->b = batch_new(q->d.draft_count + 1, vocab, (int)rng_below(&r, 3),
                                           vocab + rng_below(&r, 4), 0);
@@ -136,8 +136,8 @@ START_TEST(equal_to_samples)
             batch_bias(b, &r, (int)rng_below(&r, 2));
         q->p = b->params[0];
         if (rng_below(&r, 3)) { /* nothing that keeps it short */
-            q->p.max_tokens = q->p.stop_count = 0;
-            q->p.stop_ids = NULL;
+            q->p.max_tokens = q->p.stop_ids.count = 0;
+            q->p.stop_ids.ids = NULL;
             q->p.mirostat = 0;
             q->p.adaptive_target = -1.0f;
             q->p.top_p_decay = 1.0f;
@@ -194,7 +194,7 @@ START_TEST(all_of_the_same)
                 ids[row] = result.token;
         }
         const cls_host_row row = batch_host_row(b, 0);
-        cls_host_drafts_default(&d, sizeof d);
+        cls_host_drafts_init(&d);
         d.row = &row;
         d.draft_count = MOST - 1;
         d.method = round % 2 ? CLS_VERIFY_BLOCK : CLS_VERIFY_STANDARD;

@@ -37,9 +37,9 @@ static void set_row(float *x, const char *tokens)
 static void start(request *r, int method, const char *drafts, const char *rows)
 {
     memset(r, 0, sizeof *r);
-    cls_params_default(&r->p, sizeof r->p);
-    cls_host_row_default(&r->row, sizeof r->row);
-    cls_host_drafts_default(&r->d, sizeof r->d);
+    cls_params_init(&r->p);
+    cls_host_row_init(&r->row);
+    cls_host_drafts_init(&r->d);
     r->row.logits = r->x;
     r->row.vocab = VOCAB;
     r->row.params = &r->p;
@@ -142,8 +142,8 @@ START_TEST(rows_without_a_token)
     }
     start(&r, _i, "345", "3 4 9 6"); /* only the rows that are used report their status */
     r.x[0][0] = INFINITY;
-    r.p.logit_bias = (const cls_logit_bias[]){{0, -INFINITY}};
-    r.p.logit_bias_count = 1;
+    r.p.logit_bias.biases = (const cls_logit_bias[]){{0, -INFINITY}};
+    r.p.logit_bias.count = 1;
     r.x[2][1] = r.x[3][1] = NAN;
     EXPECT(&r, "349", 2, CLS_ROW_INF | CLS_ROW_NAN);
     set_row(r.x[1], "8");
@@ -156,8 +156,8 @@ START_TEST(ends)
     const int32_t stop[] = {4, 8}, output[] = {1, 2};
     request r;
     start(&r, _i, "345", "3 4 5 6");
-    r.p.stop_ids = stop;
-    r.p.stop_count = 2;
+    r.p.stop_ids.ids = stop;
+    r.p.stop_ids.count = 2;
     r.x[2][1] = NAN; /* this row is not reached */
     EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
     r.ids[1] = 6; /* the target's token is the one that stops */
@@ -165,8 +165,8 @@ START_TEST(ends)
     set_row(r.x[0], "8");
     EXPECT(&r, "8", 0, CLS_ROW_STOPPED);
     start(&r, _i, "34", "3 4 8"); /* the bonus token stops */
-    r.p.stop_ids = stop + 1;
-    r.p.stop_count = 1;
+    r.p.stop_ids.ids = stop + 1;
+    r.p.stop_ids.count = 1;
     EXPECT(&r, "348", 2, CLS_ROW_STOPPED);
     r.d.disable_bonus = 1;
     EXPECT(&r, "34", 2, 0);
@@ -186,8 +186,8 @@ START_TEST(ends)
     r.p.max_tokens = 2;
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
     r.p.max_tokens = 0;
-    r.p.stop_ids = output + 1;
-    r.p.stop_count = 1;
+    r.p.stop_ids.ids = output + 1;
+    r.p.stop_ids.count = 1;
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
 }
 END_TEST
@@ -270,8 +270,8 @@ START_TEST(blocks)
                   taken[1]);
     /* Drafts after a stop id do not count. */
     const int32_t stop = 3;
-    r.p.stop_ids = &stop;
-    r.p.stop_count = 1;
+    r.p.stop_ids.ids = &stop;
+    r.p.stop_ids.count = 1;
     for (r.row.position = taken[1] = 0; r.row.position < 1000; r.row.position += 10) {
         must(cls_host_verify(&r.d, &r.v));
         taken[1] += r.v.accepted == 1;

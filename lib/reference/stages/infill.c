@@ -4,8 +4,8 @@
 
 static int is_end(const cls_work *w, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->infill.end_count; i++)
-        if ((uint32_t)w->infill.end_ids[i] == id)
+    for (uint32_t i = 0; i < w->infill.end_ids.count; i++)
+        if ((uint32_t)w->infill.end_ids.ids[i] == id)
             return 1;
     return 0;
 }
@@ -78,7 +78,7 @@ uint32_t cls_stage_infill(cls_work *w)
     merge_prefixes(w, mass);
     const uint32_t m = drop_unlikely(w, mass, 5, ends + texts, &left);
     if (m == 0) {
-        w->set[0] = (uint32_t)w->infill.end_ids[0];
+        w->set[0] = (uint32_t)w->infill.end_ids.ids[0];
         w->top = w->z[w->set[0]];
         w->n = key_of(w->top) > CLS_KEY_NONE;
         w->trace.status |= w->n == 0 ? CLS_ROW_EMPTY : 0;

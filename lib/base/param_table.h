@@ -128,8 +128,8 @@
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "the position of the first output token (default 0)")
 
-/* X(p, kind, array, counter, kept, option, meta, key, help): the parameters that are lists. kind:
- * ids, biases or sequences; or id, if each option of the command has one id. key: the JSON key.
+/* X(p, kind, list, kept, option, meta, key, help): the parameters that are lists. kind: ids,
+ * biases or sequences; or id, if each option of the command has one id. key: the JSON key.
  *
  * kept: what the library does with the list: (id, matched, form, length, offsets ...)
  * id: the number of the saved field that has the length. Lists are saved in the order of these.
@@ -139,28 +139,28 @@
  * length, offsets: the fields of cls_slot for the list's length and for where it lies. The length
  *     is NONE if the form sets it. A form that has several parts has an offset of each. */
 #define CLS_LISTS(X, p) \
-    X(p, id, stop_ids, stop_count, (39, 0, sorted, AT(n_stop), AT(stop)), \
+    X(p, id, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
       "stop-id", "ID", "stop_ids", "stop after this token") \
-    X(p, biases, logit_bias, logit_bias_count, (38, 0, biases, NONE, AT(bias)), \
+    X(p, biases, logit_bias, (38, 0, biases, NONE, AT(bias)), \
       "logit-bias", "ID:VALUE", "logit_bias", "add VALUE to a token's logit; -inf bans it") \
-    X(p, ids, allowed_ids, allowed_count, (40, 0, allowed, NONE, AT(allowed)), \
+    X(p, ids, allowed_ids, (40, 0, allowed, NONE, AT(allowed)), \
       "allowed-id", "IDS", "allowed_token_ids", \
       "allow only these tokens, separated by commas") \
-    X(p, sequences, bad_words, bad_word_count, \
+    X(p, sequences, bad_words, \
       (42, 1, bad_words, NONE, AT(banned), AT(bad_words)), \
       "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas") \
-    X(p, sequences, dry_breakers, dry_breaker_count, \
+    X(p, sequences, dry_breakers, \
       (41, 0, dry, NONE, AT(dry), AT(dry_first_ids), AT(dry_single_ids), AT(breakers)), \
       "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \
       "tokens, separated by commas, at which a repetition ends") \
-    X(p, ids, thinking_start, thinking_start_count, \
+    X(p, ids, thinking_start, \
       (49, 1, plain, AT(n_start), AT(thinking_start)), \
       "thinking-start", "IDS", "thinking_start", \
       "the tokens, separated by commas, that begin the thinking (default: the request does)") \
-    X(p, ids, thinking_end, thinking_end_count, (50, 1, plain, AT(n_end), AT(thinking_end)), \
+    X(p, ids, thinking_end, (50, 1, plain, AT(n_end), AT(thinking_end)), \
       "thinking-end", "IDS", "thinking_end", \
       "the tokens, separated by commas, that end the thinking") \
-    X(p, ids, thinking_forced, thinking_forced_count, \
+    X(p, ids, thinking_forced, \
       (51, 0, plain, AT(n_thinking_forced), AT(thinking_forced)), \
       "thinking-forced", "IDS", "thinking_forced", \
       "the tokens, separated by commas, that --thinking-budget emits")
@@ -173,6 +173,12 @@
     X(p, 43, INT, only_allowed, END, 0, 0, 1, "0 or 1")
 
 #define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */
+
+/* The field of a list that points to its elements. */
+#define CLS_ARRAY_id ids
+#define CLS_ARRAY_ids ids
+#define CLS_ARRAY_biases biases
+#define CLS_ARRAY_sequences sequences
 
 /* X(STAGE, name, field, on): the stage's name in messages and in the command's chains, the
  * parameter that messages name, and whether the parameters p turn the stage on for a vocabulary of
