@@ -27,9 +27,9 @@ libclsample_internal_la_SOURCES = \
 	lib/sampler/save.c lib/sampler/commands.c \
 	lib/step/check.c lib/step/sample.c lib/step/outputs.c lib/step/draw.c lib/step/verify.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/plan.c lib/shard/rows.c \
-	lib/shard/exchange.c lib/proof/prove.c \
+	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
 	lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \
-	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
+	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c lib/calls.c
 nodist_libclsample_internal_la_SOURCES = lib/kernels.c lib/layout.c
 
 # cls_struct_field() needs a list of the fields of the public structs.

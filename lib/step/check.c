@@ -225,7 +225,7 @@ static cls_status check_outputs(cls_plan *plan)
 cls_status cls_compiled_features_check(const cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & ~s->features;
-    if (missing == 0 || s->is_for_proof)
+    if (missing == 0)
         return CLS_OK;
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                     "the sampler is not compiled for %s: create it with %s in options->features",

@@ -13,6 +13,7 @@
 
 #include "client.h"
 #include "driver.h"
+#include "selftest/compile.h"
 
 static int all;
 
@@ -918,8 +919,8 @@ static observed observe(device *d, cls_context *context, batch *b, int search, i
     cls_outputs *const outputs = &s.outputs;
     must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
     must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
-    s.sampler->override_variants = forced;
     cls_sampler_force_search(s.sampler, search);
+    client_only(&s, forced);
     outputs->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
     if (wants != 0) {
         outputs->logprobs = room(out, &at, BATCH);
