@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled programs: which variant of a kernel supports which features, and how programs are
- * compiled, proved, exported and cached. A cls_context owns them and is defined here. */
+ * compiled, exported and cached. A cls_context owns them and is defined here. */
 #ifndef CLS_PROGRAMS_H
 #define CLS_PROGRAMS_H
 

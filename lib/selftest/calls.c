@@ -27,7 +27,7 @@ static void check_list(cls_selftest_run *t, uint32_t i, int32_t token, int32_t s
     if (token != known || host != known)
         snprintf(message, sizeof message, "%s: device: token %d, host: token %d, not %d", name,
                  (int)token, (int)host, (int)known);
-    else if (status != expected)
+    else if (status != expected && t->plan.vocab >= SELFTEST_VOCAB) /* else NaN may be invalid */
         snprintf(message, sizeof message, "%s: device: token %d, but status %d, not %d", name,
                  (int)token, (int)status, (int)expected);
     cls_selftest_count(t, ST_CANDIDATES, message);

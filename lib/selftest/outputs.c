@@ -231,8 +231,9 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
     return cls_logprobs(t->sampler, t->queue, &call, 0, NULL, NULL);
 }
 
-/* The rows of the calls: the output cases of the plan. */
+/* The rows of the calls: the output cases of the plan with a mask or a bias, or those without. */
 typedef struct output_rows {
+    int guided;
     uint32_t n, position[ROWS];
     const char *name[ROWS];
     int32_t slots[ROWS], masks[ROWS], biases[ROWS];
@@ -255,7 +256,8 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
     step->slots.host = rows->slots;
     step->defer_accept = 1;
     step->status = (cls_buffer){rows->out, offsetof(row_outputs, status)};
-    cls_selftest_guide(t, 1, rows->masks, rows->biases, step);
+    if (rows->guided)
+        cls_selftest_guide(t, 1, rows->masks, rows->biases, step);
     if (t->sampler->features & CLS_FEATURE_KEPT_SETS) {
         outputs->kept_set.capacity = SET;
         SET_OUTPUT(kept_set.ids, set_ids);
@@ -294,7 +296,7 @@ static cls_status open_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (int i = 0; i < ROWS; i++) {
         const int32_t at = cls_selftest_position(&t->plan, cls_selftest_output_cases[i]);
-        if (at < 0)
+        if (at < 0 || (cls_selftest_cases[t->plan.cases[at]].with != 0) != rows->guided)
             continue;
         const uint32_t r = rows->n++, which = t->plan.cases[at];
         rows->name[r] = cls_selftest_output_cases[i];
@@ -331,30 +333,35 @@ static cls_status run(cls_selftest_run *t, const output_rows *rows, row_outputs 
     return status == CLS_OK ? cls_selftest_read(t, rows->out, sizeof *o, &o[0]) : status;
 }
 
+static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs *o, expected *e)
+{
+    cls_status status = open_rows(t, rows, o);
+    if (status == CLS_OK && rows->n != 0)
+        status = run(t, rows, o);
+    for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++) {
+        expect_raw(e, t->plan.cases[rows->position[r]], t->plan.vocab);
+        if (t->sampler->features & CLS_FEATURE_LOGPROBS)
+            check_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
+        status = expect_final(t, e, rows->position[r]);
+        if (status == CLS_OK)
+            check_row(t, ST_REPORT, rows->name[r], e, &o[0], r);
+    }
+    if (rows->logits != NULL)
+        clReleaseMemObject(rows->logits);
+    if (rows->out != NULL)
+        clReleaseMemObject(rows->out);
+    return status;
+}
+
 cls_status cls_selftest_outputs(cls_selftest_run *t)
 {
     row_outputs *const o = calloc(2, sizeof *o);
     expected *const e = malloc(sizeof *e);
-    output_rows rows = {0};
     cls_status status = CLS_OK;
     if (o == NULL || e == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    if (status == CLS_OK)
-        status = open_rows(t, &rows, o);
-    if (status == CLS_OK)
-        status = run(t, &rows, o);
-    if (rows.logits != NULL)
-        clReleaseMemObject(rows.logits);
-    if (rows.out != NULL)
-        clReleaseMemObject(rows.out);
-    for (uint32_t r = 0; r < rows.n && status == CLS_OK; r++) {
-        expect_raw(e, t->plan.cases[rows.position[r]], t->plan.vocab);
-        if (t->sampler->features & CLS_FEATURE_LOGPROBS)
-            check_row(t, ST_LOGPROBS, rows.name[r], e, &o[1], r);
-        status = expect_final(t, e, rows.position[r]);
-        if (status == CLS_OK)
-            check_row(t, ST_REPORT, rows.name[r], e, &o[0], r);
-    }
+    for (int guided = 0; guided < 2 && status == CLS_OK; guided++)
+        status = test_rows(t, &(output_rows){.guided = guided}, o, e);
     free(o);
     free(e);
     return status;

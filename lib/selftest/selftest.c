@@ -6,40 +6,9 @@
 #include <stdlib.h>
 
 static const char *const stage_names[ST_STAGES] = {
-    [ST_ARITHMETIC] = "arithmetic",
-    [ST_RANDOM] = "random numbers",
-    [ST_SURVEY] = "survey",
-    [ST_MASKS] = "masks",
-    [ST_BIASES] = "biases",
-    [ST_PENALTIES] = "penalties",
-    [ST_HISTORY] = "history",
-    [ST_SHORTLIST] = "shortlist",
-    [ST_TOP_K] = "top-k",
-    [ST_TOP_P] = "top-p",
-    [ST_MIN_P] = "min-p",
-    [ST_TOP_A] = "top-a",
-    [ST_SIGMA] = "top-n-sigma",
-    [ST_TYPICAL] = "typical",
-    [ST_XTC] = "XTC",
-    [ST_P_LESS] = "p-less",
-    [ST_INFILL] = "infill",
-    [ST_TEMPERATURE] = "temperature",
-    [ST_SEARCH] = "threshold search",
-    [ST_DRAW] = "draw",
-    [ST_MIROSTAT] = "mirostat",
-    [ST_ADAPTIVE] = "adaptive p",
-    [ST_DECAY] = "top-p decay",
-    [ST_SLOTS] = "slots",
-    [ST_FORCED] = "forced tokens",
-    [ST_SHARDS] = "shards",
-    [ST_REPORT] = "report",
-    [ST_LOGPROBS] = "logprobs",
-    [ST_CANDIDATES] = "candidates",
-    [ST_MATCH] = "verify: match",
-    [ST_STANDARD] = "verify: standard",
-    [ST_BLOCK] = "verify: block",
-    [ST_VERIFY_TYPICAL] = "verify: typical",
-    [ST_VERIFY_GREEDY] = "verify: greedy",
+#define NAME(stage, name) name,
+    SELFTEST_STAGES(NAME)
+#undef NAME
 };
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message)

@@ -27,43 +27,24 @@
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
 
 /* The stages of the report, in the order in which a step runs them. */
-enum cls_selftest_stage_index {
-    ST_ARITHMETIC,
-    ST_RANDOM,
-    ST_SURVEY,
-    ST_MASKS,
-    ST_BIASES,
-    ST_PENALTIES,
-    ST_HISTORY,
-    ST_SHORTLIST,
-    ST_TOP_K,
-    ST_TOP_P,
-    ST_MIN_P,
-    ST_TOP_A,
-    ST_SIGMA,
-    ST_TYPICAL,
-    ST_XTC,
-    ST_P_LESS,
-    ST_INFILL,
-    ST_TEMPERATURE,
-    ST_SEARCH,
-    ST_DRAW,
-    ST_MIROSTAT,
-    ST_ADAPTIVE,
-    ST_DECAY,
-    ST_SLOTS,
-    ST_FORCED,
-    ST_SHARDS,
-    ST_REPORT,
-    ST_LOGPROBS,
-    ST_CANDIDATES,
-    ST_MATCH,
-    ST_STANDARD,
-    ST_BLOCK,
-    ST_VERIFY_TYPICAL,
-    ST_VERIFY_GREEDY,
-    ST_STAGES
-};
+/* clang-format off */
+#define SELFTEST_STAGES(stage) \
+    stage(ARITHMETIC, "arithmetic") stage(RANDOM, "random numbers") \
+    stage(SURVEY, "survey") stage(MASKS, "masks") stage(BIASES, "biases") \
+    stage(PENALTIES, "penalties") stage(HISTORY, "history") stage(SHORTLIST, "shortlist") \
+    stage(TOP_K, "top-k") stage(TOP_P, "top-p") stage(MIN_P, "min-p") \
+    stage(TOP_A, "top-a") stage(SIGMA, "top-n-sigma") stage(TYPICAL, "typical") \
+    stage(XTC, "XTC") stage(P_LESS, "p-less") stage(INFILL, "infill") \
+    stage(TEMPERATURE, "temperature") stage(SEARCH, "threshold search") \
+    stage(DRAW, "draw") stage(MIROSTAT, "mirostat") stage(ADAPTIVE, "adaptive p") \
+    stage(DECAY, "top-p decay") stage(SLOTS, "slots") stage(FORCED, "forced tokens") \
+    stage(SHARDS, "shards") stage(REPORT, "report") stage(LOGPROBS, "logprobs") \
+    stage(CANDIDATES, "candidates") stage(MATCH, "verify: match") \
+    stage(STANDARD, "verify: standard") stage(BLOCK, "verify: block") \
+    stage(VERIFY_TYPICAL, "verify: typical") stage(VERIFY_GREEDY, "verify: greedy")
+/* clang-format on */
+#define SELFTEST_STAGE(number, name) ST_##number,
+enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
 
 /* ------------------------------------------------------------- cases.c */
 
@@ -295,8 +276,8 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
 
 /* ------------------------------------- steps.c, outputs.c, calls.c */
 
-/* Gives a step the mask and the dense bias, for the rows whose maps have 0: packed and float32, or
- * bytes and float16. */
+/* Gives a step the mask and the dense bias, for the rows whose maps have 0, as far as the sampler
+ * has kernels: packed and float32, or bytes and float16. */
 void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
                         const int32_t *biases, cls_step *step);
 

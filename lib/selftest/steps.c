@@ -177,26 +177,17 @@ void cls_selftest_inputs_free(cls_selftest_inputs *in)
     memset(in, 0, sizeof *in);
 }
 
-/* Returns 1 if a map of `rows` rows has another value than -1. */
-static int maps_any(const int32_t *map, uint32_t rows)
-{
-    uint32_t i = 0;
-    while (i < rows && map[i] < 0)
-        i++;
-    return i < rows;
-}
-
 void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
                         const int32_t *biases, cls_step *step)
 {
-    if (maps_any(masks, step->rows)) {
+    if (t->sampler->features & CLS_FEATURE_MASK) {
         step->mask.row_map.host = masks;
         step->mask.rows = 1;
         step->mask.kind = packed ? CLS_MASK_PACKED : CLS_MASK_BOOL;
         step->mask.words.buffer = packed ? t->in.words : NULL;
         step->mask.host = packed ? NULL : t->in.bools;
     }
-    if (maps_any(biases, step->rows)) {
+    if (t->sampler->features & CLS_FEATURE_BIAS) {
         step->bias.row_map.host = biases;
         step->bias.rows = 1;
         step->bias.dtype = packed ? CLS_F32 : CLS_F16;

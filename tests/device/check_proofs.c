@@ -146,6 +146,26 @@ START_TEST(idle)
 }
 END_TEST
 
+/* Rows of proofs may be as short as those of tests, and as long as large groups need. */
+START_TEST(lengths)
+{
+    static const uint32_t vocabs[] = {1000, 5148, 32 * 1024 + 28};
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const uint32_t usual = cls_test_proof_vocab;
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    for (uint32_t i = 0; i < fixture_by_size(1, 3, 3); i++)
+        for (int v = 0; v < CLS_VARIANTS; v++) {
+            uint32_t launched;
+            if (context->program[0][v].program == NULL)
+                continue;
+            cls_test_proof_vocab = vocabs[i];
+            must(cls_prove(context, v, CLS_F32, &launched));
+            cls_test_proof_vocab = usual;
+        }
+}
+END_TEST
+
 /* Each program is that of a smaller variant of its kernel. */
 START_TEST(smaller)
 {
@@ -217,6 +237,7 @@ static Suite *make(void)
     tcase_set_timeout(t, 0);
     add_device_test(t, search_after_adjustments);
     add_device_test(t, all_pairs);
+    add_device_test(t, lengths);
     add_device_test(t, idle);
     add_device_test(t, smaller);
     suite_add_tcase(s, t);
