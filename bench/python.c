@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The part of bench/python.sh in C: the library with an OpenCL that computes nothing, and the time
  * that cls_sample() itself takes there. bench/python.py calls it. */
-#include "proof/proof.h"
+#include "selftest/compile.h"
 #include "stub_cl.h"
 
 #include <stdlib.h>

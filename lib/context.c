@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Creates a context: tests the device, compiles and proves the self-test, and later more programs
  * on request. */
-#include "proof/proof.h"
+#include "selftest/compile.h"
 
 #include <stdlib.h>
 
@@ -109,7 +109,6 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     }
     atomic_init(&context->references, 1);
     context->device = device;
-    context->prove = cls_prove;
     context->shape = context->requested_shape = shape;
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {

@@ -16,7 +16,7 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused \
 	tests/device/check_rounds tests/device/check_state tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet tests/device/check_report \
-	tests/device/check_second tests/device/check_wide tests/device/check_head_calls
+	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table tests/unit/check_chain_host \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_verify_equal tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
@@ -110,6 +110,7 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/inputs.c tests/suppor
 libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
 endif
 
+tests_device_check_proofs_SOURCES = tests/device/check_proofs.c tests/support/driver.c
 tests_device_check_programs_SOURCES = tests/device/check_programs.c tests/support/driver.c
 tests_device_check_binaries_SOURCES = tests/device/check_binaries.c tests/device/binaries.c tests/support/driver.c
 head_libraries = libclsample_head_internal.la libclsample_internal.la

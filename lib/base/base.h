@@ -34,9 +34,13 @@ const char *cls_opencl_name(cl_int code);
 typedef struct cls_saved_error {
     char message[512];
     cl_int opencl;
+    size_t text_length;
 } cls_saved_error;
 void cls_error_save(cls_saved_error *error);
 void cls_error_restore(const cls_saved_error *error);
+
+/* Appends text to the thread's last error, before the name of OpenCL's code. */
+cls_status cls_fail_further(cls_status status, const char *text);
 
 /* A public struct's size in the first header of this interface (soname 9, version 0.10.0): no
  * program has a smaller one, except one that passes the size of a pointer. When a struct grows,

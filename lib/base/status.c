@@ -7,6 +7,7 @@
 
 static _Thread_local char message[sizeof((cls_saved_error *)0)->message];
 static _Thread_local cl_int opencl_code;
+static _Thread_local size_t text_length; /* of the message without OpenCL's code */
 
 const char *cls_version(void) { return CLS_VERSION_STRING; }
 
@@ -41,16 +42,32 @@ const char *cls_error_message(void) { return message; }
 
 cl_int cls_error_opencl(void) { return opencl_code; }
 
+/* Ends the message, whose text has just got n more characters, with OpenCL's code. */
+static void append_code(int n)
+{
+    const size_t room = sizeof message - text_length;
+    text_length += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
+    if (opencl_code != CL_SUCCESS)
+        snprintf(message + text_length, sizeof message - text_length, ": OpenCL error %s (%d)",
+                 cls_opencl_name(opencl_code), (int)opencl_code);
+}
+
 cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
 {
     va_list args;
-    va_start(args, format);
-    const int length = vsnprintf(message, sizeof message, format, args);
-    va_end(args);
     opencl_code = opencl;
-    if (opencl != CL_SUCCESS && length >= 0 && (size_t)length < sizeof message)
-        snprintf(message + length, sizeof message - (size_t)length, ": OpenCL error %s (%d)",
-                 cls_opencl_name(opencl), (int)opencl);
+    text_length = 0;
+    va_start(args, format);
+    append_code(vsnprintf(message, sizeof message, format, args));
+    va_end(args);
+    return status;
+}
+
+cls_status cls_fail_further(cls_status status, const char *text)
+{
+    if (text_length > sizeof message - 200) /* so that there is room */
+        text_length = sizeof message - 200;
+    append_code(snprintf(message + text_length, sizeof message - text_length, "%s", text));
     return status;
 }
 
@@ -58,12 +75,14 @@ void cls_error_save(cls_saved_error *error)
 {
     memcpy(error->message, message, sizeof message);
     error->opencl = opencl_code;
+    error->text_length = text_length;
 }
 
 void cls_error_restore(const cls_saved_error *error)
 {
     memcpy(message, error->message, sizeof message);
     opencl_code = error->opencl;
+    text_length = error->text_length;
 }
 
 const char *cls_opencl_name(cl_int code)

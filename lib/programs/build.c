@@ -106,17 +106,16 @@ void cls_program_release(cls_program *p)
     p->proved = 0;
 }
 
-cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
-                             const cls_bytes *binary, cls_program *p)
+cls_status cls_program_build(cls_context *context, cls_program *p, const cls_bytes *binary)
 {
-    const cls_variant *const v = &cls_variants[variant];
+    const cls_variant *const v = &cls_variants[p->variant];
     char options[CLS_BUILD_OPTIONS];
     cl_program program = NULL;
     cls_status status = binary != NULL ? from_binary(context, v, binary, &program)
                                        : from_source(context, v, &program);
     if (status != CLS_OK)
         return status;
-    cls_program_options(&context->shape, &p->config, dtype, v, options);
+    cls_program_options(&context->shape, &p->config, p->dtype, v, options);
     cl_int code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
     char *const register_limit = strstr(options, REGISTERS);
     if (code == CL_INVALID_BUILD_OPTIONS && register_limit != NULL) {

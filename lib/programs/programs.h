@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Compiled programs: which variant of a kernel supports which features, and how programs are
- * compiled, proved, exported and cached. A cls_context owns them and is defined here. */
+ * compiled, exported and cached. A cls_context owns them and is defined here. */
 #ifndef CLS_PROGRAMS_H
 #define CLS_PROGRAMS_H
 
@@ -105,6 +105,9 @@ int cls_variant_supports(int variant, uint32_t features);
 /* Returns the smallest variant of a kernel that supports these features. */
 int cls_variant_find(enum cls_kernel kernel, uint32_t features);
 
+/* Returns 1 if some of these variants, a bit each, can run steps that need these features. */
+int cls_variants_suffice(uint32_t variants, uint32_t features);
+
 /* Returns the variants that a sampler with these features has, a bit each. CLS_TOKEN_SMALL is
  * compiled only where cls_shape_wants_small_lists(). */
 uint32_t cls_variants_of(uint32_t features);
@@ -171,6 +174,8 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
 /* A program of a context. */
 typedef struct cls_program {
     cl_program program; /* NULL if it is not compiled */
+    int variant;
+    int32_t dtype; /* 0 if it reads no logits */
     cls_build_config config;
     uint32_t origin; /* a cls_origin */
     int proved;      /* 1 if it computed on the device what the host computes */
@@ -179,21 +184,12 @@ typedef struct cls_program {
         preferred; /* of the kernel; reported by the driver */
 } cls_program;
 
-/* Proves a program: runs it on the device and compares its results with the host's. No sampler uses
- * a program before. Drivers that compile at the first launch do so here. `available` has the
- * variants that may run with it, a bit each. Fails if the results differ or OpenCL fails; *launched
- * then has the variants that may have caused it by the size of their groups: those that ran, or
- * that the device refused to launch. It is 0 if nothing was launched. */
-typedef cls_status cls_prove_function(cls_context *context, int variant, int32_t dtype,
-                                      uint32_t available, uint32_t *launched);
-
 struct cls_context {
     atomic_int references; /* by the creator, samplers, readbacks and heads */
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
     cls_shape requested_shape;   /* before tests of the device made it smaller */
-    cls_prove_function *prove;   /* cls_prove(), which lies above this folder */
     cls_context_options options; /* cache_dir is a copy, build_log the caller's buffer */
     int has_cache_key;           /* 1 if compiled programs can be identified by `cache_key` */
     uint8_t cache_key[CLS_DIGEST_SIZE];
@@ -209,18 +205,18 @@ struct cls_context {
 /* Returns the types of logits that samplers are compiled for by default, a bit each. */
 uint32_t cls_context_dtypes(const cls_context *context);
 
-/* Fails if `dtypes` or `features` have unknown bits. `owner` is the object's name, for messages. */
+/* Fails if `dtypes` or `features` have unknown bits. `where` is what messages put before their
+ * names. */
 cls_status cls_features_check(const char *where, uint32_t dtypes, uint32_t features);
 
 /* -------------------------------------------------------------- build.c */
 
 #define CLS_BUILD_OPTIONS 200 /* bytes of compiler options, at most */
 
-/* Builds out->program by out->config, from source or, if `binary` is not NULL, from compiled bytes.
- * Appends the compiler's log to the context's and queries the kernel's limits. Fails if the driver
- * refuses the source or the bytes. */
-cls_status cls_program_build(cls_context *context, int variant, int32_t dtype,
-                             const cls_bytes *binary, cls_program *out);
+/* Builds a program by its configuration, from source or, if `binary` is not NULL, from compiled
+ * bytes. Appends the compiler's log to the context's and queries the kernel's limits. Fails if the
+ * driver refuses the source or the bytes. */
+cls_status cls_program_build(cls_context *context, cls_program *program, const cls_bytes *binary);
 
 /* Releases the program; it is neither compiled nor proved afterwards. */
 void cls_program_release(cls_program *program);
@@ -232,10 +228,24 @@ void cls_program_options(const cls_shape *shape, const cls_build_config *config,
 
 /* ------------------------------------------------------------ compile.c */
 
-/* Compiles and proves those of the programs (bits of types of logits, of variants) that the context
- * does not have yet. If the device refuses a program, it is compiled in smaller groups. Fails if no
- * size works, or if the caller chose the size. */
-cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants);
+/* Compiles a program from options->binary, the cache folder or source, in this order. If the device
+ * refuses the source, it is compiled in smaller groups. Fails if no size works, or if the caller
+ * chose the size. */
+cls_status cls_program_compile(cls_context *context, cls_program *program);
+
+/* Compiles a program from source by its configuration, or in smaller groups. */
+cls_status cls_program_from_source(cls_context *context, cls_program *program);
+
+/* Change the configuration of a program that was compiled: to that of one from source, if this one
+ * is not, and to smaller groups. They return 0 if that cannot be. */
+int cls_program_distrust(const cls_context *context, cls_program *program);
+int cls_program_make_smaller(const cls_context *context, cls_program *program);
+
+/* Adds to the last error that smaller groups were tried before. */
+cls_status cls_program_fail_smaller(cls_status status, const cls_program *program);
+
+/* Writes a program that was compiled from source to the cache folder. */
+void cls_program_store(const cls_context *context, const cls_program *program);
 
 /* ----------------------------------------------------------- binaries.c */
 

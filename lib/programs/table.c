@@ -143,6 +143,18 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
     return v;
 }
 
+int cls_variants_suffice(uint32_t variants, uint32_t features)
+{
+    uint32_t missing = 0; /* kernels, a bit each */
+    for (uint32_t k = CLS_SELF_TEST + 1; k < CLS_KERNELS; k++)
+        if (kernels[k].needed_by == 0 || (kernels[k].needed_by & features) != 0)
+            missing |= UINT32_C(1) << k;
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        if ((variants >> v & 1u) && cls_variant_supports(v, features))
+            missing &= ~(UINT32_C(1) << cls_variants[v].kernel);
+    return missing == 0;
+}
+
 /* A sampler launches the smallest variant that supports a step. So it has four variants of each
  * kernel: the one that supports all of its features, the one for common steps, the one for those
  * whose rows keep few tokens and, with CLS_FEATURE_PLAIN, the one for steps without truncation. */

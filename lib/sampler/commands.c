@@ -257,7 +257,7 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
         clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, NULL, global, local, n, wait,
                                !c->in_order || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS) {
-        c->sampler->refused_variants |= a->kernel.variant;
+        c->sampler->launched_variants = a->kernel.variant;
         return code;
     }
     c->sampler->launched_variants |= a->kernel.variant;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Creates and destroys samplers: their options, memory and kernels. */
+/* Opens and destroys samplers: their options, memory and kernels. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -132,33 +132,16 @@ struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_ker
             &s->kernels[cls_variants[v].typed ? dtype : 0][v];
         if (entry->handle == NULL)
             continue;
-        if (s->override_variants >> v & 1u)
-            return *entry;
         if (found == NULL && cls_variant_supports(v, features))
             found = entry;
     }
     return found != NULL ? *found : none;
 }
 
-static cls_status compile(cls_sampler *s, uint32_t features)
-{
-    const uint32_t variants = cls_variants_of(features);
-    cls_status status = cls_compile(s->context, s->dtypes, variants);
-    for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
-        if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
-            status = cls_sampler_add_kernels(s, d, variants);
-    if (status != CLS_OK)
-        return status;
-    if (features & ~s->features & CLS_FEATURE_SHARD)
-        cls_needs_hash(s);
-    s->features = features;
-    return CLS_OK;
-}
-
 cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
 {
     const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
-    if (missing == 0 || s->is_for_proof)
+    if (missing == 0)
         return CLS_OK;
     if (s->no_late_compile) {
         char names[CLS_FEATURE_NAMES];
@@ -168,17 +151,8 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
                         "options->no_late_compile forbids to compile it",
                         names);
     }
-    /* If the slot call fails later because memory runs out, the sampler keeps the programs and the
-     * features. That changes no token: they do not affect which steps are accepted, and every
-     * variant that supports a step gives the same tokens (check_faults, late_programs). */
-    return compile(s, s->features | missing);
-}
-
-cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
-{
-    const cls_status status = s != NULL ? cls_features_check("", 0, features)
-                                        : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    return status == CLS_OK ? CLS_GUARDED_CALL(s, compile(s, s->features | features)) : status;
+    s->missing = missing;
+    return CLS_BAD_ARGUMENT;
 }
 
 /* -------------------------------------------------------------------- creation */
@@ -302,8 +276,8 @@ static cls_status check_options(const cls_sampler_options *o)
     return status == CLS_OK ? cls_features_check("options->", o->dtypes, o->features) : status;
 }
 
-cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *callers,
-                                    cls_sampler **out)
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *callers,
+                            cls_sampler **out)
 {
     cls_sampler_options o;
     if (out == NULL)
@@ -333,7 +307,6 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
     s->no_late_compile = o.no_late_compile;
-    s->is_for_proof = 1;
     /* At least one entry, since the latest token decides whether a request has ended. */
     s->layout = CLS_LAYOUT(s->keep, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
@@ -352,21 +325,6 @@ cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_opti
     }
     *out = s;
     return CLS_OK;
-}
-
-cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
-                              cls_sampler **out)
-{
-    cls_status status = cls_sampler_create_empty(context, options, out);
-    if (status != CLS_OK)
-        return status;
-    (*out)->is_for_proof = 0;
-    status = compile(*out, (*out)->features);
-    if (status != CLS_OK) {
-        cls_sampler_destroy(*out);
-        *out = NULL;
-    }
-    return status;
 }
 
 void cls_sampler_destroy(cls_sampler *s)

@@ -109,15 +109,12 @@ struct cls_sampler {
     uint32_t tiles;            /* mass tiles of a row */
     uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
     uint32_t dtypes, features; /* for which it has kernels */
+    uint32_t missing;          /* features that the last slot call found missing */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];
-
-    /* For proofs and tests; sets of variants have a bit each. */
-    uint32_t override_variants; /* these are launched even if a smaller one supports the step */
-    uint32_t launched_variants; /* since the sampler was created */
-    uint32_t refused_variants;  /* those that the device refused to launch */
-    int is_for_proof;           /* 1 if a proof created it: slot calls compile nothing */
+    /* The variants that were launched, a bit each; or the one that the device refused to launch. */
+    uint32_t launched_variants;
 
     /* Device memory for slots. */
     cl_mem slot_buffer; /* cls_slot [slots] */
@@ -204,13 +201,14 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
                                               int32_t dtype, uint32_t features);
 
-/* Compiles kernels for those features that the sampler does not have yet. Fails if compiling fails,
- * or if options->no_late_compile forbids it. */
+/* Fails if the sampler has no kernels for some of these features. Unless options->no_late_compile
+ * forbids to compile them, sampler->missing has them then: the call that needs them must return the
+ * status before it changes anything, and lib/calls.c compiles them and makes the call again. */
 cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
-/* Creates a sampler without kernels, for proofs. Fails as cls_sampler_create() does. */
-cls_status cls_sampler_create_empty(cls_context *context, const cls_sampler_options *options,
-                                    cls_sampler **out);
+/* Creates a sampler without kernels. Fails as cls_sampler_create() does, but for compiling. */
+cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *options,
+                            cls_sampler **out);
 
 /* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
 cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
@@ -319,6 +317,22 @@ cls_status cls_slot_check(const cls_sampler *sampler, uint32_t slot, int begun);
 cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_params *params,
                                      cls_checked_params *out);
 void cls_checked_params_free(cls_checked_params *checked);
+
+/* The slot calls that may need more programs, without cls_sampler_enter(). They compile nothing:
+ * see cls_sampler_require(). */
+cls_status cls_try_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
+                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                         uint32_t output_count);
+cls_status cls_try_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
+                             uint32_t prompt_count);
+cls_status cls_try_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
+cls_status cls_try_force(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
+cls_status cls_try_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
+cls_status cls_try_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
+cls_status cls_try_load(cls_sampler *sampler, uint32_t slot, const void *saved, size_t size);
+
+/* Returns the features that cls_try_begin() needs. */
+uint32_t cls_features_to_begin(const cls_slot *slot);
 
 /* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If
  * the slot has forced ids, they lie in the lists. If it fails, the caller keeps the parameters. */

@@ -554,7 +554,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
     return status;
 }
 
-static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
 {
     cls_checked_params p;
     stream b = {.in = saved, .size = size, .reading = 1};
@@ -578,9 +578,4 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
     cls_checked_params_free(&p);
     free(state);
     return status;
-}
-
-cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
-{
-    return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size));
 }

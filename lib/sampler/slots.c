@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The slot calls. Each one checks and copies its arguments and records a change. The device runs
- * the changes before the next step. */
+ * the changes before the next step. Those that may need more programs end as cls_try_begin() does;
+ * lib/calls.c has the public functions. */
 #include "sampler/sampler.h"
 
 #include <stdio.h>
@@ -229,9 +230,14 @@ static int begins_with_state(const cls_slot *slot)
     return slot->window != 0 || (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS)) != 0;
 }
 
-static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
-                             const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                             uint32_t output_count)
+uint32_t cls_features_to_begin(const cls_slot *slot)
+{
+    return cls_features_of_slot(slot) | (begins_with_state(slot) ? CLS_FEATURE_STATE : 0);
+}
+
+cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
+                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                         uint32_t output_count)
 {
     cls_checked_params p;
     cls_lists *lists;
@@ -245,9 +251,7 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    const int needs_state = begins_with_state(&p.slot);
-    status = cls_sampler_require(s, cls_features_of_slot(&p.slot) |
-                                        (needs_state ? CLS_FEATURE_STATE : 0));
+    status = cls_sampler_require(s, cls_features_to_begin(&p.slot));
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
@@ -256,21 +260,13 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
         cls_checked_params_free(&p);
         return status;
     }
-    s->pending_needs_state |= needs_state;
+    s->pending_needs_state |= begins_with_state(&p.slot);
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
     move_params(s, slot, &p, lists, c);
     c->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
     return CLS_OK;
-}
-
-cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
-                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                          uint32_t output_count)
-{
-    return CLS_GUARDED_CALL(
-        s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -292,8 +288,8 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
     return CLS_GUARDED_CALL(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
-static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
-                            uint32_t prompt_count)
+cls_status cls_try_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                             uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
@@ -309,13 +305,7 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
     return CLS_OK;
 }
 
-cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
-                              uint32_t prompt_count)
-{
-    return CLS_GUARDED_CALL(s, next_turn(s, slot, prompt, prompt_count));
-}
-
-static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     cls_checked_params p;
     cls_lists *lists;
@@ -350,12 +340,7 @@ static cls_status change_params(cls_sampler *s, uint32_t slot, const cls_params 
     return CLS_OK;
 }
 
-cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
-{
-    return CLS_GUARDED_CALL(s, change_params(s, slot, params));
-}
-
-static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+cls_status cls_try_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
     cls_lists *forced = NULL;
     uint32_t i = 0;
@@ -387,12 +372,7 @@ static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, u
     return CLS_OK;
 }
 
-cls_status cls_slot_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
-{
-    return CLS_GUARDED_CALL(s, force_ids(s, slot, ids, n));
-}
-
-static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
+cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
 {
     cls_status status = cls_slot_check(s, to, 0);
     if (status == CLS_OK)
@@ -423,12 +403,7 @@ static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
     return CLS_OK;
 }
 
-cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
-{
-    return CLS_GUARDED_CALL(s, copy_slot(s, to, from));
-}
-
-static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
+cls_status cls_try_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status != CLS_OK)
@@ -445,11 +420,6 @@ static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
     if (status == CLS_OK && n != 0)
         cls_change_add(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
     return status;
-}
-
-cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
-{
-    return CLS_GUARDED_CALL(s, roll_back(s, slot, n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)

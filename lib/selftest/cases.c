@@ -6,43 +6,41 @@
 
 #include <math.h>
 
-#define F(name, value) \
-    { \
-        offsetof(cls_params, name), value, 'f' \
-    }
-#define I(name, value) \
-    { \
-        offsetof(cls_params, name), value, 'i' \
-    }
-#define L(name, value) \
-    { \
-        offsetof(cls_params, name), value, 'l' \
-    }
+/* clang-format off */
+#define F(name, value) {offsetof(cls_params, name), value, 'f'}
+#define I(name, value) {offsetof(cls_params, name), value, 'i'}
+#define L(name, value) {offsetof(cls_params, name), value, 'l'}
+#define PROOF(variants) variants, 0, {0} /* draw 0, and the chain of the parameters */
+#define ANY PROOF(0)
 #define T CLS_STAGE_TEMPERATURE
 #define K CLS_STAGE_TOP_K
 #define P CLS_STAGE_TOP_P
 #define M CLS_STAGE_MIN_P
-#define ANY \
-    0, { 0 } /* draw 0, and the chain of the parameters */
+#define V(variant) (UINT32_C(1) << CLS_##variant)
+#define TOKENS (V(TOKEN_SMALL) | V(TOKEN_1) | V(TOKEN_2) | V(TOKEN_3))
+#define OUTPUTS_0 (V(DISTRIBUTION_0) | V(REPORT_0) | V(KEPT_0))
+#define OUTPUTS_1 (V(DISTRIBUTION_1) | V(REPORT_1) | V(KEPT_1))
+#define DRAFTS (V(RESIDUAL_0) | V(VERIFY_0) | V(VERIFY_1))
+#define SHARDS (V(PARTIAL_0) | V(MERGE_0))
 #define GREEDY F(temperature, 0)
 #define DRY(allowed) F(dry_multiplier, 1), F(dry_base, 2), I(dry_allowed_length, allowed)
 #define COUNTED F(repetition_penalty, 1.25), F(frequency_penalty, .5), F(presence_penalty, .25)
 
 const cls_selftest_case cls_selftest_cases[] = {
     {ST_RANDOM, ROW_EQUAL, 0, 0, "seed 0", ANY, {L(seed, 0)}},
-    {ST_RANDOM, ROW_EQUAL, 0, 0, "seed 2^32 + 1", ANY, {L(seed, 4294967297.)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "seed 2^32 + 1", PROOF(V(SLOTS_0)), {L(seed, 4294967297.)}},
     {ST_RANDOM, ROW_EQUAL, 0, 0, "stream 7", ANY, {L(stream, 7)}},
     {ST_RANDOM, ROW_EQUAL, 0, 0, "stream 2^40", ANY, {L(stream, 1099511627776.)}},
     {ST_RANDOM, ROW_EQUAL, 0, 0, "position 1000000", ANY, {I(position, 1000000)}},
-    {ST_RANDOM, ROW_EQUAL, 0, 0, "draw 3", 3, {0}, {L(seed, 1)}},
+    {ST_RANDOM, ROW_EQUAL, 0, 0, "draw 3", 0, 3, {0}, {L(seed, 1)}},
 
     {ST_SURVEY, ROW_PEAKED, 0, 0, "greedy", ANY, {GREEDY}},
-    {ST_SURVEY, ROW_TIES, 0, 0, "greedy, ties", ANY, {GREEDY}},
+    {ST_SURVEY, ROW_TIES, 0, 0, "greedy, ties", PROOF(V(TOKEN_0)), {GREEDY}},
     {ST_SURVEY, ROW_EQUAL, 0, 0, "greedy, equal", ANY, {GREEDY}},
     {ST_SURVEY, ROW_NAN, 0, 0, "greedy, NaN", ANY, {GREEDY}},
     {ST_SURVEY, ROW_INF, 0, 0, "greedy, +inf", ANY, {GREEDY}},
     {ST_SURVEY, ROW_EMPTY, 0, 0, "greedy, nothing", ANY, {GREEDY}},
-    {ST_SURVEY, ROW_NAN, 0, 0, "NaN", ANY, {F(temperature, 1)}},
+    {ST_SURVEY, ROW_NAN, 0, 0, "NaN", PROOF(V(SURVEY_0)), {F(temperature, 1)}},
     {ST_SURVEY, ROW_INF, 0, 0, "+inf", ANY, {F(temperature, 1)}},
     {ST_SURVEY, ROW_EMPTY, 0, 0, "nothing", ANY, {F(temperature, 1)}},
 
@@ -53,62 +51,39 @@ const cls_selftest_case cls_selftest_cases[] = {
 
     {ST_BIASES, ROW_TEXT, WITH_BIAS, 0, "logit bias", ANY, {F(temperature, 1)}},
     {ST_BIASES, ROW_PEAKED, WITH_DENSE, 0, "dense bias", ANY, {F(temperature, 1)}},
-    {ST_BIASES,
-     ROW_NAN,
-     WITH_DENSE | WITH_BIAS | WITH_MASK,
-     0,
-     "both, mask, NaN",
-     ANY,
-     {I(top_k, 12)}},
+    {ST_BIASES, ROW_NAN, WITH_DENSE | WITH_BIAS | WITH_MASK, 0, "both, mask, NaN",
+     ANY, {I(top_k, 12)}},
+    {ST_BIASES, ROW_PEAKED, WITH_DENSE | WITH_MASK, 0, "dense bias, mask, top-k 9",
+     PROOF(V(SURVEY_1) | V(TOKEN_2) | V(TOKEN_3) | OUTPUTS_1), {I(top_k, 9)}},
 
-    {ST_PENALTIES,
-     ROW_TEXT,
-     WITH_TEXT,
-     0,
-     "repetition 1.25",
-     ANY,
-     {F(repetition_penalty, 1.25), I(top_k, 40)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "repetition 1.25",
+     ANY, {F(repetition_penalty, 1.25), I(top_k, 40)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "frequency .5", ANY, {F(frequency_penalty, .5)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "presence -1.5", ANY, {F(presence_penalty, -1.5)}},
     {ST_PENALTIES, ROW_TEXT, WITH_TEXT, 0, "all, of all", ANY, {COUNTED, I(penalty_scope, 1)}},
-    {ST_PENALTIES,
-     ROW_TEXT,
-     WITH_TEXT | WITH_BIAS,
-     0,
-     "all, of 6",
-     ANY,
-     {COUNTED, I(penalty_window, 6)}},
+    {ST_PENALTIES, ROW_TEXT, WITH_TEXT | WITH_BIAS, 0, "all, of 6",
+     ANY, {COUNTED, I(penalty_window, 6)}},
 
-    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY", ANY, {DRY(2)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY", PROOF(V(PREPARE_0) | DRAFTS), {DRY(2)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY, greedy", ANY, {DRY(1), GREEDY}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BREAKERS, 0, "DRY, breakers", ANY, {DRY(1)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY in 7", ANY, {DRY(1), I(dry_window, 7)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "n-gram 3", ANY, {I(no_repeat_ngram, 3)}},
-    {ST_HISTORY,
-     ROW_TEXT,
-     WITH_TEXT,
-     0,
-     "n-gram 1, top-k 9",
-     ANY,
-     {I(no_repeat_ngram, 1), I(top_k, 9)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "n-gram 1, top-k 9",
+     PROOF(V(PREPARE_0)), {I(no_repeat_ngram, 1), I(top_k, 9)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BAD_WORDS, 0, "bad words", ANY, {F(temperature, 1)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_STOP, 0, "min tokens 9", ANY, {I(min_tokens, 9)}},
 
     {ST_SHORTLIST, ROW_PEAKED, 0, 0, "16 of a peak", ANY, {I(top_k, 16)}},
     {ST_SHORTLIST, ROW_TIES, 0, 0, "16 of ties", ANY, {I(top_k, 16)}},
-    {ST_SHORTLIST, ROW_TIES, 0, 0, "half of 15 ties", ANY, {I(top_k, 15), F(top_p, .5)}},
+    {ST_SHORTLIST, ROW_TIES, 0, 0, "half of 15 ties", PROOF(TOKENS), {I(top_k, 15), F(top_p, .5)}},
     {ST_SHORTLIST, ROW_EQUAL, 0, 0, "5 of equals", ANY, {I(top_k, 5)}},
     {ST_SHORTLIST, ROW_NAN, 0, 0, "9 beside NaN", ANY, {I(top_k, 9)}},
 
-    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 1", ANY, {I(top_k, 1)}},
-    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 10", ANY, {I(top_k, 10)}},
-    {ST_TOP_K,
-     ROW_PEAKED,
-     0,
-     0,
-     "top-k 50, temperature .75",
-     ANY,
-     {I(top_k, 50), F(temperature, .75)}},
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 1", PROOF(DRAFTS), {I(top_k, 1)}},
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 10", PROOF(OUTPUTS_0), {I(top_k, 10)}},
+    {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 50, temperature .75",
+     ANY, {I(top_k, 50), F(temperature, .75)}},
     {ST_TOP_K, ROW_PEAKED, 0, 0, "top-k 300", ANY, {I(top_k, 300)}},
 
     {ST_TOP_P, ROW_PEAKED, 0, 0, "top-p 0", ANY, {F(top_p, 0)}},
@@ -128,13 +103,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_TYPICAL, ROW_TEXT, 0, 0, "typical .5 of top-k 30", ANY, {F(typical_p, .5), I(top_k, 30)}},
     {ST_TYPICAL, ROW_TEXT, 0, 0, "typical .875", ANY, {F(typical_p, .875)}},
     {ST_XTC, ROW_TEXT, 0, 0, "XTC 1", ANY, {F(xtc_probability, 1), F(xtc_threshold, .0625)}},
-    {ST_XTC,
-     ROW_TEXT,
-     0,
-     0,
-     "XTC .5 of top-k 9",
-     ANY,
-     {F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9)}},
+    {ST_XTC, ROW_TEXT, 0, 0, "XTC .5 of top-k 9",
+     PROOF(V(TOKEN_3)), {F(xtc_probability, .5), F(xtc_threshold, .0625), I(top_k, 9)}},
     {ST_P_LESS, ROW_PEAKED, 0, 0, "p-less of a peak", ANY, {I(p_less, 1)}},
     {ST_P_LESS, ROW_TEXT, 0, 0, "p-less", ANY, {I(p_less, 1)}},
     {ST_P_LESS, ROW_TEXT, 0, 0, "p-less of top-k 20", ANY, {I(p_less, 1), I(top_k, 20)}},
@@ -144,167 +114,100 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_INFILL, ROW_FLAT, 0, 0, "infill of too many", ANY, {I(infill, 1)}},
 
     {ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature .125", ANY, {F(temperature, .125)}},
-    {ST_TEMPERATURE,
-     ROW_TEXT,
-     0,
-     0,
-     "temperature 2 after all",
-     ANY,
+    {ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature 2 after all", ANY,
      {I(chain, CLS_CHAIN_LLAMA), F(temperature, 2), I(top_k, 40), F(top_p, .875), F(min_p, .0625)}},
-    {ST_TEMPERATURE,
-     ROW_TEXT,
-     0,
-     0,
-     "temperature 2 before all",
-     ANY,
+    {ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature 2 before all", ANY,
      {I(chain, CLS_CHAIN_VLLM), F(temperature, 2), I(top_k, 40), F(top_p, .875), F(min_p, .0625)}},
-    {ST_TEMPERATURE,
-     ROW_TEXT,
-     0,
-     0,
-     "temperature 2 between",
-     0,
-     {P, T, M, K},
-     {F(temperature, 2), I(top_k, 9), F(top_p, .875), F(min_p, .25)}},
+    {ST_TEMPERATURE, ROW_TEXT, 0, 0, "temperature 2 between", 0, 0,
+     {P, T, M, K}, {F(temperature, 2), I(top_k, 9), F(top_p, .875), F(min_p, .25)}},
     {ST_TEMPERATURE, ROW_TEXT, 0, 0, "dynamic", ANY, {F(dynatemp_range, .5), I(top_k, 40)}},
-    {ST_TEMPERATURE,
-     ROW_PEAKED,
-     0,
-     0,
-     "dynamic, exponent 2",
-     ANY,
-     {F(dynatemp_range, .75), F(dynatemp_exponent, 2), F(top_p, .5)}},
+    {ST_TEMPERATURE, ROW_PEAKED, 0, 0, "dynamic, exponent 2",
+     ANY, {F(dynatemp_range, .75), F(dynatemp_exponent, 2), F(top_p, .5)}},
 
     {ST_SEARCH, ROW_FLAT, 0, 0, "top-k 3000", ANY, {I(top_k, 3000)}},
-    {ST_SEARCH, ROW_FLAT, 0, 0, "top-p .75, flat", ANY, {F(top_p, .75)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "top-p .75, flat",
+     PROOF(V(PASS_0) | V(SEARCH_0) | V(SEARCH_1)), {F(top_p, .75)}},
     {ST_SEARCH, ROW_TIES, 0, 0, "top-p .75 of ties", ANY, {F(top_p, .75)}},
     {ST_SEARCH, ROW_NAN, 0, 0, "top-p .999, NaN", ANY, {F(top_p, .999)}},
-    {ST_SEARCH, ROW_FLAT, 0, 0, "min-p .25, flat", ANY, {F(min_p, .25)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "min-p .25, flat", PROOF(V(PASS_0)), {F(min_p, .25)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "top-n-sigma 2", ANY, {F(top_n_sigma, 2)}},
-    {ST_SEARCH, ROW_FLAT, 0, 0, "typical .75", ANY, {F(typical_p, .75)}},
+    {ST_SEARCH, ROW_FLAT, 0, 0, "typical .75", PROOF(V(PASS_0) | V(SEARCH_2)), {F(typical_p, .75)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "p-less, flat", ANY, {I(p_less, 1)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "top-a .5, flat", ANY, {F(top_a, .5), F(temperature, .125)}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "top-a .25, flat", ANY, {F(top_a, .25), F(temperature, .0625)}},
-    {ST_SEARCH,
-     ROW_FLAT,
-     WITH_TEXT | WITH_MASK,
-     0,
-     "top-p .75 of top-k 3000",
-     ANY,
-     {I(top_k, 3000), F(top_p, .75), COUNTED}},
+    {ST_SEARCH, ROW_FLAT, WITH_TEXT | WITH_MASK, 0, "top-p .75 of top-k 3000",
+     PROOF(V(PASS_1) | V(SEARCH_1) | V(SEARCH_2)), {I(top_k, 3000), F(top_p, .75), COUNTED}},
+    {ST_SEARCH, ROW_FLAT, WITH_TEXT | WITH_MASK, 0, "min-p .25, changed",
+     PROOF(V(PASS_1)), {F(min_p, .25), COUNTED}},
     {ST_SEARCH, ROW_FLAT, 0, 0, "dynamic, top-p .75", ANY, {F(dynatemp_range, .5), F(top_p, .75)}},
 
-    {ST_DRAW, ROW_PEAKED, 0, 0, "all of a peak", ANY, {F(temperature, 1)}},
+    {ST_DRAW, ROW_PEAKED, 0, 0, "all of a peak",
+     PROOF(V(TOKEN_0) | OUTPUTS_0), {F(temperature, 1)}},
     {ST_DRAW, ROW_FLAT, 0, 0, "all, flat", ANY, {F(temperature, 1)}},
     {ST_DRAW, ROW_TIES, 0, 0, "all of ties", ANY, {F(temperature, .25)}},
-    {ST_DRAW, ROW_TEXT, WITH_TEXT, 0, "all, changed", ANY, {COUNTED}},
+    {ST_DRAW, ROW_TEXT, WITH_TEXT, 0, "all, changed",
+     PROOF(V(SLOTS_0) | V(SURVEY_1) | V(TOKEN_2) | V(TOKEN_3)), {COUNTED}},
 
     {ST_MIROSTAT, ROW_PEAKED, 0, 0, "mirostat 1", ANY, {I(mirostat, 1), F(mirostat_tau, 3)}},
     {ST_MIROSTAT, ROW_TEXT, 0, 0, "mirostat 2", ANY, {I(mirostat, 2), F(mirostat_tau, 2)}},
     {ST_MIROSTAT, ROW_FLAT, 0, 0, "mirostat 2, flat", ANY, {I(mirostat, 2), F(mirostat_tau, 6.25)}},
     {ST_ADAPTIVE, ROW_TEXT, 0, 0, "adaptive .25", ANY, {F(adaptive_target, .25), I(top_k, 20)}},
-    {ST_ADAPTIVE,
-     ROW_TEXT,
-     0,
-     0,
-     "adaptive .0625",
-     ANY,
-     {F(adaptive_target, .0625), F(min_p, .0625)}},
-    {ST_DECAY,
-     ROW_TEXT,
-     0,
-     0,
-     "decay .5",
-     ANY,
-     {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125)}},
-    {ST_DECAY,
-     ROW_TEXT,
-     WITH_TEXT,
-     0,
-     "decay, reset",
-     ANY,
-     {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125), I(top_p_reset_id, 5)}},
+    {ST_ADAPTIVE, ROW_TEXT, 0, 0, "adaptive .0625",
+     ANY, {F(adaptive_target, .0625), F(min_p, .0625)}},
+    {ST_DECAY, ROW_TEXT, 0, 0, "decay .5",
+     ANY, {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125)}},
+    {ST_DECAY, ROW_TEXT, WITH_TEXT, 0, "decay, reset",
+     ANY, {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125), I(top_p_reset_id, 5)}},
 
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "accepted", ANY, {COUNTED, DRY(1)}},
-    {ST_SLOTS,
-     ROW_TEXT,
-     WITH_TEXT,
-     BY_ROLLBACK,
-     "taken back",
-     ANY,
-     {COUNTED, DRY(1), I(penalty_window, 6)}},
-    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked", ANY, {COUNTED, I(no_repeat_ngram, 3)}},
-    {ST_SLOTS,
-     ROW_TEXT,
-     WITH_TEXT,
-     BY_APPEND,
-     "in two parts",
-     ANY,
-     {COUNTED, I(penalty_scope, 1), I(penalty_window, 12)}},
-    {ST_SLOTS,
-     ROW_TEXT,
-     WITH_TEXT | WITH_BIAS,
-     BY_LOAD,
-     "saved and loaded",
-     ANY,
-     {COUNTED, DRY(1)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ROLLBACK, "taken back",
+     PROOF(V(SLOTS_1)), {COUNTED, DRY(1), I(penalty_window, 6)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked",
+     PROOF(V(SLOTS_1)), {COUNTED, I(no_repeat_ngram, 3)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_APPEND, "in two parts",
+     ANY, {COUNTED, I(penalty_scope, 1), I(penalty_window, 12)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT | WITH_BIAS, BY_LOAD, "saved and loaded",
+     ANY, {COUNTED, DRY(1)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_RESET, "begun again", ANY, {COUNTED}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, 0, "the last token", ANY, {I(max_tokens, 9)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, 0, "no more tokens", ANY, {I(max_tokens, 8)}},
-    {ST_SLOTS,
-     ROW_TEXT,
-     WITH_TEXT | WITH_STOP | WITH_ALLOWED,
-     0,
-     "stop ids",
-     ANY,
-     {F(temperature, .25)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT | WITH_STOP | WITH_ALLOWED, 0, "stop ids",
+     ANY, {F(temperature, .25)}},
+    {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_ACCEPT, "accepted, of all",
+     PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
+    {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_COPY, "forked, of all",
+     PROOF(V(SLOTS_1)), {F(temperature, 1)}},
 
-    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, 0, "a forced id", ANY, {COUNTED, I(top_k, 9)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, 0, "a forced id",
+     PROOF(V(FORCE_0)), {COUNTED, I(top_k, 9)}},
     {ST_FORCED, ROW_PEAKED, WITH_FORCED | WITH_MASK, 0, "a masked one", ANY, {I(top_k, 9)}},
-    {ST_FORCED,
-     ROW_TEXT,
-     WITH_TEXT | WITH_FORCED,
-     BY_LOAD,
-     "a forced id, loaded",
-     ANY,
-     {I(mirostat, 2), F(mirostat_tau, 2)}},
-    {ST_FORCED,
-     ROW_TEXT,
-     WITH_TEXT | WITH_THINKING,
-     0,
-     "a budget of 3",
-     ANY,
-     {I(thinking_budget, 3)}},
-    {ST_FORCED,
-     ROW_TEXT,
-     WITH_TEXT | WITH_THINKING,
-     BY_ROLLBACK,
-     "a budget of 4, taken back",
-     ANY,
-     {I(thinking_budget, 4)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, BY_LOAD, "a forced id, loaded",
+     ANY, {I(mirostat, 2), F(mirostat_tau, 2)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, 0, "a budget of 3",
+     PROOF(V(SLOTS_1) | V(FORCE_0) | V(VERIFY_1)), {I(thinking_budget, 3)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_ROLLBACK, "a budget of 4, taken back",
+     ANY, {I(thinking_budget, 4)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_THINKING, BY_APPEND, "no thinking", ANY, {I(top_k, 9)}},
-    {ST_FORCED,
-     ROW_TEXT,
-     WITH_TEXT,
-     BY_ACCEPT,
-     "two tokens, twice",
-     ANY,
-     {GREEDY, I(loop_repeats, 2), I(loop_max, 1)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "two tokens, twice",
+     PROOF(V(FORCE_0)), {GREEDY, I(loop_repeats, 2), I(loop_max, 1)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, 0, "a forced id, then any",
+     PROOF(V(FORCE_0)), {F(temperature, 1)}},
+
+    {ST_SHARDS, ROW_PEAKED, 0, 0, "top-p .9 of top-k 12, a shard",
+     PROOF(SHARDS | V(SHARD_SURVEY_0)), {I(top_k, 12), F(top_p, .9), F(min_p, .0078125)}},
+    {ST_SHARDS, ROW_TEXT, WITH_TEXT, 0, "top-k 12, changed, a shard",
+     PROOF(SHARDS | V(SHARD_SURVEY_1)), {COUNTED, I(top_k, 12)}},
 };
+/* clang-format on */
+typedef char cls_cases_fit
+    [sizeof cls_selftest_cases / sizeof *cls_selftest_cases <= SELFTEST_MOST_CASES ? 1 : -1];
 const uint32_t cls_selftest_case_count = sizeof cls_selftest_cases / sizeof *cls_selftest_cases;
 
 const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES] = {
-    "greedy", "top-k 10", "top-p .75, flat", "all of a peak", "nothing"};
-const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS] = {"top-p .5", "temperature .125",
-                                                                    "DRY", "top-k 1"};
-
-uint32_t cls_selftest_first_forced(void)
-{
-    uint32_t i = 0;
-    while (cls_selftest_cases[i].stage != ST_FORCED)
-        i++;
-    return i;
-}
+    "greedy",        "top-k 10", "top-p .75, flat",
+    "all of a peak", "nothing",  "dense bias, mask, top-k 9"};
+const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS] = {
+    "top-p .5", "temperature .125", "DRY", "top-k 1", "a budget of 3"};
 
 uint32_t cls_selftest_find(const char *name)
 {
@@ -312,6 +215,23 @@ uint32_t cls_selftest_find(const char *name)
     while (i + 1 < cls_selftest_case_count && strcmp(cls_selftest_cases[i].name, name) != 0)
         i++;
     return i;
+}
+
+cls_selftest_plan cls_selftest_whole(void)
+{
+    cls_selftest_plan plan = {.vocab = SELFTEST_VOCAB, .parts = UINT32_MAX, .methods = UINT32_MAX};
+    for (; plan.count < cls_selftest_case_count; plan.count++)
+        plan.cases[plan.count] = plan.count;
+    return plan;
+}
+
+int32_t cls_selftest_position(const cls_selftest_plan *plan, const char *name)
+{
+    const uint32_t which = cls_selftest_find(name);
+    for (uint32_t i = 0; i < plan->count; i++)
+        if (plan->cases[i] == which)
+            return (int32_t)i;
+    return -1;
 }
 
 /* FNV-1a. */
@@ -332,15 +252,15 @@ static const cls_logit_bias biases[] = {
 static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
 static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4};
 static const int32_t start[] = {8, 11}, end[] = {7, 8}, answer[] = {4998, 4}, forced[] = {4996};
+static const int32_t low_answer[] = {998, 4}, low_forced[] = {996}; /* for short rows */
 static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
 
-#define LIST(array) \
-    { \
-        array, sizeof(array) / sizeof *(array) \
-    }
+/* clang-format off */
+#define LIST(array) {array, sizeof(array) / sizeof *(array)}
+/* clang-format on */
 #define SET(p, name, array) ((p)->name = (array), sizeof(array) / sizeof *(array))
 
-void cls_selftest_params(uint32_t i, cls_params *p)
+void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
 {
     const cls_selftest_case *const c = &cls_selftest_cases[i];
     cls_params_init(p);
@@ -375,13 +295,17 @@ void cls_selftest_params(uint32_t i, cls_params *p)
         p->thinking_start = (cls_ids)LIST(start);
         p->thinking_end = (cls_ids)LIST(end);
         p->thinking_forced = (cls_ids)LIST(answer);
+        if (vocab < SELFTEST_VOCAB)
+            p->thinking_forced.ids = low_answer;
     }
 }
 
-void cls_selftest_text(uint32_t i, cls_host_row *row)
+void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row)
 {
-    if (cls_selftest_cases[i].with & WITH_FORCED)
+    if (cls_selftest_cases[i].with & WITH_FORCED) {
         row->forced_count = SET(row, forced_ids, forced);
+        row->forced_ids = vocab < SELFTEST_VOCAB ? low_forced : forced;
+    }
     if (!(cls_selftest_cases[i].with & WITH_TEXT))
         return;
     row->prompt_count = SET(row, prompt, prompt);

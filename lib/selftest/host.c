@@ -36,48 +36,49 @@ static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *
     return (cls_selftest_known){r->token, digest(words, sizeof words / sizeof *words)};
 }
 
-static void add(cls_selftest_answers *a, cls_selftest_known known) { a->known[a->count++] = known; }
-
 /* ----------------------------------------------------------------------- cases */
 
 typedef struct tables {
-    uint32_t mask[(SELFTEST_VOCAB + 31) / 32];
-    uint8_t bools[SELFTEST_VOCAB];
-    float dense[SELFTEST_VOCAB];
-    uint16_t dense_f16[SELFTEST_VOCAB];
+    const cls_selftest_plan *plan;
+    uint32_t mask[(SELFTEST_MOST_VOCAB + 31) / 32];
+    uint8_t bools[SELFTEST_MOST_VOCAB];
+    float dense[SELFTEST_MOST_VOCAB];
+    uint16_t dense_f16[SELFTEST_MOST_VOCAB];
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    float logits[SELFTEST_ROWS][SELFTEST_VOCAB]; /* of any type */
-    float drafts[SELFTEST_REQUESTS * SELFTEST_DRAFTS][SELFTEST_VOCAB];
+    float logits[SELFTEST_DRAFTS + 1][SELFTEST_MOST_VOCAB]; /* of any type */
+    float drafts[SELFTEST_DRAFTS][SELFTEST_MOST_VOCAB];
 } tables;
 
 /* Samples the tokens of a case, each of which is appended to the output. The first step has packed
  * masks and float32 biases, the second one masks of bytes and float16 biases. */
-static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
+static cls_status run_case(cls_selftest_answers *a, uint32_t position, tables *t)
 {
+    const uint32_t i = t->plan->cases[position], vocab = t->plan->vocab;
     const cls_selftest_case *const c = &cls_selftest_cases[i];
     const cls_infill infill = {sizeof infill, {t->ends, SELFTEST_ENDS}, t->prefix_of};
     int32_t output[64];
     cls_params params;
     cls_host_row row;
     cls_status status = CLS_OK;
-    cls_selftest_params(i, &params);
+    cls_selftest_params(i, vocab, &params);
     cls_host_row_init(&row);
-    cls_selftest_text(i, &row);
+    cls_selftest_text(i, vocab, &row);
     row.dtype = (int32_t)(i % CLS_DTYPES);
-    cls_selftest_row(cls_selftest_seed(i), c->row, row.dtype, t->logits);
+    cls_selftest_row(cls_selftest_seed(i), c->row, row.dtype, vocab, t->logits);
     row.logits = t->logits;
-    row.vocab = SELFTEST_VOCAB;
+    row.vocab = vocab;
     row.params = &params;
     row.draw = (uint32_t)c->draw;
     row.max_history = SELFTEST_HISTORY;
-    row.infill = &infill;
+    row.infill = params.infill != 0 ? &infill : NULL;
     row.position = params.position + row.output_count;
     for (uint32_t j = 0; j < row.output_count; j++)
         output[j] = row.output[j];
     row.output = output;
     for (uint32_t step = 0; step < SELFTEST_STEPS && status == CLS_OK; step++) {
-        cls_host_result *const result = &a->result[i * SELFTEST_STEPS + step];
-        cls_row *const trace = &a->trace[i * SELFTEST_STEPS + step];
+        const uint32_t answer = position * SELFTEST_STEPS + step;
+        cls_host_result *const result = &a->result[answer];
+        cls_row *const trace = &a->trace[answer];
         row.mask_kind = step == 0 ? CLS_MASK_PACKED : CLS_MASK_BOOL;
         row.mask = !(c->with & WITH_MASK) ? NULL : step == 0 ? (const void *)t->mask : t->bools;
         row.bias_dtype = step == 0 ? CLS_F32 : CLS_F16;
@@ -86,7 +87,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t i, tables *t)
                                            : t->dense_f16;
         result->struct_size = sizeof *result;
         status = cls_reference(&row, trace, result);
-        add(a, known_of(trace, result));
+        a->known[answer] = known_of(trace, result);
         row.adaptive = result->adaptive;
         if (result->token >= 0) {
             output[row.output_count++] = result->token;
@@ -118,11 +119,11 @@ int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
 {
     const int32_t *const parents = cls_selftest_parents(method, request);
     const uint32_t row = parents != NULL ? (uint32_t)(parents[draft] + 1) : draft;
-    float logits[SELFTEST_VOCAB];
+    float logits[32];
     int32_t best = 0;
     if ((request + draft) % 4 == 3)
         return 40 + (int32_t)draft;
-    cls_selftest_row(cls_selftest_draft_seed(request, row), ROW_TEXT, CLS_F32, logits);
+    cls_selftest_row(cls_selftest_draft_seed(request, row), ROW_TEXT, CLS_F32, 32, logits);
     for (int32_t i = 1; i < 32; i++)
         best = logits[i] > logits[best] ? i : best;
     return best;
@@ -135,15 +136,15 @@ int32_t cls_selftest_draft_kind(int method)
                                          : CLS_DRAFT_NONE;
 }
 
-size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
+size_t cls_selftest_distributions(int32_t kind, int32_t dtype, uint32_t vocab, uint32_t request,
+                                  void *rows)
 {
-    const size_t size =
-        SELFTEST_VOCAB * (kind == CLS_DRAFT_LOGITS ? cls_dtype_size(dtype) : sizeof(float));
-    for (uint32_t i = 0; i < SELFTEST_REQUESTS * SELFTEST_DRAFTS; i++) {
-        const uint32_t request = i / SELFTEST_DRAFTS, draft = i % SELFTEST_DRAFTS;
-        void *const row = (char *)rows + i * size;
+    const size_t size = vocab * (kind == CLS_DRAFT_LOGITS ? cls_dtype_size(dtype) : sizeof(float));
+    for (uint32_t draft = 0; draft < SELFTEST_DRAFTS; draft++) {
+        const uint32_t i = request * SELFTEST_DRAFTS + draft;
+        void *const row = (char *)rows + draft * size;
         if (kind == CLS_DRAFT_LOGITS) {
-            cls_selftest_row(200000 + i, ROW_TEXT, dtype, row);
+            cls_selftest_row(200000 + i, ROW_TEXT, dtype, vocab, row);
         } else if (kind == CLS_DRAFT_PROBS) {
             memset(row, 0, size);
             ((float *)row)[cls_selftest_draft(CLS_VERIFY_STANDARD, request, draft)] = 0.5f;
@@ -151,30 +152,31 @@ size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows)
             ((float *)row)[i % 8] += 0.25f;
         }
     }
-    return size * SELFTEST_REQUESTS * SELFTEST_DRAFTS;
+    return size * SELFTEST_DRAFTS;
 }
 
 static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t request, tables *t)
 {
     const int32_t dtype = method % CLS_DTYPES;
-    const size_t size = cls_dtype_size(dtype) * SELFTEST_VOCAB;
+    const uint32_t vocab = t->plan->vocab;
+    const size_t size = cls_dtype_size(dtype) * vocab;
     cls_host_verified *const v = &a->verified[method][request];
     const uint32_t i = cls_selftest_find(cls_selftest_verified_cases[request]);
     int32_t ids[SELFTEST_DRAFTS];
     cls_host_drafts d;
     cls_host_row row;
     cls_params params;
-    cls_selftest_params(i, &params);
+    cls_selftest_params(i, vocab, &params);
     cls_host_row_init(&row);
-    cls_selftest_text(i, &row);
+    cls_selftest_text(i, vocab, &row);
     for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++)
-        cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype,
+        cls_selftest_row(cls_selftest_draft_seed(request, j), ROW_TEXT, dtype, vocab,
                          (char *)t->logits + j * size);
     for (uint32_t j = 0; j < SELFTEST_DRAFTS; j++)
         ids[j] = cls_selftest_draft(method, request, j);
     row.logits = t->logits;
     row.dtype = dtype;
-    row.vocab = SELFTEST_VOCAB;
+    row.vocab = vocab;
     row.params = &params;
     row.max_history = SELFTEST_HISTORY;
     row.position = row.output_count;
@@ -185,10 +187,8 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     d.ids = ids;
     d.parents = cls_selftest_parents(method, request);
     d.draft_kind = cls_selftest_draft_kind(method);
-    const size_t all = cls_selftest_distributions(d.draft_kind, dtype, t->drafts);
-    d.draft = d.draft_kind == CLS_DRAFT_NONE
-                  ? NULL
-                  : (char *)t->drafts + all / SELFTEST_REQUESTS * request;
+    cls_selftest_distributions(d.draft_kind, dtype, vocab, request, t->drafts);
+    d.draft = d.draft_kind == CLS_DRAFT_NONE ? NULL : t->drafts;
     v->struct_size = sizeof *v;
     const cls_status status = cls_host_verify(&d, v);
     uint32_t words[2 * SELFTEST_DRAFTS + 4] = {(uint32_t)v->accepted, (uint32_t)v->emitted,
@@ -198,36 +198,40 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
         words[4 + j] = (uint32_t)v->tokens[j];
         words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];
     }
-    add(a, (cls_selftest_known){v->tokens[0], digest(words, sizeof words / sizeof *words)});
+    a->known[cls_selftest_draft_answer(t->plan, method, request)] =
+        (cls_selftest_known){v->tokens[0], digest(words, sizeof words / sizeof *words)};
     return status;
 }
 
 /* ------------------------------------------------------------------------- all */
 
-cls_status cls_selftest_answers_compute(cls_selftest_answers *a)
+cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan, cls_selftest_answers *a)
 {
-    const size_t n = (size_t)cls_selftest_case_count * SELFTEST_STEPS;
+    const size_t n = (size_t)plan->count * SELFTEST_STEPS;
     tables *const t = calloc(1, sizeof *t);
     memset(a, 0, sizeof *a);
+    a->count = cls_selftest_draft_answer(plan, SELFTEST_METHODS, 0);
     a->trace = calloc(n, sizeof *a->trace);
     a->result = calloc(n, sizeof *a->result);
-    a->known = calloc(n + SELFTEST_METHODS * SELFTEST_REQUESTS, sizeof *a->known);
+    a->known = calloc(a->count, sizeof *a->known);
     cls_status status = CLS_OK;
     if (t == NULL || a->trace == NULL || a->result == NULL || a->known == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     if (status == CLS_OK) {
-        cls_selftest_mask(CLS_MASK_PACKED, t->mask);
-        cls_selftest_mask(CLS_MASK_BOOL, t->bools);
-        cls_selftest_dense(CLS_F32, t->dense);
-        cls_selftest_dense(CLS_F16, t->dense_f16);
+        t->plan = plan;
+        cls_selftest_mask(CLS_MASK_PACKED, plan->vocab, t->mask);
+        cls_selftest_mask(CLS_MASK_BOOL, plan->vocab, t->bools);
+        cls_selftest_dense(CLS_F32, plan->vocab, t->dense);
+        cls_selftest_dense(CLS_F16, plan->vocab, t->dense_f16);
         cls_selftest_prefixes(t->prefix_of);
         cls_selftest_ends(t->ends);
     }
-    for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++)
+    for (uint32_t i = 0; (plan->parts & PART_STEPS) && i < plan->count && status == CLS_OK; i++)
         status = run_case(a, i, t);
-    for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
-        for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
-            status = run_drafts(a, method, i, t);
+    for (int i = 0; i < SELFTEST_METHODS * SELFTEST_REQUESTS && status == CLS_OK; i++)
+        if ((plan->methods >> i / SELFTEST_REQUESTS & 1u) &&
+            cls_selftest_position(plan, cls_selftest_verified_cases[i % SELFTEST_REQUESTS]) >= 0)
+            status = run_drafts(a, i / SELFTEST_REQUESTS, (uint32_t)i % SELFTEST_REQUESTS, t);
     free(t);
     return status;
 }

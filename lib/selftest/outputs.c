@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, SET = 100, V = SELFTEST_VOCAB };
+enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, SET = 100, V = SELFTEST_MOST_VOCAB };
 
 /* The outputs as they are in the buffer, one after the other. */
 typedef struct row_outputs {
@@ -24,17 +24,18 @@ typedef struct row_outputs {
     float kept_mass[ROWS];
     int32_t candidate_ids[ROWS][N];
     float candidate_logits[ROWS][N], candidate_probs[ROWS][N];
-    float probs[ROWS][V], final_logits[ROWS][V];
     int32_t set_ids[ROWS][SET], set_counts[ROWS], status[ROWS];
+    float probs[ROWS * V], final_logits[ROWS * V]; /* each row has the vocabulary's length */
 } row_outputs;
 
 /* The expected outputs of a row: of its raw distribution, or of the final one. */
 typedef struct expected {
-    uint32_t which; /* index of the case */
+    uint32_t vocab;
     int greedy;
     float logits[V], probs[V]; /* NaN becomes -inf; 0 if a token is not kept */
-    int32_t order[N];          /* the likeliest tokens, then -1 */
-    int32_t set[SET];          /* the kept set, as far as it fits, then -1 */
+    float bias[V];
+    int32_t order[N]; /* the likeliest tokens, then -1 */
+    int32_t set[SET]; /* the kept set, as far as it fits, then -1 */
     cls_host_result result;
 } expected;
 
@@ -48,7 +49,7 @@ static void sort_likeliest(expected *e)
 {
     for (int j = 0; j < N; j++)
         e->order[j] = -1;
-    for (int32_t i = 0; i < (int32_t)V; i++)
+    for (int32_t i = 0; i < (int32_t)e->vocab; i++)
         if (e->probs[i] > 0.0f && precedes(e->logits, i, e->order[N - 1])) {
             int j = N - 1;
             for (; j > 0 && precedes(e->logits, i, e->order[j - 1]); j--)
@@ -58,37 +59,45 @@ static void sort_likeliest(expected *e)
 }
 
 /* Computes a row's logits, and their softmax at temperature 1. */
-static void expect_raw(expected *e, uint32_t which)
+static void expect_raw(expected *e, uint32_t which, uint32_t vocab)
 {
     double sum = 0.0, top = -INFINITY;
     memset(e, 0, sizeof *e);
-    e->which = which;
-    cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, CLS_F32, e->logits);
-    for (uint32_t i = 0; i < V; i++) {
+    e->vocab = vocab;
+    cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, CLS_F32, vocab,
+                     e->logits);
+    for (uint32_t i = 0; i < vocab; i++) {
         e->logits[i] = isnan(e->logits[i]) ? -INFINITY : e->logits[i];
         top = fmax(top, (double)e->logits[i]);
     }
-    for (uint32_t i = 0; i < V && top > -INFINITY; i++)
+    for (uint32_t i = 0; i < vocab && top > -INFINITY; i++)
         sum += exp((double)e->logits[i] - top);
-    for (uint32_t i = 0; i < V && top > -INFINITY; i++)
+    for (uint32_t i = 0; i < vocab && top > -INFINITY; i++)
         e->probs[i] = (float)(exp((double)e->logits[i] - top) / sum);
     sort_likeliest(e);
 }
 
-/* Computes the distribution from which a case's next token is drawn. The output cases have neither
- * a text nor anything else that adjusts logits. */
-static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t which)
+/* Computes the distribution from which the next token of a case is drawn. The output cases have no
+ * text, and no adjustment but a mask and a dense bias. */
+static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t position)
 {
+    const uint32_t which = t->plan.cases[position], with = cls_selftest_cases[which].with;
     cls_params params;
     cls_host_row row;
-    expect_raw(e, which);
-    cls_selftest_params(which, &params);
+    expect_raw(e, which, t->plan.vocab);
+    cls_selftest_dense(CLS_F32, e->vocab, e->bias);
+    for (uint32_t i = 0; i < e->vocab; i++) {
+        e->logits[i] += with & WITH_DENSE ? e->bias[i] : 0.0f; /* exact */
+        if ((with & WITH_MASK) && !t->in.bools[i])
+            e->logits[i] = -INFINITY;
+    }
+    cls_selftest_params(which, e->vocab, &params);
     cls_host_row_init(&row);
     row.logits = e->logits;
-    row.vocab = V;
+    row.vocab = e->vocab;
     row.params = &params;
     for (uint32_t step = 0; step < SELFTEST_STEPS; step++)
-        row.position += t->host.known[which * SELFTEST_STEPS + step].token >= 0;
+        row.position += t->host.known[position * SELFTEST_STEPS + step].token >= 0;
     e->greedy = params.temperature < 1e-5f;
     e->result.struct_size = sizeof e->result;
     e->result.probs = e->probs;
@@ -125,7 +134,7 @@ static void expect_near(finding *f, const char *name, double value, double expec
 static int32_t rank_of(const expected *e, int32_t token)
 {
     int32_t rank = 0;
-    for (uint32_t i = 0; i < V && token >= 0 && e->probs[token] > 0.0f; i++)
+    for (uint32_t i = 0; i < e->vocab && token >= 0 && e->probs[token] > 0.0f; i++)
         rank += e->probs[i] > 0.0f && e->logits[i] >= e->logits[token];
     return rank;
 }
@@ -150,17 +159,18 @@ static void check_tokens(finding *f, const expected *e, const row_outputs *o, ui
     }
 }
 
-static void check_set(finding *f, const expected *e, const row_outputs *o, uint32_t r)
+/* Checks the outputs of the kernels of reports. */
+static void check_report(finding *f, const expected *e, const row_outputs *o, uint32_t r)
 {
     double entropy = 0.0, all = 0.0, kept = 0.0;
     const float top = e->order[0] < 0 ? 0.0f : e->logits[e->order[0]];
-    for (uint32_t i = 0; i < V; i++) {
+    for (uint32_t i = 0; i < e->vocab; i++) {
         const double p = (double)e->probs[i], weight = exp((double)(e->logits[i] - top));
         entropy -= p > 0.0 ? p * log(p) : 0.0;
         all += weight;
         kept += p > 0.0 ? weight : 0.0;
-        expect_near(f, "a probability", (double)o->probs[r][i], p);
-        expect_near(f, "a logit of the kept set", (double)o->final_logits[r][i],
+        expect_near(f, "a probability", (double)o->probs[r * e->vocab + i], p);
+        expect_near(f, "a logit of the kept set", (double)o->final_logits[r * e->vocab + i],
                     p > 0.0 ? (double)e->logits[i] : -INFINITY);
     }
     expect_near(f, "the entropy", (double)o->entropy[r], entropy);
@@ -169,11 +179,6 @@ static void check_set(finding *f, const expected *e, const row_outputs *o, uint3
                 : kept > 0.0 ? kept / all
                              : 0.0);
     expect_equal(f, "tokens kept", o->kept[r], e->result.kept_count);
-    expect_equal(f, "the number of the kept set", o->set_counts[r], e->result.kept_count);
-    expect_equal(f, "the status of the kept set", o->status[r] & CLS_ROW_OVERFLOW,
-                 e->result.status & CLS_ROW_OVERFLOW);
-    for (uint32_t j = 0; j < SET; j++)
-        expect_equal(f, "a token of the kept set", o->set_ids[r][j], e->set[j]);
     for (uint32_t j = 0; j < N; j++) {
         const int32_t id = e->order[j];
         expect_equal(f, "a candidate", o->candidate_ids[r][j], id);
@@ -186,15 +191,28 @@ static void check_set(finding *f, const expected *e, const row_outputs *o, uint3
     expect_equal(f, "the token's rank", o->ranks[r], rank_of(e, e->result.token));
 }
 
-static void check_row(cls_selftest_run *t, int stage, const expected *e, const row_outputs *o,
-                      uint32_t r)
+static void check_set(finding *f, const expected *e, const row_outputs *o, uint32_t r)
 {
+    expect_equal(f, "the number of the kept set", o->set_counts[r], e->result.kept_count);
+    expect_equal(f, "the status of the kept set", o->status[r] & CLS_ROW_OVERFLOW,
+                 e->result.status & CLS_ROW_OVERFLOW);
+    for (uint32_t j = 0; j < SET; j++)
+        expect_equal(f, "a token of the kept set", o->set_ids[r][j], e->set[j]);
+}
+
+static void check_row(cls_selftest_run *t, int stage, const char *which, const expected *e,
+                      const row_outputs *o, uint32_t r)
+{
+    const uint32_t features = t->sampler->features;
     finding f = {""};
     char name[64], message[200] = "";
-    check_tokens(&f, e, o, r);
-    if (stage == ST_REPORT)
+    if (features & CLS_FEATURE_LOGPROBS)
+        check_tokens(&f, e, o, r);
+    if ((features & CLS_FEATURE_LOGPROBS) && stage == ST_REPORT)
+        check_report(&f, e, o, r);
+    if ((features & CLS_FEATURE_KEPT_SETS) && stage == ST_REPORT)
         check_set(&f, e, o, r);
-    cls_selftest_name(t, cls_selftest_output_cases[r], 0, name, sizeof name);
+    cls_selftest_name(t, which, 0, name, sizeof name);
     if (f.text[0] != '\0')
         snprintf(message, sizeof message, "%s: %s", name, f.text);
     cls_selftest_count(t, stage, message);
@@ -206,32 +224,50 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
 {
     cls_logprobs_call call;
     cls_logprobs_call_init(&call);
-    call.rows = ROWS;
+    call.rows = step->rows;
     call.logits = step->logits;
     call.given = step->outputs->given;
     call.top = step->outputs->top;
     return cls_logprobs(t->sampler, t->queue, &call, 0, NULL, NULL);
 }
 
-/* Makes a step that requests all outputs and leaves the slots unchanged. */
+/* The rows of the calls: the output cases of the plan with a mask or a bias, or those without. */
+typedef struct output_rows {
+    int guided;
+    uint32_t n, position[ROWS];
+    const char *name[ROWS];
+    int32_t slots[ROWS], masks[ROWS], biases[ROWS];
+    cl_mem logits, out;
+} output_rows;
+
+/* Makes a step that requests the outputs of the sampler's kernels and leaves the slots unchanged.
+ */
 static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_selftest_run *t,
-                            cl_mem logits, cl_mem out, const int32_t *slots)
+                            const output_rows *rows)
 {
 #define SET_OUTPUT(field, member) \
-    outputs->field = (cls_buffer){.buffer = out, .offset = offsetof(row_outputs, member)}
+    outputs->field = (cls_buffer){.buffer = rows->out, .offset = offsetof(row_outputs, member)}
     cls_outputs_init(outputs);
     cls_step_init(step);
     step->outputs = outputs;
-    step->rows = ROWS;
+    step->rows = rows->n;
     step->logits.dtype = t->dtype;
-    step->logits.values.buffer = logits;
-    step->slots.host = slots;
+    step->logits.values.buffer = rows->logits;
+    step->slots.host = rows->slots;
     step->defer_accept = 1;
+    step->status = (cls_buffer){.buffer = rows->out, .offset = offsetof(row_outputs, status)};
+    if (rows->guided)
+        cls_selftest_guide(t, 1, rows->masks, rows->biases, step);
+    if (t->sampler->features & CLS_FEATURE_KEPT_SETS) {
+        outputs->kept_set.capacity = SET;
+        SET_OUTPUT(kept_set.ids, set_ids);
+        SET_OUTPUT(kept_set.counts, set_counts);
+    }
+    if (!(t->sampler->features & CLS_FEATURE_LOGPROBS))
+        return;
     outputs->logprob_kind = CLS_LOGPROB_FINAL;
     outputs->top.count = outputs->kept.count = N;
     outputs->given.count = GIVEN;
-    outputs->kept_set.capacity = SET;
-    step->status = (cls_buffer){.buffer = out, .offset = offsetof(row_outputs, status)};
     SET_OUTPUT(logprobs, logprobs);
     SET_OUTPUT(ranks, ranks);
     SET_OUTPUT(top.ids, top_ids);
@@ -247,49 +283,73 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
     SET_OUTPUT(kept.counts, kept);
     SET_OUTPUT(probs, probs);
     SET_OUTPUT(final_logits, final_logits);
-    SET_OUTPUT(kept_set.ids, set_ids);
-    SET_OUTPUT(kept_set.counts, set_counts);
 #undef SET_OUTPUT
 }
 
-/* Runs both calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(). */
-static cls_status run(cls_selftest_run *t, row_outputs *o)
+/* Lists the rows, and uploads their logits and the given ids. */
+static cls_status open_rows(cls_selftest_run *t, output_rows *rows, row_outputs *o)
 {
-    const size_t size = V * cls_dtype_size(t->dtype);
-    int32_t slots[ROWS];
-    cl_mem logits = NULL, out = NULL;
+    const uint32_t vocab = t->plan.vocab;
+    const size_t size = vocab * cls_dtype_size(t->dtype);
+    char *const logits = malloc(size * ROWS);
+    if (logits == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    for (int i = 0; i < ROWS; i++) {
+        const int32_t at = cls_selftest_position(&t->plan, cls_selftest_output_cases[i]);
+        if (at < 0 || (cls_selftest_cases[t->plan.cases[at]].with != 0) != rows->guided)
+            continue;
+        const uint32_t r = rows->n++, which = t->plan.cases[at];
+        rows->name[r] = cls_selftest_output_cases[i];
+        rows->position[r] = (uint32_t)at;
+        rows->slots[r] = at;
+        rows->masks[r] = t->in.maps[1][at];
+        rows->biases[r] = t->in.maps[2][at];
+        cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, t->dtype, vocab,
+                         logits + r * size);
+        o->given_ids[r][0] = 900 + (int32_t)r;
+        o->given_ids[r][1] = -1;
+        o->given_ids[r][2] = (int32_t)vocab - 1;
+    }
+    cls_status status = cls_selftest_buffer(t, size * ROWS, logits, &rows->logits);
+    if (status == CLS_OK)
+        status = cls_selftest_buffer(t, sizeof *o, o, &rows->out);
+    free(logits);
+    return status;
+}
+
+/* Runs both calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(). */
+static cls_status run(cls_selftest_run *t, const output_rows *rows, row_outputs *o)
+{
     cls_step step;
     cls_outputs outputs;
-    char *const rows = malloc(size * ROWS);
     cls_status status = CLS_OK;
-    if (rows == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    for (uint32_t r = 0; r < ROWS; r++) {
-        const uint32_t which = cls_selftest_find(cls_selftest_output_cases[r]);
-        cls_selftest_row(cls_selftest_seed(which), cls_selftest_cases[which].row, t->dtype,
-                         rows + r * size);
-        slots[r] = (int32_t)which;
-        o->given_ids[r][0] = 1000 + (int32_t)r;
-        o->given_ids[r][1] = -1;
-        o->given_ids[r][2] = (int32_t)V - 1;
-    }
-    status = cls_selftest_buffer(t, size * ROWS, rows, &logits);
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, sizeof *o, o, &out);
-    request_outputs(&step, &outputs, t, logits, out, slots);
-    if (status == CLS_OK)
+    request_outputs(&step, &outputs, t, rows);
+    if (t->sampler->features & CLS_FEATURE_LOGPROBS)
         status = logprobs_of(t, &step);
     if (status == CLS_OK)
-        status = cls_selftest_read(t, out, sizeof *o, &o[1]);
+        status = cls_selftest_read(t, rows->out, sizeof *o, &o[1]);
     if (status == CLS_OK)
         status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
-    if (status == CLS_OK)
-        status = cls_selftest_read(t, out, sizeof *o, &o[0]);
-    if (logits != NULL)
-        clReleaseMemObject(logits);
-    if (out != NULL)
-        clReleaseMemObject(out);
-    free(rows);
+    return status == CLS_OK ? cls_selftest_read(t, rows->out, sizeof *o, &o[0]) : status;
+}
+
+static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs *o, expected *e)
+{
+    cls_status status = open_rows(t, rows, o);
+    if (status == CLS_OK && rows->n != 0)
+        status = run(t, rows, o);
+    for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++) {
+        expect_raw(e, t->plan.cases[rows->position[r]], t->plan.vocab);
+        if (t->sampler->features & CLS_FEATURE_LOGPROBS)
+            check_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
+        status = expect_final(t, e, rows->position[r]);
+        if (status == CLS_OK)
+            check_row(t, ST_REPORT, rows->name[r], e, &o[0], r);
+    }
+    if (rows->logits != NULL)
+        clReleaseMemObject(rows->logits);
+    if (rows->out != NULL)
+        clReleaseMemObject(rows->out);
     return status;
 }
 
@@ -300,16 +360,8 @@ cls_status cls_selftest_outputs(cls_selftest_run *t)
     cls_status status = CLS_OK;
     if (o == NULL || e == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    if (status == CLS_OK)
-        status = run(t, o);
-    for (uint32_t r = 0; r < ROWS && status == CLS_OK; r++) {
-        const uint32_t which = cls_selftest_find(cls_selftest_output_cases[r]);
-        expect_raw(e, which);
-        check_row(t, ST_LOGPROBS, e, &o[1], r);
-        status = expect_final(t, e, which);
-        if (status == CLS_OK)
-            check_row(t, ST_REPORT, e, &o[0], r);
-    }
+    for (int guided = 0; guided < 2 && status == CLS_OK; guided++)
+        status = test_rows(t, &(output_rows){.guided = guided}, o, e);
     free(o);
     free(e);
     return status;

@@ -76,18 +76,17 @@ static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
         ((uint16_t *)logits)[i] = dtype == CLS_F16 ? cls_f16_of(bits) : (uint16_t)(bits >> 16);
 }
 
-void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits)
+void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, uint32_t vocab, void *logits)
 {
-    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)
+    for (uint32_t i = 0; i < vocab; i++)
         put(logits, i, dtype, bits_of(logit(seed, kind, i)));
 }
 
 /* The mask allows a third of the tokens. */
-void cls_selftest_mask(int32_t kind, void *mask)
+void cls_selftest_mask(int32_t kind, uint32_t vocab, void *mask)
 {
-    memset(mask, 0,
-           kind == CLS_MASK_BOOL ? SELFTEST_VOCAB : (SELFTEST_VOCAB + 31) / 32 * sizeof(uint32_t));
-    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++) {
+    memset(mask, 0, kind == CLS_MASK_BOOL ? vocab : (vocab + 31) / 32 * sizeof(uint32_t));
+    for (uint32_t i = 0; i < vocab; i++) {
         const uint32_t may = mix(7777, i) % 3 == 0;
         if (kind == CLS_MASK_BOOL)
             ((uint8_t *)mask)[i] = (uint8_t)may;
@@ -97,9 +96,9 @@ void cls_selftest_mask(int32_t kind, void *mask)
 }
 
 /* The biases are from -2 to 2. */
-void cls_selftest_dense(int32_t dtype, void *bias)
+void cls_selftest_dense(int32_t dtype, uint32_t vocab, void *bias)
 {
-    for (uint32_t i = 0; i < SELFTEST_VOCAB; i++)
+    for (uint32_t i = 0; i < vocab; i++)
         put(bias, i, dtype, bits_of((int32_t)(mix(8888, i) % 129) - 64));
 }
 

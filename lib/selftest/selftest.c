@@ -6,37 +6,9 @@
 #include <stdlib.h>
 
 static const char *const stage_names[ST_STAGES] = {
-    [ST_ARITHMETIC] = "arithmetic",
-    [ST_RANDOM] = "random numbers",
-    [ST_SURVEY] = "survey",
-    [ST_MASKS] = "masks",
-    [ST_BIASES] = "biases",
-    [ST_PENALTIES] = "penalties",
-    [ST_HISTORY] = "history",
-    [ST_SHORTLIST] = "shortlist",
-    [ST_TOP_K] = "top-k",
-    [ST_TOP_P] = "top-p",
-    [ST_MIN_P] = "min-p",
-    [ST_TOP_A] = "top-a",
-    [ST_SIGMA] = "top-n-sigma",
-    [ST_TYPICAL] = "typical",
-    [ST_XTC] = "XTC",
-    [ST_P_LESS] = "p-less",
-    [ST_INFILL] = "infill",
-    [ST_TEMPERATURE] = "temperature",
-    [ST_SEARCH] = "threshold search",
-    [ST_DRAW] = "draw",
-    [ST_MIROSTAT] = "mirostat",
-    [ST_ADAPTIVE] = "adaptive p",
-    [ST_DECAY] = "top-p decay",
-    [ST_SLOTS] = "slots",
-    [ST_FORCED] = "forced tokens",
-    [ST_REPORT] = "report",
-    [ST_LOGPROBS] = "logprobs",
-    [ST_MATCH] = "verify: match",
-    [ST_STANDARD] = "verify: standard",
-    [ST_BLOCK] = "verify: block",
-    [ST_VERIFY_TYPICAL] = "verify: typical",
+#define NAME(stage, name) name,
+    SELFTEST_STAGES(NAME)
+#undef NAME
 };
 
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message)
@@ -79,7 +51,7 @@ cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, vo
 
 /* ------------------------------------------------------------------ arithmetic */
 
-/* Runs the arithmetic test by which every context is proven, and compares its words. */
+/* Runs the kernel that proves every context, and compares its words. */
 static cls_status arithmetic(cls_selftest_run *t)
 {
     enum { WORDS = 1024 };
@@ -97,6 +69,7 @@ static cls_status arithmetic(cls_selftest_run *t)
             code = clSetKernelArg(kernel, 0, sizeof out, &out);
         if (code == CL_SUCCESS)
             code = clSetKernelArg(kernel, 1, sizeof n, &n);
+        t->launched = code == CL_SUCCESS ? UINT32_C(1) << CLS_SELF_TEST_0 : 0;
         if (code == CL_SUCCESS)
             code = clEnqueueNDRangeKernel(t->queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
         if (code != CL_SUCCESS)
@@ -121,103 +94,117 @@ static cls_status arithmetic(cls_selftest_run *t)
 
 /* ------------------------------------------------------------------------ runs */
 
-/* Runs all parts with one type of logits. A call that fails counts as a case of the part's stage.
- */
-static cls_status run_dtype(cls_selftest_run *t)
+cls_status cls_selftest_parts(cls_selftest_run *t)
 {
     static const struct {
         cls_status (*run)(cls_selftest_run *);
         int stage;
+        uint32_t part;
     } parts[] = {
-        {arithmetic, ST_ARITHMETIC},
-        {cls_selftest_steps, ST_SURVEY},
-        {cls_selftest_outputs, ST_REPORT},
-        {cls_selftest_verify, ST_MATCH},
+        {arithmetic, ST_ARITHMETIC, PART_ARITHMETIC},
+        {cls_selftest_steps, ST_SURVEY, PART_STEPS},
+        {cls_selftest_outputs, ST_REPORT, PART_OUTPUTS},
+        {cls_selftest_verify, ST_MATCH, PART_DRAFTS},
     };
-    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
-        const cls_status status = parts[i].run(t);
-        if (status != CLS_OK) {
+    cls_status status = CLS_OK;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts && status == CLS_OK; i++) {
+        if (t->plan.parts & parts[i].part)
+            status = parts[i].run(t);
+        if (status != CLS_OK)
             cls_selftest_count(t, parts[i].stage, cls_error_message());
-            return status;
-        }
     }
-    return CLS_OK;
+    cls_selftest_inputs_free(&t->in);
+    return status;
 }
 
-static cls_status open_sampler(cls_selftest_run *t)
+cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
 {
-    int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
-    const cls_infill infill = {sizeof infill, {ends, SELFTEST_ENDS}, prefix_of};
+    const uint32_t n = t->plan.count, rows = n > SELFTEST_ROWS ? n : SELFTEST_ROWS;
     cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.features = CLS_FEATURES_ALL;
-    o.vocab = SELFTEST_VOCAB;
-    o.max_rows = cls_selftest_case_count > SELFTEST_ROWS ? cls_selftest_case_count : SELFTEST_ROWS;
-    o.slot_count = cls_selftest_case_count + 1 + SELFTEST_REQUESTS;
-    o.max_history = SELFTEST_HISTORY;
-    o.max_rollback = SELFTEST_ROLLBACK;
-    cls_selftest_prefixes(prefix_of);
-    cls_selftest_ends(ends);
-    const cls_status status = cls_sampler_create(t->context, &o, &t->sampler);
-    return status == CLS_OK ? cls_sampler_infill(t->sampler, &infill) : status;
-}
-
-static cls_status open_run(cls_selftest_run *t)
-{
-    const size_t n = (size_t)cls_selftest_case_count * SELFTEST_STEPS;
     cl_int code;
     t->queue = clCreateCommandQueue(t->context->cl, t->context->device, 0, &code);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue for the self-test");
-    t->token = malloc(n * sizeof *t->token);
-    t->status = malloc(n * sizeof *t->status);
-    t->trace = malloc(n * sizeof *t->trace);
+    if (features == 0) /* the arithmetic alone */
+        return CLS_OK;
+    t->token = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->token);
+    t->status = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->status);
+    t->trace = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->trace);
     if (t->token == NULL || t->status == NULL || t->trace == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    const cls_status status = cls_selftest_answers_compute(&t->host);
-    return status == CLS_OK ? open_sampler(t) : status;
+    cls_sampler_options_init(&o);
+    o.features = features;
+    o.vocab = t->plan.vocab;
+    o.max_rows = rows;
+    o.slot_count = rows + 1 + SELFTEST_REQUESTS;
+    o.max_history = SELFTEST_HISTORY;
+    o.max_rollback = SELFTEST_ROLLBACK;
+    return cls_sampler_open(t->context, &o, &t->sampler);
 }
 
-static void close_run(cls_selftest_run *t)
+void cls_selftest_close(cls_selftest_run *t)
 {
-    cls_sampler_destroy(t->sampler);
-    if (t->queue != NULL) {
+    if (t->queue != NULL)
         clFinish(t->queue);
+    cls_sampler_destroy(t->sampler);
+    if (t->queue != NULL)
         clReleaseCommandQueue(t->queue);
-    }
     cls_selftest_answers_free(&t->host);
     free(t->token);
     free(t->status);
     free(t->trace);
 }
 
+const cls_selftest_stage *cls_selftest_failed(const cls_selftest_report *report)
+{
+    for (uint32_t i = 0; i < ST_STAGES; i++)
+        if (report->stages[i].failed != 0)
+            return &report->stages[i];
+    return NULL;
+}
+
 /* Fails with a message about the first stage that failed, if any did. */
 static cls_status verdict(const cls_selftest_report *report)
 {
-    for (uint32_t i = 0; i < report->stage_count; i++)
-        if (report->stages[i].failed != 0)
-            return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
-                            "the self-test failed at %s (%u of %u): %s", report->stages[i].name,
-                            (unsigned)report->stages[i].failed, (unsigned)report->stages[i].cases,
-                            report->stages[i].message);
-    return CLS_OK;
+    const cls_selftest_stage *const s = cls_selftest_failed(report);
+    return s == NULL ? CLS_OK
+                     : cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                                "the self-test failed at %s (%u of %u): %s", s->name,
+                                (unsigned)s->failed, (unsigned)s->cases, s->message);
+}
+
+cls_selftest_run cls_selftest_new(cls_context *context)
+{
+    cls_selftest_run t;
+    memset(&t, 0, sizeof t);
+    t.context = context;
+    t.report.stage_count = ST_STAGES;
+    for (int i = 0; i < ST_STAGES; i++)
+        t.report.stages[i].name = stage_names[i];
+    return t;
 }
 
 cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
                              cls_selftest_report *report)
 {
-    cls_selftest_run t;
-    memset(&t, 0, sizeof t);
-    t.context = context;
+    int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
+    const cls_infill infill = {sizeof infill, {ends, SELFTEST_ENDS}, prefix_of};
+    cls_selftest_run t = cls_selftest_new(context);
     t.known = known;
-    t.report.stage_count = ST_STAGES;
-    for (int i = 0; i < ST_STAGES; i++)
-        t.report.stages[i].name = stage_names[i];
-    cls_status status = open_run(&t);
+    t.plan = cls_selftest_whole();
+    cls_selftest_prefixes(prefix_of);
+    cls_selftest_ends(ends);
+    cls_status status = cls_selftest_open(&t, CLS_FEATURES_ALL);
+    if (status == CLS_OK)
+        status = cls_sampler_compile(t.sampler, CLS_FEATURES_ALL);
+    if (status == CLS_OK)
+        status = cls_sampler_infill(t.sampler, &infill);
+    if (status == CLS_OK)
+        status = cls_selftest_answers_compute(&t.plan, &t.host);
     for (t.dtype = 0; t.dtype < CLS_DTYPES && status == CLS_OK; t.dtype++)
         if (cls_context_dtypes(context) >> t.dtype & 1u)
-            status = run_dtype(&t);
-    close_run(&t);
+            status = cls_selftest_parts(&t);
+    cls_selftest_close(&t);
     *report = t.report;
     return status == CLS_OK ? verdict(report) : status;
 }

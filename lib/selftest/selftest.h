@@ -1,57 +1,47 @@
 /* SPDX-License-Identifier: MIT */
 /* The self-test. It samples requests of all kinds on the device and with the host functions, and
- * compares both with stored answers. Of these three, two that agree show which one is wrong. */
+ * compares both with stored answers. Of these three, two that agree show which one is wrong. A
+ * program is proved by some of its cases, in which only the device and the host are compared. */
 #ifndef CLS_SELFTEST_H
 #define CLS_SELFTEST_H
 
 #include "reference/reference.h"
+#include "selftest/compile.h"
+#include "shard/shard.h"
 #include "step/step.h"
 
 /* Five mass tiles, the last one ragged; more tokens than any shortlist holds. */
 #define SELFTEST_VOCAB 5003u
+/* The longest row of a proof. */
+#define SELFTEST_MOST_VOCAB (CLS_MOST_TILES_PER_GROUP * CLS_TILE + 28u)
+#define SELFTEST_MOST_CASES 128
 #define SELFTEST_STEPS 2 /* steps of every case */
 #define SELFTEST_HISTORY 32
 #define SELFTEST_ROLLBACK 8
 #define SELFTEST_METHODS 4  /* methods of verification */
-#define SELFTEST_REQUESTS 4 /* requests in a verification */
+#define SELFTEST_REQUESTS 5 /* requests in a verification */
 #define SELFTEST_DRAFTS 3   /* drafts of each request */
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
 
 /* The stages of the report, in the order in which a step runs them. */
-enum cls_selftest_stage_index {
-    ST_ARITHMETIC,
-    ST_RANDOM,
-    ST_SURVEY,
-    ST_MASKS,
-    ST_BIASES,
-    ST_PENALTIES,
-    ST_HISTORY,
-    ST_SHORTLIST,
-    ST_TOP_K,
-    ST_TOP_P,
-    ST_MIN_P,
-    ST_TOP_A,
-    ST_SIGMA,
-    ST_TYPICAL,
-    ST_XTC,
-    ST_P_LESS,
-    ST_INFILL,
-    ST_TEMPERATURE,
-    ST_SEARCH,
-    ST_DRAW,
-    ST_MIROSTAT,
-    ST_ADAPTIVE,
-    ST_DECAY,
-    ST_SLOTS,
-    ST_FORCED,
-    ST_REPORT,
-    ST_LOGPROBS,
-    ST_MATCH,
-    ST_STANDARD,
-    ST_BLOCK,
-    ST_VERIFY_TYPICAL,
-    ST_STAGES
-};
+/* clang-format off */
+#define SELFTEST_STAGES(stage) \
+    stage(ARITHMETIC, "arithmetic") stage(RANDOM, "random numbers") \
+    stage(SURVEY, "survey") stage(MASKS, "masks") stage(BIASES, "biases") \
+    stage(PENALTIES, "penalties") stage(HISTORY, "history") stage(SHORTLIST, "shortlist") \
+    stage(TOP_K, "top-k") stage(TOP_P, "top-p") stage(MIN_P, "min-p") \
+    stage(TOP_A, "top-a") stage(SIGMA, "top-n-sigma") stage(TYPICAL, "typical") \
+    stage(XTC, "XTC") stage(P_LESS, "p-less") stage(INFILL, "infill") \
+    stage(TEMPERATURE, "temperature") stage(SEARCH, "threshold search") \
+    stage(DRAW, "draw") stage(MIROSTAT, "mirostat") stage(ADAPTIVE, "adaptive p") \
+    stage(DECAY, "top-p decay") stage(SLOTS, "slots") stage(FORCED, "forced tokens") \
+    stage(SHARDS, "shards") stage(REPORT, "report") stage(LOGPROBS, "logprobs") \
+    stage(MATCH, "verify: match") \
+    stage(STANDARD, "verify: standard") stage(BLOCK, "verify: block") \
+    stage(VERIFY_TYPICAL, "verify: typical")
+/* clang-format on */
+#define SELFTEST_STAGE(number, name) ST_##number,
+enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
 
 /* ------------------------------------------------------------- cases.c */
 
@@ -97,12 +87,14 @@ typedef struct cls_selftest_setting {
     char kind; /* 'f': float; 'i': 32 bits; 'l': 64 bits; 0 ends the list */
 } cls_selftest_setting;
 
-/* A request, which draws SELFTEST_STEPS tokens. */
+/* A request, which draws SELFTEST_STEPS tokens. The cases of ST_FORCED and of ST_SHARDS come last.
+ */
 typedef struct cls_selftest_case {
     uint8_t stage, row;
     uint16_t with;
     uint8_t setup;
     const char *name;
+    uint32_t proves; /* variants, a bit each: it runs when one of them is compiled */
     int32_t draw;
     uint8_t chain[4]; /* a custom chain, unless it is empty */
     cls_selftest_setting set[8];
@@ -112,12 +104,9 @@ extern const cls_selftest_case cls_selftest_cases[];
 extern const uint32_t cls_selftest_case_count;
 
 /* The cases whose rows have all outputs, and those whose requests are verified with drafts. */
-#define SELFTEST_OUTPUT_CASES 5
+#define SELFTEST_OUTPUT_CASES 6
 extern const char *const cls_selftest_output_cases[SELFTEST_OUTPUT_CASES];
 extern const char *const cls_selftest_verified_cases[SELFTEST_REQUESTS];
-
-/* Returns the first case of ST_FORCED, which is the last stage of the cases. */
-uint32_t cls_selftest_first_forced(void);
 
 /* Returns the index of the case with this name, which must exist. */
 uint32_t cls_selftest_find(const char *name);
@@ -127,15 +116,35 @@ uint32_t cls_selftest_find(const char *name);
 uint32_t cls_selftest_seed(uint32_t i);
 
 /* Set the parameters of a case's request, its text and its forced ids. The arrays are static. */
-void cls_selftest_params(uint32_t i, cls_params *params);
-void cls_selftest_text(uint32_t i, cls_host_row *row);
+void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *params);
+void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row);
+
+/* What a self-test or a proof runs. */
+typedef struct cls_selftest_plan {
+    uint32_t vocab; /* 1,000 to SELFTEST_MOST_VOCAB */
+    uint32_t parts;
+    uint32_t methods; /* of verification, a bit each */
+    uint32_t count;
+    uint32_t cases[SELFTEST_MOST_CASES]; /* ascending; case i has row i of a batch, and slot i */
+} cls_selftest_plan;
+
+#define PART_ARITHMETIC 1u
+#define PART_STEPS 2u
+#define PART_OUTPUTS 4u
+#define PART_DRAFTS 8u
+
+/* Returns the plan of the whole self-test. */
+cls_selftest_plan cls_selftest_whole(void);
+
+/* Returns where the case with this name is among those of a plan, or -1. */
+int32_t cls_selftest_position(const cls_selftest_plan *plan, const char *name);
 
 /* Writes a row of logits in type dtype. All types hold their values exactly. */
-void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, void *logits);
+void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, uint32_t vocab, void *logits);
 
 /* Write the mask and the dense bias that cases share, one row each. */
-void cls_selftest_mask(int32_t kind, void *mask);
-void cls_selftest_dense(int32_t dtype, void *bias);
+void cls_selftest_mask(int32_t kind, uint32_t vocab, void *mask);
+void cls_selftest_dense(int32_t dtype, uint32_t vocab, void *bias);
 
 /* Write the tables of the infill stage: the token that each token begins with, and the tokens that
  * end a generation. */
@@ -157,19 +166,27 @@ extern const uint32_t cls_selftest_table_count;
 
 /* -------------------------------------------------------------- host.c */
 
-/* The results of the host functions. */
+/* The results of the host functions, for what a plan runs. */
 typedef struct cls_selftest_answers {
     cls_row *trace;          /* [cases][steps] */
     cls_host_result *result; /* [cases][steps] */
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
-    cls_selftest_known *known; /* answers in the order of the table */
+    cls_selftest_known *known; /* as the table: cases, requests of each method */
     uint32_t count;
 } cls_selftest_answers;
 
 /* Computes all results. Fails if memory runs out or a host function fails;
  * cls_selftest_answers_free() must be called in any case. */
-cls_status cls_selftest_answers_compute(cls_selftest_answers *answers);
+cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan,
+                                        cls_selftest_answers *answers);
 void cls_selftest_answers_free(cls_selftest_answers *answers);
+
+/* Returns the index of an answer in the table. */
+static inline uint32_t cls_selftest_draft_answer(const cls_selftest_plan *plan, int method,
+                                                 uint32_t request)
+{
+    return plan->count * SELFTEST_STEPS + (uint32_t)method * SELFTEST_REQUESTS + request;
+}
 
 /* Return the seed of a row of a request with drafts, and a draft of it. */
 uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
@@ -178,27 +195,53 @@ int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft);
 /* Returns the kind of draft distributions that a method uses. */
 int32_t cls_selftest_draft_kind(int method);
 
-/* Writes these distributions, [SELFTEST_REQUESTS][SELFTEST_DRAFTS] rows, and returns their size in
- * bytes. */
-size_t cls_selftest_distributions(int32_t kind, int32_t dtype, void *rows);
+/* Writes the distributions of a request, [SELFTEST_DRAFTS] rows, and returns their size in bytes.
+ */
+size_t cls_selftest_distributions(int32_t kind, int32_t dtype, uint32_t vocab, uint32_t request,
+                                  void *rows);
 
 /* Returns the parents of a request's drafts, or NULL if the method does not support trees. */
 const int32_t *cls_selftest_parents(int method, uint32_t request);
 
 /* ------------------------------------------------------------------ selftest.c */
 
-/* A self-test while it runs. */
+/* What the steps of all cases read and write. */
+typedef struct cls_selftest_inputs {
+    cl_mem logits, words, dense[2], tokens, status;
+    int32_t *maps[4]; /* draws, masks, biases, slots */
+    uint8_t *bools;
+} cls_selftest_inputs;
+
+/* A self-test or a proof while it runs. */
 typedef struct cls_selftest_run {
     cls_context *context;
     cl_command_queue queue;
     cls_sampler *sampler;
+    cls_selftest_plan plan;
     cls_selftest_report report;
-    const cls_selftest_known *known;
+    const cls_selftest_known *known; /* in a proof, those of the host */
     cls_selftest_answers host;
-    int32_t dtype;           /* type of logits under test */
+    uint32_t launched; /* variants that were launched without the sampler */
+    int32_t dtype;     /* type of logits under test */
+    cls_selftest_inputs in;
     int32_t *token, *status; /* [steps][cases] */
     cls_row *trace;          /* [steps][cases] */
 } cls_selftest_run;
+
+/* Returns a run of nothing yet. */
+cls_selftest_run cls_selftest_new(cls_context *context);
+
+/* Creates the queue of a run and, unless `features` is 0, its sampler, which has no kernels yet.
+ * cls_selftest_close() must be called in any case. */
+cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
+void cls_selftest_close(cls_selftest_run *t);
+
+/* Runs all parts of the plan with the type t->dtype. Wrong answers are counted. A call that fails
+ * counts as a case of the part's stage, and ends the run. */
+cls_status cls_selftest_parts(cls_selftest_run *t);
+
+/* Returns the first stage that failed, or NULL. */
+const cls_selftest_stage *cls_selftest_failed(const cls_selftest_report *report);
 
 /* Counts a case of a stage. It failed unless the message is empty. */
 void cls_selftest_count(cls_selftest_run *t, int stage, const char *message);
@@ -220,10 +263,18 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
 
 /* ------------------------------------- steps.c, outputs.c, calls.c */
 
+/* Gives a step the mask and the dense bias, for the rows whose maps have 0, as far as the sampler
+ * has kernels: packed and float32, or bytes and float16. */
+void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
+                        const int32_t *biases, cls_step *step);
+
 /* Test the steps of all cases, the outputs of rows, and cls_verify() with one type of logits. Wrong
  * answers are counted. They fail if a call fails. */
 cls_status cls_selftest_steps(cls_selftest_run *t);
 cls_status cls_selftest_outputs(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
+
+/* Frees what cls_selftest_steps() has made. */
+void cls_selftest_inputs_free(cls_selftest_inputs *in);
 
 #endif

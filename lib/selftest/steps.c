@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The self-test of steps: all cases run in one batch, each in its row and slot. Those of forced
- * tokens run in another one, since another kernel ends such steps. */
+ * tokens run in another one, since another kernel ends such steps, and so do those of a shard. */
 #include "selftest/selftest.h"
 
 #include <stdio.h>
@@ -9,16 +9,16 @@
 /* ------------------------------------------------------------------- requests */
 
 /* Returns the slot after those of the cases, from which requests are copied or saved. */
-static uint32_t spare(void) { return cls_selftest_case_count; }
+static uint32_t spare(const cls_selftest_run *t) { return t->plan.count; }
 
 static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params,
                         const cls_host_row *text, uint32_t without)
 {
     const cls_status status =
-        cls_slot_begin(t->sampler, slot, params, text->prompt, text->prompt_count, text->output,
-                       text->output_count - without);
+        cls_try_begin(t->sampler, slot, params, text->prompt, text->prompt_count, text->output,
+                      text->output_count - without);
     return status == CLS_OK && text->forced_count != 0
-               ? cls_slot_force(t->sampler, slot, text->forced_ids, text->forced_count)
+               ? cls_try_force(t->sampler, slot, text->forced_ids, text->forced_count)
                : status;
 }
 
@@ -27,49 +27,50 @@ static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *
 {
     size_t size = 0;
     void *bytes = NULL;
-    cls_status status = begin(t, spare(), params, text, 0);
+    cls_status status = begin(t, spare(t), params, text, 0);
     if (status == CLS_OK)
-        status = cls_slot_save(t->sampler, t->queue, spare(), NULL, &size);
+        status = cls_slot_save(t->sampler, t->queue, spare(t), NULL, &size);
     if (status == CLS_OK && (bytes = malloc(size)) == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     if (status == CLS_OK)
-        status = cls_slot_save(t->sampler, t->queue, spare(), bytes, &size);
+        status = cls_slot_save(t->sampler, t->queue, spare(t), bytes, &size);
     if (status == CLS_OK)
-        status = cls_slot_load(t->sampler, slot, bytes, size);
+        status = cls_try_load(t->sampler, slot, bytes, size);
     free(bytes);
     return status;
 }
 
-/* Sets up the request of a case. Tokens that are to be accepted are left out. */
+/* Sets up the request of a case in slot i. Tokens that are to be accepted are left out. */
 static cls_status open_case(cls_selftest_run *t, uint32_t i)
 {
+    const uint32_t which = t->plan.cases[i];
     cls_params params, others;
     cls_host_row text;
     cls_status status;
     cls_params_init(&others);
     others.temperature = 2.0f;
-    cls_selftest_params(i, &params);
+    cls_selftest_params(which, t->plan.vocab, &params);
     cls_host_row_init(&text);
-    cls_selftest_text(i, &text);
-    switch (cls_selftest_cases[i].setup) {
+    cls_selftest_text(which, t->plan.vocab, &text);
+    switch (cls_selftest_cases[which].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
         return begin(t, i, &params, &text, 2);
     case BY_LOAD:
         return by_load(t, i, &params, &text);
     case BY_COPY:
-        status = begin(t, spare(), &others, &text, 0);
+        status = begin(t, spare(t), &others, &text, 0);
         if (status == CLS_OK)
-            status = cls_slot_copy(t->sampler, i, spare());
-        return status == CLS_OK ? cls_slot_params(t->sampler, i, &params) : status;
+            status = cls_try_copy(t->sampler, i, spare(t));
+        return status == CLS_OK ? cls_try_params(t->sampler, i, &params) : status;
     case BY_APPEND:
-        status = cls_slot_begin(t->sampler, i, &params, text.prompt, 4, NULL, 0);
+        status = cls_try_begin(t->sampler, i, &params, text.prompt, 4, NULL, 0);
         return status == CLS_OK
                    ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4)
                    : status;
     case BY_RESET:
         status =
-            cls_slot_begin(t->sampler, i, &others, text.output, text.output_count, text.prompt, 3);
+            cls_try_begin(t->sampler, i, &others, text.output, text.output_count, text.prompt, 3);
         if (status == CLS_OK)
             status = cls_slot_reset(t->sampler, i);
         break;
@@ -84,17 +85,17 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
  * more token, which is rolled back. */
 static cls_status accept_last(cls_selftest_run *t)
 {
-    int32_t slots[8], tokens[3][8];
+    int32_t slots[SELFTEST_MOST_CASES], tokens[3][SELFTEST_MOST_CASES];
     cls_accept_call call;
     uint32_t n = 0;
     cls_status status = CLS_OK;
-    for (uint32_t i = 0; i < cls_selftest_case_count && n < 8; i++) {
-        const int setup = cls_selftest_cases[i].setup;
+    for (uint32_t i = 0; i < t->plan.count; i++) {
+        const int setup = cls_selftest_cases[t->plan.cases[i]].setup;
         cls_host_row text;
         if (setup != BY_ACCEPT && setup != BY_ROLLBACK)
             continue;
         cls_host_row_init(&text);
-        cls_selftest_text(i, &text);
+        cls_selftest_text(t->plan.cases[i], t->plan.vocab, &text);
         tokens[0][n] = text.output[text.output_count - 2];
         tokens[1][n] = text.output[text.output_count - 1];
         tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
@@ -103,72 +104,72 @@ static cls_status accept_last(cls_selftest_run *t)
     cls_accept_call_init(&call);
     call.rows = n;
     call.slots.host = slots;
-    for (int j = 0; j < 3 && status == CLS_OK; j++) {
+    for (int j = 0; j < 3 && n != 0 && status == CLS_OK; j++) {
         call.tokens.host = tokens[j];
         status = cls_accept(t->sampler, t->queue, &call, 0, NULL, NULL);
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (tokens[2][i] >= 0)
-            status = cls_slot_rollback(t->sampler, (uint32_t)slots[i], 1);
+            status = cls_try_rollback(t->sampler, (uint32_t)slots[i], 1);
     return status;
 }
 
 /* ----------------------------------------------------------------------- steps */
 
-typedef struct inputs {
-    cl_mem logits, words, dense[2], tokens, status;
-    int32_t *maps[4]; /* draws, masks, biases, slots */
-    uint8_t bools[SELFTEST_VOCAB];
-} inputs;
-
-static cls_status upload_logits(cls_selftest_run *t, inputs *in)
+/* Creates a buffer with the first `size` bytes of `data`, which were written if `status` is OK. */
+static cls_status upload(cls_selftest_run *t, cls_status status, size_t size, const void *data,
+                         cl_mem *out)
 {
-    const size_t size = SELFTEST_VOCAB * cls_dtype_size(t->dtype);
-    char *const rows = malloc(size * cls_selftest_case_count);
-    if (rows == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    for (uint32_t i = 0; i < cls_selftest_case_count; i++)
-        cls_selftest_row(cls_selftest_seed(i), cls_selftest_cases[i].row, t->dtype,
-                         rows + i * size);
-    const cls_status status =
-        cls_selftest_buffer(t, size * cls_selftest_case_count, rows, &in->logits);
-    free(rows);
-    return status;
+    return status == CLS_OK ? cls_selftest_buffer(t, size, data, out) : status;
 }
 
-static cls_status open_inputs(cls_selftest_run *t, inputs *in)
+static cls_status open_buffers(cls_selftest_run *t, char *scratch)
 {
-    const uint32_t n = cls_selftest_case_count;
-    uint32_t words[(SELFTEST_VOCAB + 31) / 32];
-    float dense[SELFTEST_VOCAB];
-    memset(in, 0, sizeof *in);
-    cls_status status = upload_logits(t, in);
-    cls_selftest_mask(CLS_MASK_BOOL, in->bools);
-    cls_selftest_mask(CLS_MASK_PACKED, words);
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, sizeof words, words, &in->words);
-    for (int i = 0; i < 2 && status == CLS_OK; i++) {
-        cls_selftest_dense(i == 0 ? CLS_F32 : CLS_F16, dense);
-        status = cls_selftest_buffer(t, sizeof dense, dense, &in->dense[i]);
+    const uint32_t n = t->plan.count, vocab = t->plan.vocab;
+    const size_t size = vocab * cls_dtype_size(t->dtype), ints = n * sizeof(int32_t);
+    cls_selftest_inputs *const in = &t->in;
+    for (uint32_t i = 0; i < n; i++)
+        cls_selftest_row(cls_selftest_seed(t->plan.cases[i]),
+                         cls_selftest_cases[t->plan.cases[i]].row, t->dtype, vocab,
+                         scratch + i * size);
+    cls_status status = upload(t, CLS_OK, n * size, scratch, &in->logits);
+    cls_selftest_mask(CLS_MASK_PACKED, vocab, scratch);
+    status = upload(t, status, (vocab + 31) / 32 * sizeof(uint32_t), scratch, &in->words);
+    for (int i = 0; i < 2; i++) {
+        cls_selftest_dense(i == 0 ? CLS_F32 : CLS_F16, vocab, scratch);
+        status = upload(t, status, vocab * sizeof(float), scratch, &in->dense[i]);
     }
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, n * sizeof(int32_t), NULL, &in->tokens);
-    if (status == CLS_OK)
-        status = cls_selftest_buffer(t, n * sizeof(int32_t), NULL, &in->status);
-    for (int i = 0; i < 4 && status == CLS_OK; i++)
-        if ((in->maps[i] = malloc(n * sizeof(int32_t))) == NULL)
-            status =
-                cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
-    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
-        in->maps[0][i] = cls_selftest_cases[i].draw;
-        in->maps[1][i] = cls_selftest_cases[i].with & WITH_MASK ? 0 : -1;
-        in->maps[2][i] = cls_selftest_cases[i].with & WITH_DENSE ? 0 : -1;
+    status = upload(t, status, ints, NULL, &in->tokens);
+    return upload(t, status, ints, NULL, &in->status);
+}
+
+static cls_status open_inputs(cls_selftest_run *t)
+{
+    const uint32_t n = t->plan.count;
+    cls_selftest_inputs *const in = &t->in;
+    char *const scratch = malloc(((size_t)n + 1) * t->plan.vocab * sizeof(float));
+    in->bools = malloc(t->plan.vocab);
+    int missing = scratch == NULL || in->bools == NULL;
+    for (int i = 0; i < 4; i++)
+        missing |= (in->maps[i] = malloc((n + 1) * sizeof(int32_t))) == NULL;
+    cls_status status =
+        missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test")
+                : open_buffers(t, scratch);
+    free(scratch);
+    if (missing)
+        return status;
+    cls_selftest_mask(CLS_MASK_BOOL, t->plan.vocab, in->bools);
+    for (uint32_t i = 0; i < n; i++) {
+        const cls_selftest_case *const c = &cls_selftest_cases[t->plan.cases[i]];
+        in->maps[0][i] = c->draw;
+        in->maps[1][i] = c->with & WITH_MASK ? 0 : -1;
+        in->maps[2][i] = c->with & WITH_DENSE ? 0 : -1;
         in->maps[3][i] = (int32_t)i;
     }
     return status;
 }
 
-static void close_inputs(inputs *in)
+void cls_selftest_inputs_free(cls_selftest_inputs *in)
 {
     const cl_mem all[] = {in->logits,   in->words,  in->dense[0],
                           in->dense[1], in->tokens, in->status};
@@ -177,42 +178,79 @@ static void close_inputs(inputs *in)
             clReleaseMemObject(all[i]);
     for (int i = 0; i < 4; i++)
         free(in->maps[i]);
+    free(in->bools);
+    memset(in, 0, sizeof *in);
+}
+
+void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
+                        const int32_t *biases, cls_step *step)
+{
+    if (t->sampler->features & CLS_FEATURE_MASK) {
+        step->mask.row_map.host = masks;
+        step->mask.rows = 1;
+        step->mask.kind = packed ? CLS_MASK_PACKED : CLS_MASK_BOOL;
+        step->mask.words.buffer = packed ? t->in.words : NULL;
+        step->mask.host = packed ? NULL : t->in.bools;
+    }
+    if (t->sampler->features & CLS_FEATURE_BIAS) {
+        step->bias.row_map.host = biases;
+        step->bias.rows = 1;
+        step->bias.dtype = packed ? CLS_F32 : CLS_F16;
+        step->bias.values.buffer = t->in.dense[packed ? 0 : 1];
+    }
+}
+
+/* Runs a step, by a shard that has the whole vocabulary if the cases want one. */
+static cls_status sample(cls_selftest_run *t, const cls_step *step, int by_shard)
+{
+    cls_shard *shard = NULL;
+    const void *partial;
+    size_t size;
+    int more = 1;
+    if (!by_shard)
+        return cls_sample(t->sampler, t->queue, step, 0, NULL, NULL);
+    cls_status status = cls_try_shard(t->sampler, NULL, &shard);
+    if (status == CLS_OK)
+        status = cls_shard_sample(shard, t->queue, step, 0, NULL);
+    while (status == CLS_OK && more) {
+        status = cls_shard_partial(shard, &partial, &size);
+        if (status == CLS_OK)
+            status = cls_shard_merge(shard, partial, size, &more, NULL);
+    }
+    cls_shard_destroy(shard);
+    return status;
+}
+
+/* Returns the stage of cases that have a batch of their own; others have 0. */
+static int batch_of(const cls_selftest_run *t, uint32_t i)
+{
+    const int stage = cls_selftest_cases[t->plan.cases[i]].stage;
+    return stage == ST_FORCED || stage == ST_SHARDS ? stage : 0;
 }
 
 /* Samples the cases from `first` to `end`. */
-static cls_status run_step(cls_selftest_run *t, const inputs *in, uint32_t which, uint32_t first,
-                           uint32_t end)
+static cls_status run_step(cls_selftest_run *t, uint32_t which, uint32_t first, uint32_t end)
 {
-    const uint32_t n = end - first, at = which * cls_selftest_case_count + first;
+    const cls_selftest_inputs *const in = &t->in;
+    const uint32_t n = end - first, at = which * t->plan.count + first;
     const size_t size = n * sizeof(int32_t);
     cls_step step;
     cls_step_init(&step);
     step.rows = n;
     step.logits.dtype = t->dtype;
     step.logits.values.buffer = in->logits;
-    step.logits.values.offset = (uint64_t)first * SELFTEST_VOCAB * cls_dtype_size(t->dtype);
+    step.logits.values.offset = (uint64_t)first * t->plan.vocab * cls_dtype_size(t->dtype);
     step.slots.host = in->maps[3] + first;
     step.draws.host = in->maps[0] + first;
-    step.mask.row_map.host = in->maps[1] + first;
-    step.mask.rows = 1;
-    if (which == 0) {
-        step.mask.words.buffer = in->words;
-    } else {
-        step.mask.kind = CLS_MASK_BOOL;
-        step.mask.host = in->bools;
-    }
-    step.bias.values.buffer = in->dense[which];
-    step.bias.dtype = which == 0 ? CLS_F32 : CLS_F16;
-    step.bias.rows = 1;
-    step.bias.row_map.host = in->maps[2] + first;
+    cls_selftest_guide(t, which == 0, in->maps[1] + first, in->maps[2] + first, &step);
     step.tokens.buffer = in->tokens;
     step.status.buffer = in->status;
-    cls_status status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
-    if (status == CLS_OK)
-        status = cls_sampler_trace(t->sampler, t->queue, t->trace + at, n);
+    cls_status status = sample(t, &step, batch_of(t, first) == ST_SHARDS);
     if (status == CLS_OK)
         status = cls_selftest_read(t, in->tokens, size, t->token + at);
-    return status == CLS_OK ? cls_selftest_read(t, in->status, size, t->status + at) : status;
+    if (status == CLS_OK)
+        status = cls_selftest_read(t, in->status, size, t->status + at);
+    return status == CLS_OK ? cls_sampler_trace(t->sampler, t->queue, t->trace + at, n) : status;
 }
 
 /* -------------------------------------------------------------------- checking */
@@ -244,8 +282,7 @@ static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t siz
 static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, char *out,
                          size_t size)
 {
-    const uint32_t answer = i * SELFTEST_STEPS + step,
-                   run_index = step * cls_selftest_case_count + i;
+    const uint32_t answer = i * SELFTEST_STEPS + step, run_index = step * t->plan.count + i;
     const cls_selftest_known *const known = &t->known[answer], *const host = &t->host.known[answer];
     const cls_row *const trace = &t->host.trace[answer];
     const int host_differs = host->token != known->token || host->digest != known->digest;
@@ -270,30 +307,34 @@ static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, c
         snprintf(out, size, "device: token %d, but %s", (int)known->token, more);
 }
 
+static void check_case(cls_selftest_run *t, uint32_t i)
+{
+    const cls_selftest_case *const c = &cls_selftest_cases[t->plan.cases[i]];
+    char name[64] = "", difference[128] = "", message[200] = "";
+    for (uint32_t step = 0; step < SELFTEST_STEPS && *difference == '\0'; step++) {
+        compare_step(t, i, step, difference, sizeof difference);
+        cls_selftest_name(t, c->name, step, name, sizeof name);
+    }
+    if (*difference != '\0')
+        snprintf(message, sizeof message, "%s: %s", name, difference);
+    cls_selftest_count(t, c->stage, message);
+}
+
 cls_status cls_selftest_steps(cls_selftest_run *t)
 {
-    const uint32_t forced = cls_selftest_first_forced();
-    inputs in;
-    cls_status status = open_inputs(t, &in);
-    for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++)
+    const uint32_t n = t->plan.count;
+    cls_status status = open_inputs(t);
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         status = open_case(t, i);
     if (status == CLS_OK)
         status = accept_last(t);
-    for (uint32_t step = 0; step < SELFTEST_STEPS && status == CLS_OK; step++) {
-        status = run_step(t, &in, step, 0, forced);
-        if (status == CLS_OK)
-            status = run_step(t, &in, step, forced, cls_selftest_case_count);
-    }
-    close_inputs(&in);
-    for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
-        char name[64] = "", difference[128] = "", message[200] = "";
-        for (uint32_t step = 0; step < SELFTEST_STEPS && *difference == '\0'; step++) {
-            compare_step(t, i, step, difference, sizeof difference);
-            cls_selftest_name(t, cls_selftest_cases[i].name, step, name, sizeof name);
+    for (uint32_t step = 0; step < SELFTEST_STEPS; step++)
+        for (uint32_t first = 0, end; first < n && status == CLS_OK; first = end) {
+            for (end = first + 1; end < n && batch_of(t, end) == batch_of(t, first);)
+                end++;
+            status = run_step(t, step, first, end);
         }
-        if (*difference != '\0')
-            snprintf(message, sizeof message, "%s: %s", name, difference);
-        cls_selftest_count(t, cls_selftest_cases[i].stage, message);
-    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
+        check_case(t, i);
     return status;
 }

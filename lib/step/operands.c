@@ -239,7 +239,7 @@ static cls_status check_features(const cls_sampler *s, const cls_plan *plan, uin
         if ((feature & s->features) == 0)
             missing |= feature & (~feature + 1);
     }
-    if (missing == 0 || s->is_for_proof)
+    if (missing == 0)
         return CLS_OK;
     cls_features_name(names, missing);
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,

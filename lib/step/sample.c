@@ -248,12 +248,6 @@ uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->laun
 
 /* ----------------------------------------------------------------- for tests */
 
-void cls_sampler_force_search(cls_sampler *s, int on)
-{
-    if (!on || cls_sampler_require(s, CLS_FEATURE_SEARCH) == CLS_OK)
-        s->force_search = on;
-}
-
 cls_status cls_sampler_trace(cls_sampler *s, cl_command_queue queue, cls_row *rows, uint32_t n)
 {
     cls_sampler_flush(s, queue);

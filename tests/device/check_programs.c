@@ -13,6 +13,7 @@
 
 #include "client.h"
 #include "driver.h"
+#include "selftest/compile.h"
 
 static int all;
 
@@ -630,9 +631,8 @@ START_TEST(exports)
     progress t;
     cls_context_options o = options_with(&t);
     const int everything = all || !cls_binary_query_recompiles(d->id);
-    const uint32_t features = everything
-                                  ? CLS_FEATURES_ALL
-                                  : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
+    const uint32_t features =
+        everything ? CLS_FEATURES_ALL : CLS_FEATURE_SHORTLIST | CLS_FEATURE_ACCEPT;
     size_t alone = 0, usual = 0, size = 0;
     cls_context *context = new_context(d, &o);
     must(cls_context_export(context, NULL, &alone));
@@ -924,8 +924,8 @@ static observed observe(device *d, cls_context *context, batch *b, int search, i
     cls_outputs *const outputs = &s.outputs;
     must(cls_compile(context, 1u << b->dtype, forced)); /* samplers have not all of them */
     must(cls_sampler_add_kernels(s.sampler, b->dtype, forced));
-    s.sampler->override_variants = forced;
     cls_sampler_force_search(s.sampler, search);
+    client_only(&s, forced);
     outputs->logprob_kind = wants == 1 ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
     if (wants != 0) {
         outputs->logprobs = room(out, &at, BATCH);

@@ -13,15 +13,15 @@
 #include <time.h>
 
 #include "fixture.h"
-#include "proof/proof.h"
 #include "selftest/selftest.h"
 
 /* -------------------------------------------------------------- known answers */
 
 static int write_known(void)
 {
+    const cls_selftest_plan plan = cls_selftest_whole();
     cls_selftest_answers a;
-    if (cls_selftest_answers_compute(&a) != CLS_OK) {
+    if (cls_selftest_answers_compute(&plan, &a) != CLS_OK) {
         fprintf(stderr, "%s\n", cls_error_message());
         return 1;
     }
@@ -41,8 +41,9 @@ static int write_known(void)
 
 START_TEST(table)
 {
+    const cls_selftest_plan plan = cls_selftest_whole();
     cls_selftest_answers a;
-    must(cls_selftest_answers_compute(&a));
+    must(cls_selftest_answers_compute(&plan, &a));
     ck_assert_uint_eq(a.count, cls_selftest_table_count);
     for (uint32_t i = 0; i < a.count; i++)
         ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&
@@ -53,20 +54,23 @@ START_TEST(table)
 }
 END_TEST
 
-/* Names are unique; the output cases have nothing beside their parameters. */
+/* Names are unique, and the stages with a batch of their own come last; the output cases have
+ * nothing beside their parameters but a mask and a dense bias. */
 START_TEST(names)
 {
     for (uint32_t i = 0; i < cls_selftest_case_count; i++)
         ck_assert_msg(cls_selftest_find(cls_selftest_cases[i].name) == i, "two cases are \"%s\"",
                       cls_selftest_cases[i].name);
+    for (uint32_t i = 1; i < cls_selftest_case_count; i++)
+        ck_assert(cls_selftest_cases[i].stage >= cls_selftest_cases[i - 1].stage);
     for (uint32_t i = 0; i < SELFTEST_OUTPUT_CASES + SELFTEST_REQUESTS; i++) {
         const char *const name = i < SELFTEST_OUTPUT_CASES
                                      ? cls_selftest_output_cases[i]
                                      : cls_selftest_verified_cases[i - SELFTEST_OUTPUT_CASES];
         const cls_selftest_case *const c = &cls_selftest_cases[cls_selftest_find(name)];
         ck_assert_str_eq(c->name, name);
-        ck_assert_msg(i >= SELFTEST_OUTPUT_CASES || c->with == 0, "\"%s\" has more than parameters",
-                      name);
+        ck_assert_msg(i >= SELFTEST_OUTPUT_CASES || (c->with & ~(WITH_MASK | WITH_DENSE)) == 0,
+                      "\"%s\" has more than parameters", name);
     }
 }
 END_TEST
@@ -77,9 +81,9 @@ START_TEST(rows)
     static float wide[SELFTEST_VOCAB];
     static uint16_t half[SELFTEST_VOCAB], brain[SELFTEST_VOCAB];
     for (int kind = ROW_PEAKED; kind <= ROW_EMPTY; kind++) {
-        cls_selftest_row(7, kind, CLS_F32, wide);
-        cls_selftest_row(7, kind, CLS_F16, half);
-        cls_selftest_row(7, kind, CLS_BF16, brain);
+        cls_selftest_row(7, kind, CLS_F32, SELFTEST_VOCAB, wide);
+        cls_selftest_row(7, kind, CLS_F16, SELFTEST_VOCAB, half);
+        cls_selftest_row(7, kind, CLS_BF16, SELFTEST_VOCAB, brain);
         for (uint32_t i = 0; i < SELFTEST_VOCAB; i++) {
             uint32_t bits;
             memcpy(&bits, &wide[i], sizeof bits);

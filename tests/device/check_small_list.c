@@ -55,7 +55,7 @@ static uint32_t run(batch *b, device *d, cls_context *context, uint32_t forced, 
 {
     client s;
     client_open(&s, b, d, context, 1);
-    s.sampler->override_variants = forced;
+    client_only(&s, forced);
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));

@@ -13,7 +13,7 @@ export LC_ALL
 build=${1-.} top=${srcdir-.}
 # lib/head and lib/mpi are libraries of their own, which portable.sh checks.
 cl='core row stages draw kernels'
-lib='base device programs queue request set stages reference sampler step shard proof selftest'
+lib='base device programs queue request set stages reference sampler step shard selftest'
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 

@@ -15,7 +15,7 @@
 
 #include "soak.h"
 #ifdef CLS_STUB
-#include "proof/proof.h"
+#include "selftest/compile.h"
 #include "stub_cl.h"
 #endif
 

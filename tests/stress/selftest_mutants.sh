@@ -7,7 +7,8 @@
 #
 #     sh SOURCE/tests/stress/selftest_mutants.sh [GROUP...]
 #
-# Most of these faults are found earlier, by the proof of the program, which is left out here.
+# Most of these faults are found earlier, by the proof of the program, which is left out here;
+# check_proofs has a fault of each program that its proof finds.
 # (There is no fault of the arithmetic: a context refuses a device that fails it.)
 set -u
 if [ ! -f lib/kernels.c ] || [ ! -f tests/device/check_selftest.o ]; then
@@ -52,6 +53,7 @@ cat >"$dir/table" <<'END'
 4@threshold search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
+5@shards@m->z[id] = float_of_key(key);@m->z[id ^ 1] = float_of_key(key);
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));

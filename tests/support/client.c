@@ -101,6 +101,21 @@ void client_close(client *s)
             clReleaseMemObject(buffers[i]);
 }
 
+void client_only(client *s, uint32_t variants)
+{
+    uint32_t kernels = 0;
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        kernels |= (variants >> v & 1u) << cls_variants[v].kernel;
+    for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
+        const int v = i % CLS_VARIANTS;
+        cl_kernel *const handle = &s->sampler->kernels[i / CLS_VARIANTS][v].handle;
+        if (*handle != NULL && (kernels >> cls_variants[v].kernel & 1u) && !(variants >> v & 1u)) {
+            clReleaseKernel(*handle);
+            *handle = NULL;
+        }
+    }
+}
+
 client small_client(device *d, uint32_t rows)
 {
     client s;

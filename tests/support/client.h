@@ -27,6 +27,9 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
 void client_tokens(client *s, uint32_t i);
 void client_close(client *s);
 
+/* Takes from the sampler all other variants of the kernels of some variants, a bit each. */
+void client_only(client *s, uint32_t variants);
+
 /* Returns a client with a batch of normal rows of 100 tokens. */
 client small_client(device *d, uint32_t rows);
 void close_small(client *s);

@@ -24,6 +24,9 @@ typedef struct driver {
     uint32_t max_launched_group;
     cl_int refusal;
     const char *exempt_kernel;
+    /* Launches of this kernel do nothing, and new buffers are zero: others may read what it should
+     * have written. */
+    const char *idle_kernel;
     size_t kernel_group; /* reported as the largest work-group of kernels; 0: unchanged */
     uint32_t
         max_local_group; /* kernels in larger work-groups report 100,000 bytes of local memory */

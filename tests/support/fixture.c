@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
-#include "proof/proof.h"
+#include "selftest/compile.h"
 #include "subgroups.h"
 
 #include <stdio.h>
@@ -132,7 +132,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
             o.max_work_group != 0 && o.max_work_group < 5 ? o.max_work_group : 5;
         o.row_group = o.work_group = o.work_group != 0 ? o.work_group : several;
         o.vector = o.vector != 0 ? o.vector : 16;
-        cls_test_proof_vocab = fixture_by_size(1040, 0, 0);
+        cls_test_proof_vocab = fixture_by_size(1040, 3100, 3100);
     }
     if (o.max_work_group == 0 && o.max_local_mem_size == 0) {
         o.work_group = o.work_group != 0 ? o.work_group : usual_group;

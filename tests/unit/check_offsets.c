@@ -12,7 +12,7 @@
 #include "clsample/head.h"
 #include "fixture.h"
 #include "inputs.h"
-#include "proof/proof.h"
+#include "selftest/compile.h"
 #include "shard/shard.h"
 #include "stub_cl.h"
 

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves that a context can have a second sampler with any other features: a program is proved with
- * the programs that the context has by then, which may be more than those of its own sampler. */
+/* Proves that each program is proved by its cases of the self-test: with any programs that a
+ * context may have by then, which may be more than those of its own sampler, or no others. A
+ * program that does nothing is found out, and one that lacks what its variant has beyond a smaller
+ * one. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "driver.h"
 #include "fixture.h"
-#include "sampler/sampler.h"
+#include "selftest/compile.h"
 
 /* ---------------------------------------------------------------- all pairs of features */
 
@@ -77,7 +81,7 @@ static void prove_with(cls_context *context, int variant, uint32_t set, const ch
     for (int v = 0; v < CLS_VARIANTS; v++)
         if (!(set >> v & 1u))
             context->program[0][v].program = NULL;
-    const cls_status status = context->prove(context, variant, CLS_F32, set, &launched);
+    const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
     memcpy(context->program, there, sizeof there);
     ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%x: %s", where,
                   cls_variants[variant].name, (unsigned)set, cls_error_message());
@@ -106,6 +110,79 @@ START_TEST(all_pairs)
         free(pairs);
     }
     printf("%s: %u proofs\n", d->name, (unsigned)proofs);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------ mutants */
+
+static void must_fail(cls_context *context, int variant, const char *what)
+{
+    uint32_t launched = 0;
+    const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
+    ck_assert_msg(status == CLS_SELF_TEST_FAILED, "%s %s: %s", cls_variants[variant].name, what,
+                  cls_status_name(status));
+    ck_assert_msg(variant == CLS_SELF_TEST_0 ||
+                      strstr(cls_error_message(), cls_variants[variant].name) != NULL,
+                  "%s", cls_error_message());
+    ck_assert_msg(launched >> variant & 1u, "%s %s: 0x%x were launched", cls_variants[variant].name,
+                  what, launched);
+}
+
+/* Each program does nothing once, in an otherwise right context. */
+START_TEST(idle)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    for (int v = 0; v < CLS_VARIANTS; v++) {
+        uint32_t launched;
+        if (context->program[0][v].program == NULL)
+            continue;
+        must(cls_prove(context, v, CLS_F32, &launched));
+        fake.idle_kernel = cls_kernel_name(cls_variants[v].kernel);
+        must_fail(context, v, "that does nothing");
+        fake.idle_kernel = NULL;
+    }
+}
+END_TEST
+
+/* Rows of proofs may be as short as those of tests, and as long as large groups need. */
+START_TEST(lengths)
+{
+    static const uint32_t vocabs[] = {1000, 5148, 32 * 1024 + 28};
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    const uint32_t usual = cls_test_proof_vocab;
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    for (uint32_t i = 0; i < fixture_by_size(1, 3, 3); i++)
+        for (int v = 0; v < CLS_VARIANTS; v++) {
+            uint32_t launched;
+            if (context->program[0][v].program == NULL)
+                continue;
+            cls_test_proof_vocab = vocabs[i];
+            must(cls_prove(context, v, CLS_F32, &launched));
+            cls_test_proof_vocab = usual;
+        }
+}
+END_TEST
+
+/* Each program is that of a smaller variant of its kernel. */
+START_TEST(smaller)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        for (int w = 0; w < v; w++) {
+            cls_program *const p = &context->program[0][v];
+            const cl_program own = p->program;
+            if (cls_variants[w].kernel != cls_variants[v].kernel || own == NULL ||
+                context->program[0][w].program == NULL || w == CLS_TOKEN_SMALL)
+                continue;
+            p->program = context->program[0][w].program;
+            must_fail(context, v, cls_variants[w].name);
+            p->program = own;
+        }
 }
 END_TEST
 
@@ -151,11 +228,14 @@ END_TEST
 
 static Suite *make(void)
 {
-    Suite *const s = suite_create("second");
-    TCase *const t = tcase_create("second");
+    Suite *const s = suite_create("proofs");
+    TCase *const t = tcase_create("proofs");
     tcase_set_timeout(t, 0);
     add_device_test(t, search_after_adjustments);
     add_device_test(t, all_pairs);
+    add_device_test(t, lengths);
+    add_device_test(t, idle);
+    add_device_test(t, smaller);
     suite_add_tcase(s, t);
     return s;
 }

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Compiles programs and proves them. What a device refuses, or computes wrong, is compiled in
+ * smaller groups, and what came from bytes from source. */
+#include "selftest/compile.h"
+
+static cls_program *program_of(cls_context *context, int variant, int32_t dtype)
+{
+    return &context->program[cls_variants[variant].typed ? dtype : 0][variant];
+}
+
+/* ---------------------------------------------------------------------- proving */
+
+/* Returns 1 if a launched program may have failed because the group is too large. */
+static int is_refusal(cls_status status)
+{
+    const cl_int code = cls_error_opencl();
+    if (status == CLS_SELF_TEST_FAILED)
+        return 1;
+    return status == CLS_OPENCL_ERROR &&
+           (code == CL_OUT_OF_RESOURCES || code == CL_INVALID_WORK_GROUP_SIZE ||
+            code == CL_INVALID_WORK_ITEM_SIZE || code == CL_MEM_OBJECT_ALLOCATION_FAILURE);
+}
+
+/* Changes the configurations of the programs that may have made a proof fail: of those that were
+ * launched, those that are not proved yet. If some of them are from bytes, these will be from
+ * source. Otherwise all get smaller groups, if a program that is too large causes such an error.
+ * Returns their number. */
+static uint32_t change_suspects(cls_context *context, int32_t dtype, uint32_t launched, int refused,
+                                cls_program **changed)
+{
+    uint32_t n = 0;
+    for (int smaller = 0; smaller <= refused && n == 0; smaller++)
+        for (int v = 0; v < CLS_VARIANTS; v++) {
+            cls_program *const p = program_of(context, v, dtype);
+            if ((launched >> v & 1u) && p->program != NULL && !p->proved &&
+                (smaller ? cls_program_make_smaller(context, p) : cls_program_distrust(context, p)))
+                changed[n++] = p;
+        }
+    return n;
+}
+
+/* Proves a program. As long as that fails, the programs that may have caused it are compiled again.
+ */
+static cls_status prove(cls_context *context, cls_program *p, int32_t dtype)
+{
+    cls_program *changed[CLS_VARIANTS];
+    const cls_program *smaller = NULL; /* the last one that got smaller groups */
+    for (;;) {
+        uint32_t launched;
+        cls_status status = cls_prove(context, p->variant, dtype, &launched);
+        if (status == CLS_OK) {
+            p->proved = 1;
+            return CLS_OK;
+        }
+        const uint32_t n =
+            change_suspects(context, dtype, launched != 0 ? launched : UINT32_C(1) << p->variant,
+                            launched != 0 && is_refusal(status), changed);
+        if (n == 0)
+            return smaller != NULL ? cls_program_fail_smaller(status, smaller) : status;
+        for (uint32_t i = 0; i < n; i++) {
+            if (changed[i]->origin == CLS_ORIGIN_SOURCE)
+                smaller = changed[i];
+            cls_program_release(changed[i]);
+            status = cls_program_from_source(context, changed[i]);
+            if (status != CLS_OK)
+                return status;
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ all programs */
+
+/* Lists the programs that are not proved yet; returns their number. */
+static uint32_t list_programs(cls_context *context, uint32_t dtypes, uint32_t variants,
+                              cls_program **list)
+{
+    uint32_t n = 0;
+    if (!cls_shape_wants_small_lists(&context->shape))
+        variants &= ~(UINT32_C(1) << CLS_TOKEN_SMALL);
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        for (int32_t d = 0; d < (cls_variants[v].typed ? CLS_DTYPES : 1); d++) {
+            cls_program *const p = &context->program[d][v];
+            if (!(variants >> v & 1u) || (cls_variants[v].typed && !(dtypes >> d & 1u)) ||
+                p->proved)
+                continue;
+            p->variant = v;
+            p->dtype = d;
+            list[n++] = p;
+        }
+    return n;
+}
+
+/* Copies the whole build log to the caller's buffer. */
+static void copy_log_to_caller(const cls_context *context)
+{
+    const cls_context_options *const o = &context->options;
+    const char *const log = context->build_log != NULL ? context->build_log : "";
+    if (o->build_log == NULL || o->build_log_size == 0)
+        return;
+    const size_t n = strlen(log) < o->build_log_size ? strlen(log) : o->build_log_size - 1;
+    memcpy(o->build_log, log, n);
+    o->build_log[n] = '\0';
+}
+
+static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+{
+    const cls_context_options *const o = &context->options;
+    cls_program *list[CLS_DTYPES * CLS_VARIANTS];
+    const uint32_t n = list_programs(context, dtypes, variants, list);
+    int32_t first = 0; /* the first type; programs that read no logits are proved with it */
+    cls_status status = CLS_OK;
+    while (first + 1 < CLS_DTYPES && !(dtypes >> first & 1u))
+        first++;
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        const double start = cls_now();
+        if (o->progress != NULL)
+            o->progress(o->progress_user, cls_variants[list[i]->variant].name, i, n);
+        status = cls_program_compile(context, list[i]);
+        list[i]->seconds = cls_now() - start;
+    }
+    for (uint32_t i = 0; i < n && status == CLS_OK; i++) {
+        const double start = cls_now();
+        status =
+            prove(context, list[i], cls_variants[list[i]->variant].typed ? list[i]->dtype : first);
+        if (status == CLS_OK)
+            cls_program_store(context, list[i]);
+        list[i]->seconds += cls_now() - start;
+    }
+    for (uint32_t i = 0; i < n && status != CLS_OK; i++)
+        if (!list[i]->proved)
+            cls_program_release(list[i]);
+    if (n != 0)
+        copy_log_to_caller(context);
+    return status;
+}
+
+cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+{
+    cls_saved_error before;
+    cls_error_save(&before);
+    /* Merged rows are float32, whatever the logits are. */
+    if (variants >> CLS_MERGE_0 & 1u)
+        dtypes |= 1u << CLS_F32;
+    cls_lock_acquire(context->lock);
+    const cls_status status = compile(context, dtypes, variants);
+    cls_lock_release(context->lock);
+    if (status == CLS_OK)
+        cls_error_restore(&before); /* errors of attempts that were repeated */
+    return status;
+}
+
+cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
+{
+    const uint32_t variants = cls_variants_of(features);
+    cls_status status = cls_compile(s->context, s->dtypes, variants);
+    for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
+        if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))
+            status = cls_sampler_add_kernels(s, d, variants);
+    if (status != CLS_OK)
+        return status;
+    if (features & ~s->features & CLS_FEATURE_SHARD)
+        cls_needs_hash(s);
+    s->features = features;
+    return CLS_OK;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves a program by its cases of the self-test. No sampler uses a program before. */
+#include "selftest/selftest.h"
+
+#define BIT(variant) (UINT32_C(1) << (variant))
+
+/* Sets the length of a row, and returns how many tiles each group gets, or 0 for as many as usual.
+ * A group that reads several tiles at once gets a quarter more, so that it also does what follows a
+ * first round of tiles and has work for some of its items only; another group gets a part of a
+ * tile. */
+static uint32_t proof_shape(const cls_shape *shape, uint32_t *vocab)
+{
+    const uint32_t round = cls_shape_round(shape), wanted = round + (round + 3) / 4;
+    const uint32_t tiles = wanted < CLS_MOST_TILES_PER_GROUP ? wanted : CLS_MOST_TILES_PER_GROUP;
+    *vocab = cls_test_proof_vocab != 0 ? cls_test_proof_vocab
+             : round == 1              ? SELFTEST_VOCAB
+                                       : tiles * CLS_TILE + 28;
+    return round == 1 ? 0 : tiles;
+}
+
+/* Returns the features that the request of a case needs. */
+static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *features)
+{
+    const cls_selftest_case *const c = &cls_selftest_cases[which];
+    cls_checked_params checked;
+    cls_params params;
+    cls_selftest_params(which, s->vocab, &params);
+    const cls_status status = cls_checked_params_create(s, &params, &checked);
+    if (status != CLS_OK)
+        return status;
+    *features = cls_features_to_begin(&checked.slot);
+    cls_checked_params_free(&checked);
+    *features |= (c->with & WITH_MASK ? CLS_FEATURE_MASK : 0u) |
+                 (c->with & WITH_DENSE ? CLS_FEATURE_BIAS : 0u) |
+                 (c->with & WITH_FORCED ? CLS_FEATURE_FORCED | CLS_FEATURE_STATE : 0u) |
+                 (c->stage == ST_SHARDS ? CLS_FEATURE_SHARD : 0u);
+    if (c->setup == BY_ACCEPT || c->setup == BY_ROLLBACK)
+        *features |= CLS_FEATURE_ACCEPT;
+    if (c->setup == BY_COPY || c->setup == BY_ROLLBACK || c->setup == BY_LOAD)
+        *features |= CLS_FEATURE_STATE;
+    return CLS_OK;
+}
+
+/* The parts of the self-test in which a kernel runs, and the features that these need. */
+static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
+{
+    switch (kernel) {
+    case CLS_DISTRIBUTION:
+    case CLS_REPORT:
+        *features = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
+        return PART_STEPS | PART_OUTPUTS;
+    case CLS_KEPT:
+        *features = CLS_FEATURE_KEPT_SETS;
+        return PART_STEPS | PART_OUTPUTS;
+    case CLS_RESIDUAL:
+    case CLS_VERIFY:
+        *features = CLS_FEATURE_VERIFY;
+        return PART_DRAFTS;
+    default:
+        *features = 0;
+        return PART_STEPS;
+    }
+}
+
+/* Lists the variants that may run in the proof of a variant: those that are compiled, but of its
+ * own kernel no other. */
+static uint32_t list_available(const cls_context *context, int variant, int32_t dtype)
+{
+    uint32_t set = BIT(variant);
+    for (int v = 0; v < CLS_VARIANTS; v++)
+        if (context->program[cls_variants[v].typed ? dtype : 0][v].program != NULL &&
+            cls_variants[v].kernel != cls_variants[variant].kernel)
+            set |= BIT(v);
+    return set;
+}
+
+/* Plans the cases of a variant for which there are programs, and gives the sampler what they need.
+ */
+static cls_status plan_cases(cls_selftest_run *t, int variant)
+{
+    const uint32_t available = list_available(t->context, variant, t->dtype);
+    const enum cls_kernel kernel = cls_variants[variant].kernel;
+    cls_sampler *const s = t->sampler;
+    uint32_t features;
+    cls_status status = CLS_OK;
+    t->plan.parts = parts_of(kernel, &features);
+    t->plan.methods = BIT(CLS_VERIFY_STANDARD);
+    for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
+        uint32_t more = 0;
+        if (!(cls_selftest_cases[i].proves & BIT(variant)))
+            continue;
+        status = find_features(s, i, &more);
+        if (status != CLS_OK || !cls_variants_suffice(available, features | more))
+            continue;
+        features |= more;
+        t->plan.cases[t->plan.count++] = i;
+    }
+    s->features = features;
+    s->force_search = kernel == CLS_PASS || kernel == CLS_SEARCH;
+    if (status == CLS_OK)
+        status = cls_sampler_add_kernels(s, t->dtype, available);
+    if (status == CLS_OK && (features & CLS_FEATURE_SHARD)) /* merged rows are float32 */
+        status = cls_sampler_add_kernels(s, CLS_F32, available);
+    return status;
+}
+
+static cls_status run_cases(cls_selftest_run *t, int variant)
+{
+    cls_status status = CLS_OK;
+    if (cls_variants[variant].kernel == CLS_SELF_TEST)
+        t->plan.parts = PART_ARITHMETIC;
+    else
+        status = plan_cases(t, variant);
+    if (status == CLS_OK && t->sampler != NULL)
+        status = cls_selftest_answers_compute(&t->plan, &t->host);
+    t->known = t->host.known;
+    if (status == CLS_OK)
+        status = cls_selftest_parts(t);
+    if (t->sampler != NULL)
+        t->launched = t->sampler->launched_variants;
+    const cls_selftest_stage *const failed = cls_selftest_failed(&t->report);
+    if (status != CLS_OK || cls_test_proofs_compare_nothing)
+        return status;
+    if (failed == &t->report.stages[ST_ARITHMETIC])
+        return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                        "the device's arithmetic differs from float32 rounded to nearest, with "
+                        "infinities and NaN (%s)",
+                        failed->message);
+    if (failed != NULL)
+        return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                        "the program %s gives other results than the host (%s: %s)",
+                        cls_variants[variant].name, failed->name, failed->message);
+    if (!(t->launched & BIT(variant)))
+        return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
+                        "no case of the self-test has launched the program %s",
+                        cls_variants[variant].name);
+    return CLS_OK;
+}
+
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t *launched)
+{
+    const int has_sampler = cls_variants[variant].kernel != CLS_SELF_TEST;
+    cls_selftest_run t = cls_selftest_new(context);
+    t.dtype = dtype;
+    const uint32_t tiles = proof_shape(&context->shape, &t.plan.vocab);
+    cls_status status = cls_selftest_open(&t, has_sampler ? CLS_FEATURES_ALL : 0);
+    if (t.sampler != NULL) {
+        t.sampler->tiles_per_group = tiles;
+        t.sampler->dtypes = UINT32_C(1) << dtype;
+    }
+    if (status == CLS_OK)
+        status = run_cases(&t, variant);
+    *launched = t.launched;
+    cls_selftest_close(&t);
+    return status;
+}
