@@ -196,7 +196,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     cls_selftest_ends(ends);
     cls_status status = cls_selftest_open(&t, CLS_FEATURES_ALL);
     if (status == CLS_OK)
-        status = cls_sampler_compile(t.sampler, CLS_FEATURES_ALL);
+        status = cls_sampler_add_features(t.sampler, CLS_FEATURES_ALL);
     if (status == CLS_OK)
         status = cls_sampler_infill(t.sampler, &infill);
     if (status == CLS_OK)

@@ -456,7 +456,7 @@ START_TEST(bad_bits)
     so.features = 4096; /* of cls_draw() in earlier versions */
     ck_assert_int_eq(cls_sampler_create(context, &so, &sampler), CLS_BAD_ARGUMENT);
     ck_assert_str_eq(cls_error_message(),
-                     "options->features of a sampler is 0x1000, which has the reserved bit 0x1000: "
+                     "options->features is 0x1000, which has the reserved bit 0x1000: "
                      "it was of cls_draw(), which was removed; use cls_host_draw() and "
                      "cls_accept()");
     so.features = CLS_FEATURE_MASK | 1u << 31;
