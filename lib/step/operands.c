@@ -3,42 +3,6 @@
  * are into the arguments of kernels. */
 #include "step/step.h"
 
-#include <stddef.h>
-
-enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
-
-void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
-{
-    memset(plan, 0, offsetof(cls_plan, buffers));
-    plan->operands = operands;
-    plan->count[CLS_N_1] = 1;
-    plan->count[CLS_N_3] = 3;
-    plan->count[CLS_N_4] = 4;
-    plan->count[CLS_N_8] = 8;
-    plan->count[CLS_N_DRAWS] = 1u << 24;
-    plan->count[CLS_N_TOP_MOST] = MOST_TOP;
-    plan->count[CLS_N_GIVEN_MOST] = MOST_GIVEN;
-    cls_step_default(&plan->step, sizeof plan->step);
-}
-
-cls_status cls_call_check(const cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
-                          const cl_event *wait, cls_plan *plan)
-{
-    const uint32_t rows = plan->step.rows;
-    const cls_status status = cls_wait_check(s->context, n_wait, wait);
-    if (status != CLS_OK)
-        return status;
-    if (rows < 1 || rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->rows is %u; the sampler was created for 1 to %u", plan->operands->call,
-                        (unsigned)rows, (unsigned)s->max_rows);
-    plan->count[CLS_N_SLOTS] = s->slots;
-    plan->count[CLS_N_VOCAB] = s->vocab;
-    plan->count[CLS_N_ROWS] = rows;
-    plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
-    return cls_queue_check(s->context, queue, &plan->ordered);
-}
-
 /* ------------------------------------------------------------------- what a row is of */
 
 static void *at(const cls_plan *plan, uint16_t offset) { return (char *)(uintptr_t)plan + offset; }
@@ -121,6 +85,15 @@ static cls_status check_group(const cls_plan *plan, const cls_operand *number)
                           (unsigned)n, missing->name);
 }
 
+static cls_status check_enum(const cls_plan *plan, const cls_operand *o)
+{
+    const int32_t value = *(const int32_t *)at(plan, o->at);
+    return value >= 0 && value <= o->words
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %d, which is not a %s", o->name,
+                          (int)value, o->word);
+}
+
 static cls_status check_words(const cls_plan *plan, const cls_operand *o)
 {
     const uint32_t *const words = at(plan, o->at);
@@ -156,8 +129,8 @@ static cls_status check_stride(const cls_plan *plan, const cls_operand *o)
     return *stride >= width
                ? CLS_OK
                : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s is %llu, which is less than the %llu elements of a row",
-                          o->stride_name, (unsigned long long)*stride, (unsigned long long)width);
+                          "%s is %llu, which is less than the %llu elements of a row", o->word,
+                          (unsigned long long)*stride, (unsigned long long)width);
 }
 
 /* Checks a buffer or a map that says anything. */
@@ -206,6 +179,8 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
         return check_number(plan, o);
     case CLS_WORDS:
         return check_words(plan, o);
+    case CLS_ENUM:
+        return check_enum(plan, o);
     case CLS_SWITCH:
         return cls_switch_check(o->name, *(const int32_t *)at(plan, o->at));
     case CLS_INTERNAL:

@@ -12,7 +12,7 @@
     .argument = (uint16_t)offsetof(cls_args, ARGUMENT)
 #define READS .access = CLS_KERNEL_READS
 #define WRITES .access = CLS_KERNEL_WRITES
-#define STRIDE(NAME, field) .stride = IN_PLAN(field), .stride_name = NAME
+#define STRIDE(NAME, field) .stride = IN_PLAN(field), .word = NAME
 
 #define INTS(NAME, KIND, field, ROWS, WIDTH, WHICH) \
     .name = NAME, .kind = KIND, .at = IN_PLAN(field.device), .host = IN_PLAN(field.host), \
@@ -21,6 +21,10 @@
 #define ZERO(NAME, field, WORDS) \
     { \
         NAME, CLS_WORDS, .words = WORDS, .at = IN_PLAN(field) \
+    }
+#define ENUM(NAME, field, TYPE, MOST) \
+    { \
+        NAME, CLS_ENUM, .words = MOST, .word = TYPE, .at = IN_PLAN(field) \
     }
 #define SWITCH(NAME, field) \
     { \
@@ -70,6 +74,7 @@
          TO(bias, bias_offset)}, \
         {MAP(S "->bias.row_map", CLS_OPTIONAL, step.bias.row_map, ROWS, CLS_MAP_BIASES), \
          .limit = CLS_N_BIAS_ROWS, .has = CLS_HAS_BIAS_MAP, TO(bias_map, bias_map_offset)}, \
+        ENUM(S "->mask.kind", step.mask.kind, "cls_mask_kind", CLS_MASK_BOOL), \
         ZERO(S "->mask.reserved", step.mask.reserved, 5), \
         ZERO(S "->bias.reserved", step.bias.reserved, 5)
 
@@ -120,6 +125,7 @@ static const cls_operand step[] = {
     NUMBER("outputs->kept.count", outputs.kept.count, KEPT, SHORTLIST, SHORTLIST),
     NUMBER("outputs->kept_set.capacity", outputs.kept_set.capacity, SET, VOCAB, 0),
     CLS_OUTPUTS_TABLE(OUTPUT, "outputs") /* its rows end with a comma */
+    ENUM("outputs->logprob_kind", outputs.logprob_kind, "cls_logprob_kind", CLS_LOGPROB_FINAL),
     ZERO("outputs->reserved", outputs.reserved, 1),
     ZERO("outputs->kept.reserved", outputs.kept.reserved, 5),
     ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5),
@@ -145,7 +151,10 @@ static const cls_operand verify[] = {
     {MAP("", CLS_INTERNAL, firsts, REQUESTS, CLS_MAP_FIRSTS)},
     MASK_AND_BIAS("call"),
     SWITCH("call->disable_bonus", verify.disable_bonus),
+    ENUM("call->draft_kind", verify.draft_kind, "cls_draft_kind", CLS_DRAFT_LOGITS),
     ZERO("call->reserved", verify.reserved, 1),
+    ZERO("call->ids_request_stride", verify.ids_request_stride, 2),
+    ZERO("call->draft_request_stride", verify.draft_request_stride, 2),
     RESULT("call->tokens", verify.tokens, REQUESTS, MOST_TOKENS, CLS_VERIFIED_TOKENS, tokens),
     RESULT("call->accepted", verify.accepted, REQUESTS, 1, CLS_VERIFIED_ACCEPTED, accepted),
     RESULT("call->emitted", verify.emitted, REQUESTS, 1, CLS_VERIFIED_EMITTED, emitted),
@@ -172,12 +181,12 @@ static const cls_operand gather[] = {LOGITS("gather")};
 /* A plan has room for so many that are present. */
 typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES ? 1 : -1];
 
-#define TABLE(CALL, ROWS) \
+#define TABLE(CALL, READS_LOGITS, ROWS) \
     { \
-        CALL, ROWS, sizeof ROWS / sizeof ROWS[0] \
+        CALL, READS_LOGITS, ROWS, sizeof ROWS / sizeof ROWS[0] \
     }
-const cls_operands cls_step_operands = TABLE("step", step);
-const cls_operands cls_verify_operands = TABLE("call", verify);
-const cls_operands cls_accept_operands = TABLE("call", accept_call);
-const cls_operands cls_logprobs_operands = TABLE("call", logprobs);
-const cls_operands cls_gather_operands = TABLE("gather", gather);
+const cls_operands cls_step_operands = TABLE("step", 1, step);
+const cls_operands cls_verify_operands = TABLE("call", 1, verify);
+const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
+const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
+const cls_operands cls_gather_operands = TABLE("gather", 1, gather);

@@ -75,39 +75,29 @@ static cls_status check_drafts(cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
     const uint32_t drafts = (uint32_t)plan->count[CLS_N_DRAFTS];
-    if (c->draft_ids.host == NULL && c->draft_ids.device.buffer == NULL && drafts != 0)
+    const int has_ids = c->draft_ids.host != NULL || c->draft_ids.device.buffer != NULL;
+    plan->count[CLS_N_DRAFT_BYTES] =
+        c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
+    if (drafts != 0 && !has_ids)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
-    if (c->draft_kind < CLS_DRAFT_NONE || c->draft_kind > CLS_DRAFT_LOGITS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_kind is %d, which is not a cls_draft_kind",
-                        (int)c->draft_kind);
     if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
-    if (c->draft_kind != CLS_DRAFT_NONE && c->draft.buffer == NULL && drafts != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft.buffer is NULL");
-    plan->count[CLS_N_DRAFT_BYTES] =
-        c->draft_kind == CLS_DRAFT_LOGITS ? plan->count[CLS_N_LOGIT_BYTES] : sizeof(float);
-    return CLS_OK;
+    return c->draft_kind == CLS_DRAFT_NONE || c->draft.buffer != NULL || drafts == 0
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->draft.buffer is NULL, but call->draft_kind is %d",
+                          (int)c->draft_kind);
 }
 
 /* Checks the method and its numbers, and what only later versions support. */
 static cls_status check_fields(const cls_verify_call *c)
 {
-    const struct {
-        const char *name;
-        uint64_t value, most;
-    } later[] = {
-        {"ids_stride", c->ids_stride, 1},
-        {"ids_request_stride", c->ids_request_stride, 0},
-        {"draft_request_stride", c->draft_request_stride, 0},
-        {"outputs", c->outputs != NULL, 0},
-    };
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-        if (later[i].value > later[i].most)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->%s is set; this version does not support it", later[i].name);
+    if (c->ids_stride > 1 || c->outputs != NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "call->%s is set; this version does not support it",
+                        c->outputs != NULL ? "outputs" : "ids_stride");
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->epsilon is %g; it must be above 0 and at most 1",
@@ -162,14 +152,10 @@ static void expand_maps(const cls_sampler *s, cls_plan *plan)
     plan->has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
-static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
-                        cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+static cls_status read_drafts(const cls_sampler *s, const void *callers, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
-    cls_plan_begin(plan, &cls_verify_operands);
     cls_verify_call_default(c, sizeof *c);
-    if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(c, callers, "call");
     plan->arg_set = CLS_ARG_SET_VERIFY;
     plan->needs = CLS_FEATURE_VERIFY;
@@ -185,16 +171,13 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
         status = check_fields(c);
     if (status == CLS_OK)
         status = check_parents(c);
-    if (status == CLS_OK)
-        status = cls_call_check(s, queue, n_wait, wait, plan);
-    if (status == CLS_OK)
-        status = cls_inputs_check(s, 0, plan);
-    if (status == CLS_OK)
-        status = check_drafts(plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(s, plan);
-    if (status == CLS_OK)
-        status = cls_row_slots_check(s, c->requests, 0, plan);
+    return status == CLS_OK ? check_drafts(plan) : status;
+}
+
+static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
+{
+    cls_verify_call *const c = &plan->verify;
+    const cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);
@@ -203,8 +186,6 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->draft_kind = c->draft.buffer != NULL && plan->count[CLS_N_DRAFTS] != 0
                            ? (uint32_t)c->draft_kind
                            : CLS_DRAFT_NONE;
-    plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
-    plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return CLS_OK;
 }
 
@@ -275,27 +256,10 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     return code == CL_SUCCESS ? launch_verify(plan, c, done) : code;
 }
 
-static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
-                                cl_uint n_wait, const cl_event *wait, cl_event *done)
-{
-    cls_plan plan;
-    cls_commands c;
-    cl_event end = NULL;
-    cl_int code;
-    cls_status status = check(s, queue, call, n_wait, wait, &plan);
-    if (status == CLS_OK)
-        status = cls_plan_upload(&plan, s, queue, n_wait, wait, &c, &code);
-    if (status != CLS_OK)
-        return status;
-    if (code == CL_SUCCESS)
-        code = launch_all(&plan, &c, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);
-}
-
-cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
+cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    if (done != NULL)
-        *done = NULL;
-    return CLS_GUARDED_CALL(s, verify_drafts(s, queue, call, n_wait, wait, done));
+    static const cls_call call = {&cls_verify_operands, read_drafts, finish_drafts, launch_all,
+                                  "cannot enqueue the verification"};
+    return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
