@@ -14,11 +14,9 @@ static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *p
     const char *const call = plan->operands->call;
     const int32_t dtype = plan->step.logits.dtype;
     if (dtype < 0 || dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
+        return cls_refuse("%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
     if (!(s->dtypes >> dtype & 1u))
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "%s->logits.dtype is %d; the sampler was not created for it: see options->dtypes", call,
             (int)dtype);
     if (plan->step.logits_rows == 0)
@@ -40,15 +38,13 @@ static cls_status check_rows(const cls_plan *plan, const char *what, const char 
     if (!present)
         return !is_set(map)
                    ? CLS_OK
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "%s->%s.%s.buffer is NULL, but row_map is set", call, what, field);
+                   : cls_refuse("%s->%s.%s.buffer is NULL, but row_map is set", call, what, field);
     if (*rows == 0)
         *rows = plan->step.rows;
     return is_set(map) || *rows >= plan->step.rows
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->%s.rows is %u for %u rows, but %s->%s.row_map is not set", call,
-                          what, (unsigned)*rows, (unsigned)plan->step.rows, call, what);
+               : cls_refuse("%s->%s.rows is %u for %u rows, but %s->%s.row_map is not set", call,
+                            what, (unsigned)*rows, (unsigned)plan->step.rows, call, what);
 }
 
 static cls_status check_mask(const cls_sampler *s, cls_plan *plan)
@@ -72,13 +68,13 @@ static cls_status check_bias(cls_plan *plan)
     const char *const call = plan->operands->call;
     const int present = b->values.buffer != NULL;
     if (present && b->dtype != CLS_F32 && b->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call, (int)b->dtype);
+        return cls_refuse("%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
+                          (int)b->dtype);
     if (!(b->factor == 0.0f || b->factor == 1.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
-                        "values as they are",
-                        call, (double)b->factor);
+        return cls_refuse(
+            "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
+            "values as they are",
+            call, (double)b->factor);
     const cls_status status = check_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
     plan->has |= present && b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0;
     plan->count[CLS_N_BIAS_ROWS] = b->rows;
@@ -111,18 +107,15 @@ static void add_needs(const cls_sampler *s, uint32_t features, cls_plan *plan)
 static cls_status fail_slot(const cls_sampler *s, const char *call, uint32_t row, int32_t slot)
 {
     return slot < 0 || (uint32_t)slot >= s->slots
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, but the sampler has slots 0 to %u", call,
-                          (unsigned)row, (int)slot, (unsigned)s->slots - 1)
+               ? cls_refuse("%s->slots: row %u uses slot %d, but the sampler has slots 0 to %u",
+                            call, (unsigned)row, (int)slot, (unsigned)s->slots - 1)
            : !(s->request[slot].slot.flags & CLS_SLOT_BEGUN)
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, which has no request: call "
-                          "cls_slot_begin() first",
-                          call, (unsigned)row, (int)slot)
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, which an earlier row uses; a slot may "
-                          "occur only once if tokens are accepted",
-                          call, (unsigned)row, (int)slot);
+               ? cls_refuse("%s->slots: row %u uses slot %d, which has no request: call "
+                            "cls_slot_begin() first",
+                            call, (unsigned)row, (int)slot)
+               : cls_refuse("%s->slots: row %u uses slot %d, which an earlier row uses; a slot may "
+                            "occur only once if tokens are accepted",
+                            call, (unsigned)row, (int)slot);
 }
 
 cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, cls_plan *plan)
@@ -138,9 +131,8 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
         return CLS_OK;
     }
     if (slots->host == NULL && rows > sampler->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "there are %u rows but only %u slots, and %s->slots is not set",
-                        (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
+        return cls_refuse("there are %u rows but only %u slots, and %s->slots is not set",
+                          (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
     for (; row < rows && status == CLS_OK; row++) {
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)
@@ -197,12 +189,11 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
 {
     cls_plan_begin(plan, call->operands);
     if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+        return cls_refuse("sampler is NULL");
     cls_status status = call->read(s, callers, plan);
     if (status == CLS_OK && (plan->step.rows < 1 || plan->step.rows > s->max_rows))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->rows is %u; the sampler was created for 1 to %u",
-                          call->operands->call, (unsigned)plan->step.rows, (unsigned)s->max_rows);
+        status = cls_refuse("%s->rows is %u; the sampler was created for 1 to %u",
+                            call->operands->call, (unsigned)plan->step.rows, (unsigned)s->max_rows);
     if (status == CLS_OK)
         status = cls_plan_check(plan, s, queue, width, n_wait, wait);
     if (status == CLS_OK)

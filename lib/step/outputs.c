@@ -109,8 +109,7 @@ static cls_status finish_logprobs(cls_sampler *s, cls_plan *plan)
     (void)s;
     return plan->wants != 0
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->top.count and call->given.count are 0: no output is requested");
+               : cls_refuse("call->top.count and call->given.count are 0: no output is requested");
 }
 
 static cl_int launch_logprobs(cls_plan *plan, cls_commands *c, cl_event *done)

@@ -190,14 +190,12 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
 {
     const cls_step *const s = &plan->step;
     if (!(plan->has & CLS_HAS_LOGITS_MAP) && s->logits_rows < s->rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->logits_rows is %u for %u rows, but step->logits_map is not set",
-                        (unsigned)s->logits_rows, (unsigned)s->rows);
+        return cls_refuse("step->logits_rows is %u for %u rows, but step->logits_map is not set",
+                          (unsigned)s->logits_rows, (unsigned)s->rows);
     if (s->defer_accept && s->invalid_token >= 0 && (uint32_t)s->invalid_token < sampler->vocab)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->invalid_token is %d, which is a token: with step->defer_accept a "
-                        "later cls_accept() would accept it for rows without a token",
-                        (int)s->invalid_token);
+        return cls_refuse("step->invalid_token is %d, which is a token: with step->defer_accept a "
+                          "later cls_accept() would accept it for rows without a token",
+                          (int)s->invalid_token);
     plan->has |= s->defer_accept ? CLS_DEFER : 0;
     return cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
 }
@@ -232,8 +230,8 @@ static cls_status read_accepted(const cls_sampler *s, const void *callers, cls_p
     plan->needs = CLS_FEATURE_ACCEPT;
     return status != CLS_OK || (call->per_row >= 1 && call->per_row <= CLS_MAX_ACCEPTED)
                ? status
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->per_row is %u; it must be 1 to %d",
-                          (unsigned)call->per_row, CLS_MAX_ACCEPTED);
+               : cls_refuse("call->per_row is %u; it must be 1 to %d", (unsigned)call->per_row,
+                            CLS_MAX_ACCEPTED);
 }
 
 static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)

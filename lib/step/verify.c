@@ -19,19 +19,16 @@ static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
     cls_verify_call *const c = &plan->verify;
     uint32_t most = 0;
     if (c->requests < 1 || c->requests > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->requests is %u; the sampler was created for 1 to %u rows",
-                        (unsigned)c->requests, (unsigned)s->max_rows);
+        return cls_refuse("call->requests is %u; the sampler was created for 1 to %u rows",
+                          (unsigned)c->requests, (unsigned)s->max_rows);
     if (c->row_offsets == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets is NULL");
+        return cls_refuse("call->row_offsets is NULL");
     if (c->row_offsets[0] != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets[0] is %d; it must be 0",
-                        (int)c->row_offsets[0]);
+        return cls_refuse("call->row_offsets[0] is %d; it must be 0", (int)c->row_offsets[0]);
     for (uint32_t i = 0; i < c->requests; i++) {
         const int64_t n = (int64_t)c->row_offsets[i + 1] - c->row_offsets[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "call->row_offsets[%u] is %d after %d: a request must have 1 to %d rows, "
                 "one more than its drafts",
                 (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
@@ -40,15 +37,13 @@ static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
     }
     plan->step.rows = (uint32_t)c->row_offsets[c->requests];
     if (plan->step.rows > s->max_rows)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "call->row_offsets has %u rows in total; the sampler was created for 1 to %u",
             (unsigned)plan->step.rows, (unsigned)s->max_rows);
     if (c->max_drafts == 0)
         c->max_drafts = most;
     if (c->max_drafts < most || c->max_drafts > CLS_MAX_DRAFTS)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "call->max_drafts is %u; it must be %u, the most drafts of a request, to %d",
             (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
     plan->count[CLS_N_REQUESTS] = plan->count[CLS_N_MAP_ROWS] = c->requests;
@@ -63,8 +58,7 @@ static cls_status check_parents(const cls_verify_call *c)
     for (uint32_t i = 0, k = 0; i < c->requests && c->parents.host != NULL; i++)
         for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
             if (c->parents.host[k] < -1 || c->parents.host[k] >= at)
-                return cls_fail(
-                    CLS_BAD_ARGUMENT, CL_SUCCESS,
+                return cls_refuse(
                     "call->parents: the parent of draft %d of request %u is %d; it must "
                     "be -1 or an earlier draft",
                     (int)at, (unsigned)i, (int)c->parents.host[k]);
@@ -79,32 +73,26 @@ static cls_status check_drafts(cls_plan *plan)
     plan->count[CLS_N_DRAFT_BYTES] =
         c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
     if (drafts != 0 && !has_ids)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
+        return cls_refuse("call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
     if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
+        return cls_refuse("call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
     return c->draft_kind == CLS_DRAFT_NONE || c->draft.buffer != NULL || drafts == 0
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->draft.buffer is NULL, but call->draft_kind is %d",
-                          (int)c->draft_kind);
+               : cls_refuse("call->draft.buffer is NULL, but call->draft_kind is %d",
+                            (int)c->draft_kind);
 }
 
 /* Checks the method and its numbers, and what only later versions support. */
 static cls_status check_fields(const cls_verify_call *c)
 {
     if (c->ids_stride > 1 || c->outputs != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->%s is set; this version does not support it",
-                        c->outputs != NULL ? "outputs" : "ids_stride");
+        return cls_refuse("call->%s is set; this version does not support it",
+                          c->outputs != NULL ? "outputs" : "ids_stride");
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->epsilon is %g; it must be above 0 and at most 1",
-                        (double)c->epsilon);
+        return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
+                          (double)c->epsilon);
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
+        return cls_refuse("call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
     return cls_method_check("call", c->method, c->parents.host != NULL);
 }
 
