@@ -17,6 +17,7 @@ enum cls_count {
     CLS_N_SHORTLIST,
     CLS_N_TOP_MOST,
     CLS_N_GIVEN_MOST,
+    CLS_N_MOST_ROWS, /* of a call */
     CLS_N_SLOTS,
     CLS_N_VOCAB,
     CLS_N_ROWS,

@@ -89,10 +89,9 @@ void cls_logprobs_call_default(cls_logprobs_call *call, size_t struct_size)
     CLS_STRUCT_INIT(call, struct_size);
 }
 
-static cls_status read_logprobs(const cls_sampler *s, const void *callers, cls_plan *plan)
+static cls_status read_logprobs(const void *callers, cls_plan *plan)
 {
     cls_logprobs_call call;
-    (void)s;
     cls_logprobs_call_default(&call, sizeof call);
     const cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     plan->step.rows = call.rows;

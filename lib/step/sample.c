@@ -176,10 +176,9 @@ void cls_outputs_default(cls_outputs *outputs, size_t struct_size)
     CLS_STRUCT_INIT(outputs, struct_size);
 }
 
-static cls_status read_step(const cls_sampler *sampler, const void *callers, cls_plan *plan)
+static cls_status read_step(const void *callers, cls_plan *plan)
 {
     cls_status status = CLS_STRUCT_READ(&plan->step, callers, "step");
-    (void)sampler;
     cls_outputs_default(&plan->outputs, sizeof plan->outputs);
     if (status == CLS_OK && plan->step.outputs != NULL)
         status = CLS_STRUCT_READ(&plan->outputs, plan->step.outputs, "outputs");
@@ -218,10 +217,9 @@ void cls_accept_call_default(cls_accept_call *call, size_t struct_size)
     call->per_row = 1;
 }
 
-static cls_status read_accepted(const cls_sampler *s, const void *callers, cls_plan *plan)
+static cls_status read_accepted(const void *callers, cls_plan *plan)
 {
     cls_accept_call *const call = &plan->accept;
-    (void)s;
     cls_accept_call_default(call, sizeof *call);
     const cls_status status = CLS_STRUCT_READ(call, callers, "call");
     plan->step.rows = call->rows;

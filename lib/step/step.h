@@ -62,7 +62,7 @@ void cls_plan_set_logits(cls_plan *plan, const cls_sampler *sampler, const cls_l
  * all operands are right, how its kernels are launched, and the message if that fails. */
 typedef struct cls_call {
     const cls_operands *operands;
-    cls_status (*read)(const cls_sampler *sampler, const void *callers, cls_plan *plan);
+    cls_status (*read)(const void *callers, cls_plan *plan);
     cls_status (*finish)(cls_sampler *sampler, cls_plan *plan);
     cl_int (*launch)(cls_plan *plan, cls_commands *c, cl_event *done);
     const char *failure;

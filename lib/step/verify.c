@@ -14,13 +14,14 @@ void cls_verify_call_default(cls_verify_call *call, size_t struct_size)
 /* ---------------------------------------------------------------------- checks */
 
 /* Checks the requests' rows, and sets the numbers that follow from them. */
-static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
+static cls_status check_rows(cls_plan *plan)
 {
+    const uint32_t most_rows = (uint32_t)plan->count[CLS_N_MOST_ROWS];
     cls_verify_call *const c = &plan->verify;
     uint32_t most = 0;
-    if (c->requests < 1 || c->requests > s->max_rows)
+    if (c->requests < 1 || c->requests > most_rows)
         return cls_refuse("call->requests is %u; the sampler was created for 1 to %u rows",
-                          (unsigned)c->requests, (unsigned)s->max_rows);
+                          (unsigned)c->requests, (unsigned)most_rows);
     if (c->row_offsets == NULL)
         return cls_refuse("call->row_offsets is NULL");
     if (c->row_offsets[0] != 0)
@@ -36,10 +37,10 @@ static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
     plan->step.rows = (uint32_t)c->row_offsets[c->requests];
-    if (plan->step.rows > s->max_rows)
+    if (plan->step.rows > most_rows)
         return cls_refuse(
             "call->row_offsets has %u rows in total; the sampler was created for 1 to %u",
-            (unsigned)plan->step.rows, (unsigned)s->max_rows);
+            (unsigned)plan->step.rows, (unsigned)most_rows);
     if (c->max_drafts == 0)
         c->max_drafts = most;
     if (c->max_drafts < most || c->max_drafts > CLS_MAX_DRAFTS)
@@ -140,7 +141,7 @@ static void expand_maps(const cls_sampler *s, cls_plan *plan)
     plan->has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
-static cls_status read_drafts(const cls_sampler *s, const void *callers, cls_plan *plan)
+static cls_status read_drafts(const void *callers, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
     cls_verify_call_default(c, sizeof *c);
@@ -154,7 +155,7 @@ static cls_status read_drafts(const cls_sampler *s, const void *callers, cls_pla
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
     if (status == CLS_OK)
-        status = check_rows(s, plan);
+        status = check_rows(plan);
     if (status == CLS_OK)
         status = check_fields(c);
     if (status == CLS_OK)
