@@ -51,7 +51,7 @@ void bench_calls(uint32_t rows, uint32_t vocab, uint32_t count, double *seconds)
     }
     cls_step_init(&step);
     step.rows = step.logits_rows = rows;
-    step.logits.buffer = logits;
+    step.logits.values.buffer = logits;
     step.slots.host = slots;
     step.tokens.buffer = step.status.buffer = out;
     step.status.offset = rows * sizeof(int32_t);

@@ -275,8 +275,8 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
         fail("cannot create a buffer");
     cls_step_default(&p->step, sizeof p->step);
     p->step.rows = rows;
-    p->step.logits.buffer = s->logits;
-    p->step.logits.offset = first * sizeof(float);
+    p->step.logits.values.buffer = s->logits;
+    p->step.logits.values.offset = first * sizeof(float);
     p->step.logits.row_stride = VOCAB;
     p->step.tokens.buffer = p->tokens;
 }

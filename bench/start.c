@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
     cls_step_default(&step, sizeof step);
     step.rows = 1;
-    step.logits.buffer = in;
+    step.logits.values.buffer = in;
     step.tokens.buffer = out;
     for (int i = 0; i < STEPS; i++) {
         int32_t token;

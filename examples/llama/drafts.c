@@ -116,7 +116,7 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
     cls_outputs_init(&outputs);
     step.outputs = &outputs;
     step.rows = n;
-    step.logits.buffer = d->s->logits;
+    step.logits.values.buffer = d->s->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = d->slots;
     step.positions.host = d->positions;

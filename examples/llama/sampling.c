@@ -108,7 +108,7 @@ bool sampling_start(sampling *s, const int32_t *slots, uint32_t n, cl_event *don
     cls_outputs_init(&outputs);
     step.outputs = &outputs;
     step.rows = n;
-    step.logits.buffer = s->logits;
+    step.logits.values.buffer = s->logits;
     step.logits.dtype = CLS_F32;
     step.slots.host = slots;
     step.tokens = (cls_buffer){.buffer = s->out};
