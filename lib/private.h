@@ -29,6 +29,9 @@ __attribute__((format(printf, 3, 4)))
 CLS_API cls_status
 cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
+/* Refuses an argument: records the message and returns CLS_BAD_ARGUMENT. */
+#define cls_refuse(...) cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, __VA_ARGS__)
+
 /* ------------------------------------------------------- structs that grow */
 
 /* Copies a public struct of the caller's size to `object`, which has our_size bytes. Fields that

@@ -56,39 +56,33 @@ cls_status cls_buffer_kind_check(const char *name, const cls_buffer *b)
     if (b->kind == CLS_BUFFER_MEM && b->pointer == NULL && b->reserved == 0)
         return CLS_OK;
     return b->kind != CLS_BUFFER_MEM
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s.kind is %d; this version supports only CLS_BUFFER_MEM", name,
-                          (int)b->kind)
+               ? cls_refuse("%s.kind is %d; this version supports only CLS_BUFFER_MEM", name,
+                            (int)b->kind)
            : b->pointer != NULL
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s.pointer is set; this version supports only %s.buffer", name, name)
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s.reserved is %d; it is reserved for later versions and must be 0",
-                          name, (int)b->reserved);
+               ? cls_refuse("%s.pointer is set; this version supports only %s.buffer", name, name)
+               : cls_refuse("%s.reserved is %d; it is reserved for later versions and must be 0",
+                            name, (int)b->reserved);
 }
 
 static cls_status check_size(const char *name, const cls_buffer *b, size_t all, uint64_t size,
                              uint64_t element)
 {
     if (b->offset % element != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s: offset %llu is no multiple of the element's %llu bytes", name,
-                        (unsigned long long)b->offset, (unsigned long long)element);
+        return cls_refuse("%s: offset %llu is no multiple of the element's %llu bytes", name,
+                          (unsigned long long)b->offset, (unsigned long long)element);
     if (b->offset > all || size > all - b->offset)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "%s needs %llu bytes from offset %llu on, %llu in all, and the buffer has %zu", name,
             (unsigned long long)size, (unsigned long long)b->offset,
             (unsigned long long)(size <= UINT64_MAX - b->offset ? size + b->offset : UINT64_MAX),
             all);
     if (b->size > all - b->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s.size is %llu from offset %llu on, and the buffer has %zu", name,
-                        (unsigned long long)b->size, (unsigned long long)b->offset, all);
+        return cls_refuse("%s.size is %llu from offset %llu on, and the buffer has %zu", name,
+                          (unsigned long long)b->size, (unsigned long long)b->offset, all);
     return b->size == 0 || size <= b->size
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s needs %llu bytes, and its size is %llu",
-                          name, (unsigned long long)size, (unsigned long long)b->size);
+               : cls_refuse("%s needs %llu bytes, and its size is %llu", name,
+                            (unsigned long long)size, (unsigned long long)b->size);
 }
 
 cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_buffer *b,
@@ -110,21 +104,19 @@ cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_bu
     if (status != CLS_OK)
         return status;
     if (b->buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s.buffer is NULL", name);
+        return cls_refuse("%s.buffer is NULL", name);
     const cl_int code = find(b->buffer, ranges, &own, &m);
     if (code != CL_SUCCESS)
         return code == CL_INVALID_MEM_OBJECT
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "%s is not an OpenCL buffer", name)
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the buffer of %s", name);
     if (m->type != CL_MEM_OBJECT_BUFFER)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is not a buffer but an image or a pipe",
-                        name);
+        return cls_refuse("%s is not a buffer but an image or a pipe", name);
     if (m->context != c->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s belongs to another OpenCL context than the cls_context", name);
+        return cls_refuse("%s belongs to another OpenCL context than the cls_context", name);
     if (m->flags & accesses[access].forbidden)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s was created with %s, but %s", name,
-                        accesses[access].flags, accesses[access].use);
+        return cls_refuse("%s was created with %s, but %s", name, accesses[access].flags,
+                          accesses[access].use);
     status = check_size(name, b, m->size, size, element);
     if (status == CLS_OK)
         add_range(ranges, name, m->root, m->origin + b->offset, size, access == CLS_KERNEL_WRITES);
@@ -149,12 +141,11 @@ cls_status cls_ranges_check(const cls_ranges *ranges)
             const struct cls_range *const a = &ranges->range[i], *const b = &ranges->range[k];
             if (a->root == b->root && (a->written || b->written) && a->begin < b->end &&
                 b->begin < a->end)
-                return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                "%s, bytes %llu to %llu, and %s, bytes %llu to %llu, overlap in "
-                                "one buffer; bytes that are written must not overlap others",
-                                b->name, (unsigned long long)b->begin,
-                                (unsigned long long)(b->end - 1), a->name,
-                                (unsigned long long)a->begin, (unsigned long long)(a->end - 1));
+                return cls_refuse("%s, bytes %llu to %llu, and %s, bytes %llu to %llu, overlap in "
+                                  "one buffer; bytes that are written must not overlap others",
+                                  b->name, (unsigned long long)b->begin,
+                                  (unsigned long long)(b->end - 1), a->name,
+                                  (unsigned long long)a->begin, (unsigned long long)(a->end - 1));
         }
     return CLS_OK;
 }

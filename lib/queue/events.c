@@ -8,7 +8,7 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *in
     cl_device_id device = NULL;
     cl_command_queue_properties properties = 0;
     if (queue == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "queue is NULL");
+        return cls_refuse("queue is NULL");
     cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
     if (code == CL_SUCCESS)
         code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof device, &device, NULL);
@@ -20,8 +20,7 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *in
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is not a command queue")
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
     if (context != c->cl || device != c->device)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "queue belongs to another OpenCL context or device than the cls_context");
+        return cls_refuse("queue belongs to another OpenCL context or device than the cls_context");
     *in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     return CLS_OK;
 }
@@ -31,7 +30,7 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
     cl_context context = NULL;
     cl_int state = CL_COMPLETE;
     if (event == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "wait[%u] is NULL", (unsigned)i);
+        return cls_refuse("wait[%u] is NULL", (unsigned)i);
     cl_int code = clGetEventInfo(event, CL_EVENT_CONTEXT, sizeof context, &context, NULL);
     if (code == CL_SUCCESS)
         code = clGetEventInfo(event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
@@ -40,9 +39,8 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is not an event", (unsigned)i)
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
     if (context != c->cl)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "wait[%u] belongs to another OpenCL context than the cls_context",
-                        (unsigned)i);
+        return cls_refuse("wait[%u] belongs to another OpenCL context than the cls_context",
+                          (unsigned)i);
     if (state < CL_COMPLETE)
         return cls_fail(CLS_OPENCL_ERROR, state, "wait[%u] has ended with an error", (unsigned)i);
     return CLS_OK;
@@ -52,8 +50,8 @@ cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *
 {
     cls_status status = CLS_OK;
     if ((n_wait == 0) != (wait == NULL))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "n_wait is %u, but wait is %s",
-                        (unsigned)n_wait, wait == NULL ? "NULL" : "not NULL");
+        return cls_refuse("n_wait is %u, but wait is %s", (unsigned)n_wait,
+                          wait == NULL ? "NULL" : "not NULL");
     for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
         status = check_event(c, i, wait[i]);
     return status;

@@ -57,15 +57,13 @@ void cls_readback_destroy(cls_readback *r)
 static cls_status check_size(const cls_context *context, size_t size, uint32_t depth)
 {
     if (context == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
+        return cls_refuse("context is NULL");
     if (size < 1 || size > (size_t)1 << 30)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is %zu; it must be 1 to 2^30", size);
+        return cls_refuse("size is %zu; it must be 1 to 2^30", size);
     if (depth < 1 || depth > 1024)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "depth is %u; it must be 1 to 1024",
-                        (unsigned)depth);
+        return cls_refuse("depth is %u; it must be 1 to 1024", (unsigned)depth);
     if (size > SIZE_MAX / depth - 63)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "size is %zu and depth %u; together they exceed this machine's limit of %zu bytes",
             size, (unsigned)depth, SIZE_MAX);
     return CLS_OK;
@@ -92,7 +90,7 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
                                cls_readback **out)
 {
     if (out == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+        return cls_refuse("out is NULL");
     *out = NULL;
     cls_status status = check_size(context, size, depth);
     if (status != CLS_OK)
@@ -134,18 +132,16 @@ static cls_status check_start(const cls_readback *r, cl_command_queue queue, con
                               const uint64_t *ticket)
 {
     if (r == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "readback is NULL");
+        return cls_refuse("readback is NULL");
     if (from == NULL || from->buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "from is NULL");
+        return cls_refuse("from is NULL");
     if (ticket == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is NULL");
+        return cls_refuse("ticket is NULL");
     if (size < 1 || size > r->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "size is %zu; it must be 1 to the entry's %zu bytes", size, r->size);
+        return cls_refuse("size is %zu; it must be 1 to the entry's %zu bytes", size, r->size);
     if (from->offset != (size_t)from->offset)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "from->offset is %llu; it exceeds this machine's limit of %zu bytes",
-                        (unsigned long long)from->offset, SIZE_MAX);
+        return cls_refuse("from->offset is %llu; it exceeds this machine's limit of %zu bytes",
+                          (unsigned long long)from->offset, SIZE_MAX);
     int in_order;
     cls_status status = cls_wait_check(r->context, n_wait, wait);
     if (status == CLS_OK)
@@ -190,17 +186,16 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
 cls_status cls_readback_get(cls_readback *r, uint64_t ticket, int block, const void **data)
 {
     if (r == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "readback is NULL");
+        return cls_refuse("readback is NULL");
     if (data == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "data is NULL");
+        return cls_refuse("data is NULL");
     *data = NULL;
     if (ticket >= r->next)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "ticket is %llu, but %llu reads were started",
-                        (unsigned long long)ticket, (unsigned long long)r->next);
+        return cls_refuse("ticket is %llu, but %llu reads were started", (unsigned long long)ticket,
+                          (unsigned long long)r->next);
     if (r->next - ticket > r->depth)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "ticket %llu was overwritten: the ring keeps the last %u reads",
-                        (unsigned long long)ticket, (unsigned)r->depth);
+        return cls_refuse("ticket %llu was overwritten: the ring keeps the last %u reads",
+                          (unsigned long long)ticket, (unsigned)r->depth);
     entry *const e = &r->entries[ticket % r->depth];
     cl_int state, code = query_state(e, &state);
     if (code == CL_SUCCESS && state > CL_COMPLETE && block) {

@@ -79,7 +79,8 @@ static cls_status sample(cls_shard *h, cl_command_queue queue, const cls_step *s
 {
     cls_status status = check_closed(h);
     if (status == CLS_OK)
-        status = cls_step_check(h->sampler, queue, step, h->width, n_wait, wait, &h->plan);
+        status = cls_call_check(&cls_step_call, h->sampler, queue, step, h->width, n_wait, wait,
+                                &h->plan);
     h->gathers = 0;
     return status == CLS_OK ? open_step(h, queue, n_wait, wait) : status;
 }
@@ -108,13 +109,7 @@ static cls_status gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
     cls_plan_begin(plan, &cls_gather_operands);
     plan->step.rows = rows;
     plan->step.logits = *logits;
-    status = cls_wait_check(h->sampler->context, n_wait, wait);
-    if (status == CLS_OK)
-        status = cls_queue_check(h->sampler->context, queue, &plan->ordered);
-    if (status == CLS_OK)
-        status = cls_inputs_check(h->sampler, h->width, plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(h->sampler, plan);
+    status = cls_plan_check(plan, h->sampler, queue, h->width, n_wait, wait);
     h->gathers = 1;
     return status == CLS_OK ? open_step(h, queue, n_wait, wait) : status;
 }
@@ -219,7 +214,8 @@ static cls_status merge_logits(cls_shard *h, const void *partials, cl_event *don
     cls_status status = cls_gather_merge(h, partials);
     if (status == CLS_OK)
         status = h->gathers ? end_gather(h, done)
-                            : cls_step_enqueue(&h->plan, h->sampler, h->queue, 0, NULL, done);
+                            : cls_call_enqueue(&cls_step_call, &h->plan, h->sampler, h->queue, 0,
+                                               NULL, done);
     if (status != CLS_OK)
         h->plan.step.logits = own;
     return status;

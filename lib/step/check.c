@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Checks the arguments of a step before anything is enqueued. */
+/* What all calls that enqueue have in common: their plans are made, checked and enqueued here,
+ * before and after what each call does itself. */
 #include "step/step.h"
+
+#include <stddef.h>
+
+enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
 
 /* ------------------------------------------------------------- logits, masks, biases */
 
@@ -9,11 +14,9 @@ static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *p
     const char *const call = plan->operands->call;
     const int32_t dtype = plan->step.logits.dtype;
     if (dtype < 0 || dtype >= CLS_DTYPES)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
+        return cls_refuse("%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
     if (!(s->dtypes >> dtype & 1u))
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "%s->logits.dtype is %d; the sampler was not created for it: see options->dtypes", call,
             (int)dtype);
     if (plan->step.logits_rows == 0)
@@ -35,15 +38,13 @@ static cls_status check_rows(const cls_plan *plan, const char *what, const char 
     if (!present)
         return !is_set(map)
                    ? CLS_OK
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "%s->%s.%s.buffer is NULL, but row_map is set", call, what, field);
+                   : cls_refuse("%s->%s.%s.buffer is NULL, but row_map is set", call, what, field);
     if (*rows == 0)
         *rows = plan->step.rows;
     return is_set(map) || *rows >= plan->step.rows
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->%s.rows is %u for %u rows, but %s->%s.row_map is not set", call,
-                          what, (unsigned)*rows, (unsigned)plan->step.rows, call, what);
+               : cls_refuse("%s->%s.rows is %u for %u rows, but %s->%s.row_map is not set", call,
+                            what, (unsigned)*rows, (unsigned)plan->step.rows, call, what);
 }
 
 static cls_status check_mask(const cls_sampler *s, cls_plan *plan)
@@ -51,10 +52,6 @@ static cls_status check_mask(const cls_sampler *s, cls_plan *plan)
     cls_mask *const m = &plan->step.mask;
     const int bytes = m->kind == CLS_MASK_BOOL,
               present = m->words.buffer != NULL || m->host != NULL;
-    if (present && !bytes && m->kind != CLS_MASK_PACKED)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->mask.kind is %d, which is not a cls_mask_kind", plan->operands->call,
-                        (int)m->kind);
     if (m->width == 0)
         m->width = bytes ? s->vocab : (s->vocab + 31) / 32;
     const cls_status status = check_rows(plan, "mask", "words", present, &m->row_map, &m->rows);
@@ -71,13 +68,13 @@ static cls_status check_bias(cls_plan *plan)
     const char *const call = plan->operands->call;
     const int present = b->values.buffer != NULL;
     if (present && b->dtype != CLS_F32 && b->dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call, (int)b->dtype);
+        return cls_refuse("%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
+                          (int)b->dtype);
     if (!(b->factor == 0.0f || b->factor == 1.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
-                        "values as they are",
-                        call, (double)b->factor);
+        return cls_refuse(
+            "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
+            "values as they are",
+            call, (double)b->factor);
     const cls_status status = check_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
     plan->has |= present && b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0;
     plan->count[CLS_N_BIAS_ROWS] = b->rows;
@@ -85,7 +82,9 @@ static cls_status check_bias(cls_plan *plan)
     return status;
 }
 
-cls_status cls_inputs_check(const cls_sampler *s, uint32_t width, cls_plan *plan)
+/* Checks those fields of the logits, the mask and the bias that are not operands, and sets the
+ * numbers that belong to them. */
+static cls_status check_inputs(const cls_sampler *s, uint32_t width, cls_plan *plan)
 {
     cls_status status = check_logits(s, width, plan);
     if (status == CLS_OK)
@@ -108,18 +107,15 @@ static void add_needs(const cls_sampler *s, uint32_t features, cls_plan *plan)
 static cls_status fail_slot(const cls_sampler *s, const char *call, uint32_t row, int32_t slot)
 {
     return slot < 0 || (uint32_t)slot >= s->slots
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, but the sampler has slots 0 to %u", call,
-                          (unsigned)row, (int)slot, (unsigned)s->slots - 1)
+               ? cls_refuse("%s->slots: row %u uses slot %d, but the sampler has slots 0 to %u",
+                            call, (unsigned)row, (int)slot, (unsigned)s->slots - 1)
            : !(s->request[slot].slot.flags & CLS_SLOT_BEGUN)
-               ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, which has no request: call "
-                          "cls_slot_begin() first",
-                          call, (unsigned)row, (int)slot)
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->slots: row %u uses slot %d, which an earlier row uses; a slot may "
-                          "occur only once if tokens are accepted",
-                          call, (unsigned)row, (int)slot);
+               ? cls_refuse("%s->slots: row %u uses slot %d, which has no request: call "
+                            "cls_slot_begin() first",
+                            call, (unsigned)row, (int)slot)
+               : cls_refuse("%s->slots: row %u uses slot %d, which an earlier row uses; a slot may "
+                            "occur only once if tokens are accepted",
+                            call, (unsigned)row, (int)slot);
 }
 
 cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, cls_plan *plan)
@@ -135,9 +131,8 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
         return CLS_OK;
     }
     if (slots->host == NULL && rows > sampler->slots)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "there are %u rows but only %u slots, and %s->slots is not set",
-                        (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
+        return cls_refuse("there are %u rows but only %u slots, and %s->slots is not set",
+                          (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
     for (; row < rows && status == CLS_OK; row++) {
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)
@@ -157,51 +152,85 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
     return status;
 }
 
-/* ---------------------------------------------------------------------------- steps */
+/* --------------------------------------------------------------------------- calls */
 
-/* Checks what only a step has and what is no operand. */
-static cls_status check_fields(const cls_sampler *sampler, const cls_plan *plan)
+void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
 {
-    const cls_step *const s = &plan->step;
-    if (!is_set(&s->logits_map) && s->logits_rows < s->rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->logits_rows is %u for %u rows, but step->logits_map is not set",
-                        (unsigned)s->logits_rows, (unsigned)s->rows);
-    if (s->defer_accept && s->invalid_token >= 0 && (uint32_t)s->invalid_token < sampler->vocab)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "step->invalid_token is %d, which is a token: with step->defer_accept a "
-                        "later cls_accept() would accept it for rows without a token",
-                        (int)s->invalid_token);
-    const int32_t kind = plan->outputs.logprob_kind;
-    return kind == CLS_LOGPROB_RAW || kind == CLS_LOGPROB_FINAL
-               ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "outputs->logprob_kind is %d, which is not a cls_logprob_kind",
-                          (int)kind);
+    memset(plan, 0, offsetof(cls_plan, buffers));
+    plan->operands = operands;
+    plan->count[CLS_N_1] = 1;
+    plan->count[CLS_N_3] = 3;
+    plan->count[CLS_N_4] = 4;
+    plan->count[CLS_N_8] = 8;
+    plan->count[CLS_N_DRAWS] = 1u << 24;
+    plan->count[CLS_N_TOP_MOST] = MOST_TOP;
+    plan->count[CLS_N_GIVEN_MOST] = MOST_GIVEN;
+    plan->step.invalid_token = -1; /* of calls that have no such field */
 }
 
-cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
-                          uint32_t width, cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue queue,
+                          uint32_t width, cl_uint n_wait, const cl_event *wait)
 {
-    cls_step *const s = &plan->step;
-    cls_plan_begin(plan, &cls_step_operands);
-    if (sampler == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = CLS_STRUCT_READ(s, callers, "step");
-    if (status == CLS_OK && s->outputs != NULL)
-        status = CLS_STRUCT_READ(&plan->outputs, s->outputs, "outputs");
+    plan->count[CLS_N_SLOTS] = s->slots;
+    plan->count[CLS_N_VOCAB] = s->vocab;
+    plan->count[CLS_N_ROWS] = plan->step.rows;
+    plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
+    cls_status status = cls_wait_check(s->context, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_call_check(sampler, queue, n_wait, wait, plan);
+        status = cls_queue_check(s->context, queue, &plan->ordered);
+    if (status == CLS_OK && plan->operands->reads_logits)
+        status = check_inputs(s, width, plan);
+    return status == CLS_OK ? cls_operands_check(s, plan) : status;
+}
+
+cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue queue,
+                          const void *callers, uint32_t width, cl_uint n_wait, const cl_event *wait,
+                          cls_plan *plan)
+{
+    cls_plan_begin(plan, call->operands);
+    if (s == NULL)
+        return cls_refuse("sampler is NULL");
+    plan->count[CLS_N_MOST_ROWS] = s->max_rows;
+    cls_status status = call->read(callers, plan);
+    if (status == CLS_OK && (plan->step.rows < 1 || plan->step.rows > s->max_rows))
+        status = cls_refuse("%s->rows is %u; the sampler was created for 1 to %u",
+                            call->operands->call, (unsigned)plan->step.rows, (unsigned)s->max_rows);
     if (status == CLS_OK)
-        status = cls_inputs_check(sampler, width, plan);
+        status = cls_plan_check(plan, s, queue, width, n_wait, wait);
     if (status == CLS_OK)
-        status = check_fields(sampler, plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(sampler, plan);
-    if (status == CLS_OK)
-        status = cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
-    plan->has |= s->defer_accept ? CLS_DEFER : 0;
-    plan->has |= sampler->force_search ? CLS_FORCE_SEARCH : 0;
+        status = call->finish(s, plan);
+    plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return status;
+}
+
+cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s,
+                            cl_command_queue queue, cl_uint n_wait, const cl_event *wait,
+                            cl_event *done)
+{
+    cls_commands c;
+    cl_event end = NULL;
+    cl_int code;
+    const cls_status status = cls_plan_upload(plan, s, queue, n_wait, wait, &c, &code);
+    if (status != CLS_OK)
+        return status;
+    if (code == CL_SUCCESS)
+        code = call->launch(plan, &c, &end);
+    return cls_commands_end(&c, code, call->failure, end, done);
+}
+
+static cls_status run(const cls_call *call, cls_sampler *s, cl_command_queue queue,
+                      const void *callers, cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    cls_plan plan;
+    const cls_status status = cls_call_check(call, s, queue, callers, 0, n_wait, wait, &plan);
+    return status == CLS_OK ? cls_call_enqueue(call, &plan, s, queue, n_wait, wait, done) : status;
+}
+
+cls_status cls_call_run(const cls_call *call, cls_sampler *s, cl_command_queue queue,
+                        const void *callers, cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    if (done != NULL)
+        *done = NULL;
+    return CLS_GUARDED_CALL(s, run(call, s, queue, callers, n_wait, wait, done));
 }

@@ -3,42 +3,6 @@
  * are into the arguments of kernels. */
 #include "step/step.h"
 
-#include <stddef.h>
-
-enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
-
-void cls_plan_begin(cls_plan *plan, const cls_operands *operands)
-{
-    memset(plan, 0, offsetof(cls_plan, buffers));
-    plan->operands = operands;
-    plan->count[CLS_N_1] = 1;
-    plan->count[CLS_N_3] = 3;
-    plan->count[CLS_N_4] = 4;
-    plan->count[CLS_N_8] = 8;
-    plan->count[CLS_N_DRAWS] = 1u << 24;
-    plan->count[CLS_N_TOP_MOST] = MOST_TOP;
-    plan->count[CLS_N_GIVEN_MOST] = MOST_GIVEN;
-    plan->step.invalid_token = -1; /* of calls that have no such field */
-}
-
-cls_status cls_call_check(const cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
-                          const cl_event *wait, cls_plan *plan)
-{
-    const uint32_t rows = plan->step.rows;
-    const cls_status status = cls_wait_check(s->context, n_wait, wait);
-    if (status != CLS_OK)
-        return status;
-    if (rows < 1 || rows > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->rows is %u; the sampler was created for 1 to %u", plan->operands->call,
-                        (unsigned)rows, (unsigned)s->max_rows);
-    plan->count[CLS_N_SLOTS] = s->slots;
-    plan->count[CLS_N_VOCAB] = s->vocab;
-    plan->count[CLS_N_ROWS] = rows;
-    plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
-    return cls_queue_check(s->context, queue, &plan->ordered);
-}
-
 /* ------------------------------------------------------------------- what a row is of */
 
 static void *at(const cls_plan *plan, uint16_t offset) { return (char *)(uintptr_t)plan + offset; }
@@ -83,13 +47,12 @@ static cls_status check_number(cls_plan *plan, const cls_operand *o)
     const uint64_t most = plan->count[o->most], list = plan->count[o->shortlist];
     plan->count[o->width] = n;
     if (o->shortlist != 0 && n > list && (o->most == o->shortlist || n <= most))
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "%s is %u, but the kernels' lists hold %u: see the context's options->shortlist",
             o->name, (unsigned)n, (unsigned)list);
     return n <= most ? CLS_OK
-                     : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %u; it must be at most %u",
-                                o->name, (unsigned)n, (unsigned)most);
+                     : cls_refuse("%s is %u; it must be at most %u", o->name, (unsigned)n,
+                                  (unsigned)most);
 }
 
 /* Fails if a count is 0 but a buffer for it is set, or if it is not 0 but no buffer is: a list of
@@ -104,11 +67,10 @@ static cls_status check_group(const cls_plan *plan, const cls_operand *number)
             continue;
         const int set = buffer_of(plan, o)->buffer != NULL, reads = o->access == CLS_KERNEL_READS;
         if (set && n == 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is set, but %s is 0", o->name,
-                            number->name);
+            return cls_refuse("%s is set, but %s is 0", o->name, number->name);
         if (!set && reads && n != 0)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is %u, but %s.buffer is NULL",
-                            number->name, (unsigned)n, o->name);
+            return cls_refuse("%s is %u, but %s.buffer is NULL", number->name, (unsigned)n,
+                              o->name);
         if (!reads && !set && missing == NULL)
             missing = o;
         if (!reads && set)
@@ -116,9 +78,16 @@ static cls_status check_group(const cls_plan *plan, const cls_operand *number)
     }
     return n == 0 || written != NULL
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s is %u, but no buffer for it is set (such as %s)", number->name,
-                          (unsigned)n, missing->name);
+               : cls_refuse("%s is %u, but no buffer for it is set (such as %s)", number->name,
+                            (unsigned)n, missing->name);
+}
+
+static cls_status check_enum(const cls_plan *plan, const cls_operand *o)
+{
+    const int32_t value = *(const int32_t *)at(plan, o->at);
+    return value >= 0 && value <= o->words
+               ? CLS_OK
+               : cls_refuse("%s is %d, which is not a %s", o->name, (int)value, o->word);
 }
 
 static cls_status check_words(const cls_plan *plan, const cls_operand *o)
@@ -138,12 +107,11 @@ static cls_status check_entries(const cls_plan *plan, const cls_operand *o, cons
     const int32_t least = o->limit == CLS_N_DRAWS ? 0 : -1;
     for (uint32_t row = 0; o->limit != 0 && row < plan->count[o->rows]; row++)
         if (map[row] < least || (map[row] >= 0 && (uint32_t)map[row] >= limit))
-            return least == 0 ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                         "%s: row %u has the value %d; it must be 0 to %u", o->name,
-                                         (unsigned)row, (int)map[row], (unsigned)limit - 1)
-                              : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                         "%s: row %u uses row %d, but there are %u rows", o->name,
-                                         (unsigned)row, (int)map[row], (unsigned)limit);
+            return least == 0
+                       ? cls_refuse("%s: row %u has the value %d; it must be 0 to %u", o->name,
+                                    (unsigned)row, (int)map[row], (unsigned)limit - 1)
+                       : cls_refuse("%s: row %u uses row %d, but there are %u rows", o->name,
+                                    (unsigned)row, (int)map[row], (unsigned)limit);
     return CLS_OK;
 }
 
@@ -155,9 +123,8 @@ static cls_status check_stride(const cls_plan *plan, const cls_operand *o)
         *stride = width;
     return *stride >= width
                ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s is %llu, which is less than the %llu elements of a row",
-                          o->stride_name, (unsigned long long)*stride, (unsigned long long)width);
+               : cls_refuse("%s is %llu, which is less than the %llu elements of a row", o->word,
+                            (unsigned long long)*stride, (unsigned long long)width);
 }
 
 /* Checks a buffer or a map that says anything. */
@@ -169,17 +136,13 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
     if (status != CLS_OK)
         return status;
     if (b->buffer == NULL && host == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
+        return cls_refuse(o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
     if (o->kind == CLS_LATER)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is set; this version does not support it",
-                        o->name);
+        return cls_refuse("%s is set; this version does not support it", o->name);
     if (b->buffer != NULL && o->kind == CLS_ON_HOST)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s is a buffer, but cls_verify() requires a host array", o->name);
+        return cls_refuse("%s is a buffer, but cls_verify() requires a host array", o->name);
     if (b->buffer != NULL && host != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s has a host array and a buffer; only one may be set", o->name);
+        return cls_refuse("%s has a host array and a buffer; only one may be set", o->name);
     if (plan->count[o->rows] == 0)
         return CLS_OK;
     if (o->stride != 0)
@@ -188,8 +151,7 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
         return status;
     const uint64_t size = size_of(plan, o);
     if (host != NULL && size >= SIZE_MAX)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s: its rows on the host exceed the memory of any host", o->name);
+        return cls_refuse("%s: its rows on the host exceed the memory of any host", o->name);
     return host != NULL ? check_entries(plan, o, host)
                         : cls_buffer_check(s->context, o->name, b, size, plan->count[o->element],
                                            (enum cls_access)o->access, ranges);
@@ -206,6 +168,8 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
         return check_number(plan, o);
     case CLS_WORDS:
         return check_words(plan, o);
+    case CLS_ENUM:
+        return check_enum(plan, o);
     case CLS_SWITCH:
         return cls_switch_check(o->name, *(const int32_t *)at(plan, o->at));
     case CLS_INTERNAL:
@@ -242,10 +206,9 @@ static cls_status check_features(const cls_sampler *s, const cls_plan *plan, uin
     if (missing == 0)
         return CLS_OK;
     cls_features_name(names, missing);
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "the sampler is not compiled for what the call needs: create it with %s in "
-                    "options->features",
-                    names);
+    return cls_refuse("the sampler is not compiled for what the call needs: create it with %s in "
+                      "options->features",
+                      names);
 }
 
 /* Returns CLS_WIDE if each row of logits certainly starts at a multiple of 16 bytes, and kernels

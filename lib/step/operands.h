@@ -17,6 +17,7 @@ enum cls_count {
     CLS_N_SHORTLIST,
     CLS_N_TOP_MOST,
     CLS_N_GIVEN_MOST,
+    CLS_N_MOST_ROWS, /* of a call */
     CLS_N_SLOTS,
     CLS_N_VOCAB,
     CLS_N_ROWS,
@@ -51,6 +52,7 @@ enum cls_operand_kind {
     CLS_INTERNAL, /* a map that the call makes; not checked */
     CLS_NUMBER,   /* a number of the caller's: count `width`, at most count `most` */
     CLS_WORDS,    /* `words` words that must be 0 */
+    CLS_ENUM,     /* a value of an enum, 0 to `words` */
     CLS_SWITCH    /* a number that must be 0 or 1 */
 };
 
@@ -58,12 +60,12 @@ enum cls_operand_kind {
 typedef struct cls_operand {
     const char *name;        /* in messages */
     uint8_t kind;            /* a cls_operand_kind */
-    uint8_t words;           /* of CLS_WORDS */
+    uint8_t words;           /* of CLS_WORDS; of CLS_ENUM the last value */
     uint8_t most, shortlist; /* of CLS_NUMBER: cls_count; shortlist: 0 or another one */
     uint16_t at;             /* the cls_buffer or the number */
     uint16_t host;           /* the pointer to data on the host, or 0 */
     uint16_t stride;         /* the stride from row to row, or 0: dense rows */
-    const char *stride_name; /* in messages */
+    const char *word;        /* in messages: the stride or the enum */
     uint8_t rows, width, element, access; /* cls_count, and a cls_access */
     uint8_t map;                          /* a cls_map, if it is one */
     uint8_t limit;     /* cls_count: data on the host must be below; -1 is allowed for rows */
@@ -75,9 +77,10 @@ typedef struct cls_operand {
     uint16_t argument; /* in a cls_args: where its offset goes, and behind that its stride; or 0 */
 } cls_operand;
 
-/* The table of a call, and the name of its struct. */
+/* The table of a call, the name of its struct, and 1 if it reads logits. */
 typedef struct cls_operands {
     const char *call;
+    int reads_logits;
     const cls_operand *row;
     uint32_t n;
 } cls_operands;

@@ -84,60 +84,39 @@ cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done)
 
 /* -------------------------------------------------------------------- prompts */
 
-static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers,
-                        cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+static cls_status read_logprobs(const void *callers, cls_plan *plan)
 {
     cls_logprobs_call call;
-    cls_plan_begin(plan, &cls_logprobs_operands);
-    if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = CLS_STRUCT_READ(&call, callers, "call");
+    const cls_status status = CLS_STRUCT_READ(&call, callers, "call");
     plan->step.rows = call.rows;
     plan->step.logits = call.logits;
     plan->outputs.logprob_kind = CLS_LOGPROB_RAW;
     plan->outputs.top = call.top;
     plan->outputs.given = call.given;
     plan->has = CLS_NO_SLOTS;
-    if (status == CLS_OK)
-        status = cls_call_check(s, queue, n_wait, wait, plan);
-    if (status == CLS_OK)
-        status = cls_inputs_check(s, 0, plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(s, plan);
-    if (status == CLS_OK)
-        status = cls_reserved_check("call->reserved", call.reserved);
-    return status != CLS_OK || plan->wants != 0
-               ? status
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "call->top.count and call->given.count are 0: no output is requested");
+    return status == CLS_OK ? cls_reserved_check("call->reserved", call.reserved) : status;
 }
 
-static cls_status logprobs_of_rows(cls_sampler *s, cl_command_queue queue,
-                                   const cls_logprobs_call *call, cl_uint n_wait,
-                                   const cl_event *wait, cl_event *done)
+static cls_status finish_logprobs(cls_sampler *s, cls_plan *plan)
 {
-    cls_plan plan;
-    cls_commands c;
-    cls_args a;
-    cl_event end = NULL;
-    cl_int code;
-    cls_status status = check(s, queue, call, n_wait, wait, &plan);
-    if (status == CLS_OK)
-        status = cls_plan_upload(&plan, s, queue, n_wait, wait, &c, &code);
-    if (status != CLS_OK)
-        return status;
-    cls_step_args(&a, s, &plan, CLS_ARG_SET_RAW);
-    if (code == CL_SUCCESS)
-        code = cls_commands_write_args(&c, CLS_ARG_SET_RAW, &a);
-    if (code == CL_SUCCESS)
-        code = cls_report_launch(&plan, &c, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the log-probabilities", end, done);
+    (void)s;
+    return plan->wants != 0
+               ? CLS_OK
+               : cls_refuse("call->top.count and call->given.count are 0: no output is requested");
 }
 
-cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *call,
+static cl_int launch_logprobs(cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    cls_args a;
+    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
+    const cl_int code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
+    return code == CL_SUCCESS ? cls_report_launch(plan, c, done) : code;
+}
+
+cls_status cls_logprobs(cls_sampler *s, cl_command_queue queue, const cls_logprobs_call *callers,
                         cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    if (done != NULL)
-        *done = NULL;
-    return CLS_GUARDED_CALL(s, logprobs_of_rows(s, queue, call, n_wait, wait, done));
+    static const cls_call call = {&cls_logprobs_operands, read_logprobs, finish_logprobs,
+                                  launch_logprobs, "cannot enqueue the log-probabilities"};
+    return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

@@ -162,86 +162,73 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     return code == CL_SUCCESS ? cls_step_draw(plan, c, done) : code;
 }
 
-cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *s, cl_command_queue queue, cl_uint n_wait,
-                            const cl_event *wait, cl_event *done)
+/* ----------------------------------------------------------------------------- steps */
+
+static cls_status read_step(const void *callers, cls_plan *plan)
 {
-    cls_commands c;
-    cl_event end = NULL;
-    cl_int code;
-    const cls_status status = cls_plan_upload(plan, s, queue, n_wait, wait, &c, &code);
-    if (status != CLS_OK)
-        return status;
-    if (code == CL_SUCCESS)
-        code = launch_all(plan, &c, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the step", end, done);
+    cls_status status = CLS_STRUCT_READ(&plan->step, callers, "step");
+    if (status == CLS_OK && plan->step.outputs != NULL)
+        status = CLS_STRUCT_READ(&plan->outputs, plan->step.outputs, "outputs");
+    return status;
 }
 
-static cls_status sample_step(cls_sampler *s, cl_command_queue queue, const cls_step *step,
-                              cl_uint n_wait, const cl_event *wait, cl_event *done)
+static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
 {
-    cls_plan plan;
-    const cls_status status = cls_step_check(s, queue, step, 0, n_wait, wait, &plan);
-    return status == CLS_OK ? cls_step_enqueue(&plan, s, queue, n_wait, wait, done) : status;
+    const cls_step *const s = &plan->step;
+    if (!(plan->has & CLS_HAS_LOGITS_MAP) && s->logits_rows < s->rows)
+        return cls_refuse("step->logits_rows is %u for %u rows, but step->logits_map is not set",
+                          (unsigned)s->logits_rows, (unsigned)s->rows);
+    if (s->defer_accept && s->invalid_token >= 0 && (uint32_t)s->invalid_token < sampler->vocab)
+        return cls_refuse("step->invalid_token is %d, which is a token: with step->defer_accept a "
+                          "later cls_accept() would accept it for rows without a token",
+                          (int)s->invalid_token);
+    plan->has |= s->defer_accept ? CLS_DEFER : 0;
+    return cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
 }
+
+const cls_call cls_step_call = {&cls_step_operands, read_step, finish_step, launch_all,
+                                "cannot enqueue the step"};
 
 cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                       const cl_event *wait, cl_event *done)
 {
-    if (done != NULL)
-        *done = NULL;
-    return CLS_GUARDED_CALL(s, sample_step(s, queue, step, n_wait, wait, done));
+    return cls_call_run(&cls_step_call, s, queue, step, n_wait, wait, done);
 }
 
 /* ---------------------------------------------------------------------- acceptance */
 
-static cls_status check_accepted(cls_sampler *s, cl_command_queue queue,
-                                 const cls_accept_call *callers, cl_uint n_wait,
-                                 const cl_event *wait, cls_plan *plan)
+static cls_status read_accepted(const void *callers, cls_plan *plan)
 {
     cls_accept_call *const call = &plan->accept;
-    cls_plan_begin(plan, &cls_accept_operands);
-    if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
-    cls_status status = CLS_STRUCT_READ(call, callers, "call");
+    const cls_status status = CLS_STRUCT_READ(call, callers, "call");
     plan->step.rows = call->rows;
     plan->step.slots = call->slots;
     plan->count[CLS_N_PER_ROW] = call->per_row;
     plan->needs = CLS_FEATURE_ACCEPT;
-    if (status == CLS_OK && (call->per_row < 1 || call->per_row > CLS_MAX_ACCEPTED))
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->per_row is %u; it must be 1 to %d",
-                          (unsigned)call->per_row, CLS_MAX_ACCEPTED);
-    if (status == CLS_OK)
-        status = cls_call_check(s, queue, n_wait, wait, plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(s, plan);
-    return status == CLS_OK ? cls_row_slots_check(s, call->rows, 0, plan) : status;
+    return status != CLS_OK || (call->per_row >= 1 && call->per_row <= CLS_MAX_ACCEPTED)
+               ? status
+               : cls_refuse("call->per_row is %u; it must be 1 to %d", (unsigned)call->per_row,
+                            CLS_MAX_ACCEPTED);
 }
 
-static cls_status accept_tokens(cls_sampler *s, cl_command_queue queue, const cls_accept_call *call,
-                                cl_uint n_wait, const cl_event *wait, cl_event *done)
+static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)
 {
-    cls_plan plan;
-    cls_commands c;
-    cl_event end = NULL;
-    cl_int code;
-    cls_status status = check_accepted(s, queue, call, n_wait, wait, &plan);
-    if (status == CLS_OK)
-        status = cls_plan_upload(&plan, s, queue, n_wait, wait, &c, &code);
-    if (status != CLS_OK)
-        return status;
-    if (code == CL_SUCCESS)
-        code = write_args(&plan, &c, CLS_ARG_SET_ACCEPT);
-    if (code == CL_SUCCESS)
-        code = cls_step_launch(&plan, &c, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the acceptance", end, done);
+    return cls_row_slots_check(s, plan->step.rows, 0, plan);
 }
 
-cls_status cls_accept(cls_sampler *s, cl_command_queue queue, const cls_accept_call *call,
+static cl_int launch_accepted(cls_plan *plan, cls_commands *c, cl_event *done)
+{
+    const cl_int code = write_args(plan, c, CLS_ARG_SET_ACCEPT);
+    return code == CL_SUCCESS ? cls_step_launch(plan, c, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, done)
+                              : code;
+}
+
+cls_status cls_accept(cls_sampler *s, cl_command_queue queue, const cls_accept_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    if (done != NULL)
-        *done = NULL;
-    return CLS_GUARDED_CALL(s, accept_tokens(s, queue, call, n_wait, wait, done));
+    static const cls_call call = {&cls_accept_operands, read_accepted, finish_accepted,
+                                  launch_accepted, "cannot enqueue the acceptance"};
+    return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
 
 uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }

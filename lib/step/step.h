@@ -40,13 +40,6 @@ typedef struct cls_plan {
 
 /* ----------------------------------------------------------- operands.c */
 
-/* Begins the plan of a call: nothing but what is the same in all calls. */
-void cls_plan_begin(cls_plan *plan, const cls_operands *operands);
-
-/* Checks the call's queue, events, and that step.rows is a number of the sampler's. */
-cls_status cls_call_check(const cls_sampler *sampler, cl_command_queue queue, cl_uint n_wait,
-                          const cl_event *wait, cls_plan *plan);
-
 /* Checks all operands, and adds their bits to `has`, `wants` and `needs`. Fails if one is invalid,
  * too small or overlaps another, or if the sampler was not compiled for `needs` or an operand. */
 cls_status cls_operands_check(const cls_sampler *sampler, cls_plan *plan);
@@ -65,14 +58,33 @@ void cls_plan_set_logits(cls_plan *plan, const cls_sampler *sampler, const cls_l
 
 /* -------------------------------------------------------------- check.c */
 
-/* Checks a step whose rows of logits have `width` tokens, or those of the vocabulary if it is 0,
- * and makes its plan. Fails if an argument is invalid. */
-cls_status cls_step_check(cls_sampler *sampler, cl_command_queue queue, const cls_step *callers,
-                          uint32_t width, cl_uint n_wait, const cl_event *wait, cls_plan *plan);
+/* A call that enqueues: its table, how the caller's struct is read into the plan, what is done once
+ * all operands are right, how its kernels are launched, and the message if that fails. */
+typedef struct cls_call {
+    const cls_operands *operands;
+    cls_status (*read)(const void *callers, cls_plan *plan);
+    cls_status (*finish)(cls_sampler *sampler, cls_plan *plan);
+    cl_int (*launch)(cls_plan *plan, cls_commands *c, cl_event *done);
+    const char *failure;
+} cls_call;
+extern const cls_call cls_step_call; /* of cls_sample() */
 
-/* Checks those fields of the logits, the mask and the bias that are not buffers, and sets the
- * numbers that belong to them. width: as for cls_step_check(). */
-cls_status cls_inputs_check(const cls_sampler *sampler, uint32_t width, cls_plan *plan);
+/* Makes the plan of a call, and enqueues a plan; cls_call_run() does both for a public function.
+ * width: logits of a row in the caller's buffer; 0: those of the vocabulary. */
+cls_status cls_call_check(const cls_call *call, cls_sampler *sampler, cl_command_queue queue,
+                          const void *callers, uint32_t width, cl_uint n_wait, const cl_event *wait,
+                          cls_plan *plan);
+cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *sampler,
+                            cl_command_queue queue, cl_uint n_wait, const cl_event *wait,
+                            cl_event *done);
+cls_status cls_call_run(const cls_call *call, cls_sampler *sampler, cl_command_queue queue,
+                        const void *callers, cl_uint n_wait, const cl_event *wait, cl_event *done);
+
+/* Begins a plan with what is the same in all calls; and checks its queue, events and operands once
+ * plan->step has the caller's fields. */
+void cls_plan_begin(cls_plan *plan, const cls_operands *operands);
+cls_status cls_plan_check(cls_plan *plan, const cls_sampler *sampler, cl_command_queue queue,
+                          uint32_t width, cl_uint n_wait, const cl_event *wait);
 
 /* Checks the slots of n rows and adds what they may need to plan->search, plan->prepare and
  * plan->needs. Fails if a row's slot does not exist or has no request, or if `shared` is 0 and two
@@ -116,10 +128,6 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done);
  * no slot; and launch the kernels after the survey, which draw, report and accept. */
 cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(cls_plan *plan, cls_commands *c, cl_event *done);
-
-/* Enqueues a step that was checked, as cls_sample() does. */
-cls_status cls_step_enqueue(cls_plan *plan, cls_sampler *sampler, cl_command_queue queue,
-                            cl_uint n_wait, const cl_event *wait, cl_event *done);
 
 /* ------------------------------------------------------------ outputs.c */
 

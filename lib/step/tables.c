@@ -6,78 +6,65 @@
 #include <stddef.h>
 
 #define IN_PLAN(field) (uint16_t) offsetof(cls_plan, field)
-#define SHAPE(R, W, E) .rows = CLS_N_##R, .width = CLS_N_##W, .element = CLS_N_##E
 #define TO(BUFFER, ARGUMENT) \
     .buffer = (uint16_t)offsetof(cls_buffers, BUFFER), \
     .argument = (uint16_t)offsetof(cls_args, ARGUMENT)
-#define READS .access = CLS_KERNEL_READS
-#define WRITES .access = CLS_KERNEL_WRITES
-#define STRIDE(NAME, field) .stride = IN_PLAN(field), .stride_name = NAME
-
+#define STRIDE(NAME, field) .stride = IN_PLAN(field), .word = NAME
+#define BUFFER(NAME, field, R, W, E, ACCESS) \
+    .name = NAME, .at = IN_PLAN(field), .rows = CLS_N_##R, .width = CLS_N_##W, \
+    .element = CLS_N_##E, .access = CLS_KERNEL_##ACCESS
 #define INTS(NAME, KIND, field, ROWS, WIDTH, WHICH) \
-    .name = NAME, .kind = KIND, .at = IN_PLAN(field.device), .host = IN_PLAN(field.host), \
-    .map = WHICH, SHAPE(ROWS, WIDTH, 4), READS
+    BUFFER(NAME, field.device, ROWS, WIDTH, 4, READS), .kind = KIND, .host = IN_PLAN(field.host), \
+                                                       .map = WHICH
 #define MAP(NAME, KIND, field, ROWS, WHICH) INTS(NAME, KIND, field, ROWS, 1, WHICH)
-#define ZERO(NAME, field, WORDS) \
-    { \
-        NAME, CLS_WORDS, .words = WORDS, .at = IN_PLAN(field) \
-    }
-#define SWITCH(NAME, field) \
-    { \
-        NAME, CLS_SWITCH, .at = IN_PLAN(field) \
-    }
+#define RESULT(NAME, field, ROWS, WIDTH, WANTS, BUFFER_) \
+    BUFFER(NAME, field, ROWS, WIDTH, 4, WRITES), .wants = CLS_WANTS(WANTS), \
+                                                 TO(BUFFER_, output_offset[WANTS])
+#define FIELD(NAME, KIND, field) .name = NAME, .kind = KIND, .at = IN_PLAN(field)
+#define ZERO(NAME, field, WORDS) FIELD(NAME, CLS_WORDS, field), .words = WORDS
+#define ENUM(NAME, field, TYPE, MOST) FIELD(NAME, CLS_ENUM, field), .words = MOST, .word = TYPE
 #define NUMBER(NAME, field, WIDTH, MOST, LIST) \
-    { \
-        NAME, CLS_NUMBER, .most = CLS_N_##MOST, .shortlist = CLS_N_##LIST, .at = IN_PLAN(field), \
-                          .width = CLS_N_##WIDTH \
-    }
-#define RESULT(NAME, field, ROWS, WIDTH, WANTS, BUFFER) \
-    { \
-        NAME, .at = IN_PLAN(field), SHAPE(ROWS, WIDTH, 4), WRITES, .wants = CLS_WANTS(WANTS), \
-              TO(BUFFER, output_offset[WANTS]) \
-    }
+    FIELD(NAME, CLS_NUMBER, field), .width = CLS_N_##WIDTH, .most = CLS_N_##MOST, \
+                                    .shortlist = CLS_N_##LIST
 
+/* Rows that several calls have. */
 #define LOGITS(S) \
-    {S "->logits.values", \
-     CLS_REQUIRED, \
-     .at = IN_PLAN(step.logits.values), \
-     STRIDE(S "->logits.row_stride", step.logits.row_stride), \
-     SHAPE(LOGITS_ROWS, LOGITS_WIDTH, LOGIT_BYTES), \
-     READS, \
+    {BUFFER(S "->logits.values", step.logits.values, LOGITS_ROWS, LOGITS_WIDTH, LOGIT_BYTES, \
+            READS), \
+     .kind = CLS_REQUIRED, STRIDE(S "->logits.row_stride", step.logits.row_stride), \
      TO(logits, logits_offset)}, \
-        ZERO(S "->logits.reserved", step.logits.reserved, 5)
+    { \
+        ZERO(S "->logits.reserved", step.logits.reserved, 5) \
+    }
 
 #define MASK_AND_BIAS(S) \
-    {S "->mask.words", \
-     .at = IN_PLAN(step.mask.words), \
+    {BUFFER(S "->mask.words", step.mask.words, MASK_ROWS, MASK_WIDTH, MASK_BYTES, READS), \
      .host = IN_PLAN(step.mask.host), \
      .map = CLS_MAPS, \
      STRIDE(S "->mask.row_stride", step.mask.row_stride), \
-     SHAPE(MASK_ROWS, MASK_WIDTH, MASK_BYTES), \
-     READS, \
      .feature = CLS_FEATURE_MASK, \
      .has = CLS_HAS_MASK, \
      TO(mask, mask_offset)}, \
         {MAP(S "->mask.row_map", CLS_OPTIONAL, step.mask.row_map, ROWS, CLS_MAP_MASKS), \
          .limit = CLS_N_MASK_ROWS, .has = CLS_HAS_MASK_MAP, TO(mask_map, mask_map_offset)}, \
-        {S "->bias.values", \
-         .at = IN_PLAN(step.bias.values), \
-         STRIDE(S "->bias.row_stride", step.bias.row_stride), \
-         SHAPE(BIAS_ROWS, VOCAB, BIAS_BYTES), \
-         READS, \
-         .feature = CLS_FEATURE_BIAS, \
-         .has = CLS_HAS_BIAS, \
-         TO(bias, bias_offset)}, \
+        {ENUM(S "->mask.kind", step.mask.kind, "cls_mask_kind", CLS_MASK_BOOL)}, \
+        {ZERO(S "->mask.reserved", step.mask.reserved, 5)}, \
+        {BUFFER(S "->bias.values", step.bias.values, BIAS_ROWS, VOCAB, BIAS_BYTES, READS), \
+         STRIDE(S "->bias.row_stride", step.bias.row_stride), .feature = CLS_FEATURE_BIAS, \
+         .has = CLS_HAS_BIAS, TO(bias, bias_offset)}, \
         {MAP(S "->bias.row_map", CLS_OPTIONAL, step.bias.row_map, ROWS, CLS_MAP_BIASES), \
          .limit = CLS_N_BIAS_ROWS, .has = CLS_HAS_BIAS_MAP, TO(bias_map, bias_map_offset)}, \
-        ZERO(S "->mask.reserved", step.mask.reserved, 5), \
-        ZERO(S "->bias.reserved", step.bias.reserved, 5)
+    { \
+        ZERO(S "->bias.reserved", step.bias.reserved, 5) \
+    }
 
 #define TOP_AND_GIVEN(S) \
-    NUMBER(S "->top.count", outputs.top.count, TOP, TOP_MOST, SHORTLIST), \
-        NUMBER(S "->given.count", outputs.given.count, GIVEN, GIVEN_MOST, 0), \
-        ZERO(S "->top.reserved", outputs.top.reserved, 5), \
-        ZERO(S "->given.reserved", outputs.given.reserved, 5)
+    {NUMBER(S "->top.count", outputs.top.count, TOP, TOP_MOST, SHORTLIST)}, \
+        {NUMBER(S "->given.count", outputs.given.count, GIVEN, GIVEN_MOST, 0)}, \
+        {ZERO(S "->top.reserved", outputs.top.reserved, 5)}, \
+    { \
+        ZERO(S "->given.reserved", outputs.given.reserved, 5) \
+    }
 
 /* Entropy and kept_mass are computed by two kernels together, and either feature has both. */
 #define FEATURE_LOGPROBS CLS_FEATURE_LOGPROBS
@@ -86,15 +73,10 @@
 #define FEATURE_SUMS (CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
 
 /* A row of a table of core/buffers.h. */
-#define OUTPUT(S, NUMBER, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
-    {S "->" #field, \
-     .at = IN_PLAN(outputs.field), \
-     SHAPE(ROWS, WIDTH, 4), \
-     ACCESS, \
-     .group = CLS_N_##COUNT, \
-     .feature = FEATURE_##FEATURE, \
-     .wants = CLS_WANTS(CLS_OUT_##NUMBER), \
-     TO(buffer_, output_offset[CLS_OUT_##NUMBER])},
+#define OUTPUT(S, WHICH, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
+    {BUFFER(S "->" #field, outputs.field, ROWS, WIDTH, 4, ACCESS), .group = CLS_N_##COUNT, \
+     .feature = FEATURE_##FEATURE, .wants = CLS_WANTS(CLS_OUT_##WHICH), \
+     TO(buffer_, output_offset[CLS_OUT_##WHICH])},
 
 static const cls_operand step[] = {
     LOGITS("step"),
@@ -107,23 +89,24 @@ static const cls_operand step[] = {
     {MAP("step->logits_map", CLS_OPTIONAL, step.logits_map, ROWS, CLS_MAP_LOGITS),
      .limit = CLS_N_LOGITS_ROWS, .has = CLS_HAS_LOGITS_MAP, TO(logits_map, logits_map_offset)},
     MASK_AND_BIAS("step"),
-    {"step->random_bits", .at = IN_PLAN(step.random_bits), SHAPE(ROWS, 1, 8), READS,
-     .has = CLS_HAS_RANDOM, TO(random, random_offset)},
-    SWITCH("step->defer_accept", step.defer_accept),
-    {"step->tokens", .at = IN_PLAN(step.tokens), SHAPE(ROWS, 1, 4), WRITES, .has = CLS_HAS_TOKENS,
+    {BUFFER("step->random_bits", step.random_bits, ROWS, 1, 8, READS), .has = CLS_HAS_RANDOM,
+     TO(random, random_offset)},
+    {FIELD("step->defer_accept", CLS_SWITCH, step.defer_accept)},
+    {BUFFER("step->tokens", step.tokens, ROWS, 1, 4, WRITES), .has = CLS_HAS_TOKENS,
      TO(tokens, tokens_offset)},
-    {"step->status", .at = IN_PLAN(step.status), SHAPE(ROWS, 1, 4), WRITES, .has = CLS_HAS_STATUS,
+    {BUFFER("step->status", step.status, ROWS, 1, 4, WRITES), .has = CLS_HAS_STATUS,
      TO(status_out, status_out_offset)},
-    {"outputs->latest", .at = IN_PLAN(outputs.latest), SHAPE(SLOTS, 1, 4), WRITES,
-     .has = CLS_HAS_LATEST, TO(latest, latest_offset)},
+    {BUFFER("outputs->latest", outputs.latest, SLOTS, 1, 4, WRITES), .has = CLS_HAS_LATEST,
+     TO(latest, latest_offset)},
     TOP_AND_GIVEN("outputs"),
-    NUMBER("outputs->kept.count", outputs.kept.count, KEPT, SHORTLIST, SHORTLIST),
-    NUMBER("outputs->kept_set.capacity", outputs.kept_set.capacity, SET, VOCAB, 0),
+    {NUMBER("outputs->kept.count", outputs.kept.count, KEPT, SHORTLIST, SHORTLIST)},
+    {NUMBER("outputs->kept_set.capacity", outputs.kept_set.capacity, SET, VOCAB, 0)},
     CLS_OUTPUTS_TABLE(OUTPUT, "outputs") /* its rows end with a comma */
-    ZERO("outputs->reserved", outputs.reserved, 1),
-    ZERO("outputs->kept.reserved", outputs.kept.reserved, 5),
-    ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5),
-    {"outputs->kept_set.offsets", CLS_LATER, .at = IN_PLAN(outputs.kept_set.offsets)},
+    {ENUM("outputs->logprob_kind", outputs.logprob_kind, "cls_logprob_kind", CLS_LOGPROB_FINAL)},
+    {ZERO("outputs->reserved", outputs.reserved, 1)},
+    {ZERO("outputs->kept.reserved", outputs.kept.reserved, 5)},
+    {ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5)},
+    {FIELD("outputs->kept_set.offsets", CLS_LATER, outputs.kept_set.offsets)},
 };
 
 /* The maps of requests become maps of rows after they were checked. */
@@ -137,22 +120,25 @@ static const cls_operand verify[] = {
      TO(draws, draws_offset)},
     {MAP("call->draft_ids", CLS_OPTIONAL, verify.draft_ids, DRAFTS, CLS_MAP_TOKENS),
      TO(draft_ids, draft_ids_offset)},
-    {"call->draft", .at = IN_PLAN(verify.draft), STRIDE("call->draft_stride", verify.draft_stride),
-     SHAPE(DRAFTS, VOCAB, DRAFT_BYTES), READS, TO(draft_x, draft_offset)},
+    {BUFFER("call->draft", verify.draft, DRAFTS, VOCAB, DRAFT_BYTES, READS),
+     STRIDE("call->draft_stride", verify.draft_stride), TO(draft_x, draft_offset)},
     {MAP("call->parents", CLS_ON_HOST, verify.parents, DRAFTS, CLS_MAPS)},
     {MAP("", CLS_INTERNAL, nodes, ROWS, CLS_MAP_NODES)},
     {MAP("", CLS_INTERNAL, parents, DRAFTS, CLS_MAP_PARENTS)},
     {MAP("", CLS_INTERNAL, firsts, REQUESTS, CLS_MAP_FIRSTS)},
     MASK_AND_BIAS("call"),
-    SWITCH("call->disable_bonus", verify.disable_bonus),
-    ZERO("call->reserved", verify.reserved, 1),
-    RESULT("call->tokens", verify.tokens, REQUESTS, MOST_TOKENS, CLS_VERIFIED_TOKENS, tokens),
-    RESULT("call->accepted", verify.accepted, REQUESTS, 1, CLS_VERIFIED_ACCEPTED, accepted),
-    RESULT("call->emitted", verify.emitted, REQUESTS, 1, CLS_VERIFIED_EMITTED, emitted),
-    RESULT("call->nodes", verify.nodes, REQUESTS, MOST_DRAFTS, CLS_VERIFIED_NODES, out_nodes),
-    RESULT("call->status", verify.status, REQUESTS, 1, CLS_VERIFIED_STATUS, status_out),
-    RESULT("call->counters", verify.counters, SLOTS, 3, CLS_VERIFIED_COUNTERS, counters),
-    RESULT("call->latest", verify.latest, SLOTS, 1, CLS_VERIFIED_LATEST, latest),
+    {FIELD("call->disable_bonus", CLS_SWITCH, verify.disable_bonus)},
+    {ENUM("call->draft_kind", verify.draft_kind, "cls_draft_kind", CLS_DRAFT_LOGITS)},
+    {ZERO("call->reserved", verify.reserved, 1)},
+    {ZERO("call->ids_request_stride", verify.ids_request_stride, 2)},
+    {ZERO("call->draft_request_stride", verify.draft_request_stride, 2)},
+    {RESULT("call->tokens", verify.tokens, REQUESTS, MOST_TOKENS, CLS_VERIFIED_TOKENS, tokens)},
+    {RESULT("call->accepted", verify.accepted, REQUESTS, 1, CLS_VERIFIED_ACCEPTED, accepted)},
+    {RESULT("call->emitted", verify.emitted, REQUESTS, 1, CLS_VERIFIED_EMITTED, emitted)},
+    {RESULT("call->nodes", verify.nodes, REQUESTS, MOST_DRAFTS, CLS_VERIFIED_NODES, out_nodes)},
+    {RESULT("call->status", verify.status, REQUESTS, 1, CLS_VERIFIED_STATUS, status_out)},
+    {RESULT("call->counters", verify.counters, SLOTS, 3, CLS_VERIFIED_COUNTERS, counters)},
+    {RESULT("call->latest", verify.latest, SLOTS, 1, CLS_VERIFIED_LATEST, latest)},
 };
 
 static const cls_operand accept_call[] = {
@@ -172,12 +158,12 @@ static const cls_operand gather[] = {LOGITS("gather")};
 /* A plan has room for so many that are present. */
 typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES ? 1 : -1];
 
-#define TABLE(CALL, ROWS) \
+#define TABLE(CALL, READS_LOGITS, ROWS) \
     { \
-        CALL, ROWS, sizeof ROWS / sizeof ROWS[0] \
+        CALL, READS_LOGITS, ROWS, sizeof ROWS / sizeof ROWS[0] \
     }
-const cls_operands cls_step_operands = TABLE("step", step);
-const cls_operands cls_verify_operands = TABLE("call", verify);
-const cls_operands cls_accept_operands = TABLE("call", accept_call);
-const cls_operands cls_logprobs_operands = TABLE("call", logprobs);
-const cls_operands cls_gather_operands = TABLE("gather", gather);
+const cls_operands cls_step_operands = TABLE("step", 1, step);
+const cls_operands cls_verify_operands = TABLE("call", 1, verify);
+const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
+const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
+const cls_operands cls_gather_operands = TABLE("gather", 1, gather);

@@ -6,24 +6,22 @@
 /* ---------------------------------------------------------------------- checks */
 
 /* Checks the requests' rows, and sets the numbers that follow from them. */
-static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
+static cls_status check_rows(cls_plan *plan)
 {
+    const uint32_t most_rows = (uint32_t)plan->count[CLS_N_MOST_ROWS];
     cls_verify_call *const c = &plan->verify;
     uint32_t most = 0;
-    if (c->requests < 1 || c->requests > s->max_rows)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->requests is %u; the sampler was created for 1 to %u rows",
-                        (unsigned)c->requests, (unsigned)s->max_rows);
+    if (c->requests < 1 || c->requests > most_rows)
+        return cls_refuse("call->requests is %u; the sampler was created for 1 to %u rows",
+                          (unsigned)c->requests, (unsigned)most_rows);
     if (c->row_offsets == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets is NULL");
+        return cls_refuse("call->row_offsets is NULL");
     if (c->row_offsets[0] != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->row_offsets[0] is %d; it must be 0",
-                        (int)c->row_offsets[0]);
+        return cls_refuse("call->row_offsets[0] is %d; it must be 0", (int)c->row_offsets[0]);
     for (uint32_t i = 0; i < c->requests; i++) {
         const int64_t n = (int64_t)c->row_offsets[i + 1] - c->row_offsets[i];
         if (n < 1 || n > CLS_MAX_DRAFTS + 1)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
+            return cls_refuse(
                 "call->row_offsets[%u] is %d after %d: a request must have 1 to %d rows, "
                 "one more than its drafts",
                 (unsigned)i + 1, (int)c->row_offsets[i + 1], (int)c->row_offsets[i],
@@ -31,16 +29,14 @@ static cls_status check_rows(const cls_sampler *s, cls_plan *plan)
         most = (uint32_t)n - 1 > most ? (uint32_t)n - 1 : most;
     }
     plan->step.rows = (uint32_t)c->row_offsets[c->requests];
-    if (plan->step.rows > s->max_rows)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+    if (plan->step.rows > most_rows)
+        return cls_refuse(
             "call->row_offsets has %u rows in total; the sampler was created for 1 to %u",
-            (unsigned)plan->step.rows, (unsigned)s->max_rows);
+            (unsigned)plan->step.rows, (unsigned)most_rows);
     if (c->max_drafts == 0)
         c->max_drafts = most;
     if (c->max_drafts < most || c->max_drafts > CLS_MAX_DRAFTS)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
+        return cls_refuse(
             "call->max_drafts is %u; it must be %u, the most drafts of a request, to %d",
             (unsigned)c->max_drafts, (unsigned)most, CLS_MAX_DRAFTS);
     plan->count[CLS_N_REQUESTS] = plan->count[CLS_N_MAP_ROWS] = c->requests;
@@ -55,8 +51,7 @@ static cls_status check_parents(const cls_verify_call *c)
     for (uint32_t i = 0, k = 0; i < c->requests && c->parents.host != NULL; i++)
         for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
             if (c->parents.host[k] < -1 || c->parents.host[k] >= at)
-                return cls_fail(
-                    CLS_BAD_ARGUMENT, CL_SUCCESS,
+                return cls_refuse(
                     "call->parents: the parent of draft %d of request %u is %d; it must "
                     "be -1 or an earlier draft",
                     (int)at, (unsigned)i, (int)c->parents.host[k]);
@@ -67,46 +62,30 @@ static cls_status check_drafts(cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
     const uint32_t drafts = (uint32_t)plan->count[CLS_N_DRAFTS];
-    if (c->draft_ids.host == NULL && c->draft_ids.device.buffer == NULL && drafts != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
-    if (c->draft_kind < CLS_DRAFT_NONE || c->draft_kind > CLS_DRAFT_LOGITS)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft_kind is %d, which is not a cls_draft_kind",
-                        (int)c->draft_kind);
-    if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
-    if (c->draft_kind != CLS_DRAFT_NONE && c->draft.buffer == NULL && drafts != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->draft.buffer is NULL");
+    const int has_ids = c->draft_ids.host != NULL || c->draft_ids.device.buffer != NULL;
     plan->count[CLS_N_DRAFT_BYTES] =
-        c->draft_kind == CLS_DRAFT_LOGITS ? plan->count[CLS_N_LOGIT_BYTES] : sizeof(float);
-    return CLS_OK;
+        c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
+    if (drafts != 0 && !has_ids)
+        return cls_refuse("call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
+    if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
+        return cls_refuse("call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
+    return c->draft_kind == CLS_DRAFT_NONE || c->draft.buffer != NULL || drafts == 0
+               ? CLS_OK
+               : cls_refuse("call->draft.buffer is NULL, but call->draft_kind is %d",
+                            (int)c->draft_kind);
 }
 
 /* Checks the method and its numbers, and what only later versions support. */
 static cls_status check_fields(const cls_verify_call *c)
 {
-    const struct {
-        const char *name;
-        uint64_t value, most;
-    } later[] = {
-        {"ids_stride", c->ids_stride, 1},
-        {"ids_request_stride", c->ids_request_stride, 0},
-        {"draft_request_stride", c->draft_request_stride, 0},
-        {"outputs", c->outputs != NULL, 0},
-    };
-    for (size_t i = 0; i < sizeof later / sizeof later[0]; i++)
-        if (later[i].value > later[i].most)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "call->%s is set; this version does not support it", later[i].name);
+    if (c->ids_stride > 1 || c->outputs != NULL)
+        return cls_refuse("call->%s is set; this version does not support it",
+                          c->outputs != NULL ? "outputs" : "ids_stride");
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->epsilon is %g; it must be above 0 and at most 1",
-                        (double)c->epsilon);
+        return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
+                          (double)c->epsilon);
     if (!(c->delta > 0.0f && c->delta <= 16.0f))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
+        return cls_refuse("call->delta is %g; it must be above 0 and at most 16", (double)c->delta);
     return cls_method_check("call", c->method, c->parents.host != NULL);
 }
 
@@ -154,13 +133,9 @@ static void expand_maps(const cls_sampler *s, cls_plan *plan)
     plan->has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
-static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
-                        cl_uint n_wait, const cl_event *wait, cls_plan *plan)
+static cls_status read_drafts(const void *callers, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
-    cls_plan_begin(plan, &cls_verify_operands);
-    if (s == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = CLS_STRUCT_READ(c, callers, "call");
     plan->arg_set = CLS_ARG_SET_VERIFY;
     plan->needs = CLS_FEATURE_VERIFY;
@@ -171,21 +146,18 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
     if (status == CLS_OK)
-        status = check_rows(s, plan);
+        status = check_rows(plan);
     if (status == CLS_OK)
         status = check_fields(c);
     if (status == CLS_OK)
         status = check_parents(c);
-    if (status == CLS_OK)
-        status = cls_call_check(s, queue, n_wait, wait, plan);
-    if (status == CLS_OK)
-        status = cls_inputs_check(s, 0, plan);
-    if (status == CLS_OK)
-        status = check_drafts(plan);
-    if (status == CLS_OK)
-        status = cls_operands_check(s, plan);
-    if (status == CLS_OK)
-        status = cls_row_slots_check(s, c->requests, 0, plan);
+    return status == CLS_OK ? check_drafts(plan) : status;
+}
+
+static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
+{
+    cls_verify_call *const c = &plan->verify;
+    const cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);
@@ -194,8 +166,6 @@ static cls_status check(cls_sampler *s, cl_command_queue queue, const cls_verify
     plan->draft_kind = c->draft.buffer != NULL && plan->count[CLS_N_DRAFTS] != 0
                            ? (uint32_t)c->draft_kind
                            : CLS_DRAFT_NONE;
-    plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
-    plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return CLS_OK;
 }
 
@@ -266,27 +236,10 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     return code == CL_SUCCESS ? launch_verify(plan, c, done) : code;
 }
 
-static cls_status verify_drafts(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
-                                cl_uint n_wait, const cl_event *wait, cl_event *done)
-{
-    cls_plan plan;
-    cls_commands c;
-    cl_event end = NULL;
-    cl_int code;
-    cls_status status = check(s, queue, call, n_wait, wait, &plan);
-    if (status == CLS_OK)
-        status = cls_plan_upload(&plan, s, queue, n_wait, wait, &c, &code);
-    if (status != CLS_OK)
-        return status;
-    if (code == CL_SUCCESS)
-        code = launch_all(&plan, &c, &end);
-    return cls_commands_end(&c, code, "cannot enqueue the verification", end, done);
-}
-
-cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *call,
+cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    if (done != NULL)
-        *done = NULL;
-    return CLS_GUARDED_CALL(s, verify_drafts(s, queue, call, n_wait, wait, done));
+    static const cls_call call = {&cls_verify_operands, read_drafts, finish_drafts, launch_all,
+                                  "cannot enqueue the verification"};
+    return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

@@ -67,9 +67,9 @@ static void refuse_shapes(verifier *v)
     REFUSE(disable_bonus, -1, "call->disable_bonus is -1; it must be 0 or 1");
     REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
     REFUSE(draft_stride, 49, "draft_stride");
-    REFUSE(draft_request_stride, 50, "call->draft_request_stride is set");
+    REFUSE(draft_request_stride, 50, "call->draft_request_stride is 50");
     REFUSE(ids_stride, 2, "call->ids_stride is set");
-    REFUSE(ids_request_stride, 2, "call->ids_request_stride is set");
+    REFUSE(ids_request_stride, 2, "call->ids_request_stride is 2");
     REFUSE(outputs, &outputs, "call->outputs is set");
     REFUSE(nodes.kind, 1, "call->nodes.kind is 1");
     REFUSE(slots.device.pointer, &outputs, "call->slots.pointer is set");

@@ -110,12 +110,11 @@ EOF
         same "texts with drafts: $draft" one drafts
     done
     says "drafts" '"drafted": [1-9][0-9]*, "accepted": [1-9]' out
-    for method in match standard block greedy; do
-        expected=$([ $method = greedy ]; echo $?)
+    for method in match standard block; do
         runs $model --prompt "the cat" --streams 2 --draft layers=2 --method $method \
             --temperature 0.9 --json
         if [ "$(sed -n 's/.*"drafted": \([0-9]*\), "accepted": \([0-9]*\),.*/\1 \2/p' out |
-            awk '{ print ($1 > 0 && $1 - $2 <= 8) }')" = "$expected" ]; then
+            awk '{ print ($1 > 0 && $1 - $2 <= 8) }')" = 1 ]; then
             yes_
         else
             no_ "own drafts, $method"

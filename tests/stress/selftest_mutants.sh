@@ -38,7 +38,6 @@ cat >"$dir/table" <<'END'
 2@typical@w->mean = mean_depth_q20(@w->mean = 1000000u + mean_depth_q20(
 2@XTC@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 < w->slot->xtc;@row_bits(w->s, CLS_PURPOSE_XTC, w->slot, w->row)) >> 1 >= w->slot->xtc;
 2@logprobs@to_row_units(row_mass[tile],@to_row_units(row_mass[tile] >> 1,
-2@candidates@token = drawn < sum ? id[i] : -1;@token = drawn < sum ? id[first] : -1;
 2@forced tokens@found |= (u32)(loop * repeats <= all);@found |= (u32)(loop * repeats > all);
 2@verify: standard@taken = accepts(bits, out.target_prob, out.draft_prob);@taken = accepts(bits, out.draft_prob, out.target_prob);
 3@history@length - h->allowed + 1;@length - h->allowed + 2;
@@ -47,7 +46,7 @@ cat >"$dir/table" <<'END'
 3@temperature@w->c.scale = w->tokens > 1 && !(t < 1e-5f) ? scale_of(t) : w->slot->scale;@w->c.scale = w->slot->scale;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
 3@verify: typical@whole < max(epsilon, delta + entropy);@whole > max(epsilon, delta + entropy);
-3@verify: greedy@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
+3@verify: match@const u32 ended = ends_request(slot, lists, (u32)out.token, slot->outputs + w->depth);@const u32 ended = 1u;
 4@top-k@reach(w, 1, (u32)w->slot->top_k);@reach(w, 1, (u32)w->slot->top_k + 1);
 4@top-p@return list_reach(&w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(&w->list, 0, w->c.kept, 0, w->target);
 4@threshold search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;

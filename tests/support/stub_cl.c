@@ -249,8 +249,11 @@ cl_int clReleaseMemObject(cl_mem m)
     return CL_SUCCESS;
 }
 
+atomic_uint stub_memory_queries;
+
 cl_int clGetMemObjectInfo(cl_mem m, cl_mem_info what, size_t size, void *out, size_t *size_out)
 {
+    atomic_fetch_add_explicit(&stub_memory_queries, 1, memory_order_relaxed);
     if (m == NULL || m->object.kind != STUB_BUFFER)
         return CL_INVALID_MEM_OBJECT;
     switch (what) {

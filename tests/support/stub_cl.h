@@ -70,6 +70,8 @@ struct _cl_kernel {
     const stub_kernel *what; /* NULL: the kernel does nothing */
     stub_value argument[STUB_ARGUMENTS];
 };
+/* How often properties of buffers were asked for. */
+extern atomic_uint stub_memory_queries;
 /* If it is set, it is called for each launch, by one thread only. */
 extern void (*stub_spy)(cl_kernel kernel);
 const stub_kernel *stub_kernel_find(const char *name);

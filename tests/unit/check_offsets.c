@@ -368,6 +368,39 @@ START_TEST(outputs)
 }
 END_TEST
 
+/* A call asks OpenCL once about each buffer, however many outputs lie in it. */
+START_TEST(queries)
+{
+    bench b = open_bench(fixture_device(_i));
+    uint32_t counts[2];
+    const cl_mem out = claim(b.d, 4096);
+    for (int several = 0; several < 2; several++) {
+        cls_step step;
+        cls_outputs o;
+        cls_step_init(&step);
+        cls_outputs_init(&o);
+        step.rows = 2;
+        step.outputs = &o;
+        step.logits.values.buffer = b.small;
+        step.tokens.buffer = out;
+        if (several) {
+            step.status = (cls_buffer){.buffer = out, .offset = 256};
+            o.logprobs = (cls_buffer){.buffer = out, .offset = 512};
+            o.latest = (cls_buffer){.buffer = out, .offset = 1024};
+            step.random_bits = (cls_buffer){.buffer = b.small, .offset = 512};
+        }
+        stub_memory_queries = 0;
+        must(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL));
+        counts[several] = stub_memory_queries;
+        must_cl(clFinish(b.d->queue));
+    }
+    ck_assert_uint_gt(counts[0], 0);
+    ck_assert_uint_eq(counts[0], counts[1]);
+    clReleaseMemObject(out);
+    close_bench(&b);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------ partials */
 
 /* A shard whose rows send all their keys. The caller frees h->rows. */
@@ -437,6 +470,7 @@ static Suite *make(void)
     add_device_test(t, overflows);
     add_device_test(t, host_masks);
     add_device_test(t, outputs);
+    add_device_test(t, queries);
     tcase_add_test(t, sections);
     add_device_test(t, partials);
     suite_add_tcase(s, t);
