@@ -52,7 +52,7 @@ static inline u32 first_breaker(const cls_slot *slot, __global const u32 *lists,
     u32 lo = 0, hi = slot->n_breakers;
     while (lo < hi) {
         const u32 mid = (lo + hi) / 2;
-        if (lists[slot->lists + lists[slot->breakers + mid] + 1] < id)
+        if (lists[lists[slot->breakers + mid] + 1] < id)
             lo = mid + 1;
         else
             hi = mid;
@@ -69,7 +69,7 @@ static inline u32 breaker_at(const history_effects *p, const cls_slot *slot,
     if (!bit_of(lists + slot->dry_first_ids, id))
         return 0;
     for (u32 i = first_breaker(slot, lists, id); i < slot->n_breakers; i++) {
-        __global const u32 *const breaker = lists + (slot->lists + lists[slot->breakers + i]);
+        __global const u32 *const breaker = lists + lists[slot->breakers + i];
         const u32 count = breaker[0];
         u32 same = 0;
         if (breaker[1] != id)
@@ -271,7 +271,7 @@ static inline int output_ends(const history_effects *p, const cls_slot *slot, co
 /* Returns the words of a bad word: the number of its ids, then the ids. */
 static inline __global const u32 *bad_word(const cls_slot *slot, __global const u32 *lists, u32 i)
 {
-    return lists + (slot->lists + lists[slot->bad_words + i]);
+    return lists + lists[slot->bad_words + i];
 }
 /* Returns the index of the first bad word whose last id but one is at least a given id. */
 static inline u32 first_bad_word(const cls_slot *slot, __global const u32 *lists, u32 id)
@@ -355,11 +355,9 @@ static inline u32 copy_path(const history_effects *p, i32 node, __global const i
 ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __local uint2 *chunk)
 {
     const u32 vocab = s->vocab, has = s->has, layout = s->args->layout, lid = LOCAL_ID;
-    __global const u32 *const lists = s->lists;
     const i32 slot_index = mapped_slot(s, row);
     __global const cls_slot *const from = slot_of(s, slot_index);
-    const history_effects p =
-        effects_of(s->effects, layout, vocab, row, lists + (slot_index >= 0 ? from->dry : 0u));
+    const history_effects p = effects_of(s->effects, layout, vocab, row);
     u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from);
     if (has & CLS_DRAFTS) {
         drafts =
@@ -375,6 +373,7 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
     }
     if (wanted) { /* the same for the whole group */
         const cls_slot slot = *from;
+        __global const u32 *const lists = lists_of(s, from);
         const slot_state state = state_of(s->state, layout, vocab, (u32)slot_index);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0
                           ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))

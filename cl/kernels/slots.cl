@@ -383,7 +383,7 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
                                __global const cls_slot *rules, const slot_state *s,
                                const cls_slot *other, u32 outputs, __local u64 *scratch)
 {
-    __global const u32 *const words = a->words + c->words, *const lists = a->lists;
+    __global const u32 *const words = a->words + c->words, *const lists = a->lists + rules->lists;
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
@@ -470,7 +470,8 @@ ONE_COPY void make_change(const slots_args *a, u32 at, __local u64 *scratch)
                 outputs, scratch);
     BARRIER();
     if (LOCAL_ID == 0) {
-        slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
+        slot.stopped =
+            (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists + slot.lists) : 0u;
         *changed = slot;
     }
 #if CHANGES
