@@ -268,13 +268,19 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
 }
 
 /* The lowest key that a cut by depth keeps: the key of the least z with depth(z) <= most, or with
- * depth_q20(z) <= most. The depth is monotone in z, so 32 bisections find it. `most` is 0 or at
- * least 2^-100; a depth that a device could flush to zero counts as zero. */
-#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH) \
+ * depth_q20(z) <= most. The depth is monotone in z, so bisections find it: some seven if it lies
+ * between two keys just below and above where it should be, else 32. `most` is 0 or at least
+ * 2^-100; a depth that a device could flush to zero counts as zero. */
+#define CLS_DEFINE_DEPTH_KEY(NAME, T, DEPTH, BITS) \
     CLS_INLINE i32 NAME(f32 top, f32 scale, T most) \
     { \
-        i32 lo = CLS_KEY_NONE + 1; /* the maximum itself is kept */ \
-        i32 hi = key_of(top); \
+        const f32 below = (BITS) / scale, z = top - below; \
+        const f32 margin = (below + (top < 0.0f ? -top : top)) * 0x1p-22f; \
+        i32 lo = key_of(clean(z - margin)), hi = key_of(clean(z + margin)); \
+        if (lo <= CLS_KEY_NONE || DEPTH(float_of_key(lo), top, scale) <= most) \
+            lo = CLS_KEY_NONE + 1; \
+        if (hi > key_of(top) || !(DEPTH(float_of_key(hi), top, scale) <= most)) \
+            hi = key_of(top); /* the maximum itself is kept */ \
         while (lo < hi) { \
             const i32 mid = (lo & hi) + ((lo ^ hi) >> 1); /* the floor of the mean */ \
             if (DEPTH(clean(float_of_key(mid)), top, scale) <= most) \
@@ -284,8 +290,8 @@ CLS_INLINE u32 depth_q20(f32 z, f32 top, f32 scale)
         } \
         return hi; \
     }
-CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth)
-CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20)
+CLS_DEFINE_DEPTH_KEY(depth_key, f32, depth, most)
+CLS_DEFINE_DEPTH_KEY(depth_q20_key, u32, depth_q20, ((f32)most + 1.0f) * 0x1p-20f)
 
 /* Returns the position of the highest bit of x > 0. Devices use clz() and no loop: Mirostat 1 takes
  * 198 logarithms a row, and llvmpipe allows 65,535 loop iterations in all. */

@@ -131,7 +131,7 @@ typedef struct cls_slot {
     f32 frequency, presence;
     u32 window;     /* how many of the latest tokens count; 0: all */
     u32 max_tokens; /* 0: no limit */
-    u32 lists;      /* where its lists begin; the offsets inside these lists are relative to that */
+    u32 lists; /* where its lists begin: the offsets of and in the lists are relative to that */
     u32 bias, n_bias; /* in the lists, if n is not 0: a bitmap of the biased ids, then their values
                          (see bias_row_offset()) */
     u32 allowed;      /* in the lists: a bitmap */
@@ -150,9 +150,10 @@ typedef struct cls_slot {
     u32 target, adaptive_decay; /* adaptive p: * 2^30, * 2^32 */
     u32 dry, n_dry;             /* in the lists: multiplier * base^e for e from 0 to n - 1 */
     u32 dry_allowed, dry_window;
-    u32 dry_first_ids, dry_single_ids; /* in the lists: two bitmaps of the vocabulary: the first ids
-                                          of sequence breakers, and the breakers of one token. The
-                                          two offsets are equal if all breakers have one token. */
+    u32 dry_first_ids, dry_single_ids; /* in the lists, behind `dry`: two bitmaps of the vocabulary:
+                                          the first ids of sequence breakers, and the breakers of
+                                          one token. The offsets are equal if all breakers have one
+                                          token, and 0 if there are none. */
     u32 breakers, n_breakers;   /* in the lists: n offsets of breakers of several tokens, sorted by
                                    first id; at each offset the number of ids, then the ids */
     u32 banned, n_banned;       /* in the lists: bad words of one id, ascending */

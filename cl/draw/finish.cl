@@ -12,7 +12,7 @@ static inline void finish_row(const step_args *s, u32 row, i32 slot_index, cls_r
     const int drawn = done && !out->no_token;
     __global cls_slot *const slot = slot_of(s, slot_index);
     if (drawn)
-        out->status |= ends_request(slot, s->lists, (u32)out->token, slot->outputs + 1);
+        out->status |= ends_request(slot, lists_of(s, slot), (u32)out->token, slot->outputs + 1);
 #if CHAIN == 2
     if (drawn && next != 0 && (has & CLS_ACCEPTS_LATER))
         out->next = *next;
@@ -33,6 +33,6 @@ static inline void finish_row(const step_args *s, u32 row, i32 slot_index, cls_r
     /* The addresses of the slot's state are computed here, so that they do not occupy registers
      * before. */
     const slot_state state = state_of(s->state, s->args->layout, s->vocab, valid_slot(slot_index));
-    state_accept(slot, &state, s->lists, (u32)out->token, drawn && !(has & CLS_DEFER), next,
-                 scratch);
+    state_accept(slot, &state, lists_of(s, slot), (u32)out->token, drawn && !(has & CLS_DEFER),
+                 next, scratch);
 }

@@ -24,7 +24,8 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
         else if (!rows[row].no_token || rows[row].forced)
             token = rows[row].token;
         const int active = slot_index >= 0 && token >= 0 && (u32)token < s.vocab && !slot->stopped;
-        state_accept(slot, &own, lists, (u32)token, active, is_given ? 0 : &next, scratch);
+        state_accept(slot, &own, lists_of(&s, slot), (u32)token, active, is_given ? 0 : &next,
+                     scratch);
         BARRIER();
     }
 }

@@ -6,13 +6,8 @@
 #include "draw/distribution.cl"
 #include "row/measure.cl"
 
-#if WGS == 1 /* one item has a whole tile */
-#define SHARES 1
-#define TEAMS 1
-#define TEAM_SHARES 1
-#define TILE_TOP(t) tile_max_key(r.key, t)
-#else
-#define TILE_TOP(t) tile_top[(t)-first]
+#if WGS == 1
+#define SHARES 1 /* one item has a whole tile */
 #endif
 #define SUMS 3 /* the masses of the row and of what is kept, and the terms of the entropy */
 
@@ -62,20 +57,87 @@ static inline void write_tokens(const step_args *s, const row_logits *r, const r
     }
 }
 
+/* Does this from the tile's largest key, which is CLS_KEY_NONE if the row has no token. `m`: the
+ * masses of the whole row. The sums begin at 0. */
+static inline void write_share(const step_args *s, const row_logits *r, const report *t,
+                               const measure *m, u32 i, i32 tile_key, u64 *sum)
+{
+    const f32 tile_max = float_of_key(tile_key), top = float_of_key(t->set.top_key),
+              max = m->row_max;
+    const int reads = !(tile_max > CLS_MASKED)                 ? READ_NONE
+                      : tile_kind(r, i / CLS_TILE) == TILE_RAW ? READ_RAW
+                                                               : READ_ADJUSTED;
+    cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
+    if (reads != READ_NONE) {
+        unit = unit_of(tile_max < top ? tile_max : top, top, t->exponent, t->scale);
+        whole = unit_of(tile_max < max ? tile_max : max, max, m->exponent, m->scale);
+    }
+    for (u32 n = 0; n < SUMS; n++)
+        sum[n] = 0;
+    write_tokens(s, r, t, i, reads, &unit, &whole, sum);
+}
+
+#if WGS > 1
+/* What a group has in local memory: the largest keys of its tiles, of which it has at most 32, and
+ * the sums of shares and of max tiles. */
+typedef struct distribution_memory {
+    __local i32 *tile_top;
+    __local u64 *share_sum, *part;
+} distribution_memory;
+
+/* Writes tiles first to last - 1 with a group. Each round processes as many tiles as there are
+ * teams. An item has every SHARES-th token of a tile. */
+static inline void write_teams(const step_args *s, const row_logits *r, const report *t,
+                               const measure *m, u32 first, u32 last, const distribution_memory *at,
+                               __global u64 *sums)
+{
+    for (u32 round = first; round < last; round += TEAMS) {
+        const u32 now = min((u32)TEAMS, last - round);
+        for (u32 share = LOCAL_ID; share < TEAM_SHARES; share += WGS) {
+            if (share >= now * SHARES)
+                continue;
+            const u32 tile = round + share / SHARES;
+            u64 sum[SUMS];
+            write_share(s, r, t, m, tile * CLS_TILE + share % SHARES, at->tile_top[tile - first],
+                        sum);
+            __local u64 *const to = at->share_sum + SUM_INDEX(share);
+            for (u32 n = 0; n < SUMS; n++)
+                to[n * TEAM_SUMS] = IS_FIRST_SHARE(share) ? sum[n] : to[n * TEAM_SUMS] + sum[n];
+        }
+        if (!(s->args->wants & CLS_WANTS_SUMS)) /* an argument, so the same for all items */
+            continue;
+        LOCAL_BARRIER();
+#if TWO_STEPS
+        for (u32 n = LOCAL_ID; n < SUMS * TEAM_MAX_TILES; n += WGS)
+            at->part[n] = fold_sums(at->share_sum + n * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
+#endif
+        for (u32 n = LOCAL_ID; n < SUMS * TEAMS; n += WGS)
+            if (n % TEAMS < now)
+                sums[(round + n % TEAMS) * CLS_PIVOTS + n / TEAMS] =
+                    fold_sums(at->part + n * LAST_SUMS, LAST_SUMS);
+#if !TWO_STEPS
+        LOCAL_BARRIER();
+#endif
+    }
+}
+#endif
+
 KERNEL void cls_distribution(STEP_PARAMETERS(CLS_DISTRIBUTION_BUFFERS))
 {
     const step_args s = STEP_OF(CLS_DISTRIBUTION_BUFFERS);
-    const u32 tiles_per_group = args->tiles_per_group, wants = args->wants, tiles = row_tiles(&s);
+    const u32 tiles_per_group = args->tiles_per_group, tiles = row_tiles(&s);
 #if WGS > 1
-    __local i32 tile_top[32]; /* a group has at most 32 tiles */
+    __local i32 tile_top[32];
     __local u64 share_sum[SUMS * TEAM_SUMS];
 #if TWO_STEPS
     __local u64 part[SUMS * TEAM_MAX_TILES];
 #else
     __local u64 *const part = share_sum;
 #endif
+    const distribution_memory memory = {tile_top, share_sum, part};
 #endif
-    const u32 row = get_group_id(1), lid = LOCAL_ID;
+    const u32 row = get_group_id(1);
     const cls_row out = rows[row];
     const i32 slot_index = row_slot(&s, row);
     const row_logits r = row_view(&s, row, slot_index);
@@ -83,59 +145,21 @@ KERNEL void cls_distribution(STEP_PARAMETERS(CLS_DISTRIBUTION_BUFFERS))
     const int no_token = out.no_token || slot_index < 0;
     report t;
     report_final(&r, &out, no_token ? 0u : slots[slot_index].flags, kept_ids_of(&s, row), &t);
-    const f32 max = float_of_key(out.max_key), top = float_of_key(t.set.top_key);
-    const i32 exponent = split(max, out.scale).exponent;
+    const measure m = measure_of(0, float_of_key(out.max_key), out.scale);
     __global u64 *const sums = pass + (size_t)row * tiles * CLS_PIVOTS;
-#if WGS > 1
-    for (u32 n = lid; n < 32; n += WGS)
-        if (first + n < last)
-            tile_top[n] = tile_max_key(r.key, first + n);
-    LOCAL_BARRIER();
-#endif
-    /* Each round processes as many tiles as there are teams. An item has every SHARES-th token of a
-     * tile. */
-    for (u32 round = first; round < last; round += TEAMS) {
-        const u32 now = min((u32)TEAMS, last - round);
-        for (u32 share = lid; share < TEAM_SHARES; share += WGS) {
-            if (share >= now * SHARES)
-                continue;
-            const u32 tile = round + share / SHARES;
-            const f32 tile_max = float_of_key(TILE_TOP(tile));
-            const int reads = no_token || !(tile_max > CLS_MASKED) ? READ_NONE
-                              : tile_kind(&r, tile) == TILE_RAW    ? READ_RAW
-                                                                   : READ_ADJUSTED;
-            cls_unit unit = {0.0f, 0.0f, 0}, whole = unit;
-            u64 sum[SUMS] = {0, 0, 0};
-            if (reads != READ_NONE) {
-                unit = unit_of(tile_max < top ? tile_max : top, top, t.exponent, t.scale);
-                whole = unit_of(tile_max < max ? tile_max : max, max, exponent, out.scale);
-            }
-            write_tokens(&s, &r, &t, tile * CLS_TILE + share % SHARES, reads, &unit, &whole, sum);
 #if WGS == 1
-            for (u32 n = 0; n < SUMS && (wants & CLS_WANTS_SUMS); n++)
-                sums[tile * CLS_PIVOTS + n] = sum[n];
-#else
-            __local u64 *const to = share_sum + SUM_INDEX(share);
-            for (u32 n = 0; n < SUMS; n++)
-                to[n * TEAM_SUMS] = IS_FIRST_SHARE(share) ? sum[n] : to[n * TEAM_SUMS] + sum[n];
-#endif
-        }
-#if WGS > 1
-        if (!(wants & CLS_WANTS_SUMS)) /* an argument, so the same for all items */
-            continue;
-        LOCAL_BARRIER();
-#if TWO_STEPS
-        for (u32 n = lid; n < SUMS * TEAM_MAX_TILES; n += WGS)
-            part[n] = fold_sums(share_sum + n * MAX_TILE_SHARES, MAX_TILE_SHARES);
-        LOCAL_BARRIER();
-#endif
-        for (u32 n = lid; n < SUMS * TEAMS; n += WGS)
-            if (n % TEAMS < now)
-                sums[(round + n % TEAMS) * CLS_PIVOTS + n / TEAMS] =
-                    fold_sums(part + n * LAST_SUMS, LAST_SUMS);
-#if !TWO_STEPS
-        LOCAL_BARRIER();
-#endif
-#endif
+    for (u32 tile = first; tile < last; tile++) {
+        u64 sum[SUMS];
+        write_share(&s, &r, &t, &m, tile * CLS_TILE,
+                    no_token ? CLS_KEY_NONE : tile_max_key(r.key, tile), sum);
+        for (u32 n = 0; n < SUMS && (args->wants & CLS_WANTS_SUMS); n++)
+            sums[tile * CLS_PIVOTS + n] = sum[n];
     }
+#else
+    for (u32 n = LOCAL_ID; n < 32; n += WGS)
+        if (first + n < last)
+            tile_top[n] = no_token ? CLS_KEY_NONE : tile_max_key(r.key, first + n);
+    LOCAL_BARRIER();
+    write_teams(&s, &r, &t, &m, first, last, &memory, sums);
+#endif
 }

@@ -16,13 +16,14 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
               drew = !rows[row].no_token;
     const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
+    __global const u32 *const own_lists = lists_of(&s, slot);
     const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
     cls_slot_adaptive next = {0, 0u, 0u, 0u}; /* the adaptive state after the token */
     i32 token = own, due = -1;
     u32 length = 0, flags = 0;
     int emits = drew, forced = 0;
     if (slot_index >= 0) { /* another row may be writing what is not this row's */
-        due = forced_id(slot, lists);
+        due = forced_id(slot, lists, own_lists);
         length = slot->length;
         flags = slot->flags;
         next = slot->adaptive;
@@ -36,7 +37,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     if (drew && token == own)
         next = adaptive_once(slot, &rows[row].next);
     if (emits)
-        status |= ends_request(slot, lists, (u32)token, slot->outputs + 1);
+        status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1);
     const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
@@ -60,5 +61,5 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         if (emits && (has & CLS_HAS_LATEST))
             AT_OFFSET(&s, latest)[valid_slot(slot_index)] = token;
     }
-    state_accept(slot, &kept, lists, (u32)token, emits && !(has & CLS_DEFER), &next, scratch);
+    state_accept(slot, &kept, own_lists, (u32)token, emits && !(has & CLS_DEFER), &next, scratch);
 }

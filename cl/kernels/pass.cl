@@ -39,47 +39,49 @@ typedef struct pass_memory {
     __local u32 *unit_shift;
 } pass_memory;
 
-/* Measures tiles t to t + now - 1, as many as there are teams: the sums of shares, of max tiles and
- * of tiles for all pivots, with two barriers between. `first`: the group's first tile. */
-static inline void pass_round(const row_logits *r, u32 first, u32 t, u32 now, int known,
-                              const f32 *bound, const measure *m, const pass_memory *at,
-                              __global u64 *out)
+/* Does the same with a group. Each round measures as many tiles as there are teams: the sums of
+ * shares, of max tiles and of tiles for all pivots, with two barriers between. */
+static inline void pass_teams(const row_logits *r, u32 first, u32 last, int known, const f32 *bound,
+                              const measure *m, const pass_memory *at, __global u64 *out)
 {
     const u32 lid = LOCAL_ID, pivots = known ? 1u : CLS_PIVOTS;
-    for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
-        const u32 n = t - first + s / SHARES;
-        if (s >= now * SHARES || at->unit_shift[n] == NO_SHIFT) {
-            for (u32 p = 0; p < CLS_PIVOTS; p++)
-                at->share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = 0;
-        } else {
-            const cls_unit unit = {at->unit_max[n], at->unit_fraction[n], at->unit_shift[n]};
-            const u32 i = (first + n) * CLS_TILE + share_token(s % SHARES);
-            FV x[4];
-            share_load(r, i, max_tile_kind(r, i / CLS_MAX_TILE), x);
-            share_measure(x, m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
-                          at->share_sum + SUM_INDEX(s));
+    for (u32 t = first; t < last; t += TEAMS) {
+        const u32 now = min((u32)TEAMS, last - t);
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS) {
+            const u32 n = t - first + s / SHARES;
+            if (s >= now * SHARES || at->unit_shift[n] == NO_SHIFT) {
+                for (u32 p = 0; p < CLS_PIVOTS; p++)
+                    at->share_sum[p * TEAM_SUMS + SUM_INDEX(s)] = 0;
+            } else {
+                const cls_unit unit = {at->unit_max[n], at->unit_fraction[n], at->unit_shift[n]};
+                const u32 i = (first + n) * CLS_TILE + share_token(s % SHARES);
+                FV x[4];
+                share_load(r, i, max_tile_kind(r, i / CLS_MAX_TILE), x);
+                share_measure(x, m, &unit, bound, pivots, !IS_FIRST_SHARE(s),
+                              at->share_sum + SUM_INDEX(s));
+            }
         }
-    }
-    LOCAL_BARRIER();
+        LOCAL_BARRIER();
 #if TWO_STEPS
-    for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
-        if (i < pivots * TEAM_MAX_TILES)
-            at->part[i] = fold_sums(at->share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
-    LOCAL_BARRIER();
+        for (u32 i = lid; i < CLS_PIVOTS * TEAM_MAX_TILES; i += WGS)
+            if (i < pivots * TEAM_MAX_TILES)
+                at->part[i] = fold_sums(at->share_sum + i * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
 #endif
-    for (u32 i = lid; i < CLS_PIVOTS * TEAMS; i += WGS) {
-        const u32 p = i / TEAMS, n = i % TEAMS;
-        if (n < now) {
-            const u32 shift = at->unit_shift[t - first + n];
-            const cls_unit unit = {0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift};
-            const u64 sum =
-                fold_sums(at->part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
-            out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, m, &unit);
+        for (u32 i = lid; i < CLS_PIVOTS * TEAMS; i += WGS) {
+            const u32 p = i / TEAMS, n = i % TEAMS;
+            if (n < now) {
+                const u32 shift = at->unit_shift[t - first + n];
+                const cls_unit unit = {0.0f, 0.0f, shift == NO_SHIFT ? 0u : shift};
+                const u64 sum =
+                    fold_sums(at->part + ((known ? 0u : p) * TEAMS + n) * LAST_SUMS, LAST_SUMS);
+                out[(t + n) * CLS_PIVOTS + p] = measure_finish(sum, m, &unit);
+            }
         }
-    }
 #if !TWO_STEPS
-    LOCAL_BARRIER();
+        LOCAL_BARRIER();
 #endif
+    }
 }
 #endif
 
@@ -128,7 +130,6 @@ KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
             unit_shift[n] = top > bound[0] ? unit.shift : NO_SHIFT;
         }
     LOCAL_BARRIER();
-    for (u32 t = first; t < last; t += TEAMS)
-        pass_round(&r, first, t, min((u32)TEAMS, last - t), known, bound, &m, &memory, out);
+    pass_teams(&r, first, last, known, bound, &m, &memory, out);
 #endif
 }

@@ -2,7 +2,7 @@
 /* slots: applies slot calls on the device, before the step that follows them. A work-group applies
  * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
  * walked word by word; a word without adjusted tokens only costs the look at it. */
-#include "row/slot_state.cl"
+#include "row/entries.cl"
 
 /* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,
  * thinking budget or loop stop. Most samplers never need more. CHANGES 1 is compiled with
@@ -54,95 +54,6 @@ static inline void state_clear(const slot_state *s)
     }
     BARRIER();
 }
-
-/* The item to which an entry belongs, as a byte: only one item may change a word of the bitmaps,
- * and it takes a token's entries in order. */
-#define OWNERS (WGS < 256 ? WGS : 256)
-static inline u32 entry_owner(u32 entry) { return (entry & CLS_ENTRY_ID) / 32 % OWNERS; }
-
-/* Entries that are added to a history: n of them, from index `at` of the history on. Entry j is
- * from[first + j], where `from` begins again after `size` entries. */
-typedef struct added {
-    __global const u32 *from;
-    u32 first, size, at, n;
-    u32 flags; /* the slot's */
-    int counts;
-} added;
-
-/* Stores entry j in the ring. */
-static inline void add_entry(const slot_state *s, const added *a, u32 j)
-{
-    u32 entry = a->from[a->first + j - (a->first + j < a->size ? 0u : a->size)];
-    if (a->counts)
-        entry = state_add(s, entry, a->flags);
-    if (j + s->n_ring >= a->n) /* later entries would overwrite it */
-        s->ring[(a->at + j) % s->n_ring] = entry;
-}
-
-#if WGS == 1
-static inline void add_entries(const slot_state *s, const added *a, __local u64 *scratch)
-{
-    for (u32 j = 0; j < a->n; j++)
-        add_entry(s, a, j);
-}
-#else
-
-#define ENTRIES (WGS < 16 ? 16 : WGS < 256 ? WGS / 8 * 16 : 512) /* of a chunk, at most 2^9 */
-#define FOUND 7 /* as many numbers of 9 bits fit a u64 */
-
-/* Returns which of 16 bytes equal one, a bit each. */
-static inline u32 equal_bytes(uint4 bytes, u32 byte)
-{
-    const uint4 other = bytes ^ byte * 0x01010101u;
-    const uint4 equal = (~((other & 0x7f7f7f7fu) + 0x7f7f7f7fu | other) & 0x80808080u) >> 7;
-    const uint4 bits = equal * 0x10204080u >> 28; /* bits 0, 8, 16 and 24 become 0 to 3 */
-    return bits.x | bits.y << 4 | bits.z << 8 | bits.w << 12;
-}
-
-/* Adds the entries whose numbers in a chunk of `here` entries an item has found. */
-static inline void add_found(const slot_state *s, const added *a, u32 base, u32 here, u64 found,
-                             u32 n_found)
-{
-    SHORT_LOOP
-    for (; n_found > 0; n_found--) {
-        const u32 j = u64_lo(found >> (9 * (n_found - 1))) & 511u;
-        if (j < here)
-            add_entry(s, a, base + j);
-    }
-}
-
-/* Adds entries, of which each item has those that belong to it. For each chunk of entries the items
- * write down to whom these belong, a byte each, and then look for their own, 16 at a time. An item
- * adds what it has found when it has seen the whole chunk: if it did so at once, the others would
- * wait for it each time. */
-static inline void add_entries(const slot_state *s, const added *a, __local u64 *scratch)
-{
-    __local uchar *const owner = (__local uchar *)scratch;
-    for (u32 base = 0; base < a->n; base += ENTRIES) {
-        const u32 here = min(a->n - base, (u32)ENTRIES);
-        BARRIER();
-        for (u32 j = LOCAL_ID; j < here; j += WGS) {
-            const u32 i = a->first + base + j;
-            owner[j] = (uchar)entry_owner(a->from[i - (i < a->size ? 0u : a->size)]);
-        }
-        BARRIER();
-        u64 found = 0;
-        u32 n_found = 0;
-        for (u32 j = 0; j < here && LOCAL_ID < OWNERS; j += 16) {
-            u32 hits = equal_bytes(vload4(j / 16, (__local const u32 *)owner), LOCAL_ID);
-            for (; hits != 0; hits &= hits - 1) {
-                found = (found << 9) + (j + lowest_bit(hits));
-                if (++n_found == FOUND) {
-                    add_found(s, a, base, here, found, FOUND);
-                    n_found = 0;
-                }
-            }
-        }
-        add_found(s, a, base, here, found, n_found);
-    }
-    BARRIER();
-}
-#endif
 
 #if CHANGES
 /* Copies a slot's state from another one. */
@@ -383,7 +294,7 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
                                __global const cls_slot *rules, const slot_state *s,
                                const cls_slot *other, u32 outputs, __local u64 *scratch)
 {
-    __global const u32 *const words = a->words + c->words, *const lists = a->lists;
+    __global const u32 *const words = a->words + c->words, *const lists = a->lists + rules->lists;
     const cls_slot was = *slot;
     const int begun = (was.flags & CLS_SLOT_BEGUN) != 0;
     if (c->kind == CLS_CHANGE_BEGIN) {
@@ -470,7 +381,8 @@ ONE_COPY void make_change(const slots_args *a, u32 at, __local u64 *scratch)
                 outputs, scratch);
     BARRIER();
     if (LOCAL_ID == 0) {
-        slot.stopped = (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists) : 0u;
+        slot.stopped =
+            (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists + slot.lists) : 0u;
         *changed = slot;
     }
 #if CHANGES

@@ -76,7 +76,7 @@ static inline void walk_matches(const verifier *v, walk *w)
         w->depth++;
         w->token = -1;
         const u32 outputs = v->slot->outputs + w->depth;
-        const u32 ended = ends_request(v->slot, v->s->lists, (u32)out.token, outputs);
+        const u32 ended = ends_request(v->slot, lists_of(v->s, v->slot), (u32)out.token, outputs);
         w->status |= ended;
         if (ended != 0)
             return;
@@ -150,8 +150,8 @@ static inline int verify_row(const verifier *v, const row_logits *r, u64 bits, u
         *best = *w;
         return 0;
     }
-    const u32 id = (u32)v->ids[draft],
-              stop = ends_request(v->slot, v->s->lists, id, v->slot->outputs + w->depth + 1);
+    const u32 id = (u32)v->ids[draft], stop = ends_request(v->slot, lists_of(v->s, v->slot), id,
+                                                           v->slot->outputs + w->depth + 1);
     if (v->method == CLS_VERIFY_STANDARD)
         taken = accepts(bits, out.target_prob, out.draft_prob);
     else if (v->method == CLS_VERIFY_TYPICAL)
@@ -221,7 +221,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
 {
     __global cls_slot *const slot = v->slot;
     __global const cls_row *const rows = v->s->rows;
-    __global const u32 *const lists = v->s->lists;
+    __global const u32 *const lists = lists_of(v->s, slot);
     const u32 last = v->last, read = w->status & (CLS_STATUS_NAN | CLS_STATUS_INF),
               whole = w->status & ~(CLS_STATUS_STOPPED | CLS_STATUS_LENGTH), depth = w->depth;
     const i32 final = w->token;
@@ -231,7 +231,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
     w->depth = 0;
     w->status = read;
     for (;;) {
-        const i32 due = forced_id(slot, lists), own = rows[w->row].token;
+        const i32 due = forced_id(slot, v->s->lists, lists), own = rows[w->row].token;
         const u32 row_status = rows[w->row].status;
         const int empty = (int)rows[w->row].no_token;
         int children = 0;
@@ -387,22 +387,23 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
     const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
 #if FORCED
     if (slot_index >= 0 && !stopped) {
-        const history_effects p = effects_of(s->effects, args->layout, s->vocab, w.row, s->lists);
+        const history_effects p = effects_of(s->effects, args->layout, s->vocab, w.row);
         BARRIER();
         emit_tokens(&v, &state, p.path, one_token, &next, &w);
     }
 #else
     if (w.token >= 0)
-        w.status |= ends_request(slot, s->lists, (u32)w.token, slot->outputs + w.depth + 1);
+        w.status |=
+            ends_request(slot, lists_of(s, slot), (u32)w.token, slot->outputs + w.depth + 1);
 #endif
-    const history_effects p = effects_of(s->effects, args->layout, s->vocab, w.row, s->lists);
+    const history_effects p = effects_of(s->effects, args->layout, s->vocab, w.row);
     if (LOCAL_ID == 0)
         verify_write(&v, &w, p.path, request);
 #if !FORCED
     const u32 in_all = w.depth + (u32)(w.token >= 0);
     for (u32 i = 0; i < in_all; i++) {
-        state_accept(slot, &state, s->lists, i < w.depth ? p.path[i] : (u32)w.token, 1, &next,
-                     scratch);
+        state_accept(slot, &state, lists_of(s, slot), i < w.depth ? p.path[i] : (u32)w.token, 1,
+                     &next, scratch);
         BARRIER();
     }
 #endif

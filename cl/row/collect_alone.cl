@@ -8,16 +8,16 @@
 #if WGS == 1 || (SUBGROUPS == 2 && ROW && !defined(ROLLED))
 #define COLLECTS_ALONE
 /* Collects the tokens with lo <= key <= hi from max tiles first to last - 1, both multiples of VEC;
- * of those with key lo only the next *ties. Where `write` is set, they are written from index
- * `at_list` on, as far as the list has room. Returns their number, and may stop counting beyond
- * LIST. Where `write` is not set, ties do not count towards that limit, because the caller limits
- * them. */
+ * of those with key lo only the next *ties. They are written from index `at` on, as far as the
+ * list has room. Returns their number, and may stop counting beyond LIST. Where `at` is LIST,
+ * nothing is written, and ties do not count towards that limit, because the caller limits them. */
 static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo, i32 hi, u32 *ties,
-                                int write, u32 at_list, shortlist *list)
+                                u32 at, shortlist *list)
 {
     const f32 under = above(lo - 1), over = above(hi), least = least_above(r, under);
     u32 taken = 0, left = *ties;
-    for (u32 base = first; base < last && taken - (write ? 0 : *ties - left) <= LIST; base += VEC) {
+    for (u32 base = first; base < last && taken - (at < LIST ? 0 : *ties - left) <= LIST;
+         base += VEC) {
         u32 tiles = lane_bits(LOAD_KEYS(r->key + base) >= lo);
         SHORT_LOOP
         for (; tiles != 0; tiles &= tiles - 1) {
@@ -44,9 +44,9 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
                             continue;
                         left--;
                     }
-                    if (write && at_list + taken < LIST) {
-                        list->key[at_list + taken] = key;
-                        list->id[at_list + taken] = (i32)(i + j);
+                    if (at + taken < LIST) {
+                        list->key[at + taken] = key;
+                        list->id[at + taken] = (i32)(i + j);
                     }
                     taken++;
                 }
@@ -60,7 +60,7 @@ static inline u32 collect_alone(const row_logits *r, u32 first, u32 last, i32 lo
 static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *list)
 {
 #if WGS == 1
-    return collect_alone(r, 0, max_tiles(r), lo, hi, &ties, 1, 0, list);
+    return collect_alone(r, 0, max_tiles(r), lo, hi, &ties, 0, list);
 #else
     /* Each item counts in its own range of tiles, then writes behind the tokens of the items before
      * it. So ids stay in order without sorting. */
@@ -68,7 +68,7 @@ static inline u32 collect_tokens(const row_logits *r, i32 lo, i32 hi, u32 ties, 
     const u32 first = min(LOCAL_ID * per_item, n), last = min(first + per_item, n);
     u32 quota = ALL_TIES, at = 0, total = 0;
     for (u32 write = 0; write < 2 && total <= LIST; write++) {
-        const u32 count = collect_alone(r, first, last, lo, hi, &quota, (int)write, at, list);
+        const u32 count = collect_alone(r, first, last, lo, hi, &quota, write ? at : LIST, list);
         if (write == 0) { /* the same for the whole group */
             u64 all;
             const u32 my_ties = ALL_TIES - quota;

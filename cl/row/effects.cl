@@ -21,8 +21,7 @@ typedef struct history_effects {
     __global u32 *buckets; /* the chains of patches: the index of the first patch plus 1, or 0 */
 } history_effects;
 
-static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 vocab, u32 row,
-                                         __global const u32 *amounts)
+static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 vocab, u32 row)
 {
     history_effects p;
     p.marks = effects + (size_t)effects_words(vocab, layout) * row;
@@ -36,7 +35,7 @@ static inline history_effects effects_of(__global u32 *effects, u32 layout, u32 
     p.path = p.draft_info + 16;
     p.patches = p.path + CLS_MAX_DRAFTS;
     p.buckets = p.patches + 2 * 2 * CLS_MAX_DRAFTS;
-    p.amounts = amounts;
+    p.amounts = 0; /* row_view() sets it */
     return p;
 }
 

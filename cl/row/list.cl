@@ -171,14 +171,17 @@ ONE_COPY u64 list_sum(const row_logits *r, const shortlist *list, u32 kept, cls_
  * tokens. */
 static inline void list_above(const shortlist *list, u32 kept, int counts, const i32 *key, u64 *sum)
 {
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        u64 mine = 0;
-        SHORT_LOOP
-        for (u32 i = LOCAL_ID; i < list->n; i += WGS)
-            if (list->key[i] > key[p] && (u32)list->rank[i] < kept)
-                mine += counts ? 1 : list->mass[i];
-        sum[p] = wg_mass(mine, list->scratch);
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        sum[p] = 0;
+    SHORT_LOOP
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS) {
+        const i32 own = list->key[i];
+        const u64 amount = (u32)list->rank[i] >= kept ? 0 : counts ? 1 : list->mass[i];
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            sum[p] += own > key[p] ? amount : 0;
     }
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
+        sum[p] = wg_mass(sum[p], list->scratch);
 }
 
 static inline f32 rank_logit(const shortlist *list, u32 rank)

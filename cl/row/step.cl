@@ -53,3 +53,8 @@ static inline __global cls_slot *slot_of(const step_args *s, i32 slot_index)
 {
     return s->slots + valid_slot(slot_index);
 }
+/* Returns where a slot's lists begin, to which its offsets are relative. */
+static inline __global const u32 *lists_of(const step_args *s, __global const cls_slot *slot)
+{
+    return s->lists + slot->lists;
+}

@@ -278,8 +278,11 @@ static inline u64 survey_mass(const row_logits *r, u32 tile, int kind, const FV 
 
 /* Surveys tiles first to last - 1 with one item: keys, status bits and masses. */
 ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs_mass, f32 scale,
-                           __global i32 *row_key, __global u32 *flags_of, __global u64 *mass_of)
+                           const survey_out *out)
 {
+    __global i32 *const row_key = out->key;
+    __global u32 *const flags_of = out->flags;
+    __global u64 *const mass_of = out->mass;
     const row_logits own = *row,
                      *const r =
                          &own; /* this copy's address is not passed on, so it stays in registers */

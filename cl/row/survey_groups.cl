@@ -6,10 +6,18 @@
 #if WGS > 1
 
 #if !ROW
-#define STATE(tile) tile_state(&r, tile)
+#define STATE(tile) tile_state(r, tile)
 #else
-#define STATE(tile) state_of_tile[(tile)-first] /* a group has at most 32 tiles */
+#define STATE(tile) at->tile_states[(tile)-first]
 #endif
+
+/* What a group has in local memory: the maxima of shares and max tiles, their sums, and the states
+ * of its tiles, of which it has at most 32. */
+typedef struct survey_memory {
+    __local f32 *share_max, *max_tile;
+    __local u64 *share_sum, *part;
+    __local u32 *tile_states;
+} survey_memory;
 
 /* What a group finds out about a tile first. */
 enum {
@@ -119,6 +127,61 @@ static inline f32 tile_maximum(__local const f32 *max_tile)
         most = x > most ? x : most;
     }
     return FMAX(most);
+}
+
+/* Surveys tiles first to last - 1 with a group: keys, status bits and masses. Each round takes
+ * TEAMS tiles with two barriers; that is 16 KB of float32 in groups of 256 with vectors of 4. At
+ * its end the masses are still those of shares. They are added up between the barriers of the next
+ * round; so there is one more round, without tiles. */
+static inline void survey_teams(const row_logits *r, u32 first, u32 last, u32 needs_mass, f32 scale,
+                                const survey_out *out, const survey_memory *at)
+{
+    const u32 lid = LOCAL_ID, from_end = WGS - 1 - lid;
+#if ROW
+    for (u32 n = lid; n < 32; n += WGS)
+        if (first + n < last)
+            at->tile_states[n] = tile_state(r, first + n);
+    LOCAL_BARRIER();
+#endif
+    for (u32 t = first, before = 0; t < last || before != 0; t += TEAMS) {
+        const u32 now = t < last ? min((u32)TEAMS, last - t) : 0u;
+        FV x[4];
+        u32 status = 0;
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS)
+            if (s < now * SHARES)
+                at->share_max[s] = share_read(r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);
+        LOCAL_BARRIER();
+        for (u32 m = lid; m < TEAM_MAX_TILES; m += WGS)
+            if (m < now * CLS_MAX_TILES_PER_TILE) {
+                at->max_tile[m] = max_tile_maximum(at->share_max + m * MAX_TILE_SHARES);
+                out->key[t * CLS_MAX_TILES_PER_TILE + m] = key_of(at->max_tile[m]);
+            }
+        for (u32 m = from_end; m < TEAM_MAX_TILES; m += WGS)
+            if (m < before * CLS_MAX_TILES_PER_TILE)
+                at->part[m] = fold_sums(at->share_sum + m * MAX_TILE_SHARES, MAX_TILE_SHARES);
+        LOCAL_BARRIER();
+        for (u32 s = lid; s < TEAM_SHARES; s += WGS)
+            if (s < now * SHARES) {
+                const f32 most = tile_maximum(at->max_tile + s / SHARES * CLS_MAX_TILES_PER_TILE);
+                u64 mass = 0;
+#if WGS < \
+    SHARES /* an item has several shares, and only the vectors of the latest are still there */
+                share_read(r, SHARE_AT(s), STATE(t + s / SHARES), x, &status);
+#endif
+                if (needs_mass && most > CLS_MASKED)
+                    mass = share_mass(x, most, scale);
+                at->share_sum[s] = u64_make(u64_hi(mass) | status, u64_lo(mass));
+            }
+        for (u32 n = from_end; n < TEAMS; n += WGS)
+            if (n < before) {
+                const u64 sum =
+                    fold_sums(at->part + n * CLS_MAX_TILES_PER_TILE, CLS_MAX_TILES_PER_TILE);
+                const u32 tile = t - TEAMS + n;
+                out->flags[tile] = team_flags(u64_hi(sum), STATE(tile));
+                out->mass[tile] = u64_make(u64_hi(sum) & (SUM_NAN - 1), u64_lo(sum));
+            }
+        before = now;
+    }
 }
 
 #endif

@@ -69,12 +69,14 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 
-/* Returns the id that a request's next row must emit; -1 if the row draws its token. */
-static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *lists)
+/* Returns the id that a request's next row must emit; -1 if the row draws its token. `all`: the
+ * buffer of all lists. */
+static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *all,
+                            __global const u32 *lists)
 {
     const u32 at = slot->outputs - slot->forced_from;
     if (at < slot->n_forced)
-        return (i32)lists[slot->forced + at];
+        return (i32)all[slot->forced + at];
     if (!(slot->flags & CLS_SLOT_THINKING))
         return -1;
     const u32 due = thinking_due(slot, slot->thinking);

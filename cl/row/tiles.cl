@@ -6,6 +6,14 @@
 #define TILE_VECTORS (CLS_TILE / VEC)
 #define MAX_TILE_VECTORS (CLS_MAX_TILE / VEC)
 
+/* Where a row's survey goes: the keys of max tiles, and the status bits and masses of mass tiles.
+ */
+typedef struct survey_out {
+    __global i32 *key;
+    __global u32 *flags;
+    __global u64 *mass;
+} survey_out;
+
 static inline u32 max_tiles(const row_logits *r) { return r->tiles * CLS_MAX_TILES_PER_TILE; }
 
 /* Returns the largest key of a mass tile, from its max tiles. */

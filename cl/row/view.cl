@@ -125,8 +125,10 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
     const u32 index = applies ? (u32)slot_index : 0u; /* slot 0 exists */
     const u32 layout = args->layout;
     __global const cls_slot *const slot = s->slots + index;
+    __global const u32 *const lists = lists_of(s, slot);
     r.state = state_of(s->state, layout, vocab, index);
-    r.effects = effects_of(s->effects, layout, vocab, row, s->lists + slot->dry);
+    r.effects = effects_of(s->effects, layout, vocab, row);
+    r.effects.amounts = lists + slot->dry;
     r.adjustments = 0;
     if (applies) {
         const u32 flags = slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
@@ -141,7 +143,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
         if (r.adjustments && (flags & CLS_SLOT_RAISES))
             r.adjustments |= ADJUST_RAISES;
     }
-    r.list = s->lists + slot->bias;
+    r.list = lists + slot->bias;
     r.adjusted[0] = r.adjustments & ADJUST_PENALTIES ? r.state.adjusted
                     : r.adjustments & ADJUST_MARKS   ? r.effects.marks
                                                      : r.list;
@@ -151,7 +153,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
         } else { /* the list serves as a packed mask */
-            r.mask = s->lists + slot->allowed;
+            r.mask = lists + slot->allowed;
             r.mask_width = state_bitmap(vocab);
             r.masked = CLS_HAS_MASK;
         }

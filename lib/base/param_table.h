@@ -131,13 +131,13 @@
 /* X(p, kind, list, kept, option, meta, key, help): the parameters that are lists. kind: ids,
  * biases or sequences; or id, if each option of the command has one id. key: the JSON key.
  *
- * kept: what the library does with the list: (id, matched, form, length, offsets ...)
+ * kept: what the library does with the list: (id, matched, form, length, offset)
  * id: the number of the saved field that has the length. Lists are saved in the order of these.
  * matched: 1 if the latest tokens are compared with the list, or with each of its sequences. Then
  *     the sampler's history must keep as many tokens, but for the last one.
  * form: how kernels get the list: one of the forms of lib/request/lists.c.
- * length, offsets: the fields of cls_slot for the list's length and for where it lies. The length
- *     is NONE if the form sets it. A form that has several parts has an offset of each. */
+ * length, offset: the fields of cls_slot for the list's length and for where it begins. The length
+ *     is NONE if the form sets it. A form that has several parts sets the offsets of the others. */
 #define CLS_LISTS(X, p) \
     X(p, id, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
       "stop-id", "ID", "stop_ids", "stop after this token") \
@@ -147,10 +147,10 @@
       "allowed-id", "IDS", "allowed_token_ids", \
       "allow only these tokens, separated by commas") \
     X(p, sequences, bad_words, \
-      (42, 1, bad_words, NONE, AT(banned), AT(bad_words)), \
+      (42, 1, bad_words, NONE, AT(banned)), \
       "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas") \
     X(p, sequences, dry_breakers, \
-      (41, 0, dry, NONE, AT(dry), AT(dry_first_ids), AT(dry_single_ids), AT(breakers)), \
+      (41, 0, dry, NONE, AT(dry)), \
       "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \
       "tokens, separated by commas, at which a repetition ends") \
     X(p, ids, thinking_start, \

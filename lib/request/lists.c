@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the lists of a request in the form that kernels read: biases, allowed ids, stop ids and
- * sequences. All lists are in one buffer, and the slot has the offset of each. The column `kept` of
- * CLS_LISTS says which form a list has, and where its offsets are in a slot. */
+ * sequences. A request's lists lie together, and the slot has the offset of each. The column `kept`
+ * of CLS_LISTS says which form a list has, and which field of a slot has its offset. */
 #include "request/request.h"
 
 #include <math.h>
@@ -259,7 +259,7 @@ static void write_dry(writer *w, const cls_list_param *l)
 /* clang-format off */
 #define AT(field) offsetof(cls_slot, field)
 #define NONE 0
-#define KEPT(id, matched, form, length, ...) id, matched, write_##form, length, {__VA_ARGS__}
+#define KEPT(id, matched, form, length, offset) id, matched, write_##form, length, offset
 #define ids_ARRAY "ids", sizeof(int32_t)
 #define id_ARRAY ids_ARRAY
 #define biases_ARRAY "biases", sizeof(cls_logit_bias)
@@ -281,7 +281,7 @@ static void write_lists(writer *w)
 {
     w->used = 0;
     for (const cls_list_param *l = cls_list_table + CLS_LIST_COUNT; l-- > cls_list_table;) {
-        *in_slot(w->slot, l->offset[0]) = (uint32_t)w->used;
+        *in_slot(w->slot, l->offset) = (uint32_t)w->used;
         l->write(w, l);
         if (l->length != NONE)
             *in_slot(w->slot, l->length) = cls_list_count(l, w->p);
@@ -325,15 +325,4 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
     *words = w.words;
     *n_words = (uint32_t)need;
     return CLS_OK;
-}
-
-void cls_lists_set_offset(cls_slot *slot, uint32_t offset)
-{
-    const int breaks = slot->dry_first_ids != 0; /* 0 tells kernels that there are no breakers */
-    slot->lists = offset;
-    for (const cls_list_param *l = cls_list_table; l < cls_list_table + CLS_LIST_COUNT; l++)
-        for (int i = 0; i < 4 && l->offset[i] != 0; i++)
-            *in_slot(slot, l->offset[i]) += offset;
-    slot->dry_first_ids = breaks ? slot->dry_first_ids : 0;
-    slot->forced += offset;
 }

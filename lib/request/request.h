@@ -80,7 +80,7 @@ typedef struct cls_list_param {
     uint32_t id;
     int matched;
     void (*write)(struct cls_list_writer *, const struct cls_list_param *);
-    size_t length, offset[4]; /* where these fields are in cls_slot; 0: none */
+    size_t length, offset; /* where these fields are in cls_slot; 0: none */
 } cls_list_param;
 
 enum {
@@ -100,9 +100,6 @@ extern const cls_list_param cls_list_table[CLS_LIST_COUNT];
  * if the lists are empty. Fails if the lists are too long or memory runs out. */
 cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t history,
                             cls_slot *slot, uint32_t **words, uint32_t *n_words);
-
-/* Adds the offset at which the lists begin in the device's memory to the offsets of a slot. */
-void cls_lists_set_offset(cls_slot *slot, uint32_t offset);
 
 /* DRY: return 1 if it is on, the largest exponent, and the penalty of an exponent. */
 int cls_dry_is_on(const cls_params *params);

@@ -23,8 +23,8 @@ uint32_t cls_needs_listed(const cls_slot *slot)
                : (uint32_t)slot->top_k;
 }
 
-/* Returns a digest of a request's parameters and lists. The offsets in the host's copy of a slot do
- * not depend on where its lists lie, which is a matter of each sampler. */
+/* Returns a digest of a request's parameters and lists. Where its lists begin is a matter of each
+ * sampler, and is not in the host's copy of a slot. */
 static uint64_t digest_of(const cls_request *r)
 {
     const uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);

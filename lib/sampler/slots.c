@@ -176,7 +176,8 @@ static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cl
     c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
-    cls_lists_set_offset(&c->params, lists != NULL ? lists->offset : 0);
+    c->params.lists = lists != NULL ? lists->offset : 0;
+    c->params.forced += c->params.lists;
     cls_pending_words_add(s, p->words, p->n_words);
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
