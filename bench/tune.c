@@ -456,14 +456,13 @@ int cls_cmd_tune(int argc, char **argv)
     int32_t dtype = CLS_F32;
     bool json = false;
     cli_option options[] = {
-        {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)", NULL, 0},
-        {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)",
-         NULL, 0},
+        {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)"},
+        {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)"},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
+        {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)"},
         CLI_DEVICE(&device),
         CLI_DEVICE_OPTIONS(&u.options),
-        {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
+        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_NO_OPTION};
     cls_context_options_default(&u.options, sizeof u.options);
     u.setup.batch = BENCH_ROWS;

@@ -13,8 +13,6 @@ int main(int argc, char **argv)
     static const char *const kinds[] = {"language", "flat", "ties"};
     bench_rows kind = BENCH_LANGUAGE;
     uint32_t n, vocab;
-    const cli_option counts[] = {{.type = CLI_UINT, .value = &n},
-                                 {.type = CLI_UINT, .value = &vocab}};
     float *rows;
     int failed;
     if (argc != 5)
@@ -23,7 +21,8 @@ int main(int argc, char **argv)
         kind++;
     if (kind > BENCH_TIES)
         return cli_fail("write-rows: '%s' is not one of language, flat, ties", argv[1]);
-    if (cli_set(&counts[0], "ROWS", argv[2]) || cli_set(&counts[1], "VOCAB", argv[3]))
+    if (cli_set(CLI_UINT, &n, NULL, "ROWS", argv[2]) ||
+        cli_set(CLI_UINT, &vocab, NULL, "VOCAB", argv[3]))
         return 1;
     if (n < 1 || n > 65536 || vocab < 1 || vocab > 1048576)
         return cli_fail("write-rows: [%u, %u] is out of range; there must be 1 to 65536 rows of 1 "

@@ -42,14 +42,16 @@ void cli_warn(const char *format, ...);
 
 int cli_no_memory(void);
 
+/* Fails with the library's message if the call that returned this status failed. what: what was
+ * attempted. */
+int cli_try(cls_status status, const char *what);
+
 /* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
 int cli_fail_library(const char *what);
 int cli_fail_opencl(const char *what, cl_int error);
 
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
-
-/* ------------------------------------------------- interrupts, cli/interrupt.c */
 
 /* For commands that measure. After this call the first SIGINT (Ctrl-C) only makes
  * cli_interrupted() true: the command prints the results that it has and returns, and main() ends
@@ -60,6 +62,24 @@ bool cli_interrupted(void);
 /* Returns the status, or ends the process by the signal after an interrupt: the shell that runs a
  * script would continue if the command only returned 130. */
 int cli_end(int status);
+
+/* ------------------------------------------------------- memory, cli/memory.c */
+
+/* There is always memory, also for JSON: where there is none the process prints that and ends with
+ * this exit status, by which a command says that it could not run. */
+extern int cli_failure;
+
+/* The memory is zero, and nobody needs to free it. */
+void *cli_alloc(size_t count, size_t size);
+/* Changes the number of elements; what is added is not zero. memory NULL: there are none. */
+void *cli_grow(void *memory, size_t count, size_t size);
+void cli_free(void *memory); /* of these functions; or NULL */
+
+void cli_memory_begin(void); /* lets JSON use these functions */
+
+/* What is there now, and freeing all that was allocated since; NULL: all. */
+void *cli_memory(void);
+void cli_memory_end(const void *since);
 
 /* ------------------------------------------------------ options, cli/options.c */
 
@@ -73,12 +93,12 @@ typedef enum cli_type {
     CLI_UINT,   /* uint32_t */
     CLI_UINT64, /* uint64_t */
     CLI_FLOAT,  /* float */
-    CLI_CHOICE, /* int32_t: the index of a word of `choices` */
+    CLI_CHOICE, /* int32_t: the index of a word of `meta` */
     CLI_LIST    /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
 typedef struct cli_list {
-    const char **text; /* pointers into argv; the owner frees the array */
+    const char **text; /* pointers into argv */
     uint32_t count;
 } cli_list;
 
@@ -87,15 +107,14 @@ typedef struct cli_list {
 typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_type type;
-    void *value;         /* a variable of that type; unchanged if the option is absent */
-    const char *meta;    /* the name of the value in --help; NULL for flags */
-    const char *help;    /* one line */
-    const char *choices; /* CLI_CHOICE: the words, separated by | */
-    bool given;          /* set by cli_parse() if the option is present */
+    void *value;      /* a variable of that type; unchanged if the option is absent */
+    const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE: NAME=words, or the
+                         words alone, which are separated by | */
+    const char *help; /* one line */
 } cli_option;
 
 /* clang-format off */
-#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0} /* ends a table */
+#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL} /* ends a table */
 /* clang-format on */
 
 typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
@@ -104,11 +123,12 @@ typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
  * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
  * returns CLI_HELPED; the command then exits with status 0. */
 cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
-                     cli_option *options);
+                     const cli_option *options);
+bool cli_given(const char *name); /* whether the option is present */
 
-/* Parses text by the type of the option and stores the value. `what` names the option in error
- * messages: "--top-k". */
-int cli_set(const cli_option *option, const char *what, const char *text);
+/* Parses text as a value of the type and stores it. `what` names the option in error messages:
+ * "--top-k". */
+int cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text);
 
 /* Fails if an output is the file of another option. cli_parse() calls it; cli/paths.c. */
 int cli_outputs_check(const cli_option *options);
@@ -120,9 +140,6 @@ cli_file_kind cli_kind_of(const char *path);
 
 bool cli_ends_with(const char *path, const char *end);
 
-/* Whether the option is present. */
-bool cli_given(const cli_option *options, const char *name);
-
 /* A selection of the rows of all files of a command, in the order in which they were selected.
  * row NULL: all rows. */
 typedef struct cli_picked {
@@ -131,7 +148,7 @@ typedef struct cli_picked {
 } cli_picked;
 
 /* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
- * there are then more than `most` rows. The caller frees picked->row. */
+ * there are then more than `most` rows. */
 int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
 
 /* The index in the files of row i of the selection. */
@@ -159,7 +176,6 @@ typedef struct cli_devices {
 
 /* Lists the devices. `options` may be NULL. An empty list is no error. */
 int cli_devices_find(const cls_context_options *options, cli_devices *list);
-void cli_devices_free(cli_devices *list);
 int cli_no_device(void); /* fails because the list is empty */
 
 const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom" or "CPU" */
@@ -167,8 +183,7 @@ const char *cli_tier_name(uint32_t tier);           /* the word that --tier take
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
-/* A property of a device as bytes with a terminating zero, which the caller frees. NULL: the device
- * does not report it, or there is no memory. */
+/* A property of a device as bytes with a terminating zero; NULL: the device does not report it. */
 char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
 
 json_t *cli_device_json(const cli_device *device, uint32_t index);
@@ -186,42 +201,43 @@ typedef struct cli_target {
     cl_context cl;
     cl_command_queue queue;
     cls_context *context;
+    cl_mem *buffers; /* of cli_buffer(), which cli_close() releases */
+    uint32_t buffer_count;
 } cli_target;
 
 /* clang-format off */
 #define CLI_DEVICE(device) \
-    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices", NULL, 0}
+    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices"}
 
 /* --device of the commands that can also run the reference, and whether it names that. */
 #define CLI_DEVICE_OR_HOST(device) \
     {"device", CLI_STRING, device, "N|host", \
-     "a number from clsample devices, or the reference on the host", NULL, 0}
+     "a number from clsample devices, or the reference on the host"}
 bool cli_on_host(const char *device);
 
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
-    {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
-     "OpenCL features to use: auto (default), int64 or subgroups", \
-     "auto|base|int64|subgroups", 0}, \
+    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|base|int64|subgroups", \
+     "OpenCL features to use: auto (default), int64 or subgroups"}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
-     "use no work-groups larger than N (default: the device's limit)", NULL, 0}, \
+     "use no work-groups larger than N (default: the device's limit)"}, \
     {"max-local-mem", CLI_UINT64, &(o)->max_local_mem_size, "BYTES", \
-     "use no more local memory than this (default: the device's limit)", NULL, 0}, \
+     "use no more local memory than this (default: the device's limit)"}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
-     "store compiled kernels in this directory and load them from it", NULL, 0}
+     "store compiled kernels in this directory and load them from it"}
 
 /* The options of the commands that can force a shape. */
 #define CLI_SHAPE_OPTIONS(o) \
     {"work-group", CLI_UINT, &(o)->work_group, "N", \
-     "work-items in a group (default: chosen for the device)", NULL, 0}, \
+     "work-items in a group (default: chosen for the device)"}, \
     {"row-group", CLI_UINT, &(o)->row_group, "N", \
-     "work-items in a group that samples a whole row", NULL, 0}, \
+     "work-items in a group that samples a whole row"}, \
     {"vector", CLI_UINT, &(o)->vector, "N", \
-     "logits per load of a work-item (default: chosen for the device)", NULL, 0}, \
+     "logits per load of a work-item (default: chosen for the device)"}, \
     {"shortlist", CLI_UINT, &(o)->shortlist, "N", \
-     "candidates in the list of a row (default: chosen for the device)", NULL, 0}, \
+     "candidates in the list of a row (default: chosen for the device)"}, \
     {"groups-per-unit", CLI_UINT, &(o)->groups_per_unit, "N", \
-     "groups per compute unit that read the vocabulary (default 32)", NULL, 0}
+     "groups per compute unit that read the vocabulary (default 32)"}
 /* clang-format on */
 
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
@@ -240,6 +256,21 @@ int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target);
 void cli_close(cli_target *target);
 
+/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
+int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
+
+/* Reads a buffer, if there is one, and waits for the data. */
+int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
+
+/* Sets the status of a call, which is made again after the queue's work if it was CLS_BUSY. */
+#define CLI_RETRY(status, queue, call) \
+    do { \
+        if (((status) = (call)) == CLS_BUSY) { \
+            clFinish(queue); \
+            (status) = (call); \
+        } \
+    } while (0)
+
 /* Clears the line that shows the progress of compilation, prints the compiler's log if the status
  * is CLS_BUILD_FAILED, and returns the status. Every status of a library call that may compile
  * must pass through it. */
@@ -250,14 +281,10 @@ const char *cli_build_log(void);
 
 /* --------------------------------------------------------- output, cli/print.c */
 
-/* Prints the value and a newline to stdout and takes the reference. NULL means out of memory. */
-int cli_print_json(json_t *value);
-/* Appends a value and takes the reference. If one of them is NULL, or there is no memory, it frees
- * the array and sets it to NULL. */
-void cli_append(json_t **array, json_t *value);
-json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
-json_t *cli_real(double x);         /* a number; null for infinities and NaN */
-int cli_flush_output(void);         /* fails if stdout could not be written */
+int cli_print_json(const json_t *value); /* to stdout, with a newline */
+json_t *cli_text(const char *text);      /* a string; bytes that are not valid UTF-8 become '?' */
+json_t *cli_real(double x);              /* a number; null for infinities and NaN */
+int cli_flush_output(void);              /* fails if stdout could not be written */
 
 /* "nan, inf"; "ok" for 0. */
 #define CLI_STATUS_WORDS 80 /* room for all words */
@@ -280,7 +307,7 @@ double cli_seconds(void);            /* since an arbitrary start */
  * then for each id a float32 score, an int32 length and the bytes. */
 typedef struct cli_pieces {
     uint32_t count;
-    char (*text)[16]; /* the owner frees it */
+    char (*text)[16];
 } cli_pieces;
 int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
 
@@ -296,7 +323,7 @@ typedef struct cli_npy {
     char descr[16]; /* the type as the header spells it: "<f4" */
     unsigned dims;
     uint64_t shape[2]; /* of the array in the file */
-    void *data;        /* the owner frees it */
+    void *data;
 
     /* While the file is open. */
     FILE *file;
@@ -329,7 +356,7 @@ const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: 
 
 /* Fails because the array is not of type and shape `what`: "int32 [rows, tokens]". If the type
  * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
-int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
+int cli_npy_refuse(const cli_npy *array, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */
 
@@ -357,7 +384,6 @@ typedef struct cli_tokens {
     uint32_t width;
 } cli_tokens;
 
-/* Token ids that the owner of the array frees. */
 typedef struct cli_ids {
     const int32_t *ids; /* NULL: no ids */
     uint32_t count;
@@ -368,7 +394,7 @@ typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
 /* How a job's vocabulary is split over shards, and these over devices. */
 typedef struct cli_split {
     uint32_t shards;   /* 0: one sampler has the whole vocabulary */
-    uint32_t *borders; /* [shards + 1]; NULL: the library's default; the owner frees them */
+    uint32_t *borders; /* [shards + 1]; NULL: the library's default */
     uint32_t targets;  /* open devices, which the shards take in turn */
 } cli_split;
 
@@ -420,11 +446,9 @@ size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: ther
 int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler);
 
-/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
-
-/* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */
-int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size);
+/* Opens the device for the type of the job's logits. */
+int cli_open_for(const cli_job *job, const char *device, const cls_context_options *options,
+                 cli_target *target);
 
 /* Run a job: on devices, in one step of all rows for each draw, or by the reference. targets:
  * [job->split.targets], or one if the vocabulary is not split. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists the OpenCL devices and describes them, and the shape of a context, as JSON. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -49,14 +48,10 @@ const char *cli_dtype_name(int32_t dtype)
 
 char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size)
 {
-    char *bytes;
-    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS ||
-        (bytes = calloc(*size + 1, 1)) == NULL)
+    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS)
         return NULL;
-    if (clGetDeviceInfo(device, what, *size, bytes, NULL) == CL_SUCCESS)
-        return bytes;
-    free(bytes);
-    return NULL;
+    char *const bytes = cli_alloc(*size + 1, 1);
+    return clGetDeviceInfo(device, what, *size, bytes, NULL) == CL_SUCCESS ? bytes : NULL;
 }
 
 static void text_of(cl_device_id device, cl_device_info what, char *text, size_t size)
@@ -64,7 +59,6 @@ static void text_of(cl_device_id device, cl_device_info what, char *text, size_t
     size_t length;
     char *const all = cli_device_bytes(device, what, &length);
     snprintf(text, size, "%.*s", (int)size - 1, all != NULL ? all : "?");
-    free(all);
 }
 
 static void describe(cl_device_id id, const char *platform_name, const cls_context_options *options,
@@ -83,75 +77,53 @@ static void describe(cl_device_id id, const char *platform_name, const cls_conte
         snprintf(device->reason, sizeof device->reason, "%s", cls_error_message());
 }
 
-static int add_platform(cl_platform_id platform, const cls_context_options *options,
-                        cli_devices *list)
+static void add_platform(cl_platform_id platform, const cls_context_options *options,
+                         cli_devices *list)
 {
-    char name[128] = "?";
-    cl_device_id *ids;
-    cl_uint n = 0;
-    void *grown;
+    /* CL_DEVICE_TYPE_ALL does not include custom devices. */
+    const cl_device_type any = CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM;
+    char name[sizeof list->device->platform_name] = "?";
     size_t length = 0;
-    char *full;
-    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &length) == CL_SUCCESS &&
-        (full = calloc(length + 1, 1)) != NULL) {
+    cl_uint n = 0;
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &length) == CL_SUCCESS) {
+        char *const full = cli_alloc(length + 1, 1);
         if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, length, full, NULL) == CL_SUCCESS)
             snprintf(name, sizeof name, "%.*s", (int)sizeof name - 1, full);
-        free(full);
     }
-    /* CL_DEVICE_TYPE_ALL does not include custom devices. */
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, 0, NULL, &n) !=
-        CL_SUCCESS)
-        n = 0;
-    if (n == 0) {
-        if ((grown = realloc(list->empty_platforms,
-                             (list->empty_count + 1) * sizeof *list->empty_platforms)) == NULL)
-            return cli_no_memory();
-        list->empty_platforms = grown;
+    if (clGetDeviceIDs(platform, any, 0, NULL, &n) != CL_SUCCESS || n == 0) {
+        list->empty_platforms = cli_grow(list->empty_platforms, list->empty_count + (size_t)1,
+                                         sizeof *list->empty_platforms);
         memcpy(list->empty_platforms[list->empty_count++], name, sizeof name);
-        return 0;
+        return;
     }
-    if ((grown = realloc(list->device, (list->count + n) * sizeof *list->device)) == NULL)
-        return cli_no_memory();
-    list->device = grown;
-    if ((ids = calloc(n, sizeof *ids)) == NULL)
-        return cli_no_memory();
-    if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM, n, ids, NULL) ==
-        CL_SUCCESS)
-        for (cl_uint i = 0; i < n; i++) {
-            cli_device *device = &list->device[list->count++];
-            memset(device, 0, sizeof *device);
-            describe(ids[i], name, options, device);
-        }
-    free(ids);
-    return 0;
+    cl_device_id *const ids = cli_alloc(n, sizeof *ids);
+    if (clGetDeviceIDs(platform, any, n, ids, NULL) != CL_SUCCESS)
+        return;
+    list->device = cli_grow(list->device, list->count + (size_t)n, sizeof *list->device);
+    for (cl_uint i = 0; i < n; i++) {
+        cli_device *const device = &list->device[list->count++];
+        memset(device, 0, sizeof *device);
+        describe(ids[i], name, options, device);
+    }
 }
 
 int cli_devices_find(const cls_context_options *options, cli_devices *list)
 {
-    cl_platform_id *platforms;
     cli_device *chosen = NULL;
     cl_uint n = 0;
     cl_int error = clGetPlatformIDs(0, NULL, &n);
-    int failed = 0;
     memset(list, 0, sizeof *list);
     if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && n == 0))
         return 0;
+    cl_platform_id *const platforms = cli_alloc(n, sizeof *platforms);
+    if (error == CL_SUCCESS)
+        error = clGetPlatformIDs(n, platforms, NULL);
     if (error != CL_SUCCESS)
         return cli_fail_opencl("listing the platforms", error);
-    if ((platforms = calloc(n, sizeof *platforms)) == NULL)
-        return cli_no_memory();
-    error = clGetPlatformIDs(n, platforms, NULL);
-    if (error != CL_SUCCESS)
-        failed = cli_fail_opencl("listing the platforms", error);
-    for (cl_uint i = 0; i < n && !failed; i++)
-        failed = add_platform(platforms[i], options, list);
-    free(platforms);
-    if (failed) {
-        cli_devices_free(list);
-        return 1;
-    }
+    for (cl_uint i = 0; i < n; i++)
+        add_platform(platforms[i], options, list);
     for (uint32_t i = 0; i < list->count; i++) {
-        cli_device *device = &list->device[i];
+        cli_device *const device = &list->device[i];
         if (device->usable &&
             (chosen == NULL || preference(device->type) < preference(chosen->type)))
             chosen = device;
@@ -165,13 +137,6 @@ int cli_no_device(void)
 {
     return cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
                     "to use the CPU");
-}
-
-void cli_devices_free(cli_devices *list)
-{
-    free(list->device);
-    free(list->empty_platforms);
-    memset(list, 0, sizeof *list);
 }
 
 json_t *cli_device_json(const cli_device *device, uint32_t index)
@@ -192,12 +157,8 @@ json_t *cli_device_json(const cli_device *device, uint32_t index)
                         "shortlist", (json_int_t)info->shortlist, "tier", cli_tier_name(info->tier),
                         "subgroups", cli_subgroups_name(info->subgroups))
             : json_pack("{s:o}", "reason", cli_text(device->reason));
-    const int failed = json_object_update(object, more);
-    json_decref(more);
-    if (failed == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+    json_object_update(object, more);
+    return object;
 }
 
 const char *cli_origin_name(uint32_t origin)

@@ -10,8 +10,8 @@
 #include "../bench/bench.h"
 #include "device_report.h"
 
-/* Exit statuses. 0: all parts ran and agreed with the reference. */
-enum { DIFFERS = 1, DID_NOT_RUN = 2 };
+/* Exit statuses, beside cli_failure. 0: all parts ran and agreed with the reference. */
+enum { DIFFERS = 1 };
 
 void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
 {
@@ -104,7 +104,7 @@ static json_t *options_json(const cli_device_report *report)
                      "cache_dir", o->cache_dir != NULL);
 }
 
-static int begin(cli_device_report *report)
+static void begin(cli_device_report *report)
 {
     char now[32] = "";
     const time_t t = time(NULL);
@@ -114,7 +114,6 @@ static int begin(cli_device_report *report)
     report->json = json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1,
                              "clsample", cls_version(), "time", now, "complete", 0, "doing",
                              "device", "host", host(), "options", options_json(report), "failures");
-    return report->json != NULL ? 0 : cli_no_memory();
 }
 
 /* Runs the self-test, prints its result, and records the messages of the stages that failed. */
@@ -247,18 +246,19 @@ static int print_summary(const cli_device_report *report, bool ran)
                report->failures == 1 ? "" : "s", report->failures == 1 ? "it" : "them");
     printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
     if (cli_flush_output() != 0)
-        return DID_NOT_RUN;
-    return !ran ? DID_NOT_RUN : report->failures != 0 ? DIFFERS : 0;
+        return cli_failure;
+    return !ran ? cli_failure : report->failures != 0 ? DIFFERS : 0;
 }
 
 static int run(cli_device_report *report, const char *device)
 {
     if (name_page(report) != 0 ||
-        cli_find_device(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
-        return DID_NOT_RUN;
+        cli_find_device(device, &report->options, true, &report->target) != 0)
+        return cli_failure;
+    begin(report);
     cli_device_report_device(report);
     if (cli_device_report_save(report, "context") != 0)
-        return DID_NOT_RUN;
+        return cli_failure;
     printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.device.name,
            cli_device_type(report->target.device.type));
     printf("platform   %s, driver %s, %s\n", report->target.device.platform_name,
@@ -267,9 +267,9 @@ static int run(cli_device_report *report, const char *device)
     cli_catch_interrupt();
     const bool ran = cli_device_report_context(report) == 0;
     if (ran && run_on_context(report) != 0)
-        return DID_NOT_RUN;
+        return cli_failure;
     if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
-        return DID_NOT_RUN;
+        return cli_failure;
     return print_summary(report, ran);
 }
 
@@ -281,14 +281,13 @@ int cls_cmd_report(int argc, char **argv)
     cli_option options[] = {
         CLI_DEVICE(&device),
         {"output", CLI_OUTPUT, &report.path, "FILE",
-         "the JSON file (default clsample-report.json); the page beside it ends in .md", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE",
-         "types of logits: all (default; with --quick f32), f32, f16 or bf16", "all|f32|f16|bf16",
-         0},
+         "the JSON file (default clsample-report.json); the page beside it ends in .md"},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE=all|f32|f16|bf16",
+         "types of logits: all (default; with --quick f32), f32, f16 or bf16"},
         {"quick", CLI_FLAG, &report.quick, NULL,
-         "float32 only and a small bench: seconds, if kernels are compiled already", NULL, 0},
+         "float32 only and a small bench: seconds, if kernels are compiled already"},
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
-         "candidates in the list of a row (default: chosen for the device)", NULL, 0},
+         "candidates in the list of a row (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&report.options),
         CLI_NO_OPTION};
     cls_context_options_default(&report.options, sizeof report.options);
@@ -303,12 +302,11 @@ int cls_cmd_report(int argc, char **argv)
         "nothing could run.",
         options);
     if (parsed != CLI_GO)
-        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
-    if (dtype == 0 && report.quick && !options[2].given)
+        return parsed == CLI_FAILED ? cli_failure : 0;
+    if (dtype == 0 && report.quick && !cli_given("dtype"))
         dtype = 1;
     report.options.dtypes = cli_dtypes(dtype);
     const int status = run(&report, device);
     cli_close(&report.target);
-    json_decref(report.json);
     return status;
 }

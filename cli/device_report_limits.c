@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The part "device" of a report: what OpenCL reports about the device. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "device_report.h"
@@ -79,7 +78,6 @@ static void add(json_t *object, cl_device_id device, const property *p)
         char *const text = cli_device_bytes(device, p->what, &size);
         if (text != NULL)
             json_object_set_new(object, p->key, cli_text(text));
-        free(text);
     } else if (number_of(device, p->what, &number) == 0) {
         json_object_set_new(object, p->key,
                             p->kind == YES_NO ? json_boolean(number != 0)
@@ -91,18 +89,15 @@ static void add_sizes(json_t *object, const char *key, cl_device_id device, cl_d
 {
     size_t size;
     char *const bytes = cli_device_bytes(device, what, &size);
-    json_t *array;
-    if (bytes == NULL || (array = json_array()) == NULL) {
-        free(bytes);
+    json_t *const array = json_array();
+    if (bytes == NULL)
         return;
-    }
     for (size_t at = 0; at + sizeof(size_t) <= size; at += sizeof(size_t)) {
         size_t n;
         memcpy(&n, bytes + at, sizeof n);
         json_array_append_new(array, json_integer((json_int_t)n));
     }
     json_object_set_new(object, key, array);
-    free(bytes);
 }
 
 /* Adds bits of properties; those that the device does not report are false. */
@@ -138,7 +133,6 @@ static void add_extensions(json_t *object, cl_device_id device)
          word = strtok(NULL, " "))
         json_array_append_new(array, cli_text(word));
     json_object_set_new(object, "extensions", array);
-    free(text);
 }
 
 static void add_platform(json_t *object, cl_platform_id platform)

@@ -29,9 +29,9 @@ static void print(const cli_device *device, uint32_t index)
 
 static int print_json(const cli_devices *list)
 {
-    json_t *array = json_array();
+    json_t *const array = json_array();
     for (uint32_t i = 0; i < list->count; i++)
-        cli_append(&array, cli_device_json(&list->device[i], i));
+        json_array_append_new(array, cli_device_json(&list->device[i], i));
     return cli_print_json(array);
 }
 
@@ -40,9 +40,9 @@ int cls_cmd_devices(int argc, char **argv)
     bool json = false;
     cli_devices list;
     int failed;
-    cli_option options[] = {{"json", CLI_FLAG, &json, NULL,
-                             "print an array; an index is the number for --device", NULL, 0},
-                            CLI_NO_OPTION};
+    cli_option options[] = {
+        {"json", CLI_FLAG, &json, NULL, "print an array; an index is the number for --device"},
+        CLI_NO_OPTION};
     const cli_parsed parsed =
         cli_parse(argc, argv, "devices [--json]",
                   "Lists the OpenCL devices, with the numbers that --device takes.\n"
@@ -64,6 +64,5 @@ int cls_cmd_devices(int argc, char **argv)
     }
     if (!failed && list.count == 0)
         failed = cli_no_device();
-    cli_devices_free(&list);
     return failed;
 }

@@ -33,9 +33,8 @@ typedef struct cli_explained {
     double probability; /* of the token in the distribution that it was drawn from */
 } cli_explained;
 
-/* top: how many tokens to list after each stage. Free the result after a failure, too. */
+/* top: how many tokens to list after each stage. */
 int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *explained);
-void cli_explained_free(cli_explained *explained);
 
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the
  * format; cli_plot_check() fails on other paths. */

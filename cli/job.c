@@ -149,14 +149,15 @@ static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
             job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
     if (job->status != NULL)
         job->status[at] = result.status;
-    return job->outputs != NULL && d == 0 &&
-           cli_outputs_host_end(job->outputs, job->logits, r, &result) != 0;
+    if (job->outputs != NULL && d == 0)
+        cli_outputs_host_end(job->outputs, job->logits, r, &result);
+    return 0;
 }
 
 int cli_job_run_host(const cli_job *job)
 {
-    if (job->outputs != NULL && cli_outputs_alloc(job->outputs, job->logits->rows, 0) != 0)
-        return 1;
+    if (job->outputs != NULL)
+        cli_outputs_alloc(job->outputs, job->logits->rows, 0);
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < job->draws; d++)
             if (host_draw(job, r, d) != 0)

@@ -2,7 +2,6 @@
 /* Runs a job on devices, as a runtime would call the library: by one sampler or, if the vocabulary
  * is split, by a sampler for each shard. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "outputs.h"
@@ -27,38 +26,14 @@ typedef struct running {
 
 static bool is_split(const cli_job *job) { return job->split.shards != 0; }
 
-static void release_all(running *run)
-{
-    cli_shards_free(&run->shards);
-    for (uint32_t i = 0; i < run->count && run->side != NULL; i++) {
-        const side *const s = &run->side[i];
-        const cl_mem all[] = {s->logits,   s->mask,   s->bias,  s->tokens,
-                              s->logprobs, s->status, s->probs, s->outputs};
-        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
-            if (all[k] != NULL)
-                clReleaseMemObject(all[k]);
-        cls_sampler_destroy(s->sampler);
-    }
-    free(run->side);
-    free(run->positions);
-}
-
 /* ---------------------------------------------------------------- preparations */
 
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
+int cli_open_for(const cli_job *job, const char *device, const cls_context_options *options,
+                 cli_target *target)
 {
-    cl_int error;
-    void *copy = NULL;
-    if (size == 0)
-        return 0;
-    memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
-    *buffer = clCreateBuffer(
-        target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-        size, copy, &error);
-    return error == CL_SUCCESS
-               ? 0
-               : cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what,
-                          size, (int)error);
+    cls_context_options of_type = *options;
+    of_type.dtypes = 1u << job->logits->dtype;
+    return cli_open(device, &of_type, 0, target);
 }
 
 /* Creates the buffer with the logits of the side's tokens. */
@@ -68,24 +43,21 @@ static int create_logits(const cli_job *job, side *s)
     const size_t row = s->width * from->size, whole = from->vocab * from->size;
     if (!is_split(job))
         return cli_buffer(s->target, &s->logits, "logits", from->rows * row, from->data);
-    char *const some = malloc(from->rows * row);
-    if (some == NULL)
-        return cli_no_memory();
+    char *const some = cli_alloc(from->rows, row);
     for (size_t r = 0; r < from->rows; r++)
         memcpy(some + r * row, (const char *)from->data + r * whole + s->first * from->size, row);
     const int failed = cli_buffer(s->target, &s->logits, "logits", from->rows * row, some);
-    free(some);
+    cli_free(some);
     return failed;
 }
 
 int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler)
 {
-    if (cli_compile_done(cls_sampler_create(target->context, options, sampler)) != CLS_OK)
-        return cli_fail_library("creating the sampler");
-    if (job->infill != NULL && cls_sampler_infill(*sampler, job->infill) != CLS_OK)
-        return cli_fail_library("setting the infill tables");
-    return 0;
+    return cli_try(cli_compile_done(cls_sampler_create(target->context, options, sampler)),
+                   "creating the sampler") ||
+           (job->infill != NULL &&
+            cli_try(cls_sampler_infill(*sampler, job->infill), "setting the infill tables"));
 }
 
 static int create_sampler(const running *run, side *s)
@@ -133,31 +105,30 @@ static int create_side(running *run, side *s)
 static int alloc_outputs(const running *run)
 {
     uint32_t most = UINT32_MAX;
-    if (run->job->outputs == NULL)
-        return 0;
     for (uint32_t i = 0; i < run->count; i++) {
         cls_device_info info = {.struct_size = sizeof info};
-        if (cls_context_info(run->side[i].target->context, &info) != CLS_OK)
-            return cli_fail_library("querying the device");
+        if (cli_try(cls_context_info(run->side[i].target->context, &info), "querying the device"))
+            return 1;
         most = info.shortlist < most ? info.shortlist : most;
     }
-    return cli_outputs_alloc(run->job->outputs, run->job->logits->rows, most);
+    cli_outputs_alloc(run->job->outputs, run->job->logits->rows, most);
+    return 0;
 }
 
 static int create_all(cli_target *targets, running *run)
 {
     const cli_job *const job = run->job;
     const uint32_t rows = job->logits->rows;
-    run->side = calloc(run->count, sizeof *run->side);
-    run->positions = calloc(rows, sizeof *run->positions);
-    if (run->side == NULL || run->positions == NULL)
-        return cli_no_memory();
+    run->side = cli_alloc(run->count, sizeof *run->side);
+    run->positions = cli_alloc(rows, sizeof *run->positions);
     for (uint32_t r = 0; r < rows; r++)
         run->positions[r] = (uint32_t)cli_position(job, r);
     for (uint32_t i = 0; i < run->count; i++)
         run->side[i].target = &targets[is_split(job) ? i % job->split.targets : 0];
-    if (alloc_outputs(run) != 0 || (is_split(job) && cli_shards_alloc(&run->shards, run->count)))
+    if (job->outputs != NULL && alloc_outputs(run) != 0)
         return 1;
+    if (is_split(job))
+        cli_shards_alloc(&run->shards, run->count);
     for (uint32_t i = 0; i < run->count; i++)
         if (create_side(run, &run->side[i]) != 0)
             return 1;
@@ -201,12 +172,10 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
 /* Enqueues a step of the only sampler. */
 static int sample(side *s, const cls_step *step)
 {
-    cls_status status = cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL);
-    if (status == CLS_BUSY) {
-        clFinish(s->target->queue);
-        status = cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL);
-    }
-    return status == CLS_OK ? 0 : cli_fail_library("sampling");
+    cls_status status;
+    CLI_RETRY(status, s->target->queue,
+              cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL));
+    return cli_try(status, "sampling");
 }
 
 /* Enqueues one step for each draw. */
@@ -227,28 +196,15 @@ static int enqueue(running *run)
 
 /* -------------------------------------------------------------------- results */
 
-int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size)
-{
-    const cl_int error =
-        to == NULL ? CL_SUCCESS
-                   : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
-}
-
 /* Reads [draws, rows] from the device and stores [rows, draws]. */
 static int fetch_drawn(const cli_job *job, side *s, cl_mem from, void *to)
 {
     const size_t rows = job->logits->rows, draws = job->draws;
-    uint32_t *words;
-    int failed;
-    if (to == NULL)
-        return 0;
-    if ((words = malloc(rows * draws * 4)) == NULL)
-        return cli_no_memory();
-    failed = cli_fetch(s->target, from, words, rows * draws * 4);
-    for (size_t i = 0; i < rows * draws && !failed; i++)
+    uint32_t *const words = cli_alloc(rows * draws, 4);
+    const int failed = cli_fetch(s->target, from, words, rows * draws * 4);
+    for (size_t i = 0; i < rows * draws && !failed && from != NULL; i++)
         memcpy((char *)to + 4 * i, &words[i % draws * rows + i / draws], 4);
-    free(words);
+    cli_free(words);
     return failed;
 }
 
@@ -268,16 +224,14 @@ static int compare_tokens(const running *run)
 {
     const cli_job *const job = run->job;
     const size_t size = (size_t)job->logits->rows * job->draws * 4;
-    void *const tokens = malloc(size);
-    int failed = tokens == NULL ? cli_no_memory() : 0;
-    for (uint32_t i = 1; i < run->count && !failed; i++) {
-        side *const s = &run->side[i];
-        failed = fetch_drawn(job, s, s->tokens, tokens);
-        if (!failed && memcmp(tokens, job->tokens, size) != 0)
-            failed = cli_fail("shard %" PRIu32 " drew other tokens than shard 0", i);
+    void *const tokens = cli_alloc(1, size);
+    for (uint32_t i = 1; i < run->count; i++) {
+        if (fetch_drawn(job, &run->side[i], run->side[i].tokens, tokens) != 0)
+            return 1;
+        if (memcmp(tokens, job->tokens, size) != 0)
+            return cli_fail("shard %" PRIu32 " drew other tokens than shard 0", i);
     }
-    free(tokens);
-    return failed;
+    return 0;
 }
 
 int cli_job_run(cli_target *targets, const cli_job *job)
@@ -287,6 +241,8 @@ int cli_job_run(cli_target *targets, const cli_job *job)
                        compare_tokens(&run);
     for (uint32_t i = 0; i < (is_split(job) ? job->split.targets : 1); i++)
         clFinish(targets[i].queue);
-    release_all(&run);
+    cli_shards_free(&run.shards);
+    for (uint32_t i = 0; i < run.count; i++)
+        cls_sampler_destroy(run.side[i].sampler);
     return failed;
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses the parameters that are lists (ids, biases, sequences of ids) and the chain, from the
- * command line and from JSON. Each list is stored in the parameters before its elements are parsed,
- * so that cli_params_free() frees it even if the parser fails halfway. */
+ * command line and from JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,58 +34,38 @@ typedef struct source {
 
 static int set(const source *from, cli_type type, void *to, json_t *value)
 {
-    const cli_option option = {NULL, type, to, NULL, NULL, NULL, 0};
-    return from->text ? cli_set(&option, from->what, json_string_value(value))
-                      : cli_set_from_json(&option, from->what, value);
+    return from->text ? cli_set(type, to, NULL, from->what, json_string_value(value))
+                      : cli_set_from_json(type, to, NULL, from->what, value);
 }
 
-/* The parts of a text between commas, each cut to `most` bytes: messages show no more. NULL: out of
- * memory. */
+/* The parts of a text between commas, each cut to `most` bytes: messages show no more. */
 static json_t *split(const char *text, size_t most)
 {
     json_t *const parts = json_array();
-    int failed = 0;
     for (;; text++) {
         const size_t length = strcspn(text, ",");
-        failed |=
-            json_array_append_new(parts, json_stringn_nocheck(text, length > most ? most : length));
+        json_array_append_new(parts, json_stringn_nocheck(text, length > most ? most : length));
         text += length;
         if (*text == '\0')
-            break;
+            return parts;
     }
-    if (!failed)
-        return parts;
-    json_decref(parts);
-    return NULL;
 }
 
 /* ------------------------------------------------------------------------ ids */
 
-static int add_id(json_t *list, const char *text)
+static void add_id(json_t *list, const char *text)
 {
-    return json_array_append_new(list, json_string_nocheck(text));
+    json_array_append_new(list, json_string_nocheck(text));
 }
 
-static int add_ids(json_t *list, const char *text)
-{
-    json_t *const ids = split(text, 14);
-    const int failed = json_array_extend(list, ids);
-    json_decref(ids);
-    return failed;
-}
+static void add_ids(json_t *list, const char *text) { json_array_extend(list, split(text, 14)); }
 
 static int read_ids(const source *from, json_t *value, const int32_t **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
-    int32_t *ids;
-    *list = NULL;
-    *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
         return cli_fail("%s: the value is not an array of token ids", from->what);
-    if (count == 0)
-        return 0;
-    if ((ids = calloc(count, sizeof *ids)) == NULL)
-        return cli_no_memory();
+    int32_t *const ids = count != 0 ? cli_alloc(count, sizeof *ids) : NULL;
     *list = ids;
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++)
@@ -111,40 +90,25 @@ int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint
 
 /* -------------------------------------------------------------------- sequences */
 
-static int add_sequences(json_t *list, const char *text)
+static void add_sequences(json_t *list, const char *text)
 {
-    return json_array_append_new(list, split(text, 14));
+    json_array_append_new(list, split(text, 14));
 }
 
-/* One block has the sequences and, after them, all their ids. */
 static int read_sequences(const source *from, json_t *value, const cls_sequence **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
-    cls_sequence *sequences;
-    int32_t *at;
-    size_t ids = 0;
-    *list = NULL;
-    *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
         return cli_fail("%s: the value is not an array of arrays of token ids", from->what);
-    for (size_t i = 0; i < count; i++) {
-        if (json_array_size(json_array_get(value, i)) == 0)
-            return cli_fail("%s: entry %zu is not an array of token ids", from->what, i);
-        ids += json_array_size(json_array_get(value, i));
-    }
-    if (count == 0)
-        return 0;
-    if ((sequences = calloc(1, count * sizeof *sequences + ids * sizeof *at)) == NULL)
-        return cli_no_memory();
-    at = (int32_t *)(void *)(sequences + count);
+    cls_sequence *const sequences = count != 0 ? cli_alloc(count, sizeof *sequences) : NULL;
     *list = sequences;
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         json_t *const entry = json_array_get(value, i);
-        sequences[i] = (cls_sequence){at, (uint32_t)json_array_size(entry)};
-        for (size_t j = 0; j < json_array_size(entry); j++)
-            if (set(from, CLI_INT, at++, json_array_get(entry, j)) != 0)
-                return 1;
+        if (json_array_size(entry) == 0)
+            return cli_fail("%s: entry %zu is not an array of token ids", from->what, i);
+        if (read_ids(from, entry, &sequences[i].ids, &sequences[i].count) != 0)
+            return 1;
     }
     return 0;
 }
@@ -152,13 +116,14 @@ static int read_sequences(const source *from, json_t *value, const cls_sequence 
 /* ----------------------------------------------------------------------- biases */
 
 /* A text that is not ID:VALUE is added as it is, and read_biases() refuses it. */
-static int add_biases(json_t *list, const char *text)
+static void add_biases(json_t *list, const char *text)
 {
     const size_t id = strcspn(text, ":");
     if (text[id] == '\0' || id == 0 || id >= 16)
-        return add_id(list, text);
-    return json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
-                                                 json_string_nocheck(text + id + 1)));
+        add_id(list, text);
+    else
+        json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
+                                              json_string_nocheck(text + id + 1)));
 }
 
 /* JSON has no infinity, so the value that bans a token is the string "-inf". */
@@ -177,19 +142,15 @@ static int read_biases(const source *from, json_t *value, const cls_logit_bias *
     const char *key;
     json_t *entry;
     size_t i = 0;
-    *list = NULL;
-    *n = 0;
     if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
         return cli_fail("%s: the value is neither an object nor an array of [id, value]",
                         from->what);
-    if ((bias = calloc(count + 1, sizeof *bias)) == NULL)
-        return cli_no_memory();
-    *list = bias;
+    *list = bias = count != 0 ? cli_alloc(count, sizeof *bias) : NULL;
     *n = (uint32_t)count;
     json_object_foreach(value, key, entry)
     {
-        const cli_option id = {NULL, CLI_INT, &bias[i].id, NULL, NULL, NULL, 0};
-        if (cli_set(&id, from->what, key) != 0 || set_bias(from, &bias[i++].bias, entry) != 0)
+        if (cli_set(CLI_INT, &bias[i].id, NULL, from->what, key) != 0 ||
+            set_bias(from, &bias[i++].bias, entry) != 0)
             return 1;
     }
     for (; i < count; i++) {
@@ -272,15 +233,10 @@ static int read_stages(const char *what, json_t *value, cls_params *params)
 static int chain_parse(const char *what, const char *text, cls_params *params)
 {
     const struct name *preset = find_name(presets, text);
-    if (preset != NULL) {
-        params->chain = preset->value;
-        return 0;
-    }
-    json_t *const stage_names = split(text, 64);
-    const int failed =
-        stage_names == NULL ? cli_no_memory() : read_stages(what, stage_names, params);
-    json_decref(stage_names);
-    return failed;
+    if (preset == NULL)
+        return read_stages(what, split(text, 64), params);
+    params->chain = preset->value;
+    return 0;
 }
 
 static int chain_from_json(const char *what, json_t *value, cls_params *params)
@@ -306,30 +262,23 @@ json_t *cli_chain_json(const cls_params *p)
         const struct name *stage = stages;
         while (stage->value != p->stages[i])
             stage++;
-        cli_append(&array, json_string(stage->name));
+        json_array_append_new(array, json_string(stage->name));
     }
     return array;
 }
 
-/* The texts of an option as a list. NULL: out of memory, with a message. */
-static json_t *list_of(const cli_list *texts, int (*add)(json_t *list, const char *text))
+/* The texts of an option as a list. */
+static json_t *list_of(const cli_list *texts, void (*add)(json_t *list, const char *text))
 {
     json_t *const list = json_array();
     for (uint32_t i = 0; i < texts->count; i++)
-        if (add(list, texts->text[i]) != 0) {
-            json_decref(list);
-            cli_no_memory();
-            return NULL;
-        }
+        add(list, texts->text[i]);
     return list;
 }
 
 int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count)
 {
-    json_t *const list = list_of(texts, add_ids);
-    const int failed = list == NULL || read_ids(&(source){what, true}, list, ids, count) != 0;
-    json_decref(list);
-    return failed;
+    return read_ids(&(source){what, true}, list_of(texts, add_ids), ids, count);
 }
 
 #define read_id read_ids
@@ -339,26 +288,14 @@ int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
     if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
         return 1;
 #define PARSE_LIST(p, kind, array, counter, kept, option, meta, key, help) \
-    if (texts->array.count != 0) { \
-        const source from = {"--" option, true}; \
-        json_t *const list = list_of(&texts->array, add_##kind); \
-        const int failed = list == NULL || \
-                           read_##kind(&from, list, &params->array, &params->counter) || \
-                           check_lists("--" option, params, vocab); \
-        json_decref(list); \
-        if (failed) \
-            return 1; \
-    }
+    if (texts->array.count != 0 && \
+        (read_##kind(&(source){"--" option, true}, list_of(&texts->array, add_##kind), \
+                     &params->array, &params->counter) || \
+         check_lists("--" option, params, vocab))) \
+        return 1;
     CLS_LISTS(PARSE_LIST, )
 #undef PARSE_LIST
     return 0;
-}
-
-void cli_lists_free(cli_lists *texts)
-{
-#define FREE_TEXTS(p, kind, array, counter, kept, option, meta, key, help) free(texts->array.text);
-    CLS_LISTS(FREE_TEXTS, )
-#undef FREE_TEXTS
 }
 
 int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,

@@ -2,6 +2,7 @@
 /* The log of the tokens that clsample sample drew, and what clsample replay reads from it. The
  * page of clsample-replay describes the format.
  *
+ *     log.c            the members of a log's objects, for writing and reading
  *     log_write.c      writes the log of a job
  *     log_open.c       opens a log and the files that it names
  *     log_read.c       reads a log line by line
@@ -15,8 +16,10 @@
 
 #define CLI_LOG_FORMAT 1
 
-/* The hash of what a token was drawn from, by which replay sees that a file changed: FNV-1a of 64
- * bits. It begins with CLI_HASH_BEGIN and covers the logits, the mask and the bias. */
+/* The inputs of which a token has the offset of its row, and the hash of these rows, by which
+ * replay sees that a file changed: FNV-1a of 64 bits, which begins with CLI_HASH_BEGIN. */
+enum { CLI_LOGITS, CLI_MASK, CLI_BIAS, CLI_ROWS };
+extern const char *const cli_rows_key[CLI_ROWS];
 #define CLI_HASH_BEGIN UINT64_C(14695981039346656037)
 uint64_t cli_hash(uint64_t hash, const void *data, size_t size);
 
@@ -42,6 +45,13 @@ typedef struct cli_log_request {
     cli_ids prompt, output, force;
 } cli_log_request;
 
+/* The numbers of the first line. */
+typedef struct cli_log_header {
+    uint32_t vocab, history;
+    int32_t dtype;
+    uint64_t tokens;
+} cli_log_header;
+
 /* One token of a log, as the reference must draw it. */
 typedef struct cli_logged {
     uint32_t request, row, step;
@@ -59,12 +69,12 @@ typedef struct cli_log {
     char *text;    /* that line */
     size_t capacity;
     char version[32]; /* of the command that wrote the log */
+    cli_log_header header;
     cli_logits logits;
-    cli_log_rows logits_rows, mask, bias;
-    uint32_t history;
+    cli_log_rows rows[CLI_ROWS];
     cls_infill infill;
     bool has_infill;
-    uint64_t tokens, tokens_read; /* in the header; read so far */
+    uint64_t tokens_read;
     uint32_t requests;
     cli_log_request *request;
 } cli_log;
@@ -82,7 +92,23 @@ int cli_log_next(cli_log *log, bool *more, cli_logged *token);
 int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
                       size_t size);
 
-/* Parts of these functions. */
+/* ---------------------------------------------- parts of these functions, cli/log.c */
+
+/* A member of an object of the log: its key, its type, and its place in a struct. */
+typedef struct cli_member {
+    const char *key;
+    cli_type type;
+    size_t at;
+} cli_member;
+
+/* Tables of members, which end with a key that is NULL. */
+extern const cli_member cli_header_members[], /* of a cli_log_header */
+    cli_token_members[],                      /* of a cli_logged */
+    cli_adaptive_members[];                   /* of a cls_adaptive_state */
+
+/* Writes the members of a struct to an object, and reads them. */
+void cli_members_put(const cli_member *members, const void *from, json_t *object);
+int cli_members_take(const cli_log *log, json_t *object, const cli_member *members, void *to);
 
 #define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */
 
@@ -92,7 +118,5 @@ int cli_log_object(cli_log *log, json_t **object);
 /* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
 int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
 int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
-
-void cli_log_request_free(cli_log_request *request);
 
 #endif

@@ -9,17 +9,20 @@ static const struct command {
     const char *name;
     int (*run)(int argc, char **argv);
     const char *help;
+    int failure; /* the exit status if the command cannot run */
 } commands[] = {
-    {"devices", cls_cmd_devices, "list the OpenCL devices and how clsample uses them"},
-    {"sample", cls_cmd_sample, "draw tokens from logits in a file"},
-    {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files"},
-    {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row"},
-    {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one"},
-    {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits"},
-    {"bench", cls_cmd_bench, "measure the speed of a device"},
-    {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device"},
-    {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers"},
-    {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send"},
+    {"devices", cls_cmd_devices, "list the OpenCL devices and how clsample uses them", 1},
+    {"sample", cls_cmd_sample, "draw tokens from logits in a file", 1},
+    {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files", 1},
+    {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row", 1},
+    {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one", 2},
+    {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits", 1},
+    {"bench", cls_cmd_bench, "measure the speed of a device", 1},
+    {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device", 1},
+    {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers",
+     2},
+    {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send",
+     2},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
@@ -49,7 +52,12 @@ int main(int argc, char **argv)
         return cli_flush_output();
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0)
-            return cli_end(commands[i].run(argc - 1, argv + 1));
+        if (strcmp(argv[1], commands[i].name) == 0) {
+            cli_failure = commands[i].failure;
+            cli_memory_begin();
+            const int status = commands[i].run(argc - 1, argv + 1);
+            cli_memory_end(NULL);
+            return cli_end(status);
+        }
     return cli_fail("unknown command '%s'; clsample --help lists the commands", argv[1]);
 }

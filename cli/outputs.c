@@ -9,7 +9,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* How many numbers of each part a row has, and the buffer of a step that they go to. */
@@ -28,7 +27,7 @@ static const struct part {
                       [CLI_SET_IDS] = {SET, offsetof(cls_outputs, kept_set.ids)},
                       [CLI_SET_COUNTS] = {IF_SET, offsetof(cls_outputs, kept_set.counts)}};
 
-int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most)
+void cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most)
 {
     const size_t top = outputs->top_n, n = outputs->candidates ? most : 0, set = outputs->set_n,
                  widths[WIDTHS] = {top, top != 0, n, n != 0, set, set != 0};
@@ -38,8 +37,7 @@ int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most)
     outputs->candidates_n = (uint32_t)n;
     outputs->rows = rows;
     outputs->size = rows * sum * 4;
-    outputs->data = calloc(rows, sum * 4 + 1);
-    return outputs->data == NULL ? cli_no_memory() : 0;
+    outputs->data = cli_alloc(rows, sum * 4);
 }
 
 /* The offset of an output of a row in the block, in 32-bit numbers. */
@@ -82,16 +80,14 @@ static float logit_at(const cli_logits *logits, size_t i)
 }
 
 /* Computes rank and likeliest tokens of a row by the raw logits. */
-static int find_top(const cli_logits *logits, uint32_t row, int32_t token,
-                    const cli_outputs *outputs)
+static void find_top(const cli_logits *logits, uint32_t row, int32_t token,
+                     const cli_outputs *outputs)
 {
     int32_t *const rank = (int32_t *)outputs->data + offset_of(outputs, CLI_RANKS, row);
     int32_t *const ids = (int32_t *)outputs->data + offset_of(outputs, CLI_TOP_IDS, row);
     float *const tops = (float *)outputs->data + offset_of(outputs, CLI_TOP_LOGPROBS, row);
-    float *const x = malloc(logits->vocab * sizeof *x);
+    float *const x = cli_alloc(logits->vocab, sizeof *x);
     double most = -INFINITY, sum = 0;
-    if (x == NULL)
-        return cli_no_memory();
     for (uint32_t t = 0; t < logits->vocab; t++) {
         x[t] = logit_at(logits, (size_t)row * logits->vocab + t);
         most = fmax(most, (double)x[t]);
@@ -106,8 +102,7 @@ static int find_top(const cli_logits *logits, uint32_t row, int32_t token,
         tops[i] = i < n ? (float)((double)x[ids[i]] - most - log(sum)) : -INFINITY;
         ids[i] = i < n ? ids[i] : -1;
     }
-    free(x);
-    return 0;
+    cli_free(x);
 }
 
 void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_result *result)
@@ -118,13 +113,14 @@ void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_r
     result->kept_ids = (int32_t *)outputs->data + offset_of(outputs, CLI_SET_IDS, row);
 }
 
-int cli_outputs_host_end(const cli_outputs *outputs, const cli_logits *logits, uint32_t row,
-                         const cls_host_result *result)
+void cli_outputs_host_end(const cli_outputs *outputs, const cli_logits *logits, uint32_t row,
+                          const cls_host_result *result)
 {
     if (outputs->set_n != 0)
         ((int32_t *)outputs->data)[offset_of(outputs, CLI_SET_COUNTS, row)] =
             (int32_t)result->kept_count;
-    return outputs->top_n != 0 && find_top(logits, row, result->token, outputs) != 0;
+    if (outputs->top_n != 0)
+        find_top(logits, row, result->token, outputs);
 }
 
 uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
@@ -148,63 +144,53 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
 
 /* ------------------------------------------------------------------------ JSON */
 
-json_t *cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
+void cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object)
 {
     const int32_t *const top_ids = cli_outputs_ints(outputs, CLI_TOP_IDS, row);
     const int32_t *const set_ids = cli_outputs_ints(outputs, CLI_SET_IDS, row);
     const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, row);
-    json_t *top = json_array(), *set = json_array();
-    int failed = 0;
+    json_t *const top = json_array();
+    uint32_t set = 0;
     for (uint32_t i = 0; i < outputs->top_n && top_ids[i] >= 0; i++)
-        cli_append(&top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
-                                   cli_real((double)logprobs[i])));
-    for (uint32_t i = 0; i < outputs->set_n && set_ids[i] >= 0; i++)
-        cli_append(&set, json_integer(set_ids[i]));
+        json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
+                                             cli_real((double)logprobs[i])));
+    while (set < outputs->set_n && set_ids[set] >= 0)
+        set++;
     if (outputs->top_n != 0)
-        failed |= json_object_set_new(object, "rank",
-                                      json_integer(*cli_outputs_ints(outputs, CLI_RANKS, row))) |
-                  json_object_set(object, "top", top);
+        json_object_update(object,
+                           json_pack("{s:i, s:o}", "rank",
+                                     (int)*cli_outputs_ints(outputs, CLI_RANKS, row), "top", top));
     if (outputs->set_n != 0)
-        failed |=
-            json_object_set_new(object, "kept_count",
-                                json_integer(*cli_outputs_ints(outputs, CLI_SET_COUNTS, row))) |
-            json_object_set(object, "kept_ids", set);
-    json_decref(top);
-    json_decref(set);
-    if (failed == 0)
-        return object;
-    json_decref(object);
-    return NULL;
+        json_object_update(object, json_pack("{s:i, s:o}", "kept_count",
+                                             (int)*cli_outputs_ints(outputs, CLI_SET_COUNTS, row),
+                                             "kept_ids", cli_ids_json(set_ids, set)));
 }
 
 static json_t *candidates_json(const cli_job *job, uint32_t row)
 {
     const cli_outputs *const outputs = job->outputs;
-    const int32_t token = job->tokens[(size_t)row * job->draws];
     const int32_t *const ids = cli_outputs_ints(outputs, CLI_CANDIDATE_IDS, row);
     const float *const logits = cli_outputs_floats(outputs, CLI_CANDIDATE_LOGITS, row);
     const float *const probs = cli_outputs_floats(outputs, CLI_CANDIDATE_PROBS, row);
-    json_t *all = json_array();
+    json_t *const all = json_array();
     for (uint32_t i = 0; i < outputs->candidates_n && ids[i] >= 0; i++)
-        cli_append(&all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
-                                   cli_real((double)logits[i]), "probability",
-                                   cli_real((double)probs[i])));
-    return json_pack(
-        "{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row), "token",
-        (int)token, "count", (int)*cli_outputs_ints(outputs, CLI_CANDIDATE_COUNTS, row), "entropy",
-        cli_real((double)*cli_outputs_floats(outputs, CLI_ENTROPY, row)), "kept_mass",
-        cli_real((double)*cli_outputs_floats(outputs, CLI_KEPT_MASS, row)), "candidates", all);
+        json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
+                                             cli_real((double)logits[i]), "probability",
+                                             cli_real((double)probs[i])));
+    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row),
+                     "token", (int)job->tokens[(size_t)row * job->draws], "count",
+                     (int)*cli_outputs_ints(outputs, CLI_CANDIDATE_COUNTS, row), "entropy",
+                     cli_real((double)*cli_outputs_floats(outputs, CLI_ENTROPY, row)), "kept_mass",
+                     cli_real((double)*cli_outputs_floats(outputs, CLI_KEPT_MASS, row)),
+                     "candidates", all);
 }
 
 int cli_candidates_write(const char *path, const cli_job *job)
 {
-    json_t *array = json_array();
-    int failed;
+    json_t *const array = json_array();
     for (uint32_t r = 0; r < job->outputs->rows; r++)
-        cli_append(&array, candidates_json(job, r));
-    if (array == NULL)
-        return cli_no_memory();
-    failed = json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(array);
-    return failed == 0 ? 0 : cli_fail("%s: cannot be written: %s", path, strerror(errno));
+        json_array_append_new(array, candidates_json(job, r));
+    return json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0
+               ? 0
+               : cli_fail("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -5,7 +5,7 @@
 #ifndef CLS_CLI_OUTPUTS_H
 #define CLS_CLI_OUTPUTS_H
 
-#include "cli.h"
+#include "params.h"
 
 #define CLI_MOST_TOP 128u
 
@@ -32,11 +32,11 @@ struct cli_outputs {
     uint32_t rows;
     size_t width[CLI_PARTS]; /* numbers in a row; 0: not returned */
     size_t size;             /* bytes */
-    void *data;              /* the owner frees it */
+    void *data;
 };
 
 /* Allocates the block for `rows` rows. most: the most candidates that the device can return. */
-int cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most);
+void cli_outputs_alloc(cli_outputs *outputs, uint32_t rows, uint32_t most);
 
 /* Pointers to one output of a row. */
 const int32_t *cli_outputs_ints(const cli_outputs *outputs, cli_part part, uint32_t row);
@@ -48,8 +48,8 @@ void cli_outputs_bind(const cli_outputs *outputs, cl_mem buffer, cls_outputs *to
 /* Sets where the reference writes the kept set of a row. Then stores how many tokens it has, and
  * computes the rank and the likeliest tokens by the raw logits. */
 void cli_outputs_host_begin(const cli_outputs *outputs, uint32_t row, cls_host_result *result);
-int cli_outputs_host_end(const cli_outputs *outputs, const cli_logits *logits, uint32_t row,
-                         const cls_host_result *result);
+void cli_outputs_host_end(const cli_outputs *outputs, const cli_logits *logits, uint32_t row,
+                          const cls_host_result *result);
 
 /* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
  * Returns how many there are. */
@@ -57,8 +57,8 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
                        uint32_t *top);
 
 /* Adds to the object of a row what was requested: {"rank", "top": [{"token", "logprob"}, ...]} and
- * {"kept_count", "kept_ids": [id, ...]}. Returns the object, or frees it and returns NULL. */
-json_t *cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
+ * {"kept_count", "kept_ids": [id, ...]}. */
+void cli_outputs_json(const cli_outputs *outputs, uint32_t row, json_t *object);
 
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
  * "candidates": [{"token", "logit", "probability"}, ...]}. */

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli.h"
@@ -15,8 +14,8 @@ int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
     bool good;
     if (file == NULL)
         return cli_fail("%s: cannot be opened: %s", path, strerror(errno));
-    pieces->text = calloc(vocab, sizeof *pieces->text);
-    good = pieces->text != NULL && fread(&longest, 4, 1, file) == 1;
+    pieces->text = cli_alloc(vocab, sizeof *pieces->text);
+    good = fread(&longest, 4, 1, file) == 1;
     for (uint32_t i = 0; i < vocab && good; i++) {
         char bytes[256], *text = pieces->text[i];
         float score;

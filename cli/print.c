@@ -17,41 +17,27 @@ int cli_flush_output(void)
     return 0;
 }
 
-int cli_print_json(json_t *value)
+int cli_print_json(const json_t *value)
 {
-    int failed;
     if (value == NULL)
-        return cli_no_memory();
-    failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(value);
+        return cli_fail("the results have a text that is not valid UTF-8, which JSON requires");
+    const int failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
     return failed != 0 ? cli_fail("standard output cannot be written: %s", strerror(errno))
                        : cli_flush_output();
-}
-
-void cli_append(json_t **array, json_t *value)
-{
-    if (json_array_append_new(*array, value) != 0) {
-        json_decref(*array);
-        *array = NULL;
-    }
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 json_t *cli_text(const char *text)
 {
-    json_t *value = json_string(text);
-    char *plain;
-    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
+    json_t *const value = json_string(text);
+    if (value != NULL)
         return value;
-    strcpy(plain, text);
-    for (char *c = plain; *c != '\0'; c++)
-        if ((unsigned char)*c > 126)
-            *c = '?';
-    value = json_string(plain);
-    free(plain);
-    return value;
+    char *const plain = cli_alloc(strlen(text) + 1, 1);
+    for (size_t i = 0; text[i] != '\0'; i++)
+        plain[i] = (unsigned char)text[i] > 126 ? '?' : text[i];
+    return json_string(plain);
 }
 
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])

@@ -7,7 +7,7 @@
 
 #include "log.h"
 
-enum { PROVEN, DIFFERENT, UNREADABLE }; /* exit statuses */
+enum { PROVEN, DIFFERENT }; /* exit statuses; or cli_failure */
 
 static void put_token(const char *before, int32_t token, const char *after)
 {
@@ -58,21 +58,23 @@ static int prove(cli_log *log, bool all)
         cls_host_result drawn = {.struct_size = sizeof drawn};
         bool more;
         if (cli_log_next(log, &more, &logged) != 0)
-            return UNREADABLE;
+            return cli_failure;
         if (!more)
             break;
         if (cls_host_sample(&logged.host, &drawn) != CLS_OK) {
             cli_fail("%s: line %" PRIu64 ": %s", log->path, log->line, cls_error_message());
-            return UNREADABLE;
+            return cli_failure;
         }
         if (logged.same_inputs && drawn.token == logged.token && drawn.status == logged.status)
             continue;
         if (different++ == 0 && strcmp(log->version, cls_version()) != 0)
             printf("the log was written by clsample %s; this is %s\n", log->version, cls_version());
+        void *const before = cli_memory();
         if (report(log, &logged, &drawn) != 0)
-            return UNREADABLE;
+            return cli_failure;
+        cli_memory_end(before); /* the explanations of many tokens are large */
         if (!all)
-            return cli_flush_output() != 0 ? UNREADABLE : DIFFERENT;
+            return cli_flush_output() != 0 ? cli_failure : DIFFERENT;
     }
     if (different == 0)
         printf("all %" PRIu64 " tokens of %" PRIu32 " requests are proven\n", log->tokens_read,
@@ -80,7 +82,7 @@ static int prove(cli_log *log, bool all)
     else
         printf("%" PRIu64 " of %" PRIu64 " tokens differ\n", different, log->tokens_read);
     if (cli_flush_output() != 0)
-        return UNREADABLE;
+        return cli_failure;
     return different == 0 ? PROVEN : DIFFERENT;
 }
 
@@ -102,20 +104,19 @@ int cls_cmd_replay(int argc, char **argv)
     const char *const path = take_path(&argc, argv);
     bool all = false;
     cli_log log;
-    int status;
     cli_option options[] = {
-        {"all", CLI_FLAG, &all, NULL, "report all tokens that differ, not only the first", NULL, 0},
+        {"all", CLI_FLAG, &all, NULL, "report all tokens that differ, not only the first"},
         CLI_NO_OPTION};
     const cli_parsed parsed =
         cli_parse(argc, argv, "replay LOG [--all]",
                   "Proves each token of a log of clsample sample --log by the reference.", options);
     if (parsed != CLI_GO)
-        return parsed == CLI_FAILED ? UNREADABLE : PROVEN;
+        return parsed == CLI_FAILED ? cli_failure : PROVEN;
     if (path == NULL) {
         cli_fail("replay: the name of a log is missing; clsample sample --log writes one");
-        return UNREADABLE;
+        return cli_failure;
     }
-    status = cli_log_open(path, &log) != 0 ? UNREADABLE : prove(&log, all);
+    const int status = cli_log_open(path, &log) != 0 ? cli_failure : prove(&log, all);
     cli_log_close(&log);
     return status;
 }

@@ -4,7 +4,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "explain.h"
 #include "log.h"
@@ -128,7 +127,7 @@ int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, ch
 {
     const int32_t token = logged->token;
     cli_explained e = {0};
-    int ban, failed;
+    int ban;
     if (drawn->token < 0 || (drawn->status & CLS_ROW_FORCED))
         return put_forced(logged, drawn, text, size);
     if (token < 0)
@@ -151,9 +150,8 @@ int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, ch
         snprintf(text, size, "%s token %" PRId32, bans[ban], token);
         return 0;
     }
-    failed = cli_explain(&logged->host, logged->row, 0, &e);
-    if (!failed)
-        put_stage(&e, token, text, size);
-    cli_explained_free(&e);
-    return failed;
+    if (cli_explain(&logged->host, logged->row, 0, &e) != 0)
+        return 1;
+    put_stage(&e, token, text, size);
+    return 0;
 }

@@ -16,7 +16,7 @@ static int array_read(const char *path, const cli_rows *rows, const char *what,
     if (array->bytes == 0)
         cli_fail("%s: the array is empty", path);
     else if (array->dims != 2 || !fits(array))
-        cli_npy_refuse(array, path, what);
+        cli_npy_refuse(array, what);
     else if (array->shape[0] != rows->all)
         cli_fail("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
                  rows->all, rows->of);
@@ -114,17 +114,14 @@ int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
     cli_npy array;
     infill->struct_size = sizeof *infill;
     if (path == NULL) {
-        int32_t *const none = malloc(vocab * sizeof *none);
-        if (none != NULL)
-            memset(none, -1, vocab * sizeof *none);
-        infill->prefix_of = none;
-        return none == NULL ? cli_no_memory() : 0;
+        infill->prefix_of = memset(cli_alloc(vocab, 4), -1, vocab * (size_t)4);
+        return 0;
     }
     if (cli_npy_read(path, &array) != 0)
         return 1;
     infill->prefix_of = array.data;
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
-        return cli_npy_refuse(&array, path, "int32 [vocab]");
+        return cli_npy_refuse(&array, "int32 [vocab]");
     return array.shape[0] == vocab
                ? 0
                : cli_fail("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32
@@ -196,22 +193,18 @@ static int inputs_read(cli_request *q, cli_job *job)
 
 /* Reads all parameters: those of the command line into q->params, those of each row into q->rows.
  */
-static int params_read(cli_request *q, const cli_option *options, cli_job *job)
+static int params_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
     const cli_rows rows = rows_of_requests(q);
-    q->rows = calloc(q->requests, sizeof *q->rows);
-    q->forces = calloc(q->requests, sizeof *q->forces);
-    if (q->rows == NULL || q->forces == NULL)
-        return cli_no_memory();
-    job->params = q->rows;
-    job->force = q->forces;
-    if (tokens_parse("--force", &q->force, vocab, &q->force_all.ids, &q->force_all.count))
+    cli_ids force = {NULL, 0};
+    job->params = q->rows = cli_alloc(q->requests, sizeof *q->rows);
+    job->force = q->forces = cli_alloc(q->requests, sizeof *q->forces);
+    if (tokens_parse("--force", &q->force, vocab, &force.ids, &force.count))
         return 1;
     for (uint32_t r = 0; r < q->requests; r++)
-        q->forces[r] = q->force_all;
-    return cli_lists_parse(&q->lists, vocab, &q->params) ||
-           cli_params_check(options, &q->params, vocab) ||
+        q->forces[r] = force;
+    return cli_lists_parse(&q->lists, vocab, &q->params) || cli_params_check(&q->params, vocab) ||
            cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
 }
 
@@ -221,44 +214,23 @@ void cli_request_default(cli_request *q)
     cls_params_default(&q->params, sizeof q->params);
 }
 
-int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job)
+int cli_sampling_read(cli_request *q, cli_job *job)
 {
     job->logits = &q->logits;
     job->picked = &q->picked;
-    if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
+    if (params_read(q, job) != 0 || inputs_read(q, job) != 0)
         return 1;
     job->history = history_of(job, q->requests);
     return 0;
 }
 
-int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
+int cli_request_read(cli_request *q, cli_job *job)
 {
-    memset(job, 0, sizeof *job);
     if (q->logits_path == NULL)
         return cli_fail("--logits: this option is required; name a file of logits");
     if (cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits) != 0)
         return 1;
     q->requests = q->logits.rows;
     q->of = of_logits;
-    return cli_sampling_read(q, options, job);
-}
-
-void cli_request_free(cli_request *q, cli_job *job)
-{
-    free((void *)(uintptr_t)job->mask);
-    free((void *)(uintptr_t)job->bias);
-    free(job->prompt.ids);
-    free(job->output.ids);
-    cli_params_free(&q->params, q->rows, q->requests);
-    cli_lists_free(&q->lists);
-    for (uint32_t r = 0; r < q->requests && q->forces != NULL; r++)
-        if (q->forces[r].ids != q->force_all.ids)
-            free((void *)(uintptr_t)q->forces[r].ids);
-    free((void *)(uintptr_t)q->force_all.ids);
-    free(q->forces);
-    free(q->force.text);
-    free(q->end_ids.text);
-    free((void *)(uintptr_t)q->infill.end_ids);
-    free((void *)(uintptr_t)q->infill.prefix_of);
-    free(q->logits.data);
+    return cli_sampling_read(q, job);
 }

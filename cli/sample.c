@@ -3,8 +3,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "log.h"
 #include "outputs.h"
@@ -51,7 +49,7 @@ static void print_set(const cli_outputs *outputs, uint32_t r)
     putchar('\n');
 }
 
-static void print_table(const command *q, const cli_job *job)
+static int print_table(const command *q, const cli_job *job)
 {
     printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
            "status");
@@ -68,6 +66,7 @@ static void print_table(const command *q, const cli_job *job)
             if (d == 0 && q->outputs.set_n != 0)
                 print_set(job->outputs, r);
         }
+    return cli_flush_output();
 }
 
 /* {"row", "position", "status", "statuses", "status_words", "token", "tokens",
@@ -75,10 +74,10 @@ static void print_table(const command *q, const cli_job *job)
 static json_t *row_json(const cli_job *job, uint32_t r)
 {
     const size_t at = (size_t)r * job->draws;
-    json_t *logprobs = json_array();
+    json_t *const logprobs = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t d = 0; d < job->draws; d++)
-        cli_append(&logprobs, cli_real((double)job->logprobs[at + d]));
+        json_array_append_new(logprobs, cli_real((double)job->logprobs[at + d]));
     json_t *const object = json_pack(
         "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
         "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses",
@@ -86,19 +85,18 @@ static json_t *row_json(const cli_job *job, uint32_t r)
         cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
         cli_ids_json(job->tokens + at, job->draws), "logprob", cli_real((double)job->logprobs[at]),
         "logprobs", logprobs);
-    return job->outputs == NULL ? object : cli_outputs_json(job->outputs, r, object);
+    if (job->outputs != NULL)
+        cli_outputs_json(job->outputs, r, object);
+    return object;
 }
 
 static int print_results(const command *q, const cli_job *job)
 {
-    json_t *array;
-    if (!q->json) {
-        print_table(q, job);
-        return cli_flush_output();
-    }
-    array = json_array();
+    json_t *const array = json_array();
+    if (!q->json)
+        return print_table(q, job);
     for (uint32_t r = 0; r < job->logits->rows; r++)
-        cli_append(&array, row_json(job, r));
+        json_array_append_new(array, row_json(job, r));
     return cli_print_json(array);
 }
 
@@ -184,20 +182,16 @@ static int check(const command *q)
     return 0;
 }
 
-static int results_alloc(const command *q, cli_job *job)
+static void results_alloc(const command *q, cli_job *job)
 {
     const size_t rows = job->logits->rows, drawn = rows * q->draws;
     job->draws = q->draws;
     job->kind = q->logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
-    job->tokens = calloc(drawn, sizeof *job->tokens);
-    job->logprobs = calloc(drawn, sizeof *job->logprobs);
-    job->status = calloc(drawn, sizeof *job->status);
+    job->tokens = cli_alloc(drawn, sizeof *job->tokens);
+    job->logprobs = cli_alloc(drawn, sizeof *job->logprobs);
+    job->status = cli_alloc(drawn, sizeof *job->status);
     if (q->probs != NULL)
-        job->probs = calloc(rows * job->logits->vocab, sizeof *job->probs);
-    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL ||
-        (q->probs != NULL && job->probs == NULL))
-        return cli_no_memory();
-    return 0;
+        job->probs = cli_alloc(rows, job->logits->vocab * sizeof *job->probs);
 }
 
 static int sample(command *q, cli_job *job)
@@ -216,15 +210,8 @@ static int sample(command *q, cli_job *job)
             return cli_fail("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
                             " on exceed the last position, 4294967295",
                             q->draws, cli_row_number(job->picked, r), cli_position(job, r));
-    return results_alloc(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
-}
-
-static void results_free(cli_job *job)
-{
-    free(job->tokens);
-    free(job->logprobs);
-    free(job->status);
-    free(job->probs);
+    results_alloc(q, job);
+    return run(q, job) || write_files(q, job) || print_results(q, job);
 }
 
 int cls_cmd_sample(int argc, char **argv)
@@ -234,65 +221,53 @@ int cls_cmd_sample(int argc, char **argv)
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.request),
         {"rows", CLI_STRING, &q.rows, "LIST",
-         "read and sample only these rows, such as 0,3,8-15 (default: all)", NULL, 0},
+         "read and sample only these rows, such as 0,3,8-15 (default: all)"},
         CLI_DEVICE_OR_HOST(&q.device),
         {"shards", CLI_UINT, &q.split.shards, "N",
-         "split the vocabulary over N shards, as a runtime splits it over devices", NULL, 0},
+         "split the vocabulary over N shards, as a runtime splits it over devices"},
         {"borders", CLI_LIST, &q.split.borders, "IDS",
-         "the first token of each shard but shard 0, separated by commas", NULL, 0},
+         "the first token of each shard but shard 0, separated by commas"},
         {"draws", CLI_UINT, &q.draws, "N",
-         "draw N tokens for each row, at successive positions (default 1)", NULL, 0},
+         "draw N tokens for each row, at successive positions (default 1)"},
         {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
-         "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
+         "write the tokens: int32 [rows], or [rows, draws]"},
         {"logprobs", CLI_OUTPUT, &q.logprobs, "OUT.npy",
-         "write their log-probabilities: float32 of the same shape", NULL, 0},
-        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND",
-         "raw (default): by the logits; final: by the distribution that is drawn from", "raw|final",
-         0},
+         "write their log-probabilities: float32 of the same shape"},
+        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND=raw|final",
+         "raw (default): by the logits; final: by the distribution that is drawn from"},
         {"probs", CLI_OUTPUT, &q.probs, "OUT.npy",
-         "write the final distribution: float32 [rows, vocab]", NULL, 0},
+         "write the final distribution: float32 [rows, vocab]"},
         {"logprobs-top", CLI_UINT, &q.outputs.top_n, "N",
-         "also print the N likeliest tokens of each row", NULL, 0},
-        {"logprobs-top-ids", CLI_OUTPUT, &q.top_ids, "OUT.npy", "write their ids: int32 [rows, N]",
-         NULL, 0},
+         "also print the N likeliest tokens of each row"},
+        {"logprobs-top-ids", CLI_OUTPUT, &q.top_ids, "OUT.npy", "write their ids: int32 [rows, N]"},
         {"logprobs-top-values", CLI_OUTPUT, &q.top_values, "OUT.npy",
-         "write their log-probabilities: float32 [rows, N]", NULL, 0},
+         "write their log-probabilities: float32 [rows, N]"},
         {"kept-set", CLI_UINT, &q.outputs.set_n, "N",
-         "also print the ids of each row's kept set, at most N", NULL, 0},
-        {"kept-set-ids", CLI_OUTPUT, &q.set_ids, "OUT.npy", "write these ids: int32 [rows, N]",
-         NULL, 0},
+         "also print the ids of each row's kept set, at most N"},
+        {"kept-set-ids", CLI_OUTPUT, &q.set_ids, "OUT.npy", "write these ids: int32 [rows, N]"},
         {"kept-set-counts", CLI_OUTPUT, &q.set_counts, "OUT.npy",
-         "write the sizes of the whole sets: int32 [rows]", NULL, 0},
+         "write the sizes of the whole sets: int32 [rows]"},
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",
-         "write the tokens of each row that the chain keeps", NULL, 0},
-        {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay", NULL, 0},
+         "write the tokens of each row that the chain keeps"},
+        {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay"},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
-         "work-items in a group (default: chosen for the device)", NULL, 0},
+         "work-items in a group (default: chosen for the device)"},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
-         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)", NULL, 0},
+         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&q.kernels),
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
     const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
                                         "Draws a token for each row of logits.", options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        q.outputs.candidates = q.candidates != NULL;
-        q.request.picked.option = "--rows";
-        failed = check(&q) || cli_split_check(&q.split, options, q.device) ||
-                 (q.log != NULL && cli_log_check(&q.request)) ||
-                 (q.rows != NULL && cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked)) ||
-                 cli_request_read(&q.request, options, &job) ||
-                 cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) ||
-                 sample(&q, &job);
-    }
-    results_free(&job);
-    free(job.split.borders);
-    free(q.split.borders.text);
-    free(q.outputs.data);
-    free(q.request.picked.row);
-    cli_request_free(&q.request, &job);
-    return failed;
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED;
+    q.outputs.candidates = q.candidates != NULL;
+    q.request.picked.option = "--rows";
+    return check(&q) || cli_split_check(&q.split, q.device) ||
+           (q.log != NULL && cli_log_check(&q.request)) ||
+           (q.rows != NULL && cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked)) ||
+           cli_request_read(&q.request, &job) ||
+           cli_split_read(&q.split, q.device, job.logits->vocab, &job.split) || sample(&q, &job);
 }

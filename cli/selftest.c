@@ -5,8 +5,8 @@
 
 #include "../bench/bench.h"
 
-/* Exit statuses. 0: all answers agree. */
-enum { DIFFERS = 1, DID_NOT_RUN = 2 };
+/* Exit statuses, beside cli_failure. 0: all answers agree. */
+enum { DIFFERS = 1 };
 
 double cli_seconds(void) { return bench_clock() * 1e-6; }
 
@@ -111,7 +111,7 @@ static void run(const cli_target *target, result *r)
         status = cls_selftest(target->context, &r->report);
         r->seconds = cli_seconds() - start;
     }
-    r->exit = status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : DID_NOT_RUN;
+    r->exit = status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : cli_failure;
     r->unfinished = status != CLS_OK && (status != CLS_SELF_TEST_FAILED || r->report.failed == 0);
     if (r->unfinished)
         snprintf(r->error, sizeof r->error, "%s", cls_error_message());
@@ -124,7 +124,7 @@ static int test(const cli_target *target, bool json, double opened)
         print_device(target);
     run(target, &r);
     if ((json ? print_json(target, &r) : r.report.stage_count == 0 ? 0 : print_table(&r)) != 0)
-        return DID_NOT_RUN;
+        return cli_failure;
     if (r.unfinished)
         cli_fail("%s: %s", target->device.name, r.error);
     return r.exit;
@@ -138,12 +138,11 @@ int cls_cmd_selftest(int argc, char **argv)
     int32_t dtype = 0;
     bool json = false;
     cli_option options[] = {CLI_DEVICE(&device),
-                            {"dtype", CLI_CHOICE, &dtype, "TYPE",
-                             "types of logits: all (default), f32, f16 or bf16", "all|f32|f16|bf16",
-                             0},
+                            {"dtype", CLI_CHOICE, &dtype, "TYPE=all|f32|f16|bf16",
+                             "types of logits: all (default), f32, f16 or bf16"},
                             CLI_SHAPE_OPTIONS(&context),
                             CLI_DEVICE_OPTIONS(&context),
-                            {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
+                            {"json", CLI_FLAG, &json, NULL, "print an object"},
                             CLI_NO_OPTION};
     cls_context_options_default(&context, sizeof context);
     const cli_parsed parsed =
@@ -154,11 +153,11 @@ int cls_cmd_selftest(int argc, char **argv)
                   "test could not run.",
                   options);
     if (parsed != CLI_GO)
-        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
+        return parsed == CLI_FAILED ? cli_failure : 0;
     context.dtypes = cli_dtypes(dtype);
     const double start = cli_seconds();
     if (cli_open(device, &context, 0, &target) != 0)
-        return DID_NOT_RUN;
+        return cli_failure;
     const int status = test(&target, json, cli_seconds() - start);
     cli_close(&target);
     return status;

@@ -4,28 +4,26 @@
 #include "shards.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "../bench/bench.h"
 
-int cli_shards_alloc(cli_shards *p, uint32_t most)
+void cli_shards_alloc(cli_shards *p, uint32_t most)
 {
     memset(p, 0, sizeof *p);
-    p->shard = calloc(most, sizeof *p->shard);
-    p->queue = calloc(most, sizeof *p->queue);
-    p->step = calloc(most, sizeof *p->step);
-    return p->shard != NULL && p->queue != NULL && p->step != NULL ? 0 : cli_no_memory();
+    p->shard = cli_alloc(most, sizeof *p->shard);
+    p->queue = cli_alloc(most, sizeof *p->queue);
+    p->step = cli_alloc(most, sizeof *p->step);
 }
 
 void cli_shards_free(cli_shards *p)
 {
     for (uint32_t i = 0; i < p->count; i++)
         cls_shard_destroy(p->shard[i]);
-    free(p->shard);
-    free(p->queue);
-    free(p->step);
-    free(p->partials);
+    cli_free(p->shard);
+    cli_free(p->queue);
+    cli_free(p->step);
+    cli_free(p->partials);
     memset(p, 0, sizeof *p);
 }
 
@@ -42,21 +40,17 @@ int cli_shards_add(cli_shards *p, const cli_split *split, cls_sampler *sampler,
         return cli_fail("creating shard %" PRIu32 ": %s", i, cls_error_message());
     p->queue[i] = queue;
     p->count++;
-    return cls_shard_window(p->shard[i], first, width) == CLS_OK
-               ? 0
-               : cli_fail_library("asking for a shard's tokens");
+    return cli_try(cls_shard_window(p->shard[i], first, width), "asking for a shard's tokens");
 }
 
 /* --------------------------------------------------------------------- a step */
 
 static int open_step(cli_shards *p, uint32_t i)
 {
-    cls_status status = cls_shard_sample(p->shard[i], p->queue[i], &p->step[i], 0, NULL);
-    if (status == CLS_BUSY) {
-        clFinish(p->queue[i]);
-        status = cls_shard_sample(p->shard[i], p->queue[i], &p->step[i], 0, NULL);
-    }
-    return status == CLS_OK ? 0 : cli_fail_library("sampling");
+    cls_status status;
+    CLI_RETRY(status, p->queue[i],
+              cls_shard_sample(p->shard[i], p->queue[i], &p->step[i], 0, NULL));
+    return cli_try(status, "sampling");
 }
 
 static int wait_partial(cli_shards *p, uint32_t i, const void **partial, size_t *size)
@@ -76,10 +70,7 @@ static int exchange(cli_shards *p)
         if (wait_partial(p, i, &partial, &size) != 0)
             return 1;
         if (i == 0) {
-            unsigned char *const grown = realloc(p->partials, p->count * size);
-            if (grown == NULL)
-                return cli_no_memory();
-            p->partials = grown;
+            p->partials = cli_grow(p->partials, p->count, size);
             p->size = p->count * size;
             one = size;
         }
@@ -96,11 +87,8 @@ static int exchange(cli_shards *p)
 
 static int merge(cli_shards *p, uint32_t i, int *more)
 {
-    cls_status status = cls_shard_merge(p->shard[i], p->partials, p->size, more, NULL);
-    if (status == CLS_BUSY) {
-        clFinish(p->queue[i]);
-        status = cls_shard_merge(p->shard[i], p->partials, p->size, more, NULL);
-    }
+    cls_status status;
+    CLI_RETRY(status, p->queue[i], cls_shard_merge(p->shard[i], p->partials, p->size, more, NULL));
     return status == CLS_OK ? 0 : cli_fail("shard %" PRIu32 ": %s", i, cls_error_message());
 }
 

@@ -7,9 +7,9 @@
 #include "params.h"
 #include "shards.h"
 
-int cli_shards_check(const cli_option *options, uint32_t shards, uint32_t vocab)
+int cli_shards_check(uint32_t shards, uint32_t vocab)
 {
-    if (!cli_given(options, "shards"))
+    if (!cli_given("shards"))
         return 0;
     if (shards < 1)
         return cli_fail("--shards: it must be at least 1");
@@ -32,12 +32,12 @@ static uint32_t count_devices(const char *device)
     return n;
 }
 
-int cli_split_check(const cli_split_options *q, const cli_option *options, const char *device)
+int cli_split_check(const cli_split_options *q, const char *device)
 {
     const uint32_t devices = count_devices(device);
-    if (cli_shards_check(options, q->shards, 0) != 0)
+    if (cli_shards_check(q->shards, 0) != 0)
         return 1;
-    if (!cli_given(options, "shards")) {
+    if (!cli_given("shards")) {
         if (q->borders.count != 0)
             return cli_fail("--borders: this option requires --shards");
         return devices == 1 ? 0 : cli_fail("--device: several devices require --shards");
@@ -56,71 +56,59 @@ static int read_borders(const cli_split_options *q, uint32_t vocab, cli_split *s
     const uint32_t n = split->shards;
     uint32_t count = 0;
     const int32_t *inner = NULL;
-    int failed = cli_ids_parse("--borders", &q->borders, &inner, &count);
-    if (!failed && count != n - 1)
-        failed = cli_fail("--borders: --shards %" PRIu32 " needs %" PRIu32 " of them, but %" PRIu32
-                          " %s given",
-                          n, n - 1, count, count == 1 ? "is" : "are");
-    if (!failed && (split->borders = calloc(n + (size_t)1, sizeof *split->borders)) == NULL)
-        failed = cli_no_memory();
-    for (uint32_t i = 0; i < count && !failed; i++) {
+    if (cli_ids_parse("--borders", &q->borders, &inner, &count) != 0)
+        return 1;
+    if (count != n - 1)
+        return cli_fail("--borders: --shards %" PRIu32 " needs %" PRIu32 " of them, but %" PRIu32
+                        " %s given",
+                        n, n - 1, count, count == 1 ? "is" : "are");
+    split->borders = cli_alloc(n + (size_t)1, sizeof *split->borders);
+    for (uint32_t i = 0; i < count; i++) {
         if (inner[i] < 1 || (uint32_t)inner[i] >= vocab)
-            failed =
-                cli_fail("--borders: %" PRId32 " is not within a vocabulary of %" PRIu32 " tokens",
-                         inner[i], vocab);
-        else if ((uint32_t)inner[i] <= split->borders[i])
-            failed = cli_fail("--borders: %" PRId32 " is not above the border before it", inner[i]);
-        else
-            split->borders[i + 1] = (uint32_t)inner[i];
+            return cli_fail("--borders: %" PRId32 " is not within a vocabulary of %" PRIu32
+                            " tokens",
+                            inner[i], vocab);
+        if ((uint32_t)inner[i] <= split->borders[i])
+            return cli_fail("--borders: %" PRId32 " is not above the border before it", inner[i]);
+        split->borders[i + 1] = (uint32_t)inner[i];
     }
-    if (!failed)
-        split->borders[n] = vocab;
-    free((void *)(uintptr_t)inner);
-    return failed;
+    split->borders[n] = vocab;
+    return 0;
 }
 
-int cli_split_read(const cli_split_options *q, const cli_option *options, const char *device,
-                   uint32_t vocab, cli_split *split)
+int cli_split_read(const cli_split_options *q, const char *device, uint32_t vocab, cli_split *split)
 {
-    if (!cli_given(options, "shards"))
+    split->targets = 1;
+    if (!cli_given("shards"))
         return 0;
     split->shards = q->shards;
     split->targets = count_devices(device);
-    return cli_shards_check(options, q->shards, vocab) ||
+    return cli_shards_check(q->shards, vocab) ||
            (q->borders.count != 0 && read_borders(q, vocab, split));
 }
 
 /* -------------------------------------------------------------------- devices */
 
-static uint32_t target_count(const cli_split *split) { return split->shards ? split->targets : 1; }
-
 void cli_split_close(const cli_split *split, cli_target *targets)
 {
-    for (uint32_t i = 0; i < target_count(split); i++)
+    for (uint32_t i = 0; i < split->targets; i++)
         cli_close(&targets[i]);
-    free(targets);
 }
 
 int cli_split_open(const char *device, const cls_context_options *options, const cli_split *split,
                    cli_target **targets)
 {
-    const uint32_t n = target_count(split);
-    char *const names = malloc(device != NULL ? strlen(device) + 1 : 1), *name = names;
     int failed = 0;
-    *targets = calloc(n, sizeof **targets);
-    if (names == NULL || *targets == NULL)
-        failed = cli_no_memory();
-    else
-        strcpy(names, device != NULL ? device : "");
-    for (uint32_t i = 0; i < n && !failed; i++) {
-        char *const end = name + strcspn(name, ",");
-        const bool last = *end == '\0';
-        *end = '\0';
+    *targets = cli_alloc(split->targets, sizeof **targets);
+    for (uint32_t i = 0; i < split->targets && !failed; i++) {
+        char name[16];
+        const size_t length = device != NULL ? strcspn(device, ",") : 0;
+        snprintf(name, sizeof name, "%.*s", (int)length, device != NULL ? device : "");
         failed = cli_open(device != NULL ? name : NULL, options, 0, &(*targets)[i]);
-        name = last ? end : end + 1;
+        if (device != NULL)
+            device += length + 1;
     }
-    free(names);
-    if (failed && *targets != NULL)
+    if (failed)
         cli_split_close(split, *targets);
     return failed;
 }

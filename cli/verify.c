@@ -2,8 +2,6 @@
 /* clsample verify: verifies draft tokens against a model's logits, all from files. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "verify.h"
 
@@ -38,7 +36,7 @@ static uint64_t emitted_by(const cli_drafts *d, uint32_t request)
 }
 
 /* Prints the tokens of a single trial, or the means of several. */
-static void print_table(const cli_job *job, const cli_drafts *d)
+static int print_table(const cli_job *job, const cli_drafts *d)
 {
     char words[CLI_STATUS_WORDS];
     printf("%7s %8s %6s %8s %8s  %s\n", "request", "position", "drafts", "accepted", "emitted",
@@ -57,6 +55,7 @@ static void print_table(const cli_job *job, const cli_drafts *d)
             printf(" (%s)", cli_status_words(d->status[i], words));
         putchar('\n');
     }
+    return cli_flush_output();
 }
 
 /* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
@@ -76,14 +75,11 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 
 static int print_results(const command *q, const cli_job *job)
 {
-    json_t *array;
-    if (!q->json) {
-        print_table(job, &q->drafts);
-        return cli_flush_output();
-    }
-    array = json_array();
+    json_t *const array = json_array();
+    if (!q->json)
+        return print_table(job, &q->drafts);
     for (uint32_t i = 0; i < q->drafts.requests; i++)
-        cli_append(&array, request_json(job, &q->drafts, i));
+        json_array_append_new(array, request_json(job, &q->drafts, i));
     return cli_print_json(array);
 }
 
@@ -106,31 +102,13 @@ static int write_files(const command *q)
 
 /* ----------------------------------------------------------------------- run */
 
-static int run(const command *q, const cli_job *job)
-{
-    cls_context_options options = q->kernels;
-    cli_target target;
-    int failed;
-    if (cli_on_host(q->device))
-        return cli_verify_host(job, &q->drafts);
-    options.dtypes = 1u << job->logits->dtype;
-    if (cli_open(q->device, &options, 0, &target) != 0)
-        return 1;
-    failed = cli_verify(&target, job, &q->drafts);
-    cli_close(&target);
-    return failed;
-}
-
-static int results_alloc(cli_drafts *d)
+static void results_alloc(cli_drafts *d)
 {
     const size_t results = (size_t)d->trials * d->requests;
-    d->tokens = calloc(results * (d->most + 1), sizeof *d->tokens);
-    d->nodes = calloc(results * d->most + 1, sizeof *d->nodes);
-    d->accepted = calloc(results, sizeof *d->accepted);
-    d->status = calloc(results, sizeof *d->status);
-    if (d->tokens == NULL || d->nodes == NULL || d->accepted == NULL || d->status == NULL)
-        return cli_no_memory();
-    return 0;
+    d->tokens = cli_alloc(results, (d->most + 1) * sizeof *d->tokens);
+    d->nodes = cli_alloc(results, d->most * sizeof *d->nodes);
+    d->accepted = cli_alloc(results, sizeof *d->accepted);
+    d->status = cli_alloc(results, sizeof *d->status);
 }
 
 static int verify(command *q, const cli_job *job)
@@ -145,7 +123,8 @@ static int verify(command *q, const cli_job *job)
             return cli_fail("--trials: the %" PRIu64 " positions of request %" PRIu32
                             " from %" PRIu64 " on exceed the last position, 4294967295",
                             d->trials * width, i, cli_position(job, i));
-    return results_alloc(d) || run(q, job) || write_files(q) || print_results(q, job);
+    results_alloc(d);
+    return cli_verify(q->device, &q->kernels, job, d) || write_files(q) || print_results(q, job);
 }
 
 /* Fails if options are missing, out of range or exclude each other. */
@@ -172,20 +151,18 @@ static int check(const command *q)
     return q->drafts.trials == 0 ? cli_fail("--trials: it must be at least 1") : 0;
 }
 
-static int read_all(command *q, const cli_option *options, cli_job *job)
+static int read_all(command *q, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
     if (cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits) != 0 ||
         cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d) != 0)
         return 1;
-    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {
-        free(d->draft); /* this method does not need it */
-        d->draft = NULL;
-    }
+    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK)
+        d->draft = NULL; /* this method does not need it */
     q->request.requests = d->requests;
     q->request.of = "requests";
     job->ahead = d->most;
-    return cli_sampling_read(&q->request, options, job);
+    return cli_sampling_read(&q->request, job);
 }
 
 int cls_cmd_verify(int argc, char **argv)
@@ -201,43 +178,38 @@ int cls_cmd_verify(int argc, char **argv)
     cli_job job = {0};
     cli_option options[] = {
         {"target", CLI_INPUT, &q.files.target, "FILE.npy",
-         "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
+         "[drafts + requests, vocab] float32 or float16, or uint16 as bf16"},
         {"cu", CLI_INPUT, &q.files.cu, "FILE.npy",
-         "int32 [requests + 1]: the first row of each request, then the number of rows", NULL, 0},
+         "int32 [requests + 1]: the first row of each request, then the number of rows"},
         {"draft-ids", CLI_INPUT, &q.files.ids, "FILE.npy",
-         "int32 [drafts]: the drafts of all requests, in order", NULL, 0},
+         "int32 [drafts]: the drafts of all requests, in order"},
         {"draft-probs", CLI_INPUT, &q.files.probs, "FILE.npy",
-         "float32 [drafts, vocab]: the distributions that they were drawn from", NULL, 0},
+         "float32 [drafts, vocab]: the distributions that they were drawn from"},
         {"draft-logits", CLI_INPUT, &q.files.logits, "FILE.npy",
-         "the same as logits, of the type of the target", NULL, 0},
-        {"method", CLI_CHOICE, &q.method, "METHOD",
-         "match, standard, block, typical or greedy (default: standard with --draft-*, else match)",
-         "match|standard|block|typical|greedy", 0},
+         "the same as logits, of the type of the target"},
+        {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical|greedy",
+         "match, standard, block, typical or greedy (default: standard with --draft-*, else "
+         "match)"},
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
-         "match and greedy",
-         NULL, 0},
+         "match and greedy"},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
-         "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)", NULL, 0},
-        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)",
-         NULL, 0},
+         "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)"},
+        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)"},
         {"disable-bonus", CLI_SWITCH, &q.drafts.disable_bonus, NULL,
-         "emit no further token if all drafts are accepted", NULL, 0},
+         "emit no further token if all drafts are accepted"},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
-         "verify N times, each at the positions after the previous one (default 1)", NULL, 0},
+         "verify N times, each at the positions after the previous one (default 1)"},
         CLI_DEVICE_OR_HOST(&q.device),
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
-         "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1",
-         NULL, 0},
+         "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1"},
         {"accepted", CLI_OUTPUT, &q.accepted, "OUT.npy",
-         "write the numbers of accepted drafts: int32 [requests], or [trials, ...]", NULL, 0},
+         "write the numbers of accepted drafts: int32 [requests], or [trials, ...]"},
         {"nodes", CLI_OUTPUT, &q.nodes, "OUT.npy",
          "write which were accepted: int32 [requests, most drafts], or [trials, ...]; padded with "
-         "-1",
-         NULL, 0},
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request", NULL,
-         0},
+         "-1"},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request"},
         CLI_SAMPLING_OPTIONS(&q.request),
         CLI_NO_OPTION};
     cls_context_options_default(&q.kernels, sizeof q.kernels);
@@ -247,14 +219,10 @@ int cls_cmd_verify(int argc, char **argv)
     q.method = -1;
     cli_request_default(&q.request);
     const cli_parsed parsed = cli_parse(argc, argv, usage, about, options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        q.drafts.method = q.method >= 0                                     ? q.method
-                          : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
-                                                                            : CLS_VERIFY_MATCH;
-        failed = check(&q) || read_all(&q, options, &job) || verify(&q, &job);
-    }
-    cli_drafts_free(&q.drafts);
-    cli_request_free(&q.request, &job);
-    return failed;
+    if (parsed != CLI_GO)
+        return parsed == CLI_FAILED;
+    q.drafts.method = q.method >= 0                                     ? q.method
+                      : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
+                                                                        : CLS_VERIFY_MATCH;
+    return check(&q) || read_all(&q, &job) || verify(&q, &job);
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the files of drafts: how many each request has, their ids, and their distributions. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "verify.h"
@@ -15,7 +14,7 @@ static int read_ints(const char *path, const char *what, int32_t **ids, uint64_t
     *ids = array.data;
     *count = array.shape[0];
     if (array.kind != 'i' || array.size < 4 || array.dims != 1)
-        return cli_npy_refuse(&array, path, what);
+        return cli_npy_refuse(&array, what);
     cli_ids_narrow(array.data, array.size, (size_t)array.shape[0]);
     return 0;
 }
@@ -98,9 +97,8 @@ static int read_distributions(const cli_draft_files *files, const char *dtype,
         have = array.kind == 'f' ? CLS_F16 : CLS_BF16;
     if (array.dims != 2 || array.kind != (have == CLS_BF16 ? 'u' : 'f') ||
         array.size != (have == CLS_F32 ? 4 : 2))
-        return cli_npy_refuse(&array, path,
-                              files->probs != NULL ? "float32 [drafts, vocab]"
-                                                   : "float32 or float16 [drafts, vocab]");
+        return cli_npy_refuse(&array, files->probs != NULL ? "float32 [drafts, vocab]"
+                                                           : "float32 or float16 [drafts, vocab]");
     if (have != target->dtype || (have == CLS_BF16 && dtype == NULL))
         return cli_fail("%s: the draft's logits have another type than those of %s", path,
                         files->target);
@@ -140,16 +138,4 @@ uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request)
     while (n < width && tokens[n] >= 0)
         n++;
     return n;
-}
-
-void cli_drafts_free(cli_drafts *drafts)
-{
-    free(drafts->cu);
-    free(drafts->ids);
-    free(drafts->parents);
-    free(drafts->draft);
-    free(drafts->tokens);
-    free(drafts->nodes);
-    free(drafts->accepted);
-    free(drafts->status);
 }

@@ -22,6 +22,11 @@ int cli_no_memory(void) { return cli_fail("out of memory"); }
 
 int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
 
+int cli_try(cls_status status, const char *what)
+{
+    return status == CLS_OK ? 0 : cli_fail_library(what);
+}
+
 const char *take_message(void)
 {
     memcpy(last, message, sizeof last);

@@ -3,7 +3,6 @@
  * first byte selects the kind of file. */
 #include "fuzz.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define fopen file_open
@@ -18,7 +17,7 @@ static void any_array(void)
     cli_npy array, again;
     if (cli_npy_read_any("input", &array) != 0) {
         const char *const message = take_message();
-        demand(*message != '\0' && array.data == NULL, "refused ('%s'), but it has data", message);
+        demand(*message != '\0', "refused without a message");
         return;
     }
     const size_t size = (size_t)(array.shape[0] * array.shape[1]) * array.size;
@@ -37,9 +36,7 @@ static void any_array(void)
                    again.shape[0] == array.shape[0] && again.shape[1] == array.shape[1] &&
                    memcmp(again.data, array.data, size) == 0,
                "an array that was written has changed");
-        free(again.data);
     }
-    free(array.data);
 }
 
 static void some_logits(const char *dtype)
@@ -51,7 +48,6 @@ static void some_logits(const char *dtype)
     } else {
         demand(logits.data == NULL, "refused (%s), but it has data", take_message());
     }
-    free(logits.data);
 }
 
 /* Compares selected rows with the same rows of the whole file. */
@@ -72,8 +68,6 @@ static void some_rows(uint32_t first, uint32_t second)
     } else {
         demand(failed || first >= all.rows || second >= all.rows, "existing rows are refused");
     }
-    free(all.data);
-    free(some.data);
 }
 
 static void some_pieces(uint32_t vocab)
@@ -85,7 +79,6 @@ static void some_pieces(uint32_t vocab)
             cli_pieces_name(&pieces, id, name);
             demand(memchr(name, '\0', sizeof name) != NULL, "a name without an end");
         }
-    free(pieces.text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -93,6 +86,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const dtypes[] = {NULL, "f32", "f16", "bf16", "f64"};
     input in = {data, size};
     const uint8_t how = take_byte(&in);
+    cli_memory_begin();
     file_holds(in.data, in.size);
     take_message();
     if (how < 5)
@@ -103,5 +97,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         some_rows(how & 1u, how >> 1 & 1u);
     else
         any_array();
+    cli_memory_end(NULL);
     return 0;
 }
