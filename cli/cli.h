@@ -286,6 +286,11 @@ json_t *cli_text(const char *text);      /* a string; bytes that are not valid U
 json_t *cli_real(double x);              /* a number; null for infinities and NaN */
 int cli_flush_output(void);              /* fails if stdout could not be written */
 
+/* Writes a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
+ * precision of printf(); an m at the end writes thousandths. cells: the members are for cells of a
+ * table in Markdown. */
+void cli_put(FILE *file, const char *text, const json_t *object, bool cells);
+
 /* "nan, inf"; "ok" for 0. */
 #define CLI_STATUS_WORDS 80 /* room for all words */
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
@@ -295,8 +300,9 @@ void cli_bar(double x, int width);
 
 /* -------------------------------- what selftest and report share, cli/selftest.c */
 
-/* The stages of a self-test as an array, and the number of their cases. */
-json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
+/* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
+ * "stages"} and, if a call failed or a program computes wrong results, "error". */
+json_t *cli_selftest(cls_context *context, cls_status *status);
 
 uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
 double cli_seconds(void);            /* since an arbitrary start */
@@ -389,18 +395,18 @@ typedef struct cli_ids {
     uint32_t count;
 } cli_ids;
 
-typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
+typedef struct cli_results cli_results; /* cli/results.h */
 
 /* How a job's vocabulary is split over shards, and these over devices. */
 typedef struct cli_split {
     uint32_t shards;   /* 0: one sampler has the whole vocabulary */
     uint32_t *borders; /* [shards + 1]; NULL: the library's default */
-    uint32_t targets;  /* open devices, which the shards take in turn */
+    uint32_t targets;  /* open devices, which the shards take in turn; at least 1 */
 } cli_split;
 
-/* What to sample and where to store the results. Arrays are in C order; an output that is NULL is
- * not computed. A request is the parameters, the prompt and the output of a row; request r belongs
- * to row r, except where drafts are verified: there a request has several rows. */
+/* What to sample, and the results. Arrays are in C order. A request is the parameters, the prompt
+ * and the output of a row; request r belongs to row r, except where drafts are verified: there a
+ * request has several rows. */
 typedef struct cli_job {
     const cli_logits *logits;
     const cli_picked *picked; /* the rows of the files that these are; NULL: all rows */
@@ -415,13 +421,7 @@ typedef struct cli_job {
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */
     uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
     const cls_infill *infill; /* NULL: no row has the infill stage */
-    uint32_t draws;           /* of each row, at the positions from cli_position() on */
-    cls_logprob_kind kind;
-    int32_t *tokens;      /* [rows, draws]; never NULL */
-    float *logprobs;      /* [rows, draws] */
-    int32_t *status;      /* [rows, draws] */
-    float *probs;         /* [rows, vocab], of the first draw */
-    cli_outputs *outputs; /* further outputs of the first draw */
+    cli_results *results;     /* what is wanted of it, and then the results */
     cli_split split;
 } cli_job;
 
@@ -446,17 +446,10 @@ size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: ther
 int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler);
 
-/* Opens the device for the type of the job's logits. */
-int cli_open_for(const cli_job *job, const char *device, const cls_context_options *options,
-                 cli_target *target);
-
-/* Run a job: on devices, in one step of all rows for each draw, or by the reference. targets:
- * [job->split.targets], or one if the vocabulary is not split. */
-int cli_job_run(cli_target *targets, const cli_job *job);
-int cli_job_run_host(const cli_job *job);
-
-/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
- * computes. It takes about a second for 2^26 logits. */
-int cli_job_logprobs(const cli_job *job);
+/* Runs a job by the reference, or in one step of all rows for each draw, on the devices that
+ * `device` names. where NULL: it does not print which one that is. */
+int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
+                bool says_where);
+int cli_job_run_on(cli_target *targets, const cli_job *job);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "outputs.h"
+#include "results.h"
 
 #define MOST_ROWS 16
 #define SHOWN 6 /* tokens of a table */
@@ -42,7 +42,7 @@ static void print_share(float p)
 static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at, uint32_t row)
 {
     const uint32_t vocab = job->logits->vocab;
-    const float *probs = job->probs + (size_t)at * vocab;
+    const float *const probs = cli_floats(job->results, CLI_PROBS, at);
     uint32_t top[SHOWN] = {0};
     const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, 0.0f, SHOWN, top);
     char name[16];
@@ -65,7 +65,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     for (uint32_t d = 0; d < DRAWS; d++) {
         printf("\n%-12s", d == 0 ? "drawn" : "");
         for (size_t s = 0; s < SETTINGS; s++) {
-            cli_pieces_name(pieces, job->tokens[(at + s) * DRAWS + d], name);
+            cli_pieces_name(pieces, cli_ints(job->results, CLI_TOKENS, at + (uint32_t)s)[d], name);
             printf("%-*s", COLUMN, name);
         }
     }
@@ -85,10 +85,7 @@ static void fill(const cli_logits *from, const cli_picked *picked, uint64_t seed
     batch->rows = rows;
     batch->data = cli_alloc(rows, row_size);
     job->params = params;
-    job->tokens = cli_alloc((size_t)rows * DRAWS, sizeof *job->tokens);
-    job->probs = cli_alloc(rows, from->vocab * sizeof *job->probs);
     job->logits = batch;
-    job->draws = DRAWS;
     for (uint32_t r = 0; r < rows; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
         const size_t row = r / SETTINGS;
@@ -103,22 +100,6 @@ static void fill(const cli_logits *from, const cli_picked *picked, uint64_t seed
     }
 }
 
-static int sample(const char *device, const cls_context_options *kernels, const cli_job *job)
-{
-    cli_target target;
-    if (cli_on_host(device)) {
-        puts("On the host, by the reference:");
-        return cli_job_run_host(job);
-    }
-    if (cli_open_for(job, device, kernels, &target) != 0)
-        return 1;
-    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.device.name,
-           cli_device_type(target.device.type), target.device.platform_name);
-    const int failed = cli_job_run(&target, job);
-    cli_close(&target);
-    return failed;
-}
-
 int cls_cmd_demo(int argc, char **argv)
 {
     const char *path = NULL, *device = NULL, *list = "0", *pieces_path = NULL;
@@ -127,7 +108,8 @@ int cls_cmd_demo(int argc, char **argv)
     cli_logits logits = {0}, batch = {0};
     cls_context_options kernels;
     cli_pieces words = {0};
-    cli_job job = {0};
+    cli_results results = {.draws = DRAWS, .probs = true};
+    cli_job job = {.results = &results, .split.targets = 1};
     cli_option options[] = {
         {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},
         {"rows", CLI_STRING, &list, "LIST",
@@ -152,7 +134,7 @@ int cls_cmd_demo(int argc, char **argv)
         (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)))
         return 1;
     fill(&logits, &picked, seed, &batch, &job);
-    if (sample(device, &kernels, &job) != 0)
+    if (cli_job_run(&job, device, &kernels, true) != 0)
         return 1;
     for (uint32_t i = 0; i < logits.rows; i++)
         print_row(&job, &words, i * (uint32_t)SETTINGS, picked.row[i]);

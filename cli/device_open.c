@@ -184,7 +184,7 @@ int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size
         return 0;
     memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
     *buffer = clCreateBuffer(
-        target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+        target->cl, from == NULL ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
         size, copy, &error);
     if (error != CL_SUCCESS)
         return cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what, size,

@@ -79,15 +79,12 @@ int cli_device_report_save(cli_device_report *report, const char *doing)
 
 static json_t *host(void)
 {
-    json_t *const object = json_object();
     struct utsname names;
-    if (uname(&names) >= 0) { /* all but the name of the host */
-        json_object_set_new(object, "system", cli_text(names.sysname));
-        json_object_set_new(object, "release", cli_text(names.release));
-        json_object_set_new(object, "machine", cli_text(names.machine));
-    }
-    json_object_set_new(object, "pointer_bits", json_integer((json_int_t)sizeof(void *) * 8));
-    return object;
+    return uname(&names) >= 0 /* all but the name of the host */
+               ? json_pack("{s:o, s:o, s:o, s:i}", "system", cli_text(names.sysname), "release",
+                           cli_text(names.release), "machine", cli_text(names.machine),
+                           "pointer_bits", (int)sizeof(void *) * 8)
+               : json_pack("{s:i}", "pointer_bits", (int)sizeof(void *) * 8);
 }
 
 static json_t *options_json(const cli_device_report *report)
@@ -119,36 +116,36 @@ static void begin(cli_device_report *report)
 /* Runs the self-test, prints its result, and records the messages of the stages that failed. */
 static void run_selftest(cli_device_report *report)
 {
-    cls_selftest_report r = {.struct_size = sizeof r};
-    const double start = cli_seconds();
-    const cls_status status = cli_compile_done(cls_selftest(report->target.context, &r));
-    const double took = cli_seconds() - start;
-    const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
-    uint32_t cases;
-    json_t *const all = cli_stages_json(&r, &cases);
-    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
-                                     (json_int_t)r.failed, "seconds", took, "stages", all);
+    cls_status status = CLS_OK;
+    json_t *const object = cli_selftest(report->target.context, &status), *stage;
+    const char *const error = json_string_value(json_object_get(object, "error"));
+    size_t i;
     json_object_set_new(report->json, "selftest", object);
-    for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++)
-        if (r.stages[i].failed != 0) {
-            char part[64];
-            snprintf(part, sizeof part, "self-test, %s", r.stages[i].name);
-            cli_device_report_fail(report, part, r.stages[i].message);
-        }
-    if (!ended) { /* an error, or a program that computes wrong results */
-        cli_fail_library("self-test");
-        cli_device_report_fail(report, "self-test", cls_error_message());
-        json_object_set_new(object, "error", cli_text(cls_error_message()));
+    json_array_foreach(json_object_get(object, "stages"), i, stage)
+    {
+        char part[64];
+        snprintf(part, sizeof part, "self-test, %s",
+                 json_string_value(json_object_get(stage, "name")));
+        if (json_integer_value(json_object_get(stage, "failed")) != 0)
+            cli_device_report_fail(report, part,
+                                   json_string_value(json_object_get(stage, "message")));
     }
-    printf("self-test  %" PRIu32 " of %" PRIu32 " cases differ%s, %.2f s\n", r.failed, cases,
-           ended ? "" : "; the self-test did not finish", took);
+    if (error != NULL) {
+        cli_fail("self-test: %s", error);
+        cli_device_report_fail(report, "self-test", error);
+    }
+    cli_put(stdout, "self-test  {failed} of {cases} cases differ", object, false);
+    cli_put(stdout,
+            error != NULL ? "; the self-test did not finish, {seconds:.2} s\n"
+                          : ", {seconds:.2} s\n",
+            object, false);
 }
 
 static void run_bench(cli_device_report *report)
 {
     bench_setup setup = {
         .on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
-    json_t *const object = json_object(), *one;
+    json_t *object, *one;
     size_t i;
     while (!(report->options.dtypes >> setup.dtype & 1u))
         setup.dtype++;
@@ -157,10 +154,9 @@ static void run_bench(cli_device_report *report)
         setup.vocab = 32000;
         setup.runs = 11;
     }
+    object = json_pack("{s:i, s:i, s:s}", "rows", (int)setup.batch, "vocab", (int)setup.vocab,
+                       "dtype", cli_dtype_name((int32_t)setup.dtype));
     json_object_set_new(report->json, "bench", object);
-    json_object_set_new(object, "rows", json_integer(setup.batch));
-    json_object_set_new(object, "vocab", json_integer(setup.vocab));
-    json_object_set_new(object, "dtype", json_string(cli_dtype_name((int32_t)setup.dtype)));
     const int failed = bench_collect(&setup, report->quick, object);
     json_array_foreach(json_object_get(object, "cases"), i, one)
     {
@@ -177,19 +173,15 @@ static void run_bench(cli_device_report *report)
 
 /* --------------------------------------------------------------------------- all */
 
-static double real_of(const cli_device_report *report, const char *part, const char *key)
-{
-    return json_number_value(json_object_get(json_object_get(report->json, part), key));
-}
-
 static void print_start(const cli_device_report *report)
 {
-    const double first = real_of(report, "start", "first_step_seconds");
-    printf("start      context %.2f s", real_of(report, "start", "context_seconds"));
-    if (first > 0)
-        printf(", first sampler %.2f s, first token %.2f ms, later ones %.2f ms",
-               real_of(report, "start", "sampler_seconds"), 1e3 * first,
-               1e3 * real_of(report, "start", "later_step_seconds"));
+    const json_t *const start = json_object_get(report->json, "start");
+    cli_put(stdout, "start      context {context_seconds:.2} s", start, false);
+    if (json_object_get(start, "first_step_seconds") != NULL)
+        cli_put(stdout,
+                ", first sampler {sampler_seconds:.2} s, first token {first_step_seconds:.2m} ms, "
+                "later ones {later_step_seconds:.2m} ms",
+                start, false);
     putchar('\n');
     fflush(stdout);
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of a report that time what a process waits for: context, first token and programs. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../bench/bench.h"
 #include "device_report.h"
@@ -70,7 +68,7 @@ int cli_device_report_context(cli_device_report *report)
 
 /* A sampler with one request of one row. */
 typedef struct request {
-    const cli_target *target;
+    cli_target *target;
     cls_dtype dtype;
     cls_params params;
     void *rows;
@@ -82,55 +80,37 @@ static int open_request(request *r)
 {
     const size_t size = (BENCH_VOCAB + BENCH_PAD) * bench_dtype_size(r->dtype);
     cls_sampler_options options;
-    cl_int error;
     cls_params_default(&r->params, sizeof r->params);
     r->params.temperature = 0.8f;
     r->params.top_k = 50;
     r->params.top_p = 0.95f;
-    if ((r->rows = malloc(size)) == NULL)
-        return cli_no_memory();
+    r->rows = cli_alloc(1, size);
     bench_fill_rows(r->rows, r->dtype, 1, BENCH_VOCAB, BENCH_LANGUAGE);
-    r->logits = clCreateBuffer(r->target->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size,
-                               r->rows, &error);
-    if (error == CL_SUCCESS)
-        r->token = clCreateBuffer(r->target->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl("the first token's buffers", error);
     cls_sampler_options_default(&options, sizeof options);
     options.vocab = BENCH_VOCAB;
     options.dtypes = 1u << r->dtype;
-    if (cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
-        cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0) != CLS_OK)
-        return cli_fail_library("the first sampler");
-    return 0;
-}
-
-static void close_request(request *r)
-{
-    cls_sampler_destroy(r->sampler);
-    if (r->token != NULL)
-        clReleaseMemObject(r->token);
-    if (r->logits != NULL)
-        clReleaseMemObject(r->logits);
-    free(r->rows);
+    return cli_buffer(r->target, &r->logits, "first token", size, r->rows) ||
+           cli_buffer(r->target, &r->token, "first token", sizeof(int32_t), NULL) ||
+           cli_try(cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)),
+                   "the first sampler") ||
+           cli_try(cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0),
+                   "the first sampler");
 }
 
 static int sample(const request *r, int32_t *token, double *seconds)
 {
     const double start = cli_seconds();
     cls_step step;
-    cl_int error;
     cls_step_default(&step, sizeof step);
     step.rows = 1;
     step.logits.dtype = (int32_t)r->dtype;
     step.logits.buffer = r->logits;
     step.tokens.buffer = r->token;
-    if (cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL) != CLS_OK)
-        return cli_fail_library("the first steps");
-    error = clEnqueueReadBuffer(r->target->queue, r->token, CL_TRUE, 0, sizeof *token, token, 0,
-                                NULL, NULL);
+    const int failed = cli_try(cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL),
+                               "the first steps") ||
+                       cli_fetch(r->target, r->token, token, sizeof *token);
     *seconds = cli_seconds() - start;
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the first tokens", error);
+    return failed;
 }
 
 /* Compares the first token with the reference's. */
@@ -143,8 +123,8 @@ static int check(const request *r, int32_t token)
     row.dtype = (int32_t)r->dtype;
     row.vocab = BENCH_VOCAB;
     row.params = &r->params;
-    if (cls_host_sample(&row, &result) != CLS_OK)
-        return cli_fail_library("the reference");
+    if (cli_try(cls_host_sample(&row, &result), "the reference") != 0)
+        return 1;
     return result.token == token ? 0
                                  : cli_fail("the first token is %d, but the reference has %d",
                                             (int)token, (int)result.token);
@@ -175,7 +155,7 @@ void cli_device_report_first(cli_device_report *report)
         r.dtype++;
     if (first(report, &r))
         cli_device_report_fail(report, "first token", cli_last_error());
-    close_request(&r);
+    cls_sampler_destroy(r.sampler);
 }
 
 /* --------------------------------------------------------------------- the programs */
@@ -185,14 +165,15 @@ void cli_device_report_programs(cli_device_report *report)
     json_t *const array = json_array();
     cls_program_info p = {.struct_size = sizeof p};
     for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
-        json_t *const object = json_pack(
-            "{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
-            cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
-            (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups), "seconds",
-            p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size, "private_mem_bytes",
-            (json_int_t)p.private_mem_size, "max_work_group", (json_int_t)p.max_work_group,
-            "preferred_multiple", (json_int_t)p.preferred_multiple);
-        json_array_append_new(array, object);
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
+                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size,
+                      "private_mem_bytes", (json_int_t)p.private_mem_size, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple",
+                      (json_int_t)p.preferred_multiple));
     }
     json_object_set_new(report->json, "programs", array);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "explain.h"
-#include "outputs.h"
+#include "results.h"
 
 /* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
  * draw. */

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "outputs.h"
+#include "results.h"
 #include "shards.h"
 
 /* A sampler and its buffers. */
@@ -12,7 +12,7 @@ typedef struct side {
     cli_target *target;
     cls_sampler *sampler;
     uint32_t first, width; /* the tokens whose logits it has */
-    cl_mem logits, mask, bias, tokens, logprobs, status, probs, outputs;
+    cl_mem logits, mask, bias, results;
     cls_outputs wanted; /* of the current step */
 } side;
 
@@ -27,14 +27,6 @@ typedef struct running {
 static bool is_split(const cli_job *job) { return job->split.shards != 0; }
 
 /* ---------------------------------------------------------------- preparations */
-
-int cli_open_for(const cli_job *job, const char *device, const cls_context_options *options,
-                 cli_target *target)
-{
-    cls_context_options of_type = *options;
-    of_type.dtypes = 1u << job->logits->dtype;
-    return cli_open(device, &of_type, 0, target);
-}
 
 /* Creates the buffer with the logits of the side's tokens. */
 static int create_logits(const cli_job *job, side *s)
@@ -76,18 +68,11 @@ static int create_sampler(const running *run, side *s)
 
 static int create_buffers(const cli_job *job, side *s)
 {
-    const size_t rows = job->logits->rows, drawn = rows * job->draws * 4,
-                 probs = job->probs != NULL ? rows * job->logits->vocab * 4 : 0;
-    cli_target *const target = s->target;
+    const size_t rows = job->logits->rows;
     return create_logits(job, s) ||
-           cli_buffer(target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
-           cli_buffer(target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
-           cli_buffer(target, &s->tokens, "tokens", drawn, NULL) ||
-           cli_buffer(target, &s->logprobs, "logprobs", job->logprobs != NULL ? drawn : 0, NULL) ||
-           cli_buffer(target, &s->status, "status", job->status != NULL ? drawn : 0, NULL) ||
-           cli_buffer(target, &s->probs, "probabilities", probs, NULL) ||
-           cli_buffer(target, &s->outputs, "outputs", job->outputs != NULL ? job->outputs->size : 0,
-                      NULL);
+           cli_buffer(s->target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
+           cli_buffer(s->target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
+           cli_buffer(s->target, &s->results, "results", job->results->size, NULL);
 }
 
 static int create_side(running *run, side *s)
@@ -100,9 +85,9 @@ static int create_side(running *run, side *s)
            create_buffers(job, s);
 }
 
-/* Allocates the further outputs on the host, with room for as many candidates as every device can
- * return. */
-static int alloc_outputs(const running *run)
+/* Allocates the results on the host, with room for as many candidates as every device can return.
+ */
+static int alloc_results(const running *run)
 {
     uint32_t most = UINT32_MAX;
     for (uint32_t i = 0; i < run->count; i++) {
@@ -111,7 +96,7 @@ static int alloc_outputs(const running *run)
             return 1;
         most = info.shortlist < most ? info.shortlist : most;
     }
-    cli_outputs_alloc(run->job->outputs, run->job->logits->rows, most);
+    cli_results_alloc(run->job, most);
     return 0;
 }
 
@@ -125,7 +110,7 @@ static int create_all(cli_target *targets, running *run)
         run->positions[r] = (uint32_t)cli_position(job, r);
     for (uint32_t i = 0; i < run->count; i++)
         run->side[i].target = &targets[is_split(job) ? i % job->split.targets : 0];
-    if (job->outputs != NULL && alloc_outputs(run) != 0)
+    if (alloc_results(run) != 0)
         return 1;
     if (is_split(job))
         cli_shards_alloc(&run->shards, run->count);
@@ -155,18 +140,7 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
     step->mask.kind = (int32_t)job->mask_kind;
     step->bias.values.buffer = s->bias;
     step->bias.dtype = (int32_t)job->bias_dtype;
-    step->tokens.buffer = s->tokens;
-    step->tokens.offset = (uint64_t)draw * step->rows * 4;
-    s->wanted.logprobs.buffer = s->logprobs;
-    s->wanted.logprobs.offset = step->tokens.offset;
-    s->wanted.logprob_kind = (int32_t)job->kind;
-    step->status.buffer = s->status;
-    step->status.offset = step->tokens.offset;
-    if (draw != 0)
-        return;
-    s->wanted.probs.buffer = s->probs;
-    if (job->outputs != NULL)
-        cli_outputs_bind(job->outputs, s->outputs, &s->wanted);
+    cli_results_bind(job->results, draw, s->results, step, &s->wanted);
 }
 
 /* Enqueues a step of the only sampler. */
@@ -183,7 +157,7 @@ static int enqueue(running *run)
 {
     const cli_job *const job = run->job;
     cls_step step;
-    for (uint32_t d = 0; d < job->draws; d++) {
+    for (uint32_t d = 0; d < job->results->draws; d++) {
         for (uint32_t i = 0; i < run->count; i++)
             make_step(run, &run->side[i], d, is_split(job) ? &run->shards.step[i] : &step);
         if (is_split(job) ? cli_shards_step(&run->shards, NULL) : sample(run->side, &step))
@@ -196,50 +170,30 @@ static int enqueue(running *run)
 
 /* -------------------------------------------------------------------- results */
 
-/* Reads [draws, rows] from the device and stores [rows, draws]. */
-static int fetch_drawn(const cli_job *job, side *s, cl_mem from, void *to)
+/* Reads the results of the first side. It fails if the tokens of another one differ. */
+static int fetch(const running *run)
 {
-    const size_t rows = job->logits->rows, draws = job->draws;
-    uint32_t *const words = cli_alloc(rows * draws, 4);
-    const int failed = cli_fetch(s->target, from, words, rows * draws * 4);
-    for (size_t i = 0; i < rows * draws && !failed && from != NULL; i++)
-        memcpy((char *)to + 4 * i, &words[i % draws * rows + i / draws], 4);
-    cli_free(words);
-    return failed;
-}
-
-static int fetch_all(const cli_job *job, side *s)
-{
-    const size_t probs_size = (size_t)job->logits->rows * job->logits->vocab * 4;
-    return fetch_drawn(job, s, s->tokens, job->tokens) ||
-           fetch_drawn(job, s, s->logprobs, job->logprobs) ||
-           fetch_drawn(job, s, s->status, job->status) ||
-           cli_fetch(s->target, s->probs, job->probs, probs_size) ||
-           (job->outputs != NULL &&
-            cli_fetch(s->target, s->outputs, job->outputs->data, job->outputs->size));
-}
-
-/* Fails if the tokens of a shard are not those that were fetched from the first one. */
-static int compare_tokens(const running *run)
-{
-    const cli_job *const job = run->job;
-    const size_t size = (size_t)job->logits->rows * job->draws * 4;
-    void *const tokens = cli_alloc(1, size);
+    const cli_results *const results = run->job->results;
+    const size_t size = (size_t)results->rows * results->draws * 4;
+    const side *const first = run->side;
+    int32_t *const tokens = cli_alloc(1, size);
+    if (cli_fetch(first->target, first->results, results->data, results->size) != 0)
+        return 1;
     for (uint32_t i = 1; i < run->count; i++) {
-        if (fetch_drawn(job, &run->side[i], run->side[i].tokens, tokens) != 0)
+        if (cli_fetch(run->side[i].target, run->side[i].results, tokens, size) != 0)
             return 1;
-        if (memcmp(tokens, job->tokens, size) != 0)
+        if (memcmp(tokens, cli_ints(results, CLI_TOKENS, 0), size) != 0)
             return cli_fail("shard %" PRIu32 " drew other tokens than shard 0", i);
     }
+    cli_results_turn(results);
     return 0;
 }
 
-int cli_job_run(cli_target *targets, const cli_job *job)
+int cli_job_run_on(cli_target *targets, const cli_job *job)
 {
     running run = {.job = job, .count = is_split(job) ? job->split.shards : 1};
-    const int failed = create_all(targets, &run) || enqueue(&run) || fetch_all(job, run.side) ||
-                       compare_tokens(&run);
-    for (uint32_t i = 0; i < (is_split(job) ? job->split.targets : 1); i++)
+    const int failed = create_all(targets, &run) || enqueue(&run) || fetch(&run);
+    for (uint32_t i = 0; i < job->split.targets; i++)
         clFinish(targets[i].queue);
     cli_shards_free(&run.shards);
     for (uint32_t i = 0; i < run.count; i++)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "results.h"
 
 uint64_t cli_hash(uint64_t hash, const void *data, size_t size)
 {
@@ -84,7 +85,7 @@ static int put_header(writing *w)
     const cli_log_header numbers = {.vocab = job->logits->vocab,
                                     .history = job->history,
                                     .dtype = (int32_t)job->logits->dtype,
-                                    .tokens = (uint64_t)job->logits->rows * job->draws};
+                                    .tokens = (uint64_t)job->logits->rows * job->results->draws};
     json_t *const header = json_pack("{s:i, s:s}", "clsample_log", CLI_LOG_FORMAT, "version",
                                      cls_version()),
                   *file;
@@ -136,10 +137,9 @@ static int put_request(const writing *w, uint32_t r)
 static int put_token(const writing *w, uint32_t r, uint32_t d)
 {
     const cli_job *const job = w->job;
-    const size_t at = (size_t)r * job->draws + d;
     const uint32_t row = cli_row_number(job->picked, r);
-    const cli_logged logged = {.token = job->tokens[at],
-                               .status = job->status[at],
+    const cli_logged logged = {.token = cli_ints(job->results, CLI_TOKENS, r)[d],
+                               .status = cli_ints(job->results, CLI_STATUS, r)[d],
                                .request = r,
                                .row = row,
                                .step = d,
@@ -174,7 +174,7 @@ int cli_log_write(const char *path, const cli_request *q, const cli_job *job)
     int failed = put_header(&w);
     for (uint32_t r = 0; r < job->logits->rows && !failed; r++) {
         failed = put_request(&w, r);
-        for (uint32_t d = 0; d < job->draws && !failed; d++)
+        for (uint32_t d = 0; d < job->results->draws && !failed; d++)
             failed = put_token(&w, r, d);
     }
     if (fclose(w.file) != 0 && !failed)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints JSON, status words and bars to standard output. */
+/* Prints JSON, also as text, status words and bars. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -38,6 +38,55 @@ json_t *cli_text(const char *text)
     for (size_t i = 0; text[i] != '\0'; i++)
         plain[i] = (unsigned char)text[i] > 126 ? '?' : text[i];
     return json_string(plain);
+}
+
+/* Text in a cell of Markdown is on one line, without the bars between cells. */
+static const char *cell_of(const char *text)
+{
+    char *const cell = cli_alloc(2 * strlen(text) + 1, 1), *to = cell;
+    for (; *text != '\0'; text++) {
+        if (*text == '|')
+            *to++ = '\\';
+        *to++ = *text == '\n' || *text == '\r' ? ' ' : *text;
+    }
+    return cell;
+}
+
+/* Writes a value by the conversion %SPEC of printf(), with the letter of the value's type. */
+static void put_value(FILE *file, const json_t *value, const char *spec, size_t length, bool cells)
+{
+    const bool in_thousandths = length != 0 && spec[length - 1] == 'm';
+    const bool is_real = json_is_real(value) || memchr(spec, '.', length) != NULL;
+    const char *text = json_string_value(value);
+    char format[32];
+    snprintf(format, sizeof format, "%%%.*s%s", (int)(length - in_thousandths), spec,
+             is_real                  ? "f"
+             : json_is_integer(value) ? JSON_INTEGER_FORMAT
+                                      : "s");
+    if (is_real)
+        fprintf(file, format, (in_thousandths ? 1e3 : 1.0) * json_number_value(value));
+    else if (json_is_integer(value))
+        fprintf(file, format, json_integer_value(value));
+    else if (text != NULL)
+        fprintf(file, format, cells ? cell_of(text) : text);
+    else
+        fprintf(file, format, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
+}
+
+void cli_put(FILE *file, const char *line, const json_t *object, bool cells)
+{
+    for (; *line != '\0'; line++) {
+        char key[40];
+        if (*line != '{') {
+            fputc(*line, file);
+            continue;
+        }
+        const size_t length = strcspn(++line, "}"), name = strcspn(line, ":}");
+        snprintf(key, sizeof key, "%.*s", (int)name, line);
+        const size_t spec = name < length ? name + 1 : length;
+        put_value(file, json_object_get(object, key), line + spec, length - spec, cells);
+        line += length;
+    }
 }
 
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])

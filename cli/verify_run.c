@@ -262,6 +262,7 @@ static int host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tri
 int cli_verify(const char *device, const cls_context_options *options, const cli_job *job,
                const cli_drafts *drafts)
 {
+    cls_context_options of_type = *options;
     cli_target target;
     if (cli_on_host(device)) {
         for (uint32_t t = 0; t < drafts->trials; t++)
@@ -270,7 +271,8 @@ int cli_verify(const char *device, const cls_context_options *options, const cli
                     return 1;
         return 0;
     }
-    if (cli_open_for(job, device, options, &target) != 0)
+    of_type.dtypes = 1u << job->logits->dtype;
+    if (cli_open(device, &of_type, 0, &target) != 0)
         return 1;
     const int failed = verify_on(&target, job, drafts);
     cli_close(&target);
