@@ -346,10 +346,10 @@ static int print_json(const tuning *u)
         json_array_append_new(trials, trial_json(u, &u->trials[i]));
     return cli_print_json(json_pack(
         "{s:s, s:o, s:I, s:I, s:s, s:f, s:I, s:I, s:o}", "clsample", cls_version(), "device",
-        cli_device_json(&u->target.device, u->target.index), "batch", (json_int_t)u->setup.batch,
-        "vocab", (json_int_t)u->setup.vocab, "dtype", cli_dtype_name((int32_t)u->setup.dtype),
-        "seconds", seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
-        (json_int_t)u->best, "trials", trials));
+        json_incref(u->target.device.json), "batch", (json_int_t)u->setup.batch, "vocab",
+        (json_int_t)u->setup.vocab, "dtype", cli_dtype_name((int32_t)u->setup.dtype), "seconds",
+        seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best", (json_int_t)u->best,
+        "trials", trials));
 }
 
 static void print_advice(const tuning *u)

@@ -154,39 +154,34 @@ int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
 
-/* -------------------------------------------------- devices, cli/device_find.c */
+/* ------------------------------------------------------ devices, cli/devices.c */
 
 typedef struct cli_device {
-    cl_platform_id platform;
     cl_device_id id;
     cl_device_type type;
-    char platform_name[128], name[128], c_version[64], driver[64];
-    bool usable, is_default;
-    char reason[256];     /* why the device is not usable */
-    cls_device_info info; /* valid if the device is usable */
+    bool usable;
+    json_t *json;     /* all about it: names, versions, limits; "reason" if it is not usable */
+    const char *name; /* of this object */
 } cli_device;
 
 /* All devices of all platforms. The index of a device is the number that --device takes. */
 typedef struct cli_devices {
     uint32_t count;
     cli_device *device;
-    uint32_t empty_count;         /* platforms without a device */
-    char (*empty_platforms)[128]; /* [empty_count], their names */
+    uint32_t chosen;         /* the default device; UINT32_MAX: none is usable */
+    json_t *empty_platforms; /* the names of those without a device */
 } cli_devices;
 
 /* Lists the devices. `options` may be NULL. An empty list is no error. */
 int cli_devices_find(const cls_context_options *options, cli_devices *list);
 int cli_no_device(void); /* fails because the list is empty */
 
-const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom" or "CPU" */
 const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
 /* A property of a device as bytes with a terminating zero; NULL: the device does not report it. */
 char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
-
-json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
  * kernels. NULL: the library failed. */
@@ -283,8 +278,10 @@ const char *cli_build_log(void);
 
 int cli_print_json(const json_t *value); /* to stdout, with a newline */
 json_t *cli_text(const char *text);      /* a string; bytes that are not valid UTF-8 become '?' */
-json_t *cli_real(double x);              /* a number; null for infinities and NaN */
-int cli_flush_output(void);              /* fails if stdout could not be written */
+const char *cli_string(const json_t *object, const char *key); /* a member; or NULL */
+json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0 */
+json_t *cli_real(double x); /* a number; null for infinities and NaN */
+int cli_flush_output(void); /* fails if stdout could not be written */
 
 /* Writes a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
  * precision of printf(); an m at the end writes thousandths. cells: the members are for cells of a

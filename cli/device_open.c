@@ -19,7 +19,7 @@ static const char *list_devices(const cli_devices *list, char text[768])
     for (uint32_t i = 0; i < list->count && used < 768; i++) {
         const cli_device *const d = &list->device[i];
         used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)",
-                                 i == 0 ? "" : ", ", i, d->name, cli_device_type(d->type),
+                                 i == 0 ? "" : ", ", i, d->name, cli_string(d->json, "type"),
                                  d->usable ? "" : ", not usable");
     }
     return text;
@@ -51,15 +51,13 @@ static int select_device(const char *which, bool allow_unusable, const cli_devic
         return list->device[*index].usable || allow_unusable
                    ? 0
                    : cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index,
-                              list->device[*index].reason);
+                              cli_string(list->device[*index].json, "reason"));
     }
-    for (*index = 0; *index < list->count; ++*index)
-        if (list->device[*index].is_default)
-            return 0;
-    *index = 0;
-    return allow_unusable ? 0
-                          : cli_fail("no OpenCL device is usable with these options; %s: %s",
-                                     list->device[0].name, list->device[0].reason);
+    *index = list->chosen != UINT32_MAX ? list->chosen : 0;
+    return allow_unusable || list->chosen != UINT32_MAX
+               ? 0
+               : cli_fail("no OpenCL device is usable with these options; %s: %s",
+                          list->device->name, cli_string(list->device->json, "reason"));
 }
 
 /* -------------------------------------------------------------------- kernels */

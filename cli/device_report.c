@@ -118,17 +118,15 @@ static void run_selftest(cli_device_report *report)
 {
     cls_status status = CLS_OK;
     json_t *const object = cli_selftest(report->target.context, &status), *stage;
-    const char *const error = json_string_value(json_object_get(object, "error"));
+    const char *const error = cli_string(object, "error");
     size_t i;
     json_object_set_new(report->json, "selftest", object);
     json_array_foreach(json_object_get(object, "stages"), i, stage)
     {
         char part[64];
-        snprintf(part, sizeof part, "self-test, %s",
-                 json_string_value(json_object_get(stage, "name")));
-        if (json_integer_value(json_object_get(stage, "failed")) != 0)
-            cli_device_report_fail(report, part,
-                                   json_string_value(json_object_get(stage, "message")));
+        snprintf(part, sizeof part, "self-test, %s", cli_string(stage, "name"));
+        if (cli_integer(stage, "failed") != 0)
+            cli_device_report_fail(report, part, cli_string(stage, "message"));
     }
     if (error != NULL) {
         cli_fail("self-test: %s", error);
@@ -160,9 +158,9 @@ static void run_bench(cli_device_report *report)
     const int failed = bench_collect(&setup, report->quick, object);
     json_array_foreach(json_object_get(object, "cases"), i, one)
     {
-        const char *const error = json_string_value(json_object_get(one, "error"));
+        const char *const error = cli_string(one, "error");
         char part[64];
-        snprintf(part, sizeof part, "bench, %s", json_string_value(json_object_get(one, "case")));
+        snprintf(part, sizeof part, "bench, %s", cli_string(one, "case"));
         if (error != NULL)
             cli_device_report_fail(report, part, error);
     }
@@ -251,10 +249,10 @@ static int run(cli_device_report *report, const char *device)
     cli_device_report_device(report);
     if (cli_device_report_save(report, "context") != 0)
         return cli_failure;
-    printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.device.name,
-           cli_device_type(report->target.device.type));
-    printf("platform   %s, driver %s, %s\n", report->target.device.platform_name,
-           report->target.device.driver, report->target.device.c_version);
+    cli_put(stdout,
+            "device     {device}: {name}, {type}\n"
+            "platform   {platform}, driver {driver}, {opencl_c}\n",
+            report->target.device.json, false);
     fflush(stdout);
     cli_catch_interrupt();
     const bool ran = cli_device_report_context(report) == 0;

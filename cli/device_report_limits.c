@@ -135,33 +135,27 @@ static void add_extensions(json_t *object, cl_device_id device)
     json_object_set_new(object, "extensions", array);
 }
 
-static void add_platform(json_t *object, cl_platform_id platform)
+static void add_platform(json_t *object, cl_device_id device)
 {
+    cl_platform_id platform;
     char version[256] = "";
-    if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) ==
-        CL_SUCCESS)
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) ==
+            CL_SUCCESS &&
+        clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) ==
+            CL_SUCCESS)
         json_object_set_new(object, "platform_version", cli_text(version));
 }
 
 void cli_device_report_device(cli_device_report *report)
 {
-    const cli_device *const device = &report->target.device;
-    json_t *const object = json_object();
-    json_object_set_new(object, "device", json_integer((json_int_t)report->target.index));
-    json_object_set_new(object, "name", cli_text(device->name));
-    json_object_set_new(object, "type", json_string(cli_device_type(device->type)));
-    json_object_set_new(object, "platform", cli_text(device->platform_name));
-    add_platform(object, device->platform);
-    json_object_set_new(object, "driver", cli_text(device->driver));
-    json_object_set_new(object, "opencl_c", cli_text(device->c_version));
+    const cl_device_id device = report->target.device.id;
+    json_t *const object = json_copy(report->target.device.json);
+    add_platform(object, device);
     for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
-        add(object, device->id, &properties[i]);
-    add_sizes(object, "max_work_item_sizes", device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    add_sizes(object, "sub_group_sizes", device->id, SUB_GROUP_SIZES_INTEL);
-    add_flags(object, device->id);
-    add_extensions(object, device->id);
-    json_object_set_new(object, "usable", json_boolean(device->usable));
-    if (!device->usable)
-        json_object_set_new(object, "reason", cli_text(device->reason));
+        add(object, device, &properties[i]);
+    add_sizes(object, "max_work_item_sizes", device, CL_DEVICE_MAX_WORK_ITEM_SIZES);
+    add_sizes(object, "sub_group_sizes", device, SUB_GROUP_SIZES_INTEL);
+    add_flags(object, device);
+    add_extensions(object, device);
     json_object_set_new(report->json, "device", object);
 }

@@ -50,7 +50,7 @@ int cli_device_report_context(cli_device_report *report)
     const double start = cli_seconds();
     json_object_set_new(report->json, "start", json_object());
     if (!report->target.device.usable) {
-        cli_device_report_fail(report, "device", report->target.device.reason);
+        cli_device_report_fail(report, "device", cli_string(report->target.device.json, "reason"));
         return 1;
     }
     if (cli_open_queue(&report->target, 0) != 0) {

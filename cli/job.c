@@ -189,8 +189,8 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     if (cli_split_open(device, &of_type, &job->split, &targets) != 0)
         return 1;
     if (says_where)
-        printf("On device %" PRIu32 ", %s (%s, %s):\n", targets->index, targets->device.name,
-               cli_device_type(targets->device.type), targets->device.platform_name);
+        cli_put(stdout, "On device {device}, {name} ({type}, {platform}):\n", targets->device.json,
+                false);
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
     return failed || (job->results->logprobs_by_host && find_logprobs(job));

@@ -39,7 +39,7 @@ static int take_file(const cli_log *log, json_t *object, const char *key, char *
                      uint64_t *size)
 {
     json_t *const file = json_object_get(object, key);
-    const char *const name = json_string_value(json_object_get(file, "file"));
+    const char *const name = cli_string(file, "file");
     *path = NULL;
     if (file == NULL)
         return 0;
@@ -134,7 +134,7 @@ static int open_infill(cli_log *log, json_t *header)
 
 static int read_header(cli_log *log, json_t *header)
 {
-    const char *const version = json_string_value(json_object_get(header, "version"));
+    const char *const version = cli_string(header, "version");
     uint32_t format = 0;
     if (json_object_get(header, "clsample_log") == NULL)
         return cli_fail("%s: the file is no log of clsample sample: line 1 has no "

@@ -67,7 +67,7 @@ static int read_inputs(cli_log *log, json_t *object, cli_logged *token)
     cls_host_row *const host = &token->host;
     const cli_npy *const mask = &log->rows[CLI_MASK].array, *const bias =
                                                                 &log->rows[CLI_BIAS].array;
-    const char *const logged = json_string_value(json_object_get(object, "hash"));
+    const char *const logged = cli_string(object, "hash");
     uint64_t hash = CLI_HASH_BEGIN;
     char text[20];
     if (read_row(log, object, CLI_LOGITS, &host->logits, &hash) != 0 ||

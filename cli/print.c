@@ -27,6 +27,16 @@ int cli_print_json(const json_t *value)
                        : cli_flush_output();
 }
 
+const char *cli_string(const json_t *object, const char *key)
+{
+    return json_string_value(json_object_get(object, key));
+}
+
+json_int_t cli_integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
+}
+
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 json_t *cli_text(const char *text)

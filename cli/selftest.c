@@ -48,7 +48,7 @@ static void print_device(const json_t *object)
             json_object_get(object, "device"), false);
     if (json_is_null(shape))
         return;
-    const char *const origin = json_string_value(json_object_get(shape, "origin"));
+    const char *const origin = cli_string(shape, "origin");
     cli_put(stdout,
             "shape     work-group {work_group}, row-group {row_group}, vector {vector}, "
             "shortlist {shortlist}\n"
@@ -58,11 +58,6 @@ static void print_device(const json_t *object)
            strcmp(origin, "source") == 0   ? "compiled from source"
            : strcmp(origin, "binary") == 0 ? "from a binary"
                                            : "from the cache");
-}
-
-static bool is_zero(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key)) == 0;
 }
 
 static int print_stages(const json_t *object)
@@ -75,12 +70,13 @@ static int print_stages(const json_t *object)
     json_array_foreach(stages, i, stage)
     {
         cli_put(stdout, "{name:-18} {cases:6} {failed:6}", stage, false);
-        cli_put(stdout, is_zero(stage, "failed") ? "{message}\n" : "  {message}\n", stage, false);
+        cli_put(stdout, cli_integer(stage, "failed") == 0 ? "{message}\n" : "  {message}\n", stage,
+                false);
     }
     if (json_object_get(object, "error") == NULL) {
         cli_put(stdout,
-                is_zero(object, "failed") ? "\nall {cases} cases agree"
-                                          : "\n{failed} of {cases} cases differ",
+                cli_integer(object, "failed") == 0 ? "\nall {cases} cases agree"
+                                                   : "\n{failed} of {cases} cases differ",
                 object, false);
         cli_put(stdout, ": {seconds:.2} s, after {compile_seconds:.2} s for the kernels\n", object,
                 false);
@@ -94,9 +90,9 @@ static int test(const cli_target *target, bool json, double opened)
     const cls_compile_options everything = {sizeof everything, 0, CLS_FEATURES_ALL};
     const double start = cli_seconds();
     json_t *const shape = cli_shape_json(target->context);
-    json_t *const object = json_pack("{s:s, s:o, s:o}", "clsample", cls_version(), "device",
-                                     cli_device_json(&target->device, target->index), "shape",
-                                     shape != NULL ? shape : json_null());
+    json_t *const object =
+        json_pack("{s:s, s:o, s:o}", "clsample", cls_version(), "device",
+                  json_incref(target->device.json), "shape", shape != NULL ? shape : json_null());
     if (!json)
         print_device(object);
     cls_status status = cli_compile_done(cls_context_compile(target->context, &everything));
@@ -104,7 +100,7 @@ static int test(const cli_target *target, bool json, double opened)
     json_object_update(object, cli_selftest(target->context, &status));
     if ((json ? cli_print_json(object) : print_stages(object)) != 0)
         return cli_failure;
-    const char *const error = json_string_value(json_object_get(object, "error"));
+    const char *const error = cli_string(object, "error");
     if (error != NULL)
         cli_fail("%s: %s", target->device.name, error);
     return status == CLS_OK ? 0 : status == CLS_SELF_TEST_FAILED ? DIFFERS : cli_failure;
