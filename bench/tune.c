@@ -431,8 +431,7 @@ static void close_tuning(tuning *u)
 static int run(tuning *u, const char *device, bool json)
 {
     int failed;
-    if (cli_find_device(device, &u->options, false, &u->target) != 0)
-        return 1;
+    cli_find_device(device, &u->options, false, &u->target);
     cli_catch_interrupt();
     failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
     bench_progress(NULL, NULL);
@@ -467,17 +466,10 @@ int cls_cmd_tune(int argc, char **argv)
     cls_context_options_default(&u.options, sizeof u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;
-    switch (cli_parse(argc, argv, "tune [OPTION]...",
-                      "Tries shapes of the kernels and says which is the fastest, and the options "
-                      "for it.\nTokens are the same in every shape, and each is checked.",
-                      options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return 1;
-    case CLI_GO:
-        break;
-    }
+    cli_parse(argc, argv, "tune [OPTION]...",
+              "Tries shapes of the kernels and says which is the fastest, and the options for it.\n"
+              "Tokens are the same in every shape, and each is checked.",
+              options);
     u.limit = limit;
     u.setup.dtype = (cls_dtype)dtype;
     u.options.dtypes = 1u << dtype;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the subcommands of clsample share: errors, options, devices, files and sampling jobs.
  *
- * A function that returns int and can fail prints one sentence by cli_fail() and returns 1. It
+ * What reads options and files, and checks them, ends the process if it fails: cli_die(). A
+ * function that returns int and can fail prints one sentence by cli_fail() and returns 1. It
  * returns 0 on success. */
 #ifndef CLS_CLI_H
 #define CLS_CLI_H
@@ -42,6 +43,9 @@ void cli_warn(const char *format, ...);
 
 int cli_no_memory(void);
 
+/* The exit status of a command that cannot run. */
+extern int cli_failure;
+
 /* Fails with the library's message if the call that returned this status failed. what: what was
  * attempted. */
 int cli_try(cls_status status, const char *what);
@@ -49,6 +53,14 @@ int cli_try(cls_status status, const char *what);
 /* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
 int cli_fail_library(const char *what);
 int cli_fail_opencl(const char *what, cl_int error);
+
+/* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
+ * opened by then needs no care. Where a device is open, functions return instead. */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+_Noreturn void
+cli_die(const char *format, ...);
 
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
@@ -65,9 +77,7 @@ int cli_end(int status);
 
 /* ------------------------------------------------------- memory, cli/memory.c */
 
-/* There is always memory, also for JSON: where there is none the process prints that and ends with
- * this exit status, by which a command says that it could not run. */
-extern int cli_failure;
+/* There is always memory, also for JSON: where there is none the process ends. */
 
 /* The memory is zero, and nobody needs to free it. */
 void *cli_alloc(size_t count, size_t size);
@@ -117,21 +127,19 @@ typedef struct cli_option {
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL} /* ends a table */
 /* clang-format on */
 
-typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
-
 /* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
- * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
- * returns CLI_HELPED; the command then exits with status 0. */
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
-                     const cli_option *options);
+ * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and ends the
+ * process. */
+void cli_parse(int argc, char **argv, const char *usage, const char *about,
+               const cli_option *options);
 bool cli_given(const char *name); /* whether the option is present */
 
 /* Parses text as a value of the type and stores it. `what` names the option in error messages:
  * "--top-k". */
-int cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text);
+void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text);
 
 /* Fails if an output is the file of another option. cli_parse() calls it; cli/paths.c. */
-int cli_outputs_check(const cli_option *options);
+void cli_outputs_check(const cli_option *options);
 
 /* What a path names. Opening a regular file waits for nobody, as opening a pipe does; cli/paths.c.
  */
@@ -149,7 +157,7 @@ typedef struct cli_picked {
 
 /* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
  * there are then more than `most` rows. */
-int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
 
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
@@ -173,8 +181,8 @@ typedef struct cli_devices {
 } cli_devices;
 
 /* Lists the devices. `options` may be NULL. An empty list is no error. */
-int cli_devices_find(const cls_context_options *options, cli_devices *list);
-int cli_no_device(void); /* fails because the list is empty */
+void cli_devices_find(const cls_context_options *options, cli_devices *list);
+_Noreturn void cli_no_device(void); /* fails because the list is empty */
 
 const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
@@ -238,8 +246,8 @@ bool cli_on_host(const char *device);
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
  * options->cache_dir is not usable and warns if that directory is read-only. With allow_unusable
  * it also accepts a device that the library cannot use, and selects device 0 if none is usable. */
-int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                    cli_target *target);
+void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                     cli_target *target);
 
 /* Create the OpenCL context with a queue of these properties (0: none), then the library's
  * context, which compiles kernels. After a failure cli_close() frees what was created. */
@@ -304,7 +312,7 @@ json_t *cli_selftest(cls_context *context, cls_status *status);
 uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
 double cli_seconds(void);            /* since an arbitrary start */
 
-/* ------------------------------------------------- token texts, cli/pieces.c */
+/* ------------------------------------------------ token texts, cli/logits.c */
 
 /* The text of each token. The file is llama2.c's: an int32 with the length of the longest piece,
  * then for each id a float32 score, an int32 length and the bytes. */
@@ -312,7 +320,7 @@ typedef struct cli_pieces {
     uint32_t count;
     char (*text)[16];
 } cli_pieces;
-int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
+void cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
 
 /* The text of a token, or "#ID" where there is none. */
 void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
@@ -339,27 +347,26 @@ typedef struct cli_npy {
 
 /* cli_npy_open() reads the header, so that the caller can check type and shape.
  * cli_npy_rows() then reads the selected rows, which must be within the shape, and closes the
- * file. cli_npy_close() closes it without reading. A call that fails has closed the file. */
-int cli_npy_open(const char *path, cli_npy *array);
-int cli_npy_rows(cli_npy *array, const cli_picked *picked);
+ * file. cli_npy_close() closes it without reading. cli_npy_read() reads all; data is NULL if the
+ * array is empty. */
+void cli_npy_open(const char *path, cli_npy *array);
+void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
+void cli_npy_read(const char *path, cli_npy *array);
 
 /* Reads `size` bytes of data at an offset of a seekable file, which has them. The file stays open,
  * after a failure, too. */
-int cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
-
-int cli_npy_read(const char *path, cli_npy *array);     /* opens and reads; an empty array fails */
-int cli_npy_read_any(const char *path, cli_npy *array); /* data is NULL if the array is empty */
+void cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
 
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
-int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
-                  const void *data);
+void cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
+                   const void *data);
 
 const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: "float64" */
 
 /* Fails because the array is not of type and shape `what`: "int32 [rows, tokens]". If the type
  * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
-int cli_npy_refuse(const cli_npy *array, const char *what);
+_Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */
 
@@ -371,12 +378,12 @@ typedef struct cli_logits {
     cls_dtype dtype;
     size_t size; /* bytes of an element */
 } cli_logits;
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_logits *logits);
+void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_logits *logits);
 
-/* Only opens the file, and sets all fields but `data`. A call that fails has closed the file. */
-int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_npy *array, cli_logits *logits);
+/* Only opens the file, and sets all fields but `data`. */
+void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_npy *array, cli_logits *logits);
 const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
 
 /* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
@@ -428,6 +435,9 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 /* Returns those ids of `force` that come after an output with these tokens. */
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
+
+/* Samples a row by the reference. what: what messages begin with. */
+void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result);
 
 /* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);

@@ -120,19 +120,16 @@ int cls_cmd_demo(int argc, char **argv)
         CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
         CLI_NO_OPTION};
-    cli_parsed parsed;
     cls_context_options_default(&kernels, sizeof kernels);
-    parsed = cli_parse(
-        argc, argv, "demo --logits FILE.npy [OPTION]...",
-        "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.", options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
+    cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
+              "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.",
+              options);
     if (path == NULL)
-        return cli_fail("--logits: this option is required; name a file of logits");
-    if (cli_picked_parse(list, MOST_ROWS, &picked) ||
-        cli_logits_read(path, NULL, &picked, &logits) ||
-        (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)))
-        return 1;
+        cli_die("--logits: this option is required; name a file of logits");
+    cli_picked_parse(list, MOST_ROWS, &picked);
+    cli_logits_read(path, NULL, &picked, &logits);
+    if (pieces_path != NULL)
+        cli_pieces_read(pieces_path, logits.vocab, &words);
     fill(&logits, &picked, seed, &batch, &job);
     if (cli_job_run(&job, device, &kernels, true) != 0)
         return 1;

@@ -33,31 +33,28 @@ static bool is_number(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-/* Finds the device that --device names, or the default one. */
-static int select_device(const char *which, bool allow_unusable, const cli_devices *list,
-                         uint32_t *index)
+/* The index of the device that --device names, or of the default one. */
+static uint32_t select_device(const char *which, bool allow_unusable, const cli_devices *list)
 {
     char text[768];
     if (list->count == 0)
-        return cli_no_device();
-    if (which != NULL) {
-        *index = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
-        if (*index >= list->count)
-            return cli_fail(
-                is_number(which)
+        cli_no_device();
+    if (which == NULL) {
+        if (list->chosen != UINT32_MAX || allow_unusable)
+            return list->chosen != UINT32_MAX ? list->chosen : 0;
+        cli_die("no OpenCL device is usable with these options; %s: %s", list->device->name,
+                cli_string(list->device->json, "reason"));
+    }
+    const uint32_t i = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
+    if (i >= list->count)
+        cli_die(is_number(which)
                     ? "--device: there is no device %s; the devices are %s"
                     : "--device: '%s' is not the number of a device; the devices are %s",
                 which, list_devices(list, text));
-        return list->device[*index].usable || allow_unusable
-                   ? 0
-                   : cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index,
-                              cli_string(list->device[*index].json, "reason"));
-    }
-    *index = list->chosen != UINT32_MAX ? list->chosen : 0;
-    return allow_unusable || list->chosen != UINT32_MAX
-               ? 0
-               : cli_fail("no OpenCL device is usable with these options; %s: %s",
-                          list->device->name, cli_string(list->device->json, "reason"));
+    if (!list->device[i].usable && !allow_unusable)
+        cli_die("--device: device %" PRIu32 " cannot be used: %s", i,
+                cli_string(list->device[i].json, "reason"));
+    return i;
 }
 
 /* -------------------------------------------------------------------- kernels */
@@ -110,34 +107,32 @@ static bool is_writable(const char *dir)
 
 /* Checks --cache-dir. A directory that does not exist is an error; one that can only be read is
  * used for loading. */
-static int check_cache_dir(const char *dir)
+static void check_cache_dir(const char *dir)
 {
     struct stat about;
     if (dir == NULL || is_writable(dir))
-        return 0;
+        return;
     const int why = errno;
     if (stat(dir, &about) != 0)
-        return cli_fail("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
+        cli_die("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
     if (!S_ISDIR(about.st_mode))
-        return cli_fail("--cache-dir: '%s' is not a directory", dir);
+        cli_die("--cache-dir: '%s' is not a directory", dir);
     if (access(dir, X_OK) != 0)
-        return cli_fail("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
+        cli_die("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
     cli_warn(
         "--cache-dir: '%s' cannot be written: %s; kernels are loaded from it, but none are stored",
         dir, strerror(why));
-    return 0;
 }
 
-int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                    cli_target *target)
+void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                     cli_target *target)
 {
     cli_devices list;
     memset(target, 0, sizeof *target);
-    if (check_cache_dir(options->cache_dir) != 0 || cli_devices_find(options, &list) != 0 ||
-        select_device(which, allow_unusable, &list, &target->index) != 0)
-        return 1;
+    check_cache_dir(options->cache_dir);
+    cli_devices_find(options, &list);
+    target->index = select_device(which, allow_unusable, &list);
     target->device = list.device[target->index];
-    return 0;
 }
 
 int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
@@ -166,8 +161,7 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target)
 {
-    if (cli_find_device(which, options, false, target) != 0)
-        return 1;
+    cli_find_device(which, options, false, target);
     if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
         return 0;
     cli_close(target);

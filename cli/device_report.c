@@ -36,43 +36,35 @@ static bool is_foreign(const char *page)
 
 /* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. The
  * command line does not name this file, so it may only replace the page of an earlier report. */
-static int name_page(cli_device_report *report)
+static void name_page(cli_device_report *report)
 {
     const char *const path = report->path;
     const size_t length = strlen(path) - (cli_ends_with(path, ".json") ? 5 : 0);
     if (length == 0 || length + 4 > sizeof report->page)
-        return cli_fail("--output: '%s' is not a usable file name", path);
+        cli_die("--output: '%s' is not a usable file name", path);
     if (cli_ends_with(path, ".md"))
-        return cli_fail("--output: '%s' is the name of a page; name the JSON file, and the page "
-                        "gets .md in place of .json",
-                        path);
+        cli_die("--output: '%s' is the name of a page; name the JSON file, and the page "
+                "gets .md in place of .json",
+                path);
     snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, path);
-    return is_foreign(report->page)
-               ? cli_fail("--output: the page would overwrite %s, which is no page of a report; "
-                          "choose another name",
-                          report->page)
-               : 0;
+    if (is_foreign(report->page))
+        cli_die("--output: the page would overwrite %s, which is no page of a report; choose "
+                "another name",
+                report->page);
 }
 
-static int write_page(const cli_device_report *report)
-{
-    FILE *const file = fopen(report->page, "w");
-    if (file == NULL)
-        return 1;
-    cli_page_write(report->json, file);
-    const int failed = ferror(file);
-    return fclose(file) != 0 || failed;
-}
-
-int cli_device_report_save(cli_device_report *report, const char *doing)
+void cli_device_report_save(cli_device_report *report, const char *doing)
 {
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
-        return cli_fail("--output: %s: cannot be written: %s", report->path, strerror(errno));
-    return write_page(report)
-               ? cli_fail("--output: %s: cannot be written: %s", report->page, strerror(errno))
-               : 0;
+        cli_die("--output: %s: cannot be written: %s", report->path, strerror(errno));
+    FILE *const file = fopen(report->page, "w");
+    if (file != NULL)
+        cli_page_write(report->json, file);
+    const bool failed = file == NULL || ferror(file);
+    if ((file != NULL && fclose(file) != 0) || failed)
+        cli_die("--output: %s: cannot be written: %s", report->page, strerror(errno));
 }
 
 /* ------------------------------------------------------------------------- parts */
@@ -203,20 +195,18 @@ static void run_start(cli_device_report *report)
     print_programs(report);
 }
 
-/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
-static int run_on_context(cli_device_report *report)
+/* Runs the parts that need a context, until an interrupt. */
+static void run_on_context(cli_device_report *report)
 {
     static const struct {
         const char *name;
         void (*run)(cli_device_report *report);
     } parts[] = {{"first token", run_start}, {"self-test", run_selftest}, {"bench", run_bench}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !cli_interrupted(); i++) {
-        if (cli_device_report_save(report, parts[i].name) != 0)
-            return 1;
+        cli_device_report_save(report, parts[i].name);
         parts[i].run(report);
         fflush(stdout);
     }
-    return 0;
 }
 
 static const char *doing_of(const cli_device_report *report)
@@ -242,13 +232,11 @@ static int print_summary(const cli_device_report *report, bool ran)
 
 static int run(cli_device_report *report, const char *device)
 {
-    if (name_page(report) != 0 ||
-        cli_find_device(device, &report->options, true, &report->target) != 0)
-        return cli_failure;
+    name_page(report);
+    cli_find_device(device, &report->options, true, &report->target);
     begin(report);
     cli_device_report_device(report);
-    if (cli_device_report_save(report, "context") != 0)
-        return cli_failure;
+    cli_device_report_save(report, "context");
     cli_put(stdout,
             "device     {device}: {name}, {type}\n"
             "platform   {platform}, driver {driver}, {opencl_c}\n",
@@ -256,10 +244,9 @@ static int run(cli_device_report *report, const char *device)
     fflush(stdout);
     cli_catch_interrupt();
     const bool ran = cli_device_report_context(report) == 0;
-    if (ran && run_on_context(report) != 0)
-        return cli_failure;
-    if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
-        return cli_failure;
+    if (ran)
+        run_on_context(report);
+    cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL);
     return print_summary(report, ran);
 }
 
@@ -281,7 +268,7 @@ int cls_cmd_report(int argc, char **argv)
         CLI_DEVICE_OPTIONS(&report.options),
         CLI_NO_OPTION};
     cls_context_options_default(&report.options, sizeof report.options);
-    const cli_parsed parsed = cli_parse(
+    cli_parse(
         argc, argv, "report [OPTION]...",
         "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
         "whether it computes correctly, how long it takes to start, and how fast it is. This "
@@ -291,8 +278,6 @@ int cls_cmd_report(int argc, char **argv)
         "if\n"
         "nothing could run.",
         options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED ? cli_failure : 0;
     if (dtype == 0 && report.quick && !cli_given("dtype"))
         dtype = 1;
     report.options.dtypes = cli_dtypes(dtype);

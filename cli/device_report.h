@@ -30,7 +30,7 @@ typedef struct cli_device_report {
 void cli_device_report_fail(cli_device_report *report, const char *part, const char *message);
 
 /* Writes both files. doing: the part that runs next; NULL: all parts are done. */
-int cli_device_report_save(cli_device_report *report, const char *doing);
+void cli_device_report_save(cli_device_report *report, const char *doing);
 
 /* ------------------------------------------------ the parts, which add to the object */
 

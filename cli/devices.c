@@ -129,18 +129,18 @@ static void add_platform(cl_platform_id platform, const cls_context_options *opt
     }
 }
 
-int cli_devices_find(const cls_context_options *options, cli_devices *list)
+void cli_devices_find(const cls_context_options *options, cli_devices *list)
 {
     cl_uint n = 0;
     cl_int error = clGetPlatformIDs(0, NULL, &n);
     *list = (cli_devices){.chosen = UINT32_MAX, .empty_platforms = json_array()};
     if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && n == 0))
-        return 0;
+        return;
     cl_platform_id *const platforms = cli_alloc(n, sizeof *platforms);
     if (error == CL_SUCCESS)
         error = clGetPlatformIDs(n, platforms, NULL);
     if (error != CL_SUCCESS)
-        return cli_fail_opencl("listing the platforms", error);
+        cli_die("listing the platforms: OpenCL error %d", (int)error);
     for (cl_uint i = 0; i < n; i++)
         add_platform(platforms[i], options, list);
     for (uint32_t i = 0; i < list->count; i++)
@@ -150,13 +150,12 @@ int cli_devices_find(const cls_context_options *options, cli_devices *list)
             list->chosen = i;
     if (list->chosen != UINT32_MAX)
         json_object_set(list->device[list->chosen].json, "default", json_true());
-    return 0;
 }
 
-int cli_no_device(void)
+void cli_no_device(void)
 {
-    return cli_fail("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
-                    "to use the CPU");
+    cli_die("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
+            "to use the CPU");
 }
 
 json_t *cli_shape_json(const cls_context *context)
@@ -221,19 +220,17 @@ int cls_cmd_devices(int argc, char **argv)
     const cli_option options[] = {
         {"json", CLI_FLAG, &json, NULL, "print an array; an index is the number for --device"},
         CLI_NO_OPTION};
-    const cli_parsed parsed =
-        cli_parse(argc, argv, "devices [--json]",
-                  "Lists the OpenCL devices, with the numbers that --device takes.\n"
-                  "The default, marked *, is the first usable GPU, or else accelerator, custom "
-                  "device or CPU.",
-                  options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
-    if (cli_devices_find(NULL, &list) != 0)
-        return 1;
+    cli_parse(argc, argv, "devices [--json]",
+              "Lists the OpenCL devices, with the numbers that --device takes.\n"
+              "The default, marked *, is the first usable GPU, or else accelerator, custom "
+              "device or CPU.",
+              options);
+    cli_devices_find(NULL, &list);
     json_t *const all = json_array();
     for (uint32_t i = 0; i < list.count; i++)
         json_array_append(all, list.device[i].json);
     const int failed = json ? cli_print_json(all) : print_all(&list);
-    return failed || list.count != 0 ? failed : cli_no_device();
+    if (!failed && list.count == 0)
+        cli_no_device();
+    return failed;
 }

@@ -3,9 +3,11 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli.h"
 
+int cli_failure = 1;
 static char last_error[1024];
 
 static void print(const char *before, const char *format, va_list args)
@@ -26,6 +28,15 @@ int cli_fail(const char *format, ...)
     va_end(again);
     va_end(args);
     return 1;
+}
+
+void cli_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print("clsample: ", format, args);
+    va_end(args);
+    exit(cli_failure);
 }
 
 void cli_warn(const char *format, ...)

@@ -118,10 +118,10 @@ static int explain(const command *q, const cli_job *job)
     cli_pieces pieces = {0};
     cls_host_row row;
     cli_host_row(job, 0, 0, &row);
-    if ((q->pieces_path != NULL && cli_pieces_read(q->pieces_path, row.vocab, &pieces)) ||
-        cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab,
-                    &e) ||
-        (q->plot != NULL && cli_plot(q->plot, &e, &pieces)))
+    if (q->pieces_path != NULL)
+        cli_pieces_read(q->pieces_path, row.vocab, &pieces);
+    cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab, &e);
+    if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
         return 1;
     return q->json ? print_json(&e) : print(q, &e, &pieces);
 }
@@ -143,11 +143,10 @@ int cls_cmd_explain(int argc, char **argv)
         CLI_REQUEST_OPTIONS(&q.request),
         CLI_NO_OPTION};
     cli_request_default(&q.request);
-    const cli_parsed parsed =
-        cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
+    cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
     q.request.picked = (cli_picked){"--row", 1, &q.row};
-    return (q.plot != NULL && cli_plot_check(q.plot)) || cli_request_read(&q.request, &job) ||
-           explain(&q, &job);
+    if (q.plot != NULL)
+        cli_plot_check(q.plot);
+    cli_request_read(&q.request, &job);
+    return explain(&q, &job);
 }

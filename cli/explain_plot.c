@@ -16,11 +16,10 @@
 #define LABELS 5     /* likeliest tokens of the last stage that get a label */
 #define LEAST 1e-12f /* the smallest probability of the plot */
 
-int cli_plot_check(const char *path)
+void cli_plot_check(const char *path)
 {
-    if (strlen(path) > 4 && (cli_ends_with(path, ".png") || cli_ends_with(path, ".svg")))
-        return 0;
-    return cli_fail("--plot: '%s' must end with .png or .svg", path);
+    if (strlen(path) <= 4 || (!cli_ends_with(path, ".png") && !cli_ends_with(path, ".svg")))
+        cli_die("--plot: '%s' must end with .png or .svg", path);
 }
 
 /* --------------------------------------------------------------------- commands */

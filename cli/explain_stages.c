@@ -249,29 +249,27 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
 }
 
 /* Runs the reference for the next stage. */
-static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
+static void show(const cls_host_row *host, cli_explained *e, uint32_t top)
 {
     cli_shown *const shown = &e->stage[e->count++];
     cls_host_result result = {.struct_size = sizeof result};
     shown->probs = result.probs = cli_alloc(e->vocab, sizeof *shown->probs);
     if (cls_host_sample(host, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
     shown->kept = result.kept_count;
     shown->top = cli_alloc(top, sizeof *shown->top);
     shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
-    return 0;
 }
 
 /* Draws the token with the whole chain. */
-static int draw(const cls_host_row *host, cli_explained *e)
+static void draw(const cls_host_row *host, cli_explained *e)
 {
     cls_host_result result = {.struct_size = sizeof result};
     if (cls_host_sample(host, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
     e->token = result.token;
     e->status = result.status;
     e->probability = exp((double)result.logprob_final);
-    return 0;
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.
@@ -289,7 +287,7 @@ static void weigh(cli_explained *e, uint32_t base)
     }
 }
 
-int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
+void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
 {
     const cls_params *const all = row->params;
     cls_params params;
@@ -310,8 +308,7 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
     plain.vocab = host.vocab;
     plain.params = &params;
     e->stage[0].name = "logits";
-    if (show(&plain, e, top) != 0)
-        return 1;
+    show(&plain, e, top);
 
     params = *all;
     without_chain(&params);
@@ -320,8 +317,7 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
     host.forced_count = 0;
     if (describe_adjustments(row, &e->stage[1])) {
         base = 1;
-        if (show(&host, e, top) != 0)
-            return 1;
+        show(&host, e, top);
     }
     for (uint32_t i = 0; i <= base; i++)
         e->stage[i].temperature = 1.0;
@@ -330,8 +326,7 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
         add_stage(stages[i], all, &params);
         describe(stages[i], row, shown);
         shown->temperature = shown[-1].temperature;
-        if (show(&host, e, top) != 0)
-            return 1;
+        show(&host, e, top);
         if (stages[i] == CLS_STAGE_TEMPERATURE)
             shown->temperature = is_greedy(all) ? 0.0
                                  : all->dynatemp_range > 0.0f
@@ -339,5 +334,5 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
                                      : (double)all->temperature;
     }
     weigh(e, base);
-    return draw(row, e);
+    draw(row, e);
 }

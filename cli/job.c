@@ -133,7 +133,13 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->forced_count = forced.count;
 }
 
-static int run_on_host(const cli_job *job)
+void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result)
+{
+    if (cls_host_sample(row, result) != CLS_OK)
+        cli_die("%s: %s", what, cls_error_message());
+}
+
+static void run_on_host(const cli_job *job)
 {
     cli_results_alloc(job, 0);
     for (uint32_t r = 0; r < job->logits->rows; r++)
@@ -144,16 +150,14 @@ static int run_on_host(const cli_job *job)
             row.position += d;
             cli_results_begin(job->results, r, d, &result);
             if (cls_host_sample(&row, &result) != CLS_OK)
-                return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r),
-                                cls_error_message());
+                cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
             cli_results_take(job, r, d, &result);
         }
-    return 0;
 }
 
 /* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
  * computes. It takes about a second for 2^26 logits. */
-static int find_logprobs(const cli_job *job)
+static void find_logprobs(const cli_job *job)
 {
     const uint32_t draws = job->results->draws;
     cls_params greedy;
@@ -167,12 +171,10 @@ static int find_logprobs(const cli_job *job)
         row.params = &greedy;
         row.forced_ids = token;
         row.forced_count = 1;
-        if (*token >= 0 &&
-            cli_try(cls_host_sample(&row, &result), "computing the log-probabilities") != 0)
-            return 1;
+        if (*token >= 0)
+            cli_sample_host(&row, "computing the log-probabilities", &result);
         cli_floats(job->results, CLI_LOGPROBS, 0)[at] = result.logprob_raw;
     }
-    return 0;
 }
 
 int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
@@ -183,7 +185,8 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     if (cli_on_host(device)) {
         if (says_where)
             puts("On the host, by the reference:");
-        return run_on_host(job);
+        run_on_host(job);
+        return 0;
     }
     of_type.dtypes = 1u << job->logits->dtype;
     if (cli_split_open(device, &of_type, &job->split, &targets) != 0)
@@ -193,5 +196,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
                 false);
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
-    return failed || (job->results->logprobs_by_host && find_logprobs(job));
+    if (!failed && job->results->logprobs_by_host)
+        find_logprobs(job);
+    return failed;
 }

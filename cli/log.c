@@ -52,12 +52,10 @@ void cli_members_put(const cli_member *m, const void *from, json_t *object)
     }
 }
 
-int cli_members_take(const cli_log *log, json_t *object, const cli_member *m, void *to)
+void cli_members_take(const cli_log *log, json_t *object, const cli_member *m, void *to)
 {
     for (; m->key != NULL; m++)
-        if (cli_log_take(log, object, m->key, m->type, (char *)to + m->at) != 0)
-            return 1;
-    return 0;
+        cli_log_take(log, object, m->key, m->type, (char *)to + m->at);
 }
 
 /* ----------------------------------------------------------------------- reading */
@@ -70,38 +68,37 @@ static json_t *member(const cli_log *log, json_t *object, const char *key, char 
     json_t *const value = json_object_get(object, key);
     snprintf(what, MOST_WHERE, CLI_LOG_WHERE "\"%s\"", log->path, log->line, key);
     if (value == NULL)
-        cli_fail("%s is missing", what);
+        cli_die("%s is missing", what);
     return value;
 }
 
-int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to)
+void cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to)
 {
     char what[MOST_WHERE];
     json_t *const value = member(log, object, key, what);
-    return value == NULL || cli_set_from_json(type, to, DTYPES, what, value) != 0;
+    cli_set_from_json(type, to, DTYPES, what, value);
 }
 
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids)
+void cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids)
 {
     char what[MOST_WHERE];
     json_t *const value = member(log, object, key, what);
-    return value == NULL || cli_ids_from_json(what, value, &ids->ids, &ids->count) != 0;
+    cli_ids_from_json(what, value, &ids->ids, &ids->count);
 }
 
-int cli_log_object(cli_log *log, json_t **object)
+json_t *cli_log_object(cli_log *log)
 {
     json_error_t error;
     ssize_t length = getline(&log->text, &log->capacity, log->file);
-    *object = NULL;
+    if (length < 0 && !feof(log->file))
+        cli_die("%s: cannot be read: %s", log->path, strerror(errno));
     if (length < 0)
-        return feof(log->file) ? 0 : cli_fail("%s: cannot be read: %s", log->path, strerror(errno));
+        return NULL;
     log->line++;
     length -= log->text[length - 1] == '\n';
-    *object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (*object == NULL)
-        return cli_fail("%s: line %" PRIu64 " is damaged: %s", log->path, log->line, error.text);
-    return json_is_object(*object)
-               ? 0
-               : cli_fail("%s: line %" PRIu64 " is damaged: it is not an object", log->path,
-                          log->line);
+    json_t *const object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(object))
+        cli_die("%s: line %" PRIu64 " is damaged: %s", log->path, log->line,
+                object == NULL ? error.text : "it is not an object");
+    return object;
 }

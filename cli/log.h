@@ -2,12 +2,11 @@
 /* The log of the tokens that clsample sample drew, and what clsample replay reads from it. The
  * page of clsample-replay describes the format.
  *
- *     log.c            the members of a log's objects, for writing and reading
- *     log_write.c      writes the log of a job
- *     log_open.c       opens a log and the files that it names
- *     log_read.c       reads a log line by line
- *     replay.c         the command: proves each token by the reference
- *     replay_reason.c  says why the reference does not draw a token
+ *     log.c        the members of a log's objects, for writing and reading
+ *     log_write.c  writes the log of a job
+ *     log_open.c   opens a log and the files that it names
+ *     log_read.c   reads a log line by line
+ *     replay.c     the command: proves each token by the reference
  */
 #ifndef CLS_CLI_LOG_H
 #define CLS_CLI_LOG_H
@@ -27,8 +26,8 @@ uint64_t cli_hash(uint64_t hash, const void *data, size_t size);
 
 /* Fails if a file that the log would name cannot be read again, because it is a pipe. Call it
  * before the files are read. */
-int cli_log_check(const cli_request *q);
-int cli_log_write(const char *path, const cli_request *q, const cli_job *job);
+void cli_log_check(const cli_request *q);
+void cli_log_write(const char *path, const cli_request *q, const cli_job *job);
 
 /* ------------------------------------- reading, cli/log_open.c and cli/log_read.c */
 
@@ -79,18 +78,12 @@ typedef struct cli_log {
     cli_log_request *request;
 } cli_log;
 
-/* Opens the log and the files that it names. Close it after a failure, too. */
-int cli_log_open(const char *path, cli_log *log);
-void cli_log_close(cli_log *log);
+/* Opens the log and the files that it names. */
+void cli_log_open(const char *path, cli_log *log);
 
-/* Reads up to the next token. *more is false at the end of the log. The pointers of the token are
- * valid until the next call. */
-int cli_log_next(cli_log *log, bool *more, cli_logged *token);
-
-/* Writes why the reference gives another token than the log, or nothing where the token's status
- * says that; cli/replay_reason.c. */
-int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
-                      size_t size);
+/* Reads up to the next token, whose pointers are valid until the next call. False: there is none.
+ */
+bool cli_log_next(cli_log *log, cli_logged *token);
 
 /* ---------------------------------------------- parts of these functions, cli/log.c */
 
@@ -108,15 +101,15 @@ extern const cli_member cli_header_members[], /* of a cli_log_header */
 
 /* Writes the members of a struct to an object, and reads them. */
 void cli_members_put(const cli_member *members, const void *from, json_t *object);
-int cli_members_take(const cli_log *log, json_t *object, const cli_member *members, void *to);
+void cli_members_take(const cli_log *log, json_t *object, const cli_member *members, void *to);
 
 #define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */
 
-/* Reads the object of the next line, or NULL at the end of the file. */
-int cli_log_object(cli_log *log, json_t **object);
+/* Reads the object of the next line; NULL: the file has ended. */
+json_t *cli_log_object(cli_log *log);
 
 /* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
-int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
+void cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
+void cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
 
 #endif

@@ -10,59 +10,52 @@
 /* --------------------------------------------------------------------- requests */
 
 /* Reads a line of a request, which replaces an earlier one with the same number. */
-static int read_request(cli_log *log, json_t *object)
+static void read_request(cli_log *log, json_t *object)
 {
     uint32_t number = 0;
     char where[PATH_MAX + 64];
-    if (cli_log_take(log, object, "request", CLI_UINT, &number) != 0)
-        return 1;
+    cli_log_take(log, object, "request", CLI_UINT, &number);
     if (number > log->requests)
-        return cli_fail(CLI_LOG_WHERE "request %" PRIu32 " follows request %" PRIu32 " requests",
-                        log->path, log->line, number, log->requests);
+        cli_die(CLI_LOG_WHERE "request %" PRIu32 " follows request %" PRIu32 " requests", log->path,
+                log->line, number, log->requests);
     if (number == log->requests)
         log->request = cli_grow(log->request, ++log->requests, sizeof *log->request);
     cli_log_request *const request = &log->request[number];
     memset(request, 0, sizeof *request);
     cls_params_default(&request->params, sizeof request->params);
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
-    if (cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
-                             &request->params, &request->force) != 0 ||
-        cli_log_take_ids(log, object, "prompt", &request->prompt) != 0 ||
-        cli_log_take_ids(log, object, "output", &request->output) != 0)
-        return 1;
-    return request->params.infill == 0 || log->has_infill
-               ? 0
-               : cli_fail("%s: the infill stage is on, but the log has no tables for it", where);
+    cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
+                         &request->params, &request->force);
+    cli_log_take_ids(log, object, "prompt", &request->prompt);
+    cli_log_take_ids(log, object, "output", &request->output);
+    if (request->params.infill != 0 && !log->has_infill)
+        cli_die("%s: the infill stage is on, but the log has no tables for it", where);
 }
 
 /* ----------------------------------------------------------------------- tokens */
 
-/* Reads the row at the token's offset and updates the hash. A token without an offset has no such
- * row: it is then NULL. */
-static int read_row(cli_log *log, json_t *object, int i, const void **row, uint64_t *hash)
+/* Reads the row at the token's offset and updates the hash. NULL: a token without an offset has no
+ * such row. */
+static const void *read_row(cli_log *log, json_t *object, int i, uint64_t *hash)
 {
     const char *const key = cli_rows_key[i];
     cli_log_rows *const rows = &log->rows[i];
     uint64_t offset = 0;
-    *row = NULL;
     if (json_object_get(object, key) == NULL)
-        return 0;
+        return NULL;
     if (rows->path == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"%s\" is set, but line 1 names no file for it", log->path,
-                        log->line, key);
-    if (cli_log_take(log, object, key, CLI_UINT64, &offset) != 0)
-        return 1;
+        cli_die(CLI_LOG_WHERE "\"%s\" is set, but line 1 names no file for it", log->path,
+                log->line, key);
+    cli_log_take(log, object, key, CLI_UINT64, &offset);
     if (offset < rows->array.begin || offset - rows->array.begin > rows->array.bytes - rows->size)
-        return cli_fail(CLI_LOG_WHERE "\"%s\": %s has no row of %zu bytes at byte %" PRIu64,
-                        log->path, log->line, key, rows->path, rows->size, offset);
-    if (cli_npy_at(&rows->array, offset, rows->row, rows->size) != 0)
-        return 1;
+        cli_die(CLI_LOG_WHERE "\"%s\": %s has no row of %zu bytes at byte %" PRIu64, log->path,
+                log->line, key, rows->path, rows->size, offset);
+    cli_npy_at(&rows->array, offset, rows->row, rows->size);
     *hash = cli_hash(*hash, rows->row, rows->size);
-    *row = rows->row;
-    return 0;
+    return rows->row;
 }
 
-static int read_inputs(cli_log *log, json_t *object, cli_logged *token)
+static void read_inputs(cli_log *log, json_t *object, cli_logged *token)
 {
     cls_host_row *const host = &token->host;
     const cli_npy *const mask = &log->rows[CLI_MASK].array, *const bias =
@@ -70,12 +63,11 @@ static int read_inputs(cli_log *log, json_t *object, cli_logged *token)
     const char *const logged = cli_string(object, "hash");
     uint64_t hash = CLI_HASH_BEGIN;
     char text[20];
-    if (read_row(log, object, CLI_LOGITS, &host->logits, &hash) != 0 ||
-        read_row(log, object, CLI_MASK, &host->mask, &hash) != 0 ||
-        read_row(log, object, CLI_BIAS, &host->bias, &hash) != 0)
-        return 1;
+    host->logits = read_row(log, object, CLI_LOGITS, &hash);
+    host->mask = read_row(log, object, CLI_MASK, &hash);
+    host->bias = read_row(log, object, CLI_BIAS, &hash);
     if (host->logits == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
+        cli_die(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
     host->dtype = (int32_t)log->logits.dtype;
     host->vocab = log->logits.vocab;
     if (host->mask != NULL) {
@@ -86,7 +78,6 @@ static int read_inputs(cli_log *log, json_t *object, cli_logged *token)
         host->bias_dtype = bias->size == 4 ? CLS_F32 : CLS_F16;
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     token->same_inputs = logged == NULL || strcmp(logged, text) == 0;
-    return 0;
 }
 
 /* Sets what the token has from its request. */
@@ -112,55 +103,43 @@ static void take_request(const cli_log *log, cli_logged *token)
     host->infill = log->has_infill ? &log->infill : NULL;
 }
 
-static int read_token(cli_log *log, json_t *object, cli_logged *token)
+static void read_token(cli_log *log, json_t *object, cli_logged *token)
 {
     json_t *const adaptive = json_object_get(object, "adaptive");
     memset(token, 0, sizeof *token);
     cls_host_row_default(&token->host, sizeof token->host);
     token->host.adaptive.begun = adaptive != NULL;
-    if (cli_members_take(log, object, cli_token_members, token) != 0 ||
-        (adaptive != NULL &&
-         cli_members_take(log, adaptive, cli_adaptive_members, &token->host.adaptive) != 0) ||
-        read_inputs(log, object, token) != 0)
-        return 1;
+    cli_members_take(log, object, cli_token_members, token);
+    if (adaptive != NULL)
+        cli_members_take(log, adaptive, cli_adaptive_members, &token->host.adaptive);
+    read_inputs(log, object, token);
     token->status &= ~CLS_ROW_OVERFLOW; /* concerns another output of the step, not the token */
     if (token->token < -1)
-        return cli_fail(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line,
-                        token->token);
+        cli_die(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line, token->token);
     if (token->request >= log->requests)
-        return cli_fail(CLI_LOG_WHERE "there is no request %" PRIu32 " before this token",
-                        log->path, log->line, token->request);
+        cli_die(CLI_LOG_WHERE "there is no request %" PRIu32 " before this token", log->path,
+                log->line, token->request);
     take_request(log, token);
-    return 0;
 }
 
-int cli_log_next(cli_log *log, bool *more, cli_logged *token)
+bool cli_log_next(cli_log *log, cli_logged *token)
 {
-    *more = true;
-    for (;;) {
-        json_t *object;
-        int failed;
-        bool is_token;
-        if (cli_log_object(log, &object) != 0)
-            return 1;
-        if (object == NULL)
-            break;
-        is_token = json_object_get(object, "token") != NULL;
+    json_t *object;
+    while ((object = cli_log_object(log)) != NULL) {
+        const bool is_token = json_object_get(object, "token") != NULL;
         if (is_token)
-            failed = read_token(log, object, token);
+            read_token(log, object, token);
         else if (json_object_get(object, "parameters") != NULL)
-            failed = read_request(log, object);
+            read_request(log, object);
         else
-            failed = cli_fail("%s: line %" PRIu64 " is neither a request nor a token", log->path,
-                              log->line);
+            cli_die("%s: line %" PRIu64 " is neither a request nor a token", log->path, log->line);
         json_decref(object);
         log->tokens_read += is_token;
-        if (failed || is_token)
-            return failed;
+        if (is_token)
+            return true;
     }
-    *more = false;
-    return log->tokens_read == log->header.tokens
-               ? 0
-               : cli_fail("%s: the log has %" PRIu64 " of its %" PRIu64 " tokens; it is cut short",
-                          log->path, log->tokens_read, log->header.tokens);
+    if (log->tokens_read != log->header.tokens)
+        cli_die("%s: the log has %" PRIu64 " of its %" PRIu64 " tokens; it is cut short", log->path,
+                log->tokens_read, log->header.tokens);
+    return false;
 }

@@ -18,40 +18,39 @@ uint64_t cli_hash(uint64_t hash, const void *data, size_t size)
 
 /* -------------------------------------------------------------------- the files */
 
-static int check_file(const char *path)
+static void check_file(const char *path)
 {
     cli_npy array;
     if (path == NULL)
-        return 0;
-    if (cli_npy_open(path, &array) != 0)
-        return 1;
+        return;
+    cli_npy_open(path, &array);
     cli_npy_close(&array);
-    return array.seekable
-               ? 0
-               : cli_fail("--log: %s is a pipe, which replay cannot read again; store the "
-                          "array in a file",
-                          path);
+    if (!array.seekable)
+        cli_die("--log: %s is a pipe, which replay cannot read again; store the "
+                "array in a file",
+                path);
 }
 
-int cli_log_check(const cli_request *q)
+void cli_log_check(const cli_request *q)
 {
-    return check_file(q->logits_path) || check_file(q->mask) || check_file(q->bias) ||
-           check_file(q->prefixes);
+    check_file(q->logits_path);
+    check_file(q->mask);
+    check_file(q->bias);
+    check_file(q->prefixes);
 }
 
 /* The offset of the first row, and {"file", "size"}. */
-static int file_json(const char *path, uint64_t *begin, json_t **object)
+static json_t *file_json(const char *path, uint64_t *begin)
 {
     cli_npy array;
-    if (cli_npy_open(path, &array) != 0)
-        return 1;
+    cli_npy_open(path, &array);
     cli_npy_close(&array);
     *begin = array.begin;
-    *object =
+    json_t *const file =
         json_pack("{s:s, s:I}", "file", path, "size", (json_int_t)(array.begin + array.bytes));
-    return *object != NULL
-               ? 0
-               : cli_fail("--log: the name %s is not valid UTF-8, which JSON requires", path);
+    if (file == NULL)
+        cli_die("--log: the name %s is not valid UTF-8, which JSON requires", path);
+    return file;
 }
 
 /* ------------------------------------------------------------------------ lines */
@@ -70,15 +69,16 @@ typedef struct writing {
 } writing;
 
 /* Writes an object as a line and takes the reference. */
-static int put_line(const writing *w, json_t *object)
+static void put_line(const writing *w, json_t *object)
 {
     const int failed = json_dumpf(object, w->file, JSON_COMPACT | JSON_REAL_PRECISION(9)) != 0 ||
                        putc('\n', w->file) == EOF;
     json_decref(object);
-    return failed ? cli_fail("%s: cannot be written: %s", w->path, strerror(errno)) : 0;
+    if (failed)
+        cli_die("%s: cannot be written: %s", w->path, strerror(errno));
 }
 
-static int put_header(writing *w)
+static void put_header(writing *w)
 {
     const cli_job *const job = w->job;
     const char *const paths[CLI_ROWS] = {w->q->logits_path, w->q->mask, w->q->bias};
@@ -86,28 +86,21 @@ static int put_header(writing *w)
                                     .history = job->history,
                                     .dtype = (int32_t)job->logits->dtype,
                                     .tokens = (uint64_t)job->logits->rows * job->results->draws};
-    json_t *const header = json_pack("{s:i, s:s}", "clsample_log", CLI_LOG_FORMAT, "version",
-                                     cls_version()),
-                  *file;
+    json_t *const header =
+        json_pack("{s:i, s:s}", "clsample_log", CLI_LOG_FORMAT, "version", cls_version());
     cli_members_put(cli_header_members, &numbers, header);
     for (int i = 0; i < CLI_ROWS; i++)
-        if (paths[i] != NULL) {
-            if (file_json(paths[i], &w->begin[i], &file) != 0)
-                return 1;
-            json_object_set_new(header, cli_rows_key[i], file);
-        }
+        if (paths[i] != NULL)
+            json_object_set_new(header, cli_rows_key[i], file_json(paths[i], &w->begin[i]));
     if (job->infill != NULL) {
         uint64_t ignored;
-        json_t *const infill = json_pack(
-            "{s:o}", "end_ids", cli_ids_json(job->infill->end_ids, job->infill->end_count));
-        if (w->q->prefixes != NULL) {
-            if (file_json(w->q->prefixes, &ignored, &file) != 0)
-                return 1;
-            json_object_set_new(infill, "prefix_of", file);
-        }
-        json_object_set_new(header, "infill", infill);
+        json_object_set_new(
+            header, "infill",
+            json_pack("{s:o, s:o*}", "end_ids", /* o* leaves out NULL */
+                      cli_ids_json(job->infill->end_ids, job->infill->end_count), "prefix_of",
+                      w->q->prefixes != NULL ? file_json(w->q->prefixes, &ignored) : NULL));
     }
-    return put_line(w, header);
+    put_line(w, header);
 }
 
 /* A row of tokens without its padding. */
@@ -122,19 +115,19 @@ static json_t *tokens_json(const cli_job *job, const cli_tokens *tokens, uint32_
     return array;
 }
 
-static int put_request(const writing *w, uint32_t r)
+static void put_request(const writing *w, uint32_t r)
 {
     const cli_job *const job = w->job;
     const cli_ids force = job->force[r];
     json_t *const parameters = cli_params_to_json(&job->params[r]);
     if (force.count != 0)
         json_object_set_new(parameters, "force", cli_ids_json(force.ids, force.count));
-    return put_line(w, json_pack("{s:I, s:o, s:o, s:o}", "request", (json_int_t)r, "parameters",
-                                 parameters, "prompt", tokens_json(job, &job->prompt, r), "output",
-                                 tokens_json(job, &job->output, r)));
+    put_line(w, json_pack("{s:I, s:o, s:o, s:o}", "request", (json_int_t)r, "parameters",
+                          parameters, "prompt", tokens_json(job, &job->prompt, r), "output",
+                          tokens_json(job, &job->output, r)));
 }
 
-static int put_token(const writing *w, uint32_t r, uint32_t d)
+static void put_token(const writing *w, uint32_t r, uint32_t d)
 {
     const cli_job *const job = w->job;
     const uint32_t row = cli_row_number(job->picked, r);
@@ -157,10 +150,10 @@ static int put_token(const writing *w, uint32_t r, uint32_t d)
         }
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     json_object_set_new(token, "hash", json_string(text));
-    return put_line(w, token);
+    put_line(w, token);
 }
 
-int cli_log_write(const char *path, const cli_request *q, const cli_job *job)
+void cli_log_write(const char *path, const cli_request *q, const cli_job *job)
 {
     writing w = {
         .path = path,
@@ -170,14 +163,13 @@ int cli_log_write(const char *path, const cli_request *q, const cli_job *job)
         .data = {job->logits->data, job->mask, job->bias},
         .size = {job->logits->vocab * job->logits->size, cli_mask_size(job), cli_bias_size(job)}};
     if (w.file == NULL)
-        return cli_fail("%s: cannot be written: %s", path, strerror(errno));
-    int failed = put_header(&w);
-    for (uint32_t r = 0; r < job->logits->rows && !failed; r++) {
-        failed = put_request(&w, r);
-        for (uint32_t d = 0; d < job->results->draws && !failed; d++)
-            failed = put_token(&w, r, d);
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
+    put_header(&w);
+    for (uint32_t r = 0; r < job->logits->rows; r++) {
+        put_request(&w, r);
+        for (uint32_t d = 0; d < job->results->draws; d++)
+            put_token(&w, r, d);
     }
-    if (fclose(w.file) != 0 && !failed)
-        failed = cli_fail("%s: cannot be written: %s", path, strerror(errno));
-    return failed;
+    if (fclose(w.file) != 0)
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
 }

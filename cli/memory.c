@@ -6,8 +6,6 @@
 
 #include "cli.h"
 
-int cli_failure = 1;
-
 /* What is before each allocation: a list of all. */
 typedef struct block {
     struct block *next, **link; /* link: what points to this one */
@@ -41,10 +39,8 @@ static size_t size_of(size_t count, size_t size)
 
 static void *keep(block *b, size_t size)
 {
-    if (b == NULL) {
-        cli_fail("out of memory for %zu bytes", size);
-        exit(cli_failure);
-    }
+    if (b == NULL)
+        cli_die("out of memory for %zu bytes", size);
     add(b);
     return b + 1;
 }

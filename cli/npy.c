@@ -62,18 +62,10 @@ static bool take_header(const char *text, cli_npy *array, int *fortran)
 
 /* ---------------------------------------------------------------------- types */
 
-/* The types are those with < for little endian, or |, which NumPy writes for single bytes. */
-static bool known_type(char kind, unsigned size)
+/* The types are those with <, for little endian, or |, which NumPy writes for single bytes. */
+static bool known_type(const char *descr)
 {
-    switch (kind) {
-    case 'f':
-        return size == 2 || size == 4 || size == 8;
-    case 'i':
-    case 'u':
-        return size == 1 || size == 2 || size == 4 || size == 8;
-    default:
-        return kind == 'b' && size == 1;
-    }
+    return strlen(descr) == 3 && strstr("f2 f4 f8 i1 i2 i4 i8 u1 u2 u4 u8 b1", descr + 1) != NULL;
 }
 
 const char *cli_npy_type(const cli_npy *array, char name[16])
@@ -86,7 +78,7 @@ const char *cli_npy_type(const cli_npy *array, char name[16])
     return name;
 }
 
-int cli_npy_refuse(const cli_npy *array, const char *what)
+void cli_npy_refuse(const cli_npy *array, const char *what)
 {
     char name[16], shape[64], convert[64] = "";
     const bool other_type = strstr(what, cli_npy_type(array, name)) == NULL,
@@ -96,34 +88,34 @@ int cli_npy_refuse(const cli_npy *array, const char *what)
     if (other_type && one_shape)
         snprintf(convert, sizeof convert, "; convert it in NumPy by a.astype('%.*s')",
                  (int)strcspn(what, " "), what);
-    return cli_fail("%s: the array must be %s, but it is %s ('%s') %s%s", array->path, what, name,
-                    array->descr, shape, convert);
+    cli_die("%s: the array must be %s, but it is %s ('%s') %s%s", array->path, what, name,
+            array->descr, shape, convert);
 }
 
 /* ----------------------------------------------------------------- the header */
 
 /* Sets the type from its name in the header. Error messages show the conversion in NumPy. */
-static int set_type(cli_npy *array)
+static void set_type(cli_npy *array)
 {
     const char *const path = array->path, *const descr = array->descr;
     char name[16];
     array->kind = descr[0] == '\0' ? '\0' : descr[1];
     array->size = array->kind != '\0' && strlen(descr) == 3 ? (unsigned)(descr[2] - '0') : 0;
-    const bool known = known_type(array->kind, array->size);
+    const bool known = known_type(descr);
     if (known && descr[0] == '>')
-        return cli_fail(
+        cli_die(
             "%s: the numbers are big endian: %s ('%s'); convert them in NumPy by a.astype('<%s')",
             path, cli_npy_type(array, name), descr, descr + 1);
     if (known && (descr[0] == '<' || descr[0] == '|'))
-        return 0;
-    return cli_fail(array->kind != '\0' && strchr("fciu", array->kind) != NULL
-                        ? "%s: numbers of type '%s' are not supported; convert them in NumPy, "
-                          "to float32 by a.astype('float32')"
-                        : "%s: numbers of type '%s' are not supported",
-                    path, descr);
+        return;
+    cli_die(array->kind != '\0' && strchr("fciu", array->kind) != NULL
+                ? "%s: numbers of type '%s' are not supported; convert them in NumPy, "
+                  "to float32 by a.astype('float32')"
+                : "%s: numbers of type '%s' are not supported",
+            path, descr);
 }
 
-static int read_header(cli_npy *array)
+static void read_header(cli_npy *array)
 {
     const char *const path = array->path;
     FILE *const file = array->file;
@@ -132,66 +124,67 @@ static int read_header(cli_npy *array)
     int fortran = 0;
     size_t length;
     if (fread(fixed, 1, 10, file) != 10 || memcmp(fixed, MAGIC, 6) != 0)
-        return ferror(file) ? cli_fail("%s: cannot be read: %s", path, strerror(errno))
-                            : cli_fail("%s: not a .npy file", path);
+        cli_die(ferror(file) ? "%s: cannot be read: %s" : "%s: not a .npy file", path,
+                strerror(errno));
     length = fixed[8] | (size_t)fixed[9] << 8;
     if (fixed[6] == 2 || fixed[6] == 3) {
         if (fread(fixed + 10, 1, 2, file) != 2)
-            return cli_fail("%s: the header is cut short", path);
+            cli_die("%s: the header is cut short", path);
         length |= (size_t)fixed[10] << 16 | (size_t)fixed[11] << 24;
     } else if (fixed[6] != 1) {
-        return cli_fail("%s: version %u of the .npy format is not supported", path, fixed[6]);
+        cli_die("%s: version %u of the .npy format is not supported", path, fixed[6]);
     }
     if (length > HEADER_MOST)
-        return cli_fail("%s: the header is longer than 65536 bytes", path);
+        cli_die("%s: the header is longer than 65536 bytes", path);
     text = cli_alloc(length + 1, 1);
     if (fread(text, 1, length, file) != length)
-        return cli_fail("%s: the header is cut short", path);
+        cli_die("%s: the header is cut short", path);
     if (strlen(text) != length || !take_header(text, array, &fortran))
-        return cli_fail("%s: the header is not valid", path);
-    if (set_type(array) != 0)
-        return 1;
+        cli_die("%s: the header is not valid", path);
+    set_type(array);
     if (fortran && array->dims > 1)
-        return cli_fail(
+        cli_die(
             "%s: the array is in Fortran order; convert it in NumPy by numpy.ascontiguousarray(a)",
             path);
     if (array->dims < 1 || array->dims > 2)
-        return cli_fail("%s: the array has %u dimensions; it must have 1 or 2", path, array->dims);
+        cli_die("%s: the array has %u dimensions; it must have 1 or 2", path, array->dims);
     if (array->dims == 1)
         array->shape[1] = 1;
-    return 0;
 }
 
 /* -------------------------------------------------------------------- the data */
 
+_Noreturn static void refuse_short(const cli_npy *array, uint64_t have)
+{
+    cli_die("%s: the file is cut short: it has %" PRIu64 " bytes of data instead of %" PRIu64,
+            array->path, have, array->bytes);
+}
+
 /* Compares the length of a file with its header. The length of a pipe is only known after it has
  * been read. */
-static int check_length(cli_npy *array)
+static void check_length(cli_npy *array)
 {
     FILE *const file = array->file;
     const off_t begin = ftello(file);
     off_t end = -1;
     if (array->shape[1] != 0 && array->shape[0] > UINT64_MAX / 16 / array->shape[1])
-        return cli_fail("%s: the array is too large", array->path);
+        cli_die("%s: the array is too large", array->path);
     array->bytes = array->shape[0] * array->shape[1] * array->size;
     if (begin < 0 || fseeko(file, 0, SEEK_END) != 0 || (end = ftello(file)) < begin ||
         fseeko(file, begin, SEEK_SET) != 0)
-        return 0;
+        return;
     const uint64_t have = (uint64_t)(end - begin);
     array->seekable = true;
     array->begin = (uint64_t)begin;
     if (have < array->bytes)
-        return cli_fail("%s: the file is cut short: it has %" PRIu64
-                        " bytes of data instead of %" PRIu64,
-                        array->path, have, array->bytes);
-    return have == array->bytes
-               ? 0
-               : cli_fail("%s: the file has more data than its header says", array->path);
+        refuse_short(array, have);
+    if (have != array->bytes)
+        cli_die("%s: the file has more data than its header says", array->path);
 }
 
 /* Reads `size` bytes. The header of a pipe alone must not make the command allocate memory, so the
  * memory grows with the data that arrive. */
-static int read_block(cli_npy *array, uint64_t size, void **data)
+static void read_block(cli_npy *array, uint64_t size, void **data)
 {
     for (uint64_t have = 0, room = 0; have < size;) {
         if (have == room) {
@@ -199,62 +192,52 @@ static int read_block(cli_npy *array, uint64_t size, void **data)
                    : room < CHUNK                                     ? CHUNK
                                                                       : 2 * room;
             if (room > SIZE_MAX / 2)
-                return cli_fail("%s: out of memory for %" PRIu64 " bytes", array->path, size);
+                cli_die("%s: out of memory for %" PRIu64 " bytes", array->path, size);
             *data = cli_grow(*data, (size_t)room, 1);
         }
         const size_t got = fread((char *)*data + have, 1, (size_t)(room - have), array->file);
+        if (got == 0 && ferror(array->file))
+            cli_die("%s: cannot be read: %s", array->path, strerror(errno));
         if (got == 0)
-            return ferror(array->file)
-                       ? cli_fail("%s: cannot be read: %s", array->path, strerror(errno))
-                       : cli_fail("%s: the file is cut short: it has %" PRIu64
-                                  " bytes of data instead of %" PRIu64,
-                                  array->path, array->bytes_read + have, array->bytes);
+            refuse_short(array, array->bytes_read + have);
         have += got;
     }
     array->bytes_read += size;
-    return 0;
 }
 
 /* Reads the selected rows: of a file by seeking, of a pipe by reading all rows. */
-static int read_picked(cli_npy *array, const cli_picked *picked)
+static void read_picked(cli_npy *array, const cli_picked *picked)
 {
     const size_t size = (size_t)array->shape[1] * array->size;
     char *const rows = cli_alloc(picked->count, size);
     void *row = NULL;
     array->data = rows;
     for (uint32_t i = 0; array->seekable && i < picked->count; i++)
-        if (cli_npy_at(array, array->begin + picked->row[i] * (uint64_t)size, rows + i * size,
-                       size) != 0)
-            return 1;
+        cli_npy_at(array, array->begin + picked->row[i] * (uint64_t)size, rows + i * size, size);
     for (uint64_t r = 0; !array->seekable && r < array->shape[0]; r++) {
-        if (read_block(array, size, &row) != 0)
-            return 1;
+        read_block(array, size, &row);
         for (uint32_t i = 0; i < picked->count; i++)
             if (picked->row[i] == r)
                 memcpy(rows + i * size, row, size);
     }
     cli_free(row);
-    return 0;
 }
 
-int cli_npy_open(const char *path, cli_npy *array)
+void cli_npy_open(const char *path, cli_npy *array)
 {
     memset(array, 0, sizeof *array);
     array->path = path;
     if ((array->file = fopen(path, "rb")) == NULL)
-        return cli_fail("%s: cannot be opened: %s", path, strerror(errno));
-    if (read_header(array) == 0 && check_length(array) == 0)
-        return 0;
-    cli_npy_close(array);
-    return 1;
+        cli_die("%s: cannot be opened: %s", path, strerror(errno));
+    read_header(array);
+    check_length(array);
 }
 
-int cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size)
+void cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size)
 {
     if (fseeko(array->file, (off_t)offset, SEEK_SET) != 0 ||
         fread(to, 1, size, array->file) != size)
-        return cli_fail("%s: cannot be read: %s", array->path, strerror(errno));
-    return 0;
+        cli_die("%s: cannot be read: %s", array->path, strerror(errno));
 }
 
 void cli_npy_close(cli_npy *array)
@@ -264,40 +247,34 @@ void cli_npy_close(cli_npy *array)
     array->file = NULL;
 }
 
-int cli_npy_rows(cli_npy *array, const cli_picked *picked)
+void cli_npy_rows(cli_npy *array, const cli_picked *picked)
 {
-    int failed = picked != NULL && picked->row != NULL
-                     ? read_picked(array, picked)
-                     : read_block(array, array->bytes, &array->data);
-    if (!failed && !array->seekable && fgetc(array->file) != EOF)
-        failed = cli_fail("%s: the file has more data than its header says", array->path);
+    if (picked != NULL && picked->row != NULL)
+        read_picked(array, picked);
+    else
+        read_block(array, array->bytes, &array->data);
+    if (!array->seekable && fgetc(array->file) != EOF)
+        cli_die("%s: the file has more data than its header says", array->path);
     cli_npy_close(array);
-    return failed;
 }
 
-int cli_npy_read_any(const char *path, cli_npy *array)
+void cli_npy_read(const char *path, cli_npy *array)
 {
-    return cli_npy_open(path, array) || cli_npy_rows(array, NULL);
-}
-
-int cli_npy_read(const char *path, cli_npy *array)
-{
-    if (cli_npy_read_any(path, array) != 0)
-        return 1;
-    return array->data != NULL ? 0 : cli_fail("%s: the array is empty", path);
+    cli_npy_open(path, array);
+    cli_npy_rows(array, NULL);
 }
 
 /* ------------------------------------------------------------------- writing */
 
-int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
-                  const void *data)
+void cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
+                   const void *data)
 {
     char header[128], shape_text[72];
     size_t count = 1, length = 0;
     FILE *file = fopen(path, "wb");
     bool good;
     if (file == NULL)
-        return cli_fail("%s: cannot be written: %s", path, strerror(errno));
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
     for (unsigned i = 0; i < dims; i++) {
         count *= (size_t)shape[i];
         length += (size_t)snprintf(shape_text + length, sizeof shape_text - length,
@@ -309,5 +286,6 @@ int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *sh
     good = fwrite(MAGIC "\x01\x00\x76\x00", 1, 10, file) == 10 &&
            fprintf(file, "%-117s\n", header) == 118 && fwrite(data, 4, count, file) == count;
     good = fclose(file) == 0 && good;
-    return good ? 0 : cli_fail("%s: cannot be written: %s", path, strerror(errno));
+    if (!good)
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -16,29 +16,27 @@ static bool whole(const char *text, const char *end)
     return end != text && *end == '\0' && strchr(" \t\n\v\f\r", *text) == NULL && errno != ERANGE;
 }
 
-static int set_int(int32_t *value, const char *what, const char *text)
+static void set_int(int32_t *value, const char *what, const char *text)
 {
     char *end;
     errno = 0;
     const long long x = strtoll(text, &end, 10);
     if (!whole(text, end) || x < INT32_MIN || x > INT32_MAX)
-        return cli_fail("%s: '%s' is not an integer that fits 32 bits", what, text);
+        cli_die("%s: '%s' is not an integer that fits 32 bits", what, text);
     *value = (int32_t)x;
-    return 0;
 }
 
-static int set_uint(uint64_t *value, uint64_t most, const char *what, const char *text)
+static void set_uint(uint64_t *value, uint64_t most, const char *what, const char *text)
 {
     char *end;
     errno = 0;
     *value = strtoull(text, &end, 10);
     /* strtoull() converts -1 to the largest number. */
-    return !whole(text, end) || *text == '-' || *value > most
-               ? cli_fail("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most)
-               : 0;
+    if (!whole(text, end) || *text == '-' || *value > most)
+        cli_die("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most);
 }
 
-static int set_float(float *value, const char *what, const char *text)
+static void set_float(float *value, const char *what, const char *text)
 {
     char *end;
     errno = 0;
@@ -46,15 +44,14 @@ static int set_float(float *value, const char *what, const char *text)
     if (errno == ERANGE && fabs(x) <= 1.0)
         errno = 0; /* too small for a double: the result is 0 or nearly 0 */
     if (!whole(text, end))
-        return cli_fail("%s: '%s' is not a number", what, text);
+        cli_die("%s: '%s' is not a number", what, text);
     /* The conversion would make it infinite, and -inf is a special value. */
     if (isfinite(x) && fabs(x) > (double)FLT_MAX)
-        return cli_fail("%s: '%s' is too large for float32", what, text);
+        cli_die("%s: '%s' is too large for float32", what, text);
     *value = (float)x;
-    return 0;
 }
 
-static int set_choice(int32_t *value, const char *meta, const char *what, const char *text)
+static void set_choice(int32_t *value, const char *meta, const char *what, const char *text)
 {
     const char *const words = strchr(meta, '=') != NULL ? strchr(meta, '=') + 1 : meta;
     const size_t length = strlen(text);
@@ -63,53 +60,54 @@ static int set_choice(int32_t *value, const char *meta, const char *what, const 
         const size_t n = strcspn(word, "|");
         if (n == length && strncmp(word, text, n) == 0) {
             *value = i;
-            return 0;
+            return;
         }
         if (word[n] == '\0')
-            return cli_fail("%s: '%s' is not one of %s", what, text, words);
+            cli_die("%s: '%s' is not one of %s", what, text, words);
         word += n + 1;
     }
 }
 
-int cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text)
+void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text)
 {
     uint64_t x;
     cli_list *list;
     switch (type) {
     case CLI_FLAG:
         *(bool *)value = true;
-        return 0;
+        break;
     case CLI_SWITCH:
         *(int32_t *)value = 1;
-        return 0;
+        break;
     case CLI_STRING:
     case CLI_INPUT:
     case CLI_OUTPUT:
         *(const char **)value = text;
-        return 0;
-    case CLI_INT:
-        return set_int(value, what, text);
-    case CLI_UINT:
-        if (set_uint(&x, UINT32_MAX, what, text) != 0)
-            return 1;
-        *(uint32_t *)value = (uint32_t)x;
-        return 0;
-    case CLI_UINT64:
-        return set_uint(value, UINT64_MAX, what, text);
-    case CLI_FLOAT:
-        return set_float(value, what, text);
-    case CLI_CHOICE:
-        return set_choice(value, meta, what, text);
-    case CLI_LIST:
         break;
+    case CLI_INT:
+        set_int(value, what, text);
+        break;
+    case CLI_UINT:
+        set_uint(&x, UINT32_MAX, what, text);
+        *(uint32_t *)value = (uint32_t)x;
+        break;
+    case CLI_UINT64:
+        set_uint(value, UINT64_MAX, what, text);
+        break;
+    case CLI_FLOAT:
+        set_float(value, what, text);
+        break;
+    case CLI_CHOICE:
+        set_choice(value, meta, what, text);
+        break;
+    case CLI_LIST:
+        list = value;
+        list->text = cli_grow(list->text, list->count + (size_t)1, sizeof *list->text);
+        list->text[list->count++] = text;
     }
-    list = value;
-    list->text = cli_grow(list->text, list->count + (size_t)1, sizeof *list->text);
-    list->text[list->count++] = text;
-    return 0;
 }
 
-static cli_parsed help(const char *usage, const char *about, const cli_option *options)
+static void help(const char *usage, const char *about, const cli_option *options)
 {
     printf("usage: clsample %s\n\n%s\n\n", usage, about);
     for (; options->name != NULL; options++) {
@@ -120,7 +118,6 @@ static cli_parsed help(const char *usage, const char *about, const cli_option *o
                options->type == CLI_LIST ? "; may be repeated" : "");
     }
     printf("  %-28s %s\n", "--help", "print this text");
-    return cli_flush_output() == 0 ? CLI_HELPED : CLI_FAILED;
 }
 
 static bool takes_value(const cli_option *option)
@@ -149,47 +146,47 @@ bool cli_given(const char *name)
 }
 
 /* Parses the option at argv[*i], and its value, which may be the next argument. */
-static int parse_one(int argc, char **argv, int *i, const cli_option *options)
+static void parse_one(int argc, char **argv, int *i, const cli_option *options)
 {
     const char *const name = argv[*i] + 2;
     const size_t length = strcspn(name, "=");
     const char *text = NULL;
     char what[64];
     if (strncmp(argv[*i], "--", 2) != 0)
-        return cli_fail("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
+        cli_die("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
     const cli_option *const option = find(options, name, length);
     if (option == NULL)
-        return cli_fail("%s: unknown option '%.*s'; --help lists the options", argv[0],
-                        (int)length + 2, argv[*i]);
+        cli_die("%s: unknown option '%.*s'; --help lists the options", argv[0], (int)length + 2,
+                argv[*i]);
     snprintf(what, sizeof what, "--%s", option->name);
     if (name[length] == '=')
         text = name + length + 1;
     else if (takes_value(option) && *i + 1 < argc)
         text = argv[++*i];
     if ((text == NULL) == takes_value(option))
-        return cli_fail(text == NULL ? "%s: a value is missing" : "%s: this option takes no value",
-                        what);
+        cli_die(text == NULL ? "%s: a value is missing" : "%s: this option takes no value", what);
     if (!cli_given(option->name) && given_count < sizeof given / sizeof *given)
         given[given_count++] = option->name;
-    return cli_set(option->type, option->value, option->meta, what, text);
+    cli_set(option->type, option->value, option->meta, what, text);
 }
 
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
-                     const cli_option *options)
+void cli_parse(int argc, char **argv, const char *usage, const char *about,
+               const cli_option *options)
 {
     given_count = 0;
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help(usage, about, options);
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            help(usage, about, options);
+            exit(cli_flush_output() == 0 ? 0 : cli_failure);
+        }
     for (int i = 1; i < argc; i++)
-        if (parse_one(argc, argv, &i, options) != 0)
-            return CLI_FAILED;
-    return cli_outputs_check(options) != 0 ? CLI_FAILED : CLI_GO;
+        parse_one(argc, argv, &i, options);
+    cli_outputs_check(options);
 }
 
 /* ------------------------------------------------------------------------ rows */
 
-int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
+void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
 {
     for (;; text++) {
         const size_t length = strcspn(text, ",");
@@ -198,21 +195,20 @@ int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
         snprintf(range, sizeof range, "%.*s", length > 30 ? 30 : (int)length, text);
         if ((dash = *range == '-' ? NULL : strchr(range, '-')) != NULL)
             *dash = '\0';
-        if (cli_set(CLI_UINT, &first, NULL, picked->option, range) != 0 ||
-            cli_set(CLI_UINT, &last, NULL, picked->option, dash != NULL ? dash + 1 : range) != 0)
-            return 1;
+        cli_set(CLI_UINT, &first, NULL, picked->option, range);
+        cli_set(CLI_UINT, &last, NULL, picked->option, dash != NULL ? dash + 1 : range);
         if (last < first)
-            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
-                            picked->option, first, last);
+            cli_die("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
+                    picked->option, first, last);
         const uint64_t count = (uint64_t)picked->count + last - first + 1;
         if (count > most)
-            return cli_fail("%s: more than %" PRIu32 " rows are selected", picked->option, most);
+            cli_die("%s: more than %" PRIu32 " rows are selected", picked->option, most);
         picked->row = cli_grow(picked->row, (size_t)count, sizeof *picked->row);
         for (uint32_t r = first; picked->count < count; r++)
             picked->row[picked->count++] = r;
         text += length;
         if (*text == '\0')
-            return 0;
+            return;
     }
 }
 

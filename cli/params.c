@@ -38,14 +38,15 @@ static bool valid_alone(const cli_option *option, const cls_params *params, uint
     return cls_params_check(&alone, vocab) == CLS_OK;
 }
 
-int cli_params_check(const cls_params *params, uint32_t vocab)
+void cli_params_check(const cls_params *params, uint32_t vocab)
 {
     cls_params all = *params;
     const cli_option fields[] = {CLI_PARAM_OPTIONS(&all) CLI_NO_OPTION};
     for (const cli_option *field = fields; field->name != NULL; field++)
         if (cli_given(field->name) && !valid_alone(field, &all, vocab))
-            return cli_fail("--%s: %s", field->name, cls_error_message());
-    return cli_try(cls_params_check(params, vocab), "parameters");
+            cli_die("--%s: %s", field->name, cls_error_message());
+    if (cls_params_check(params, vocab) != CLS_OK)
+        cli_die("parameters: %s", cls_error_message());
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -77,129 +78,116 @@ static bool same_name(const char *key, const char *option)
 #field,
 static const char *const field_names[] = {CLS_PARAMS(FIELD_NAME, )};
 
-int cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value)
+void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value)
 {
     const bool text = type == CLI_CHOICE || type == CLI_UINT64;
     char number[32];
     if (type == CLI_SWITCH && !json_is_boolean(value))
-        return cli_fail("%s: the value is neither true nor false", what);
+        cli_die("%s: the value is neither true nor false", what);
     if (type == CLI_SWITCH) {
         *(int32_t *)to = json_is_true(value);
-        return 0;
+        return;
     }
-    if (text && json_is_string(value))
-        return cli_set(type, to, meta, what, json_string_value(value));
+    if (text && json_is_string(value)) {
+        cli_set(type, to, meta, what, json_string_value(value));
+        return;
+    }
     if (type == CLI_CHOICE)
-        return cli_fail("%s: the value is not a string", what);
+        cli_die("%s: the value is not a string", what);
     if (type == CLI_FLOAT ? !json_is_number(value) : !json_is_integer(value))
-        return cli_fail("%s: the value is not %s", what,
-                        type == CLI_FLOAT ? "a number" : "an integer");
+        cli_die("%s: the value is not %s", what, type == CLI_FLOAT ? "a number" : "an integer");
     if (type == CLI_FLOAT)
         snprintf(number, sizeof number, "%.17g", json_number_value(value));
     else
         snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    return cli_set(type, to, meta, what, number);
+    cli_set(type, to, meta, what, number);
 }
 
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                         cli_ids *force)
+void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                          cli_ids *force)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
     const char *key;
     json_t *value;
     if (!json_is_object(object))
-        return cli_fail("%s is not an object", where);
+        cli_die("%s is not an object", where);
     json_object_foreach(object, key, value)
     {
         const char *const name = option_for_key(key);
         const cli_option *field = fields;
-        int failed;
         char what[PATH_MAX + 160];
         while (field->name != NULL && !same_name(name, field->name) &&
                strcmp(name, field_names[field - fields]) != 0)
             field++;
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
         if (strcmp(key, "force") == 0) {
-            if (cli_ids_from_json(what, value, &force->ids, &force->count) != 0 ||
-                cli_ids_check(what, force->ids, force->count, vocab) != 0)
-                return 1;
-            continue;
+            cli_ids_from_json(what, value, &force->ids, &force->count);
+            cli_ids_check(what, force->ids, force->count, vocab);
+        } else if (field->name == NULL) {
+            if (!cli_list_from_json(name, what, value, vocab, params))
+                cli_die("%s is not a known key", what);
+        } else {
+            cli_set_from_json(field->type, field->value, field->meta, what, value);
+            if (!valid_alone(field, params, vocab))
+                cli_die("%s: %s", what, cls_error_message());
         }
-        if (field->name == NULL) {
-            if ((failed = cli_list_from_json(name, what, value, vocab, params)) < 0)
-                return cli_fail("%s is not a known key", what);
-            if (failed != 0)
-                return 1;
-            continue;
-        }
-        if (cli_set_from_json(field->type, field->value, field->meta, what, value) != 0)
-            return 1;
-        if (!valid_alone(field, params, vocab))
-            return cli_fail("%s: %s", what, cls_error_message());
     }
     /* Parameters that are valid alone can contradict each other: for example, a stage is turned on
      * that the chain does not contain. */
-    return cli_try(cls_params_check(params, vocab), where);
+    if (cls_params_check(params, vocab) != CLS_OK)
+        cli_die("%s: %s", where, cls_error_message());
 }
 
-static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
-                          cls_params *params, cli_ids *force)
+static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
+                           cls_params *params, cli_ids *force)
 {
     json_error_t error;
     errno = 0;
     const json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (array == NULL && error.line < 1)
-        return cli_fail("%s: cannot be opened: %s", path,
-                        errno != 0 ? strerror(errno) : error.text);
+        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
     if (array == NULL)
-        return cli_fail("%s: line %d: %s", path, error.line, error.text);
+        cli_die("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
-        return cli_fail("%s: the file is not an array with one object for each row", path);
+        cli_die("%s: the file is not an array with one object for each row", path);
     if (json_array_size(array) != rows->all)
-        return cli_fail("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
-                        json_array_size(array), rows->all, rows->of);
+        cli_die("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
+                json_array_size(array), rows->all, rows->of);
     for (uint32_t i = 0; i < rows->count; i++) {
         const uint32_t r = cli_row_number(rows->picked, i);
         char where[PATH_MAX + 32];
         snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
-        if (cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]))
-            return 1;
+        cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
     }
-    return 0;
 }
 
 /* --------------------------------------------------------------------- seeds */
 
-static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
+static void seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
 {
     cli_npy seeds;
-    int failed = 0;
-    if (cli_npy_open(path, &seeds) != 0)
-        return 1;
+    cli_npy_open(path, &seeds);
     if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
-        failed = cli_npy_refuse(&seeds, "uint64 [rows]");
-    else if (seeds.shape[0] != rows->all)
-        failed = cli_fail("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path,
-                          seeds.shape[0], rows->all, rows->of);
-    if (failed)
-        cli_npy_close(&seeds);
-    else
-        failed = cli_npy_rows(&seeds, rows->picked);
-    for (uint32_t i = 0; i < rows->count && !failed; i++)
+        cli_npy_refuse(&seeds, "uint64 [rows]");
+    if (seeds.shape[0] != rows->all)
+        cli_die("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
+                rows->all, rows->of);
+    cli_npy_rows(&seeds, rows->picked);
+    for (uint32_t i = 0; i < rows->count; i++)
         params[i].seed = ((const uint64_t *)seeds.data)[i];
-    return failed;
 }
 
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
+void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         params[i] = *base;
         params[i].seed = base->seed + cli_row_number(rows->picked, i);
     }
-    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
-        return 1;
-    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params, force) : 0;
+    if (seeds_path != NULL)
+        seeds_from_npy(seeds_path, rows, params);
+    if (params_path != NULL)
+        rows_from_json(params_path, rows, vocab, params, force);
 }
 
 /* --------------------------------------------------------------- parameters as JSON */

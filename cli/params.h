@@ -34,30 +34,30 @@ typedef struct cli_lists {
 /* ------------------------------------------------------------------ cli/lists.c */
 
 /* Parses the texts into params. */
-int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
+void cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
 
-/* Sets the list with this key from a JSON value; returns -1 if no list has the key. Messages begin
- * with `what`. */
-int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
-                       cls_params *params);
+/* Sets the list with this key from a JSON value; returns false if no list has the key. Messages
+ * begin with `what`. */
+bool cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
+                        cls_params *params);
 
 /* The value of "chain" that cli_list_from_json() reads. */
 json_t *cli_chain_json(const cls_params *params);
 
 /* Parses ids that are separated by commas. */
-int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
+void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
 
 /* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
-int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
+void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
 
 /* Sets *ids to the ids of a JSON array, or to NULL if it is empty. */
-int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
+void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
 
 /* ----------------------------------------------------------------- cli/params.c */
 
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
  */
-int cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
+void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
 
 /* Sets parameters of which any one can be replaced and checked: the defaults, except for parameters
  * that others need. */
@@ -65,7 +65,7 @@ void cli_params_alone(cls_params *params);
 
 /* Checks the parameters of the command line. The message names the option whose value the library
  * refuses. */
-int cli_params_check(const cls_params *params, uint32_t vocab);
+void cli_params_check(const cls_params *params, uint32_t vocab);
 
 /* The rows that a command reads from its files. */
 typedef struct cli_rows {
@@ -78,13 +78,13 @@ typedef struct cli_rows {
 /* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
  * parameter, and the ids of --force, which the caller has set. Both paths may be NULL. */
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
+void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
 
 /* Sets the parameters that an object names, and the ids of "force". Messages begin with `where`:
  * "FILE: row 3". */
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                         cli_ids *force);
+void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                          cli_ids *force);
 
 /* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
  * parameters that have their defaults, and the seed, the stream and the position, which do not

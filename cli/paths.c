@@ -55,15 +55,14 @@ static const char *file_of(const cli_option *option)
     return names ? *(const char **)option->value : NULL;
 }
 
-int cli_outputs_check(const cli_option *options)
+void cli_outputs_check(const cli_option *options)
 {
     for (const cli_option *out = options; out->name != NULL; out++)
         for (const cli_option *other = options; other->name != NULL; other++) {
             const char *const path = file_of(out), *const also = file_of(other);
             if (out->type == CLI_OUTPUT && other != out && path != NULL && also != NULL &&
                 is_same_file(path, also))
-                return cli_fail("--%s: %s is also the file of --%s; name another one", out->name,
-                                path, other->name);
+                cli_die("--%s: %s is also the file of --%s; name another one", out->name, path,
+                        other->name);
         }
-    return 0;
 }

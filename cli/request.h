@@ -61,10 +61,10 @@ typedef struct cli_request {
 void cli_request_default(cli_request *q);
 
 /* Reads all files that the options name. */
-int cli_request_read(cli_request *q, cli_job *job);
+void cli_request_read(cli_request *q, cli_job *job);
 
 /* Reads all files except the logits. q->logits, q->requests and q->of must be set. */
-int cli_sampling_read(cli_request *q, cli_job *job);
+void cli_sampling_read(cli_request *q, cli_job *job);
 
 /* Converts token ids of `size` bytes each to int32 in place; numbers that int32 cannot hold and
  * negative ones become -1. */
@@ -78,6 +78,6 @@ bool cli_is_bias(const cli_npy *array);
 cls_mask_kind cli_mask_kind(const cli_npy *array);
 
 /* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
-int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
+void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
 
 #endif

@@ -216,11 +216,11 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
 
 /* --------------------------------------------------------------- files and JSON */
 
-int cli_part_write(const char *path, const cli_results *results, cli_part part)
+void cli_part_write(const char *path, const cli_results *results, cli_part part)
 {
     const unsigned dims = (int)part < OF_ALL_DRAWS && results->draws == 1 ? 1 : parts[part].dims;
     const uint64_t shape[2] = {results->rows, results->width[part]};
-    return cli_npy_write(path, parts[part].kind, dims, shape, cli_ints(results, part, 0));
+    cli_npy_write(path, parts[part].kind, dims, shape, cli_ints(results, part, 0));
 }
 
 json_t *cli_row_json(const cli_job *job, uint32_t row)
@@ -278,12 +278,11 @@ static json_t *candidates_json(const cli_job *job, uint32_t row)
                      cli_real((double)*cli_floats(results, CLI_KEPT_MASS, row)), "candidates", all);
 }
 
-int cli_candidates_write(const char *path, const cli_job *job)
+void cli_candidates_write(const char *path, const cli_job *job)
 {
     json_t *const array = json_array();
     for (uint32_t r = 0; r < job->results->rows; r++)
         json_array_append_new(array, candidates_json(job, r));
-    return json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) == 0
-               ? 0
-               : cli_fail("%s: cannot be written: %s", path, strerror(errno));
+    if (json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
 }

@@ -75,10 +75,10 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
 json_t *cli_row_json(const cli_job *job, uint32_t row);
 
 /* Writes one part of all rows. */
-int cli_part_write(const char *path, const cli_results *results, cli_part part);
+void cli_part_write(const char *path, const cli_results *results, cli_part part);
 
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
  * "candidates": [{"token", "logit", "probability"}, ...]}. */
-int cli_candidates_write(const char *path, const cli_job *job);
+void cli_candidates_write(const char *path, const cli_job *job);
 
 #endif

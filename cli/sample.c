@@ -79,19 +79,21 @@ static int print_results(const command *q, const cli_job *job)
     return cli_print_json(array);
 }
 
-static int write_files(const command *q, const cli_job *job)
+static void write_files(const command *q, const cli_job *job)
 {
     for (int i = 0; i < CLI_PARTS; i++)
-        if (q->files[i] != NULL && cli_part_write(q->files[i], job->results, (cli_part)i) != 0)
-            return 1;
-    return (q->candidates != NULL && cli_candidates_write(q->candidates, job)) ||
-           (q->log != NULL && cli_log_write(q->log, &q->request, job));
+        if (q->files[i] != NULL)
+            cli_part_write(q->files[i], job->results, (cli_part)i);
+    if (q->candidates != NULL)
+        cli_candidates_write(q->candidates, job);
+    if (q->log != NULL)
+        cli_log_write(q->log, &q->request, job);
 }
 
 /* ----------------------------------------------------------------------- run */
 
 /* Fails if options are out of range or exclude each other. */
-static int check(const command *q)
+static void check(const command *q)
 {
     const char *const of_top =
         q->files[CLI_TOP_IDS] != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
@@ -100,48 +102,48 @@ static int check(const command *q)
     const uint32_t vector = q->kernels.vector;
     const bool on_host = cli_on_host(q->device);
     if (q->results.draws == 0)
-        return cli_fail("--draws: it must be at least 1");
+        cli_die("--draws: it must be at least 1");
     if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
-        return cli_fail("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
+        cli_die("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
     if (q->results.top_n > CLI_MOST_TOP)
-        return cli_fail("--logprobs-top: %" PRIu32 " is too large; the most is %u",
-                        q->results.top_n, CLI_MOST_TOP);
+        cli_die("--logprobs-top: %" PRIu32 " is too large; the most is %u", q->results.top_n,
+                CLI_MOST_TOP);
     if ((q->files[CLI_TOP_IDS] != NULL || q->files[CLI_TOP_LOGPROBS] != NULL) &&
         q->results.top_n == 0)
-        return cli_fail("%s: it requires --logprobs-top", of_top);
+        cli_die("%s: it requires --logprobs-top", of_top);
     if ((q->files[CLI_SET_IDS] != NULL || q->files[CLI_SET_COUNTS] != NULL) &&
         q->results.set_n == 0)
-        return cli_fail("%s: it requires --kept-set", of_set);
+        cli_die("%s: it requires --kept-set", of_set);
     if (on_host && q->candidates != NULL)
-        return cli_fail(
-            "--candidates: the reference does not return them; choose another --device");
+        cli_die("--candidates: the reference does not return them; choose another --device");
     if (on_host && q->results.top_n != 0 && q->logprob_kind == 1)
-        return cli_fail("--logprobs-top: the reference has only those of raw logits; choose "
-                        "another --device");
-    return 0;
+        cli_die("--logprobs-top: the reference has only those of raw logits; choose "
+                "another --device");
 }
 
 static int sample(command *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
     if (q->results.set_n > job->logits->vocab)
-        return cli_fail("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
-                        q->results.set_n, job->logits->vocab);
+        cli_die("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
+                q->results.set_n, job->logits->vocab);
     if (q->results.draws > SIZE_MAX / 8 / rows)
-        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
-                        q->results.draws, rows);
+        cli_die("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
+                q->results.draws, rows);
     for (uint32_t r = 0; r < rows; r++)
         if (cli_position(job, r) > UINT32_MAX - (q->results.draws - 1))
-            return cli_fail("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
-                            " on exceed the last position, 4294967295",
-                            q->results.draws, cli_row_number(job->picked, r), cli_position(job, r));
+            cli_die("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
+                    " on exceed the last position, 4294967295",
+                    q->results.draws, cli_row_number(job->picked, r), cli_position(job, r));
     /* For the table alone the host computes few log-probabilities in less time than three more
      * programs take to compile. */
     q->results.logprobs_by_host =
         !q->json && q->files[CLI_LOGPROBS] == NULL && q->results.kind == CLS_LOGPROB_RAW &&
         (uint64_t)rows * q->results.draws * job->logits->vocab <= MOST_BY_HOST;
-    return cli_job_run(job, q->device, &q->kernels, false) || write_files(q, job) ||
-           print_results(q, job);
+    if (cli_job_run(job, q->device, &q->kernels, false) != 0)
+        return 1;
+    write_files(q, job);
+    return print_results(q, job);
 }
 
 int cls_cmd_sample(int argc, char **argv)
@@ -191,17 +193,18 @@ int cls_cmd_sample(int argc, char **argv)
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_default(&q.kernels, sizeof q.kernels);
-    const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
-                                        "Draws a token for each row of logits.", options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
+    cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
+              "Draws a token for each row of logits.", options);
     q.results.candidates = q.candidates != NULL;
     q.results.probs = q.files[CLI_PROBS] != NULL;
     q.results.kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
     q.request.picked.option = "--rows";
-    return check(&q) || cli_split_check(&q.split, q.device) ||
-           (q.log != NULL && cli_log_check(&q.request)) ||
-           (q.rows != NULL && cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked)) ||
-           cli_request_read(&q.request, &job) ||
-           cli_split_read(&q.split, q.device, job.logits->vocab, &job.split) || sample(&q, &job);
+    check(&q);
+    if (q.log != NULL)
+        cli_log_check(&q.request);
+    if (q.rows != NULL)
+        cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked);
+    cli_request_read(&q.request, &job);
+    cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
+    return sample(&q, &job);
 }

@@ -84,20 +84,21 @@ static int print_results(const command *q, const cli_job *job)
 }
 
 /* Writes an array; a single trial has no axis of trials. */
-static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
-                     const int32_t *data)
+static void write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
+                      const int32_t *data)
 {
     const uint64_t shape[3] = {d->trials, d->requests, width};
     const unsigned first = d->trials == 1;
-    return path != NULL && cli_npy_write(path, 'i', dims - first, shape + first, data) != 0;
+    if (path != NULL)
+        cli_npy_write(path, 'i', dims - first, shape + first, data);
 }
 
-static int write_files(const command *q)
+static void write_files(const command *q)
 {
     const cli_drafts *const d = &q->drafts;
-    return write_one(q->tokens, d, 3, d->most + 1, d->tokens) ||
-           write_one(q->nodes, d, 3, d->most, d->nodes) ||
-           write_one(q->accepted, d, 2, 0, d->accepted);
+    write_one(q->tokens, d, 3, d->most + 1, d->tokens);
+    write_one(q->nodes, d, 3, d->most, d->nodes);
+    write_one(q->accepted, d, 2, 0, d->accepted);
 }
 
 /* ----------------------------------------------------------------------- run */
@@ -116,53 +117,55 @@ static int verify(command *q, const cli_job *job)
     cli_drafts *const d = &q->drafts;
     const uint64_t width = d->most + (uint64_t)1;
     if (d->trials > SIZE_MAX / 16 / width / d->requests)
-        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests need too much memory",
-                        d->trials, d->requests);
+        cli_die("--trials: %" PRIu32 " trials of %" PRIu32 " requests need too much memory",
+                d->trials, d->requests);
     for (uint32_t i = 0; i < d->requests; i++)
         if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
-            return cli_fail("--trials: the %" PRIu64 " positions of request %" PRIu32
-                            " from %" PRIu64 " on exceed the last position, 4294967295",
-                            d->trials * width, i, cli_position(job, i));
+            cli_die("--trials: the %" PRIu64 " positions of request %" PRIu32 " from %" PRIu64
+                    " on exceed the last position, 4294967295",
+                    d->trials * width, i, cli_position(job, i));
     results_alloc(d);
-    return cli_verify(q->device, &q->kernels, job, d) || write_files(q) || print_results(q, job);
+    if (cli_verify(q->device, &q->kernels, job, d) != 0)
+        return 1;
+    write_files(q);
+    return print_results(q, job);
 }
 
 /* Fails if options are missing, out of range or exclude each other. */
-static int check(const command *q)
+static void check(const command *q)
 {
     static const char *const methods[] = {"match", "standard", "block", "typical", "greedy"};
     if (q->files.target == NULL)
-        return cli_fail("--target: this option is required; name a file of logits");
+        cli_die("--target: this option is required; name a file of logits");
     if (q->files.cu == NULL)
-        return cli_fail(
-            "--cu: this option is required; name a file with the first row of each request");
+        cli_die("--cu: this option is required; name a file with the first row of each request");
     if (q->files.probs != NULL && q->files.logits != NULL)
-        return cli_fail("--draft-logits: it cannot be combined with --draft-probs");
+        cli_die("--draft-logits: it cannot be combined with --draft-probs");
     if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH &&
         q->drafts.method != CLS_VERIFY_GREEDY)
-        return cli_fail("--parents: the method %s does not support trees; use match or greedy",
-                        methods[q->drafts.method]);
+        cli_die("--parents: the method %s does not support trees; use match or greedy",
+                methods[q->drafts.method]);
     if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
-        return cli_fail("--epsilon: %g is out of range; it must be above 0 and at most 1",
-                        (double)q->drafts.epsilon);
+        cli_die("--epsilon: %g is out of range; it must be above 0 and at most 1",
+                (double)q->drafts.epsilon);
     if (!(q->drafts.delta > 0.0f && q->drafts.delta <= 16.0f))
-        return cli_fail("--delta: %g is out of range; it must be above 0 and at most 16",
-                        (double)q->drafts.delta);
-    return q->drafts.trials == 0 ? cli_fail("--trials: it must be at least 1") : 0;
+        cli_die("--delta: %g is out of range; it must be above 0 and at most 16",
+                (double)q->drafts.delta);
+    if (q->drafts.trials == 0)
+        cli_die("--trials: it must be at least 1");
 }
 
-static int read_all(command *q, cli_job *job)
+static void read_all(command *q, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
-    if (cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits) != 0 ||
-        cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d) != 0)
-        return 1;
+    cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits);
+    cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d);
     if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK)
         d->draft = NULL; /* this method does not need it */
     q->request.requests = d->requests;
     q->request.of = "requests";
     job->ahead = d->most;
-    return cli_sampling_read(&q->request, job);
+    cli_sampling_read(&q->request, job);
 }
 
 int cls_cmd_verify(int argc, char **argv)
@@ -218,11 +221,11 @@ int cls_cmd_verify(int argc, char **argv)
     q.drafts.delta = defaults.delta;
     q.method = -1;
     cli_request_default(&q.request);
-    const cli_parsed parsed = cli_parse(argc, argv, usage, about, options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
+    cli_parse(argc, argv, usage, about, options);
     q.drafts.method = q.method >= 0                                     ? q.method
                       : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
                                                                         : CLS_VERIFY_MATCH;
-    return check(&q) || read_all(&q, &job) || verify(&q, &job);
+    check(&q);
+    read_all(&q, &job);
+    return verify(&q, &job);
 }

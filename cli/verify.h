@@ -37,8 +37,8 @@ typedef struct cli_draft_files {
 } cli_draft_files;
 
 /* Reads the other files after the target's logits. dtype: the value of --dtype, or NULL. */
-int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
-                    cli_drafts *drafts);
+void cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
+                     cli_drafts *drafts);
 
 static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
 {

@@ -70,11 +70,9 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
 {
     const cli_rows all = {rows, rows, NULL, "rows"};
     cli_ids force[MOST_ROWS] = {{NULL, 0}};
-    if (cli_params_rows(base, "input", seeds, &all, vocab, params, force) == 0)
-        for (uint32_t r = 0; r < rows; r++)
-            use(&params[r], &force[r], vocab);
-    else
-        demand(*take_message() != '\0', "refused without a message");
+    cli_params_rows(base, "input", seeds, &all, vocab, params, force);
+    for (uint32_t r = 0; r < rows; r++)
+        use(&params[r], &force[r], vocab);
 }
 
 /* Splits a copy of the text into lines, each an argument. --help would only print. */
@@ -97,11 +95,10 @@ static void from_options(uint32_t vocab, cls_params *params)
     char *const text = cli_alloc(rest.size + 1, 1);
     cli_option options[] = {CLI_PARAM_OPTIONS(params) CLI_LIST_OPTIONS(&lists) CLI_NO_OPTION};
     memcpy(text, rest.data, rest.size);
-    if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO &&
-        cli_lists_parse(&lists, vocab, params) == 0 && cli_params_check(params, vocab) == 0)
-        use(params, &none, vocab);
-    else
-        demand(*take_message() != '\0', "refused without a message");
+    cli_parse(split(text, argv), argv, "", "", options);
+    cli_lists_parse(&lists, vocab, params);
+    cli_params_check(params, vocab);
+    use(params, &none, vocab);
 }
 
 static const char *take_seeds(void)
@@ -122,10 +119,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     cls_params base, *const params = cli_alloc(rows, sizeof *params);
     cls_params_default(&base, sizeof base);
     take_message();
-    if (how & 1)
+    if (setjmp(refusal) != 0)
+        demand(*take_message() != '\0', "refused without a message");
+    else if (how & 1)
         from_options(vocab, &base);
     else
         from_json(&base, how & 2 ? take_seeds() : NULL, rows, vocab, params);
+    file_abandon();
     cli_memory_end(NULL);
     return 0;
 }
