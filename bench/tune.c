@@ -344,12 +344,13 @@ static int print_json(const tuning *u)
     json_t *const trials = json_array();
     for (uint32_t i = 0; i < u->count; i++)
         json_array_append_new(trials, trial_json(u, &u->trials[i]));
-    return cli_print_json(json_pack(
-        "{s:s, s:o, s:I, s:I, s:s, s:f, s:I, s:I, s:o}", "clsample", cls_version(), "device",
-        json_incref(u->target.device.json), "batch", (json_int_t)u->setup.batch, "vocab",
-        (json_int_t)u->setup.vocab, "dtype", cli_dtype_name((int32_t)u->setup.dtype), "seconds",
-        seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best", (json_int_t)u->best,
-        "trials", trials));
+    cli_print_json(json_pack("{s:s, s:o, s:I, s:I, s:s, s:f, s:I, s:I, s:o}", "clsample",
+                             cls_version(), "device", json_incref(u->target.device.json), "batch",
+                             (json_int_t)u->setup.batch, "vocab", (json_int_t)u->setup.vocab,
+                             "dtype", cli_dtype_name((int32_t)u->setup.dtype), "seconds",
+                             seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
+                             (json_int_t)u->best, "trials", trials));
+    return 0;
 }
 
 static void print_advice(const tuning *u)
@@ -397,7 +398,7 @@ static int print_table(const tuning *u)
     }
     putchar('\n');
     print_advice(u);
-    return cli_flush_output();
+    return 0;
 }
 
 /* ------------------------------------------------------------------------- the command */

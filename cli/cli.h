@@ -56,11 +56,11 @@ int cli_fail_opencl(const char *what, cl_int error);
 
 /* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
  * opened by then needs no care. Where a device is open, functions return instead. */
+_Noreturn void cli_die(const char *format, ...)
 #if defined(__GNUC__)
-__attribute__((format(printf, 1, 2)))
+    __attribute__((format(printf, 1, 2)))
 #endif
-_Noreturn void
-cli_die(const char *format, ...);
+    ;
 
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
@@ -138,11 +138,7 @@ bool cli_given(const char *name); /* whether the option is present */
  * "--top-k". */
 void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text);
 
-/* Fails if an output is the file of another option. cli_parse() calls it; cli/paths.c. */
-void cli_outputs_check(const cli_option *options);
-
-/* What a path names. Opening a regular file waits for nobody, as opening a pipe does; cli/paths.c.
- */
+/* What a path names. Opening a regular file waits for nobody, as opening a pipe does. */
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
 
@@ -284,17 +280,20 @@ const char *cli_build_log(void);
 
 /* --------------------------------------------------------- output, cli/print.c */
 
-int cli_print_json(const json_t *value); /* to stdout, with a newline */
-json_t *cli_text(const char *text);      /* a string; bytes that are not valid UTF-8 become '?' */
+void cli_print_json(const json_t *value); /* to stdout, with a newline */
+json_t *cli_text(const char *text);       /* a string; bytes that are not valid UTF-8 become '?' */
 const char *cli_string(const json_t *object, const char *key); /* a member; or NULL */
 json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0 */
 json_t *cli_real(double x); /* a number; null for infinities and NaN */
-int cli_flush_output(void); /* fails if stdout could not be written */
 
-/* Writes a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
- * precision of printf(); an m at the end writes thousandths. cells: the members are for cells of a
- * table in Markdown. */
-void cli_put(FILE *file, const char *text, const json_t *object, bool cells);
+/* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
+ * precision of printf(); an m at the end prints thousandths. The other function writes texts into
+ * a table in Markdown. */
+void cli_put(const char *text, const json_t *object);
+void cli_put_cells(FILE *file, const char *text, const json_t *object);
+
+/* Ends the process if stdout cannot be written. main() calls it after a command. */
+void cli_flush_output(void);
 
 /* "nan, inf"; "ok" for 0. */
 #define CLI_STATUS_WORDS 80 /* room for all words */
@@ -394,6 +393,7 @@ typedef struct cli_tokens {
     uint32_t width;
 } cli_tokens;
 
+/* Token ids. */
 typedef struct cli_ids {
     const int32_t *ids; /* NULL: no ids */
     uint32_t count;

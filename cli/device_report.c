@@ -13,7 +13,7 @@
 /* Exit statuses, beside cli_failure. 0: all parts ran and agreed with the reference. */
 enum { DIFFERS = 1 };
 
-void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
+void cli_report_fail(cli_report *report, const char *part, const char *message)
 {
     json_t *const failures = json_object_get(report->json, "failures");
     report->failures++;
@@ -36,7 +36,7 @@ static bool is_foreign(const char *page)
 
 /* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. The
  * command line does not name this file, so it may only replace the page of an earlier report. */
-static void name_page(cli_device_report *report)
+static void name_page(cli_report *report)
 {
     const char *const path = report->path;
     const size_t length = strlen(path) - (cli_ends_with(path, ".json") ? 5 : 0);
@@ -53,7 +53,7 @@ static void name_page(cli_device_report *report)
                 report->page);
 }
 
-void cli_device_report_save(cli_device_report *report, const char *doing)
+void cli_report_save(cli_report *report, const char *doing)
 {
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
@@ -61,7 +61,7 @@ void cli_device_report_save(cli_device_report *report, const char *doing)
         cli_die("--output: %s: cannot be written: %s", report->path, strerror(errno));
     FILE *const file = fopen(report->page, "w");
     if (file != NULL)
-        cli_page_write(report->json, file);
+        cli_report_page(report->json, file);
     const bool failed = file == NULL || ferror(file);
     if ((file != NULL && fclose(file) != 0) || failed)
         cli_die("--output: %s: cannot be written: %s", report->page, strerror(errno));
@@ -79,7 +79,7 @@ static json_t *host(void)
                : json_pack("{s:i}", "pointer_bits", (int)sizeof(void *) * 8);
 }
 
-static json_t *options_json(const cli_device_report *report)
+static json_t *options_json(const cli_report *report)
 {
     const cls_context_options *const o = &report->options;
     json_t *const dtypes = json_array();
@@ -93,7 +93,7 @@ static json_t *options_json(const cli_device_report *report)
                      "cache_dir", o->cache_dir != NULL);
 }
 
-static void begin(cli_device_report *report)
+static void begin(cli_report *report)
 {
     char now[32] = "";
     const time_t t = time(NULL);
@@ -106,7 +106,7 @@ static void begin(cli_device_report *report)
 }
 
 /* Runs the self-test, prints its result, and records the messages of the stages that failed. */
-static void run_selftest(cli_device_report *report)
+static void run_selftest(cli_report *report)
 {
     cls_status status = CLS_OK;
     json_t *const object = cli_selftest(report->target.context, &status), *stage;
@@ -118,20 +118,19 @@ static void run_selftest(cli_device_report *report)
         char part[64];
         snprintf(part, sizeof part, "self-test, %s", cli_string(stage, "name"));
         if (cli_integer(stage, "failed") != 0)
-            cli_device_report_fail(report, part, cli_string(stage, "message"));
+            cli_report_fail(report, part, cli_string(stage, "message"));
     }
     if (error != NULL) {
         cli_fail("self-test: %s", error);
-        cli_device_report_fail(report, "self-test", error);
+        cli_report_fail(report, "self-test", error);
     }
-    cli_put(stdout, "self-test  {failed} of {cases} cases differ", object, false);
-    cli_put(stdout,
-            error != NULL ? "; the self-test did not finish, {seconds:.2} s\n"
+    cli_put("self-test  {failed} of {cases} cases differ", object);
+    cli_put(error != NULL ? "; the self-test did not finish, {seconds:.2} s\n"
                           : ", {seconds:.2} s\n",
-            object, false);
+            object);
 }
 
-static void run_bench(cli_device_report *report)
+static void run_bench(cli_report *report)
 {
     bench_setup setup = {
         .on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
@@ -154,29 +153,28 @@ static void run_bench(cli_device_report *report)
         char part[64];
         snprintf(part, sizeof part, "bench, %s", cli_string(one, "case"));
         if (error != NULL)
-            cli_device_report_fail(report, part, error);
+            cli_report_fail(report, part, error);
     }
     printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")),
            failed);
-    cli_device_report_programs(report); /* the bench compiles further programs */
+    cli_report_programs(report); /* the bench compiles further programs */
 }
 
 /* --------------------------------------------------------------------------- all */
 
-static void print_start(const cli_device_report *report)
+static void print_start(const cli_report *report)
 {
     const json_t *const start = json_object_get(report->json, "start");
-    cli_put(stdout, "start      context {context_seconds:.2} s", start, false);
+    cli_put("start      context {context_seconds:.2} s", start);
     if (json_object_get(start, "first_step_seconds") != NULL)
-        cli_put(stdout,
-                ", first sampler {sampler_seconds:.2} s, first token {first_step_seconds:.2m} ms, "
+        cli_put(", first sampler {sampler_seconds:.2} s, first token {first_step_seconds:.2m} ms, "
                 "later ones {later_step_seconds:.2m} ms",
-                start, false);
+                start);
     putchar('\n');
     fflush(stdout);
 }
 
-static void print_programs(const cli_device_report *report)
+static void print_programs(const cli_report *report)
 {
     double seconds = 0;
     size_t i;
@@ -187,34 +185,34 @@ static void print_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-static void run_start(cli_device_report *report)
+static void run_start(cli_report *report)
 {
-    cli_device_report_first(report);
+    cli_report_first(report);
     print_start(report);
-    cli_device_report_compile(report);
+    cli_report_compile(report);
     print_programs(report);
 }
 
 /* Runs the parts that need a context, until an interrupt. */
-static void run_on_context(cli_device_report *report)
+static void run_on_context(cli_report *report)
 {
     static const struct {
         const char *name;
-        void (*run)(cli_device_report *report);
+        void (*run)(cli_report *report);
     } parts[] = {{"first token", run_start}, {"self-test", run_selftest}, {"bench", run_bench}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !cli_interrupted(); i++) {
-        cli_device_report_save(report, parts[i].name);
+        cli_report_save(report, parts[i].name);
         parts[i].run(report);
         fflush(stdout);
     }
 }
 
-static const char *doing_of(const cli_device_report *report)
+static const char *doing_of(const cli_report *report)
 {
     return json_string_value(json_object_get(report->json, "doing"));
 }
 
-static int print_summary(const cli_device_report *report, bool ran)
+static int print_summary(const cli_report *report, bool ran)
 {
     if (cli_interrupted())
         printf("\nInterrupted during: %s. The report has the results up to this part.\n",
@@ -225,34 +223,31 @@ static int print_summary(const cli_device_report *report, bool ran)
         printf("\n%" PRIu32 " part%s failed; the report lists %s.\n", report->failures,
                report->failures == 1 ? "" : "s", report->failures == 1 ? "it" : "them");
     printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
-    if (cli_flush_output() != 0)
-        return cli_failure;
     return !ran ? cli_failure : report->failures != 0 ? DIFFERS : 0;
 }
 
-static int run(cli_device_report *report, const char *device)
+static int run(cli_report *report, const char *device)
 {
     name_page(report);
     cli_find_device(device, &report->options, true, &report->target);
     begin(report);
-    cli_device_report_device(report);
-    cli_device_report_save(report, "context");
-    cli_put(stdout,
-            "device     {device}: {name}, {type}\n"
+    cli_report_device(report);
+    cli_report_save(report, "context");
+    cli_put("device     {device}: {name}, {type}\n"
             "platform   {platform}, driver {driver}, {opencl_c}\n",
-            report->target.device.json, false);
+            report->target.device.json);
     fflush(stdout);
     cli_catch_interrupt();
-    const bool ran = cli_device_report_context(report) == 0;
+    const bool ran = cli_report_context(report) == 0;
     if (ran)
         run_on_context(report);
-    cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL);
+    cli_report_save(report, cli_interrupted() ? doing_of(report) : NULL);
     return print_summary(report, ran);
 }
 
 int cls_cmd_report(int argc, char **argv)
 {
-    cli_device_report report = {.path = "clsample-report.json"};
+    cli_report report = {.path = "clsample-report.json"};
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {

@@ -146,7 +146,7 @@ static void add_platform(json_t *object, cl_device_id device)
         json_object_set_new(object, "platform_version", cli_text(version));
 }
 
-void cli_device_report_device(cli_device_report *report)
+void cli_report_device(cli_report *report)
 {
     const cl_device_id device = report->target.device.id;
     json_t *const object = json_copy(report->target.device.json);

@@ -4,16 +4,11 @@
 
 #include "device_report.h"
 
-static void put(FILE *file, const char *text, const json_t *object)
-{
-    cli_put(file, text, object, true);
-}
-
 /* Writes the text for each object of an array. */
 static void put_all(FILE *file, const char *text, const json_t *array)
 {
     for (size_t i = 0; i < json_array_size(array); i++)
-        put(file, text, json_array_get(array, i));
+        cli_put_cells(file, text, json_array_get(array, i));
 }
 
 /* A line that is left out if the object lacks the member. */
@@ -25,7 +20,7 @@ static void put_present(FILE *file, const line *lines, size_t n, const json_t *o
 {
     for (size_t i = 0; i < n; i++)
         if (json_object_get(object, lines[i].key) != NULL)
-            put(file, lines[i].text, object);
+            cli_put_cells(file, lines[i].text, object);
 }
 
 #define COUNT(lines) (sizeof lines / sizeof *lines)
@@ -73,29 +68,30 @@ static void write_extensions(const json_t *all, FILE *file)
 
 static void write_device(const json_t *d, FILE *file)
 {
-    put(file,
-        "## Device\n\n| | |\n|---|---|\n| type | {type} |\n| vendor | {vendor} |\n"
-        "| platform | {platform} |\n| platform version | {platform_version} |\n"
-        "| OpenCL | {version} |\n| profile | {profile} |\n| OpenCL C | {opencl_c} |\n"
-        "| driver | {driver} |\n| compute units | {compute_units} |\n"
-        "| largest work-group | {max_work_group} |\n| address bits | {address_bits} |\n",
-        d);
+    cli_put_cells(file,
+                  "## Device\n\n| | |\n|---|---|\n| type | {type} |\n| vendor | {vendor} |\n"
+                  "| platform | {platform} |\n| platform version | {platform_version} |\n"
+                  "| OpenCL | {version} |\n| profile | {profile} |\n| OpenCL C | {opencl_c} |\n"
+                  "| driver | {driver} |\n| compute units | {compute_units} |\n"
+                  "| largest work-group | {max_work_group} |\n| address bits | {address_bits} |\n",
+                  d);
     put_bytes(file, d, "local_mem_bytes", "local memory");
     put_bytes(file, d, "global_mem_bytes", "global memory");
     put_bytes(file, d, "max_alloc_bytes", "largest buffer");
     put_bytes(file, d, "cache_bytes", "cache");
     put_bytes(file, d, "max_parameter_bytes", "arguments of a kernel");
-    put(file,
-        "| infinities and NaN; subnormals | {infinities}; {subnormals} |\n"
-        "| compiler; out-of-order queue | {compiler}; {out_of_order_queue} |\n",
-        d);
+    cli_put_cells(file,
+                  "| infinities and NaN; subnormals | {infinities}; {subnormals} |\n"
+                  "| compiler; out-of-order queue | {compiler}; {out_of_order_queue} |\n",
+                  d);
     write_extensions(json_object_get(d, "extensions"), file);
     fputc('\n', file);
 }
 
 static void write_shape(const json_t *s, FILE *file)
 {
-    put(file,
+    cli_put_cells(
+        file,
         "## Shape\n\nWork-group {work_group}, row-group {row_group}, vector {vector}, shortlist "
         "{shortlist}; tier {tier}, sub-groups {subgroups}.\n\n",
         s);
@@ -106,7 +102,7 @@ static void write_shape(const json_t *s, FILE *file)
 static void write_selftest(const json_t *t, FILE *file)
 {
     static const line error[] = {{"error", "\nThe self-test did not finish: {error}\n"}};
-    put(file, "## Self-test\n\n{failed} of {cases} cases differ; {seconds:.2} s.\n", t);
+    cli_put_cells(file, "## Self-test\n\n{failed} of {cases} cases differ; {seconds:.2} s.\n", t);
     put_present(file, error, 1, t);
     fputs("\n| stage | cases | failed | |\n|---|---:|---:|---|\n", file);
     put_all(file, "| {name} | {cases} | {failed} | {message} |\n", json_object_get(t, "stages"));
@@ -151,7 +147,8 @@ static void write_programs(const json_t *programs, FILE *file)
 static void write_bench(const json_t *b, FILE *file)
 {
     const json_t *const cases = json_object_get(b, "cases");
-    put(file,
+    cli_put_cells(
+        file,
         "## Bench\n\n{rows} rows of {vocab} {dtype} logits. The floor is a plain read of the same "
         "logits, by {floor_shape}. Times are medians in microseconds, and the ratio is the time of "
         "the step divided by the floor. Serving has 64 rows.\n\n"
@@ -161,7 +158,8 @@ static void write_bench(const json_t *b, FILE *file)
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *const c = json_array_get(cases, i);
         const bool timed = json_object_get(c, "empty_us") != NULL;
-        put(file,
+        cli_put_cells(
+            file,
             json_object_get(c, "error") != NULL ? "| {case} | {error} | | | | |\n"
             : timed ? "| {case} | {floor_us:.1} | {step_us:.1} | {ratio:.2} | {empty_us:.1} | "
                       "{runs} |\n"
@@ -177,8 +175,9 @@ static void write_failures(const json_t *json, FILE *file)
 {
     const json_t *const failures = json_object_get(json, "failures");
     if (!json_is_true(json_object_get(json, "complete")))
-        put(file, "**The report is not complete. The last part that started is: {doing}.**\n\n",
-            json);
+        cli_put_cells(file,
+                      "**The report is not complete. The last part that started is: {doing}.**\n\n",
+                      json);
     else if (json_array_size(failures) == 0)
         fputs("All parts ran, and all results agree.\n\n", file);
     if (json_array_size(failures) == 0)
@@ -188,7 +187,7 @@ static void write_failures(const json_t *json, FILE *file)
     fputc('\n', file);
 }
 
-void cli_page_write(const json_t *json, FILE *file)
+void cli_report_page(const json_t *json, FILE *file)
 {
     static const struct {
         const char *key;
@@ -196,9 +195,9 @@ void cli_page_write(const json_t *json, FILE *file)
     } parts[] = {{"device", write_device},     {"shape", write_shape},
                  {"selftest", write_selftest}, {"start", write_start},
                  {"programs", write_programs}, {"bench", write_bench}};
-    cli_put(file, CLI_PAGE_TITLE "{name}\n\n", json_object_get(json, "device"), false);
-    put(file, "clsample {clsample}, {time}, on ", json);
-    put(file, "{system} {machine}.\n\n", json_object_get(json, "host"));
+    fprintf(file, CLI_PAGE_TITLE "%s\n\n", cli_string(json_object_get(json, "device"), "name"));
+    cli_put_cells(file, "clsample {clsample}, {time}, on ", json);
+    cli_put_cells(file, "{system} {machine}.\n\n", json_object_get(json, "host"));
     write_failures(json, file);
     for (size_t i = 0; i < COUNT(parts); i++) {
         const json_t *const part = json_object_get(json, parts[i].key);

@@ -7,25 +7,22 @@
 
 enum { LATER = 100 }; /* steps that are timed after the first */
 
-static json_t *start_of(const cli_device_report *report)
-{
-    return json_object_get(report->json, "start");
-}
+static json_t *start_of(const cli_report *report) { return json_object_get(report->json, "start"); }
 
 /* ---------------------------------------------------------------------- the context */
 
-static void add_shape(cli_device_report *report)
+static void add_shape(cli_report *report)
 {
     json_t *const shape = cli_shape_json(report->target.context);
     if (shape == NULL)
-        cli_device_report_fail(report, "shape", cls_error_message());
+        cli_report_fail(report, "shape", cls_error_message());
     else
         json_object_set_new(report->json, "shape", shape);
 }
 
 /* Opens a context in the tier of the options. If the tier is auto and fails, it tries the lower
  * one. */
-static int open_some_tier(cli_device_report *report)
+static int open_some_tier(cli_report *report)
 {
     cls_context_options options = report->options;
     char part[64];
@@ -37,7 +34,7 @@ static int open_some_tier(cli_device_report *report)
             return 0;
         }
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
-        cli_device_report_fail(report, part, cli_last_error());
+        cli_report_fail(report, part, cli_last_error());
         json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
         if (options.tier != CLS_TIER_AUTO)
             return 1;
@@ -45,16 +42,16 @@ static int open_some_tier(cli_device_report *report)
     }
 }
 
-int cli_device_report_context(cli_device_report *report)
+int cli_report_context(cli_report *report)
 {
     const double start = cli_seconds();
     json_object_set_new(report->json, "start", json_object());
     if (!report->target.device.usable) {
-        cli_device_report_fail(report, "device", cli_string(report->target.device.json, "reason"));
+        cli_report_fail(report, "device", cli_string(report->target.device.json, "reason"));
         return 1;
     }
     if (cli_open_queue(&report->target, 0) != 0) {
-        cli_device_report_fail(report, "queue", cli_last_error());
+        cli_report_fail(report, "queue", cli_last_error());
         return 1;
     }
     json_object_set_new(start_of(report), "queue_seconds", json_real(cli_seconds() - start));
@@ -130,7 +127,7 @@ static int check(const request *r, int32_t token)
                                             (int)token, (int)result.token);
 }
 
-static int first(cli_device_report *report, request *r)
+static int first(cli_report *report, request *r)
 {
     double seconds[1 + LATER], start = cli_seconds();
     int32_t token, later;
@@ -148,19 +145,19 @@ static int first(cli_device_report *report, request *r)
     return check(r, token);
 }
 
-void cli_device_report_first(cli_device_report *report)
+void cli_report_first(cli_report *report)
 {
     request r = {.target = &report->target};
     while (!(report->options.dtypes >> r.dtype & 1u))
         r.dtype++;
     if (first(report, &r))
-        cli_device_report_fail(report, "first token", cli_last_error());
+        cli_report_fail(report, "first token", cli_last_error());
     cls_sampler_destroy(r.sampler);
 }
 
 /* --------------------------------------------------------------------- the programs */
 
-void cli_device_report_programs(cli_device_report *report)
+void cli_report_programs(cli_report *report)
 {
     json_t *const array = json_array();
     cls_program_info p = {.struct_size = sizeof p};
@@ -179,15 +176,14 @@ void cli_device_report_programs(cli_device_report *report)
 }
 
 /* Compiles the programs of some features for a type of logits. */
-static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
-                        uint32_t features)
+static int compile_some(cli_report *report, const char *name, int32_t dtype, uint32_t features)
 {
     const cls_compile_options some = {sizeof some, 1u << dtype, features};
     const double start = cli_seconds();
     char part[128];
     json_t *object;
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
-    cli_device_report_save(report, part);
+    cli_report_save(report, part);
     const cls_status status = cli_compile_done(cls_context_compile(report->target.context, &some));
     object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
                        "seconds", cli_seconds() - start);
@@ -195,7 +191,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     if (status == CLS_OK)
         return 0;
     cli_fail_library(part);
-    cli_device_report_fail(report, part, cls_error_message());
+    cli_report_fail(report, part, cls_error_message());
     json_object_set_new(object, "error", cli_text(cls_error_message()));
     json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
     return 1;
@@ -204,7 +200,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
 /* Compiles all features in one call: a program that serves several features replaces those that
  * serve one, so this is less work than a call for each. If it fails, each feature is compiled
  * alone. */
-void cli_device_report_compile(cli_device_report *report)
+void cli_report_compile(cli_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16 && !cli_interrupted(); dtype++) {
@@ -215,5 +211,5 @@ void cli_device_report_compile(cli_device_report *report)
             if ((bit & CLS_FEATURES_ALL) != 0)
                 compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
-    cli_device_report_programs(report);
+    cli_report_programs(report);
 }

@@ -56,7 +56,7 @@ static void print_top(const cli_shown *shown, const cli_pieces *pieces, double l
     }
 }
 
-static int print(const command *q, const cli_explained *e, const cli_pieces *pieces)
+static void print(const command *q, const cli_explained *e, const cli_pieces *pieces)
 {
     double longest = 0;
     char name[16], words[CLI_STATUS_WORDS];
@@ -74,7 +74,7 @@ static int print(const command *q, const cli_explained *e, const cli_pieces *pie
     }
     if (e->token < 0) {
         printf("\nno token: %s\n", cli_status_words(e->status, words));
-        return cli_flush_output();
+        return;
     }
     cli_pieces_name(pieces, e->token, name);
     printf("\n%s: %s, of probability %.6f", e->status & CLS_ROW_FORCED ? "forced" : "drawn", name,
@@ -82,7 +82,6 @@ static int print(const command *q, const cli_explained *e, const cli_pieces *pie
     if (e->status != 0)
         printf(" (%s)", cli_status_words(e->status, words));
     putchar('\n');
-    return cli_flush_output();
 }
 
 /* ------------------------------------------------------------------------ JSON */
@@ -98,16 +97,16 @@ static json_t *stage_json(const cli_shown *shown)
                      "of_before", shown->share, "temperature", shown->temperature, "top", top);
 }
 
-static int print_json(const cli_explained *e)
+static void print_json(const cli_explained *e)
 {
     json_t *const stages = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         json_array_append_new(stages, stage_json(&e->stage[i]));
-    return cli_print_json(json_pack(
-        "{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
-        (json_int_t)e->position, "token", (int)e->token, "probability", e->probability, "status",
-        (int)e->status, "status_words", cli_status_words(e->status, words), "stages", stages));
+    cli_print_json(json_pack("{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row,
+                             "position", (json_int_t)e->position, "token", (int)e->token,
+                             "probability", e->probability, "status", (int)e->status,
+                             "status_words", cli_status_words(e->status, words), "stages", stages));
 }
 
 /* --------------------------------------------------------------------- command */
@@ -123,7 +122,11 @@ static int explain(const command *q, const cli_job *job)
     cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab, &e);
     if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
         return 1;
-    return q->json ? print_json(&e) : print(q, &e, &pieces);
+    if (q->json)
+        print_json(&e);
+    else
+        print(q, &e, &pieces);
+    return 0;
 }
 
 int cls_cmd_explain(int argc, char **argv)

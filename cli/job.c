@@ -192,8 +192,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     if (cli_split_open(device, &of_type, &job->split, &targets) != 0)
         return 1;
     if (says_where)
-        cli_put(stdout, "On device {device}, {name} ({type}, {platform}):\n", targets->device.json,
-                false);
+        cli_put("On device {device}, {name} ({type}, {platform}):\n", targets->device.json);
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
     if (!failed && job->results->logprobs_by_host)

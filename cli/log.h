@@ -2,10 +2,9 @@
 /* The log of the tokens that clsample sample drew, and what clsample replay reads from it. The
  * page of clsample-replay describes the format.
  *
- *     log.c        the members of a log's objects, for writing and reading
  *     log_write.c  writes the log of a job
  *     log_open.c   opens a log and the files that it names
- *     log_read.c   reads a log line by line
+ *     log_read.c   reads a log line by line; the members of its objects
  *     replay.c     the command: proves each token by the reference
  */
 #ifndef CLS_CLI_LOG_H
@@ -85,7 +84,7 @@ void cli_log_open(const char *path, cli_log *log);
  */
 bool cli_log_next(cli_log *log, cli_logged *token);
 
-/* ---------------------------------------------- parts of these functions, cli/log.c */
+/* ---------------------------------------------- ----- parts of these functions */
 
 /* A member of an object of the log: its key, its type, and its place in a struct. */
 typedef struct cli_member {

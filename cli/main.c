@@ -27,9 +27,7 @@ static const struct command {
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])
 
-/* -------------------------------------------------------------------- commands */
-
-static int help(void)
+static void help(void)
 {
     puts("usage: clsample COMMAND [OPTION]...\n\nSamples the next token of a language model on an "
          "OpenCL device.\n");
@@ -37,27 +35,34 @@ static int help(void)
         printf("  %-10s %s\n", commands[i].name, commands[i].help);
     puts("\nclsample COMMAND --help lists the options of a command; clsample --version prints the "
          "version.");
-    return cli_flush_output();
+}
+
+/* Runs a command and returns its exit status. */
+static int run(const struct command *command, int argc, char **argv)
+{
+    cli_failure = command->failure;
+    cli_memory_begin();
+    const int status = command->run(argc, argv);
+    cli_flush_output();
+    cli_memory_end(NULL);
+    return cli_end(status);
 }
 
 int main(int argc, char **argv)
 {
+    const char *const name = argc > 1 ? argv[1] : "";
+    const bool asks = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0;
     if (argc < 2)
-        return cli_fail("no command; clsample --help lists the commands");
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
-        strcmp(argv[1], "help") == 0)
-        return help();
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("clsample %s\n", cls_version());
-        return cli_flush_output();
-    }
+        cli_die("no command; clsample --help lists the commands");
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            cli_failure = commands[i].failure;
-            cli_memory_begin();
-            const int status = commands[i].run(argc - 1, argv + 1);
-            cli_memory_end(NULL);
-            return cli_end(status);
-        }
-    return cli_fail("unknown command '%s'; clsample --help lists the commands", argv[1]);
+        if (strcmp(name, commands[i].name) == 0)
+            return run(&commands[i], argc - 1, argv + 1);
+    if (asks || strcmp(name, "help") == 0)
+        help();
+    else if (strcmp(name, "--version") == 0)
+        printf("clsample %s\n", cls_version());
+    else
+        cli_die("unknown command '%s'; clsample --help lists the commands", name);
+    cli_flush_output();
+    return 0;
 }

@@ -10,21 +10,19 @@
 
 #include "cli.h"
 
-int cli_flush_output(void)
+void cli_flush_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail("standard output cannot be written: %s", strerror(errno));
-    return 0;
+        cli_die("standard output cannot be written: %s", strerror(errno));
 }
 
-int cli_print_json(const json_t *value)
+void cli_print_json(const json_t *value)
 {
     if (value == NULL)
-        return cli_fail("the results have a text that is not valid UTF-8, which JSON requires");
-    const int failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
+        cli_die("the results have a text that is not valid UTF-8, which JSON requires");
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output cannot be written: %s", strerror(errno))
-                       : cli_flush_output();
+    cli_flush_output();
 }
 
 const char *cli_string(const json_t *object, const char *key)
@@ -83,7 +81,7 @@ static void put_value(FILE *file, const json_t *value, const char *spec, size_t 
         fprintf(file, format, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
 }
 
-void cli_put(FILE *file, const char *line, const json_t *object, bool cells)
+static void put(FILE *file, const char *line, const json_t *object, bool cells)
 {
     for (; *line != '\0'; line++) {
         char key[40];
@@ -97,6 +95,13 @@ void cli_put(FILE *file, const char *line, const json_t *object, bool cells)
         put_value(file, json_object_get(object, key), line + spec, length - spec, cells);
         line += length;
     }
+}
+
+void cli_put(const char *text, const json_t *object) { put(stdout, text, object, false); }
+
+void cli_put_cells(FILE *file, const char *text, const json_t *object)
+{
+    put(file, text, object, true);
 }
 
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])

@@ -48,7 +48,7 @@ static void print_set(const cli_results *results, uint32_t r)
     putchar('\n');
 }
 
-static int print_table(const cli_job *job)
+static void print_table(const cli_job *job)
 {
     const cli_results *const results = job->results;
     printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
@@ -66,17 +66,17 @@ static int print_table(const cli_job *job)
             if (d == 0 && results->set_n != 0)
                 print_set(results, r);
         }
-    return cli_flush_output();
 }
 
-static int print_results(const command *q, const cli_job *job)
+static void print_results(const command *q, const cli_job *job)
 {
     json_t *const array = json_array();
-    if (!q->json)
-        return print_table(job);
-    for (uint32_t r = 0; r < job->logits->rows; r++)
+    for (uint32_t r = 0; r < job->logits->rows && q->json; r++)
         json_array_append_new(array, cli_row_json(job, r));
-    return cli_print_json(array);
+    if (q->json)
+        cli_print_json(array);
+    else
+        print_table(job);
 }
 
 static void write_files(const command *q, const cli_job *job)
@@ -143,7 +143,8 @@ static int sample(command *q, cli_job *job)
     if (cli_job_run(job, q->device, &q->kernels, false) != 0)
         return 1;
     write_files(q, job);
-    return print_results(q, job);
+    print_results(q, job);
+    return 0;
 }
 
 int cls_cmd_sample(int argc, char **argv)

@@ -36,7 +36,7 @@ static uint64_t emitted_by(const cli_drafts *d, uint32_t request)
 }
 
 /* Prints the tokens of a single trial, or the means of several. */
-static int print_table(const cli_job *job, const cli_drafts *d)
+static void print_table(const cli_job *job, const cli_drafts *d)
 {
     char words[CLI_STATUS_WORDS];
     printf("%7s %8s %6s %8s %8s  %s\n", "request", "position", "drafts", "accepted", "emitted",
@@ -55,7 +55,6 @@ static int print_table(const cli_job *job, const cli_drafts *d)
             printf(" (%s)", cli_status_words(d->status[i], words));
         putchar('\n');
     }
-    return cli_flush_output();
 }
 
 /* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
@@ -73,14 +72,15 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
                      "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
 }
 
-static int print_results(const command *q, const cli_job *job)
+static void print_results(const command *q, const cli_job *job)
 {
     json_t *const array = json_array();
-    if (!q->json)
-        return print_table(job, &q->drafts);
-    for (uint32_t i = 0; i < q->drafts.requests; i++)
+    for (uint32_t i = 0; i < q->drafts.requests && q->json; i++)
         json_array_append_new(array, request_json(job, &q->drafts, i));
-    return cli_print_json(array);
+    if (q->json)
+        cli_print_json(array);
+    else
+        print_table(job, &q->drafts);
 }
 
 /* Writes an array; a single trial has no axis of trials. */
@@ -128,7 +128,8 @@ static int verify(command *q, const cli_job *job)
     if (cli_verify(q->device, &q->kernels, job, d) != 0)
         return 1;
     write_files(q);
-    return print_results(q, job);
+    print_results(q, job);
+    return 0;
 }
 
 /* Fails if options are missing, out of range or exclude each other. */
