@@ -353,8 +353,7 @@ void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
 void cli_npy_read(const char *path, cli_npy *array);
 
-/* Reads `size` bytes of data at an offset of a seekable file, which has them. The file stays open,
- * after a failure, too. */
+/* Reads `size` bytes of data at an offset of a seekable file, which has them. */
 void cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
 
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
@@ -454,7 +453,7 @@ int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler);
 
 /* Runs a job by the reference, or in one step of all rows for each draw, on the devices that
- * `device` names. where NULL: it does not print which one that is. */
+ * `device` names. says_where: it also prints which one that is. */
 int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
                 bool says_where);
 int cli_job_run_on(cli_target *targets, const cli_job *job);

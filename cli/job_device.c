@@ -52,9 +52,11 @@ int cli_sampler_create(const cli_target *target, const cli_job *job,
             cli_try(cls_sampler_infill(*sampler, job->infill), "setting the infill tables"));
 }
 
-static int create_sampler(const running *run, side *s)
+/* Creates the side's sampler with its slots, its shard and its buffers. */
+static int create_side(running *run, side *s)
 {
     const cli_job *const job = run->job;
+    const size_t rows = job->logits->rows;
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
@@ -63,26 +65,13 @@ static int create_sampler(const running *run, side *s)
     for (uint32_t r = 0; r < job->logits->rows; r++)
         if (cli_slot_begin(job, r, s->sampler, r) != 0)
             return 1;
-    return 0;
-}
-
-static int create_buffers(const cli_job *job, side *s)
-{
-    const size_t rows = job->logits->rows;
-    return create_logits(job, s) ||
+    s->width = job->logits->vocab;
+    return (is_split(job) && cli_shards_add(&run->shards, &job->split, s->sampler, s->target->queue,
+                                            &s->first, &s->width)) ||
+           create_logits(job, s) ||
            cli_buffer(s->target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
            cli_buffer(s->target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
            cli_buffer(s->target, &s->results, "results", job->results->size, NULL);
-}
-
-static int create_side(running *run, side *s)
-{
-    const cli_job *const job = run->job;
-    s->width = job->logits->vocab;
-    return create_sampler(run, s) ||
-           (is_split(job) && cli_shards_add(&run->shards, &job->split, s->sampler, s->target->queue,
-                                            &s->first, &s->width)) ||
-           create_buffers(job, s);
 }
 
 /* Allocates the results on the host, with room for as many candidates as every device can return.
@@ -109,7 +98,7 @@ static int create_all(cli_target *targets, running *run)
     for (uint32_t r = 0; r < rows; r++)
         run->positions[r] = (uint32_t)cli_position(job, r);
     for (uint32_t i = 0; i < run->count; i++)
-        run->side[i].target = &targets[is_split(job) ? i % job->split.targets : 0];
+        run->side[i].target = &targets[i % job->split.targets];
     if (alloc_results(run) != 0)
         return 1;
     if (is_split(job))
