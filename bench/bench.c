@@ -314,7 +314,7 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     failed = run_all(setup, set, array, &finished);
     cli_close(&target);
     if (json)
-        failed |= cli_print_json(array);
+        cli_print_json(array);
     if (cli_interrupted())
         cli_fail("bench: interrupted; of %u cases %u %s finished", count(set), (unsigned)finished,
                  finished == 1 ? "is" : "are");
@@ -330,9 +330,9 @@ int bench_check(uint32_t batch, uint32_t vocab)
     return 0;
 }
 
-static int check_setup(const bench_setup *setup, const cli_option *options)
+static int check_setup(const bench_setup *setup)
 {
-    if (bench_check(cli_given(options, "batch") ? setup->batch : 1, setup->vocab))
+    if (bench_check(cli_given("batch") ? setup->batch : 1, setup->vocab))
         return 1;
     if (setup->runs > BENCH_MOST_RUNS)
         return cli_fail("--runs: %u is too large; the most is %u", (unsigned)setup->runs,
@@ -340,18 +340,17 @@ static int check_setup(const bench_setup *setup, const cli_option *options)
     if (setup->history > BENCH_MOST_HISTORY)
         return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup->history,
                         BENCH_MOST_HISTORY);
-    return cli_shards_check(options, setup->shards, setup->vocab);
+    cli_shards_check(setup->shards, setup->vocab);
+    return 0;
 }
 
 /* Sets the cases that --case names. No name: all that are possible. */
 static int select_cases(const bench_setup *setup, const cli_list *names, bench_set *set)
 {
     int32_t i;
-    const cli_option one = {"case", CLI_CHOICE, &i, NULL, NULL, CASE_NAMES, true};
     *set = names->count == 0 ? possible(setup) : 0;
     for (uint32_t k = 0; k < names->count; k++) {
-        if (cli_set(&one, "--case", names->text[k]))
-            return 1;
+        cli_set(CLI_CHOICE, &i, CASE_NAMES, "--case", names->text[k]);
         if (!(possible(setup) >> i & 1u))
             return cli_fail("--case: %s is not measured with --shards", names->text[k]);
         *set |= (bench_set)1 << i;
@@ -372,33 +371,28 @@ int cls_cmd_bench(int argc, char **argv)
     bench_set set;
     bool json = false;
     cli_option options[] = {
-        {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)", NULL, 0},
-        {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"case", CLI_LIST, &names, "NAME", "run only this case", NULL, 0},
+        {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)"},
+        {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)"},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
+        {"case", CLI_LIST, &names, "NAME", "run only this case"},
         {"history", CLI_UINT, &setup.history, "N",
-         "tokens in a row's history in case penalties (default 2000)", NULL, 0},
-        {"history-ids", CLI_CHOICE, &setup.law, "LAW",
-         "the distribution of these tokens: zipf (default) or uniform", "zipf|uniform", 0},
+         "tokens in a row's history in case penalties (default 2000)"},
+        {"history-ids", CLI_CHOICE, &setup.law, "LAW=zipf|uniform",
+         "the distribution of these tokens: zipf (default) or uniform"},
         {"runs", CLI_UINT, &setup.runs, "N",
-         "runs of a case (default: at least 101, and one second)", NULL, 0},
+         "runs of a case (default: at least 101, and one second)"},
         {"shards", CLI_UINT, &setup.shards, "N",
-         "time steps of N shards in one process, beside whole steps", NULL, 0},
+         "time steps of N shards in one process, beside whole steps"},
         CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
-        {"json", CLI_FLAG, &json, NULL, "print an array of objects", NULL, 0},
+        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
         CLI_NO_OPTION};
 
     cls_context_options_init(&context);
-    const cli_parsed parsed = cli_parse(argc, argv, "bench [OPTION]...", about, options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        setup.dtype = (cls_dtype)dtype;
-        context.dtypes = 1u << dtype;
-        failed = check_setup(&setup, options) || select_cases(&setup, &names, &set) ||
-                 run(&setup, device, &context, set, json);
-    }
-    free(names.text);
-    return failed;
+    cli_parse(argc, argv, "bench [OPTION]...", about, options);
+    setup.dtype = (cls_dtype)dtype;
+    context.dtypes = 1u << dtype;
+    return check_setup(&setup) || select_cases(&setup, &names, &set) ||
+           run(&setup, device, &context, set, json);
 }

@@ -10,7 +10,7 @@ bench_profile_SOURCES = bench/profile.c $(command_parts)
 bench_profile_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 bench_profile_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel,--wrap=clFinish
 bench_write_rows_SOURCES = bench/write-rows.c bench/rows.c bench/parallel.c \
-	cli/npy.c cli/errors.c cli/options.c cli/paths.c cli/print.c
+	cli/npy.c cli/errors.c cli/memory.c cli/options.c cli/print.c
 bench_write_rows_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 
 # This shows what GPU compilers make of the kernels. It needs no GPU.

@@ -148,5 +148,6 @@ int main(int argc, char **argv)
         json_array_append_new(array, kernel_json(&kernels[i]));
         free(kernels[i].us);
     }
-    return cli_print_json(array);
+    cli_print_json(array);
+    return 0;
 }

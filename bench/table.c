@@ -155,7 +155,7 @@ int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const 
                (unsigned)r->launches, (unsigned long long)r->host_bytes,
                (unsigned)bench_history(setup, &cases[i]), accepted);
     }
-    return cli_flush_output();
+    return 0;
 }
 
 int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
@@ -181,7 +181,7 @@ int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t
             printf("%s %.0f", k == 0 ? "" : " +", r->partial_row[k]);
         putchar('\n');
     }
-    return cli_flush_output();
+    return 0;
 }
 
 static void print_steps(const char *which, uint32_t n, double floor_us, double step_us,
@@ -212,5 +212,5 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
     for (size_t i = 0; i < PURPOSES; i++)
         printf("%-14s %12llu %19.3f\n", names[i], (unsigned long long)bytes[i],
                (double)bytes[i] / ((double)setup->batch * setup->vocab));
-    return cli_flush_output();
+    return 0;
 }

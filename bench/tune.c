@@ -346,12 +346,13 @@ static int print_json(const tuning *u)
     json_t *const trials = json_array();
     for (uint32_t i = 0; i < u->count; i++)
         json_array_append_new(trials, trial_json(u, &u->trials[i]));
-    return cli_print_json(json_pack(
-        "{s:s, s:o, s:I, s:I, s:s, s:f, s:I, s:I, s:o}", "clsample", cls_version(), "device",
-        cli_device_json(&u->target.device, u->target.index), "batch", (json_int_t)u->setup.batch,
-        "vocab", (json_int_t)u->setup.vocab, "dtype", cli_dtype_name((int32_t)u->setup.dtype),
-        "seconds", seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
-        (json_int_t)u->best, "trials", trials));
+    cli_print_json(json_pack("{s:s, s:o, s:I, s:I, s:s, s:f, s:I, s:I, s:o}", "clsample",
+                             cls_version(), "device", json_incref(u->target.device.json), "batch",
+                             (json_int_t)u->setup.batch, "vocab", (json_int_t)u->setup.vocab,
+                             "dtype", cli_dtype_name((int32_t)u->setup.dtype), "seconds",
+                             seconds() - u->begin, "left_out", (json_int_t)u->left_out, "best",
+                             (json_int_t)u->best, "trials", trials));
+    return 0;
 }
 
 static void print_advice(const tuning *u)
@@ -399,7 +400,7 @@ static int print_table(const tuning *u)
     }
     putchar('\n');
     print_advice(u);
-    return cli_flush_output();
+    return 0;
 }
 
 /* ------------------------------------------------------------------------- the command */
@@ -433,8 +434,7 @@ static void close_tuning(tuning *u)
 static int run(tuning *u, const char *device, bool json)
 {
     int failed;
-    if (cli_find_device(device, &u->options, false, &u->target) != 0)
-        return 1;
+    cli_find_device(device, &u->options, false, &u->target);
     cli_catch_interrupt();
     failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
     bench_progress(NULL, NULL);
@@ -458,29 +458,21 @@ int cls_cmd_tune(int argc, char **argv)
     int32_t dtype = CLS_F32;
     bool json = false;
     cli_option options[] = {
-        {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)", NULL, 0},
-        {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE", "f32 (default), f16 or bf16", "f32|f16|bf16", 0},
-        {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)",
-         NULL, 0},
+        {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)"},
+        {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)"},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
+        {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)"},
         CLI_DEVICE(&device),
         CLI_DEVICE_OPTIONS(&u.options),
-        {"json", CLI_FLAG, &json, NULL, "print an object", NULL, 0},
+        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_NO_OPTION};
     cls_context_options_init(&u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;
-    switch (cli_parse(argc, argv, "tune [OPTION]...",
-                      "Tries shapes of the kernels and says which is the fastest, and the options "
-                      "for it.\nTokens are the same in every shape, and each is checked.",
-                      options)) {
-    case CLI_HELPED:
-        return 0;
-    case CLI_FAILED:
-        return 1;
-    case CLI_GO:
-        break;
-    }
+    cli_parse(argc, argv, "tune [OPTION]...",
+              "Tries shapes of the kernels and says which is the fastest, and the options for it.\n"
+              "Tokens are the same in every shape, and each is checked.",
+              options);
     u.limit = limit;
     u.setup.dtype = (cls_dtype)dtype;
     u.options.dtypes = 1u << dtype;

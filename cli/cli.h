@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* What the subcommands of clsample share: errors, options, devices, files and sampling jobs.
  *
- * A function that returns int and can fail prints one sentence by cli_fail() and returns 1. It
+ * What reads options and files, and checks them, ends the process if it fails: cli_die(). A
+ * function that returns int and can fail prints one sentence by cli_fail() and returns 1. It
  * returns 0 on success. */
 #ifndef CLS_CLI_H
 #define CLS_CLI_H
@@ -42,14 +43,27 @@ void cli_warn(const char *format, ...);
 
 int cli_no_memory(void);
 
+/* The exit status of a command that cannot run. */
+extern int cli_failure;
+
+/* Fails with the library's message if the call that returned this status failed. what: what was
+ * attempted. */
+int cli_try(cls_status status, const char *what);
+
 /* Fail with the name of what was attempted, and the library's message or OpenCL's error number. */
 int cli_fail_library(const char *what);
 int cli_fail_opencl(const char *what, cl_int error);
 
+/* Prints the sentence as cli_fail() does, and ends the process with cli_failure: what a command has
+ * opened by then needs no care. Where a device is open, functions return instead. */
+_Noreturn void cli_die(const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 1, 2)))
+#endif
+    ;
+
 /* The last sentence of cli_fail(), without the name of the program; "" before the first. */
 const char *cli_last_error(void);
-
-/* ------------------------------------------------- interrupts, cli/interrupt.c */
 
 /* For commands that measure. After this call the first SIGINT (Ctrl-C) only makes
  * cli_interrupted() true: the command prints the results that it has and returns, and main() ends
@@ -60,6 +74,22 @@ bool cli_interrupted(void);
 /* Returns the status, or ends the process by the signal after an interrupt: the shell that runs a
  * script would continue if the command only returned 130. */
 int cli_end(int status);
+
+/* ------------------------------------------------------- memory, cli/memory.c */
+
+/* There is always memory, also for JSON: where there is none the process ends. */
+
+/* The memory is zero, and nobody needs to free it. */
+void *cli_alloc(size_t count, size_t size);
+/* Changes the number of elements; what is added is not zero. memory NULL: there are none. */
+void *cli_grow(void *memory, size_t count, size_t size);
+void cli_free(void *memory); /* of these functions; or NULL */
+
+void cli_memory_begin(void); /* lets JSON use these functions */
+
+/* What is there now, and freeing all that was allocated since; NULL: all. */
+void *cli_memory(void);
+void cli_memory_end(const void *since);
 
 /* ------------------------------------------------------ options, cli/options.c */
 
@@ -73,12 +103,12 @@ typedef enum cli_type {
     CLI_UINT,   /* uint32_t */
     CLI_UINT64, /* uint64_t */
     CLI_FLOAT,  /* float */
-    CLI_CHOICE, /* int32_t: the index of a word of `choices` */
+    CLI_CHOICE, /* int32_t: the index of a word of `meta` */
     CLI_LIST    /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
 typedef struct cli_list {
-    const char **text; /* pointers into argv; the owner frees the array */
+    const char **text; /* pointers into argv */
     uint32_t count;
 } cli_list;
 
@@ -87,41 +117,32 @@ typedef struct cli_list {
 typedef struct cli_option {
     const char *name; /* without the dashes */
     cli_type type;
-    void *value;         /* a variable of that type; unchanged if the option is absent */
-    const char *meta;    /* the name of the value in --help; NULL for flags */
-    const char *help;    /* one line */
-    const char *choices; /* CLI_CHOICE: the words, separated by | */
-    bool given;          /* set by cli_parse() if the option is present */
+    void *value;      /* a variable of that type; unchanged if the option is absent */
+    const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE: NAME=words, or the
+                         words alone, which are separated by | */
+    const char *help; /* one line */
 } cli_option;
 
 /* clang-format off */
-#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL, NULL, 0} /* ends a table */
+#define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL} /* ends a table */
 /* clang-format on */
 
-typedef enum cli_parsed { CLI_GO, CLI_HELPED, CLI_FAILED } cli_parsed;
-
 /* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
- * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and
- * returns CLI_HELPED; the command then exits with status 0. */
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
-                     cli_option *options);
+ * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and ends the
+ * process. */
+void cli_parse(int argc, char **argv, const char *usage, const char *about,
+               const cli_option *options);
+bool cli_given(const char *name); /* whether the option is present */
 
-/* Parses text by the type of the option and stores the value. `what` names the option in error
- * messages: "--top-k". */
-int cli_set(const cli_option *option, const char *what, const char *text);
+/* Parses text as a value of the type and stores it. `what` names the option in error messages:
+ * "--top-k". */
+void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text);
 
-/* Fails if an output is the file of another option. cli_parse() calls it; cli/paths.c. */
-int cli_outputs_check(const cli_option *options);
-
-/* What a path names. Opening a regular file waits for nobody, as opening a pipe does; cli/paths.c.
- */
+/* What a path names. Opening a regular file waits for nobody, as opening a pipe does. */
 typedef enum cli_file_kind { CLI_NO_FILE, CLI_REGULAR, CLI_OTHER } cli_file_kind;
 cli_file_kind cli_kind_of(const char *path);
 
 bool cli_ends_with(const char *path, const char *end);
-
-/* Whether the option is present. */
-bool cli_given(const cli_option *options, const char *name);
 
 /* A selection of the rows of all files of a command, in the order in which they were selected.
  * row NULL: all rows. */
@@ -131,47 +152,40 @@ typedef struct cli_picked {
 } cli_picked;
 
 /* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
- * there are then more than `most` rows. The caller frees picked->row. */
-int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+ * there are then more than `most` rows. */
+void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
 
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
 
-/* -------------------------------------------------- devices, cli/device_find.c */
+/* ------------------------------------------------------ devices, cli/devices.c */
 
 typedef struct cli_device {
-    cl_platform_id platform;
     cl_device_id id;
     cl_device_type type;
-    char platform_name[128], name[128], c_version[64], driver[64];
-    bool usable, is_default;
-    char reason[256];     /* why the device is not usable */
-    cls_device_info info; /* valid if the device is usable */
+    bool usable;
+    json_t *json;     /* all about it: names, versions, limits; "reason" if it is not usable */
+    const char *name; /* of this object */
 } cli_device;
 
 /* All devices of all platforms. The index of a device is the number that --device takes. */
 typedef struct cli_devices {
     uint32_t count;
     cli_device *device;
-    uint32_t empty_count;         /* platforms without a device */
-    char (*empty_platforms)[128]; /* [empty_count], their names */
+    uint32_t chosen;         /* the default device; UINT32_MAX: none is usable */
+    json_t *empty_platforms; /* the names of those without a device */
 } cli_devices;
 
 /* Lists the devices. `options` may be NULL. An empty list is no error. */
-int cli_devices_find(const cls_context_options *options, cli_devices *list);
-void cli_devices_free(cli_devices *list);
-int cli_no_device(void); /* fails because the list is empty */
+void cli_devices_find(const cls_context_options *options, cli_devices *list);
+_Noreturn void cli_no_device(void); /* fails because the list is empty */
 
-const char *cli_device_type(cl_device_type type);   /* "GPU", "accelerator", "custom" or "CPU" */
 const char *cli_tier_name(uint32_t tier);           /* the word that --tier takes */
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
-/* A property of a device as bytes with a terminating zero, which the caller frees. NULL: the device
- * does not report it, or there is no memory. */
+/* A property of a device as bytes with a terminating zero; NULL: the device does not report it. */
 char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
-
-json_t *cli_device_json(const cli_device *device, uint32_t index);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
  * kernels. NULL: the library failed. */
@@ -186,49 +200,50 @@ typedef struct cli_target {
     cl_context cl;
     cl_command_queue queue;
     cls_context *context;
+    cl_mem *buffers; /* of cli_buffer(), which cli_close() releases */
+    uint32_t buffer_count;
 } cli_target;
 
 /* clang-format off */
 #define CLI_DEVICE(device) \
-    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices", NULL, 0}
+    {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices"}
 
 /* --device of the commands that can also run the reference, and whether it names that. */
 #define CLI_DEVICE_OR_HOST(device) \
     {"device", CLI_STRING, device, "N|host", \
-     "a number from clsample devices, or the reference on the host", NULL, 0}
+     "a number from clsample devices, or the reference on the host"}
 bool cli_on_host(const char *device);
 
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
-    {"tier", CLI_CHOICE, &(o)->tier, "TIER", \
-     "OpenCL features to use: auto (default), int64 or subgroups", \
-     "auto|base|int64|subgroups", 0}, \
+    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|base|int64|subgroups", \
+     "OpenCL features to use: auto (default), int64 or subgroups"}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
-     "use no work-groups larger than N (default: the device's limit)", NULL, 0}, \
+     "use no work-groups larger than N (default: the device's limit)"}, \
     {"max-local-mem", CLI_UINT64, &(o)->max_local_mem_size, "BYTES", \
-     "use no more local memory than this (default: the device's limit)", NULL, 0}, \
+     "use no more local memory than this (default: the device's limit)"}, \
     {"cache-dir", CLI_STRING, &(o)->cache_dir, "DIR", \
-     "store compiled kernels in this directory and load them from it", NULL, 0}
+     "store compiled kernels in this directory and load them from it"}
 
 /* The options of the commands that can force a shape. */
 #define CLI_SHAPE_OPTIONS(o) \
     {"work-group", CLI_UINT, &(o)->work_group, "N", \
-     "work-items in a group (default: chosen for the device)", NULL, 0}, \
+     "work-items in a group (default: chosen for the device)"}, \
     {"row-group", CLI_UINT, &(o)->row_group, "N", \
-     "work-items in a group that samples a whole row", NULL, 0}, \
+     "work-items in a group that samples a whole row"}, \
     {"vector", CLI_UINT, &(o)->vector, "N", \
-     "logits per load of a work-item (default: chosen for the device)", NULL, 0}, \
+     "logits per load of a work-item (default: chosen for the device)"}, \
     {"shortlist", CLI_UINT, &(o)->shortlist, "N", \
-     "candidates in the list of a row (default: chosen for the device)", NULL, 0}, \
+     "candidates in the list of a row (default: chosen for the device)"}, \
     {"groups-per-unit", CLI_UINT, &(o)->groups_per_unit, "N", \
-     "groups per compute unit that read the vocabulary (default 32)", NULL, 0}
+     "groups per compute unit that read the vocabulary (default 32)"}
 /* clang-format on */
 
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
  * options->cache_dir is not usable and warns if that directory is read-only. With allow_unusable
  * it also accepts a device that the library cannot use, and selects device 0 if none is usable. */
-int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                    cli_target *target);
+void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                     cli_target *target);
 
 /* Create the OpenCL context with a queue of these properties (0: none), then the library's
  * context, which compiles kernels. After a failure cli_close() frees what was created. */
@@ -240,6 +255,21 @@ int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target);
 void cli_close(cli_target *target);
 
+/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
+int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
+
+/* Reads a buffer, if there is one, and waits for the data. */
+int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
+
+/* Sets the status of a call, which is made again after the queue's work if it was CLS_BUSY. */
+#define CLI_RETRY(status, queue, call) \
+    do { \
+        if (((status) = (call)) == CLS_BUSY) { \
+            clFinish(queue); \
+            (status) = (call); \
+        } \
+    } while (0)
+
 /* Clears the line that shows the progress of compilation, prints the compiler's log if the status
  * is CLS_BUILD_FAILED, and returns the status. Every status of a library call that may compile
  * must pass through it. */
@@ -250,14 +280,20 @@ const char *cli_build_log(void);
 
 /* --------------------------------------------------------- output, cli/print.c */
 
-/* Prints the value and a newline to stdout and takes the reference. NULL means out of memory. */
-int cli_print_json(json_t *value);
-/* Appends a value and takes the reference. If one of them is NULL, or there is no memory, it frees
- * the array and sets it to NULL. */
-void cli_append(json_t **array, json_t *value);
-json_t *cli_text(const char *text); /* a string; bytes that are not valid UTF-8 become '?' */
-json_t *cli_real(double x);         /* a number; null for infinities and NaN */
-int cli_flush_output(void);         /* fails if stdout could not be written */
+void cli_print_json(const json_t *value); /* to stdout, with a newline */
+json_t *cli_text(const char *text);       /* a string; bytes that are not valid UTF-8 become '?' */
+const char *cli_string(const json_t *object, const char *key); /* a member; or NULL */
+json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0 */
+json_t *cli_real(double x); /* a number; null for infinities and NaN */
+
+/* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
+ * precision of printf(); an m at the end prints thousandths. The other function writes texts into
+ * a table in Markdown. */
+void cli_put(const char *text, const json_t *object);
+void cli_put_cells(FILE *file, const char *text, const json_t *object);
+
+/* Ends the process if stdout cannot be written. main() calls it after a command. */
+void cli_flush_output(void);
 
 /* "nan, inf"; "ok" for 0. */
 #define CLI_STATUS_WORDS 80 /* room for all words */
@@ -268,21 +304,22 @@ void cli_bar(double x, int width);
 
 /* -------------------------------- what selftest and report share, cli/selftest.c */
 
-/* The stages of a self-test as an array, and the number of their cases. */
-json_t *cli_stages_json(const cls_selftest_report *report, uint32_t *cases);
+/* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
+ * "stages"} and, if a call failed or a program computes wrong results, "error". */
+json_t *cli_selftest(cls_context *context, cls_status *status);
 
 uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
 double cli_seconds(void);            /* since an arbitrary start */
 
-/* ------------------------------------------------- token texts, cli/pieces.c */
+/* ------------------------------------------------ token texts, cli/logits.c */
 
 /* The text of each token. The file is llama2.c's: an int32 with the length of the longest piece,
  * then for each id a float32 score, an int32 length and the bytes. */
 typedef struct cli_pieces {
     uint32_t count;
-    char (*text)[16]; /* the owner frees it */
+    char (*text)[16];
 } cli_pieces;
-int cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
+void cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces);
 
 /* The text of a token, or "#ID" where there is none. */
 void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16]);
@@ -296,7 +333,7 @@ typedef struct cli_npy {
     char descr[16]; /* the type as the header spells it: "<f4" */
     unsigned dims;
     uint64_t shape[2]; /* of the array in the file */
-    void *data;        /* the owner frees it */
+    void *data;
 
     /* While the file is open. */
     FILE *file;
@@ -309,27 +346,25 @@ typedef struct cli_npy {
 
 /* cli_npy_open() reads the header, so that the caller can check type and shape.
  * cli_npy_rows() then reads the selected rows, which must be within the shape, and closes the
- * file. cli_npy_close() closes it without reading. A call that fails has closed the file. */
-int cli_npy_open(const char *path, cli_npy *array);
-int cli_npy_rows(cli_npy *array, const cli_picked *picked);
+ * file. cli_npy_close() closes it without reading. cli_npy_read() reads all; data is NULL if the
+ * array is empty. */
+void cli_npy_open(const char *path, cli_npy *array);
+void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
+void cli_npy_read(const char *path, cli_npy *array);
 
-/* Reads `size` bytes of data at an offset of a seekable file, which has them. The file stays open,
- * after a failure, too. */
-int cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
-
-int cli_npy_read(const char *path, cli_npy *array);     /* opens and reads; an empty array fails */
-int cli_npy_read_any(const char *path, cli_npy *array); /* data is NULL if the array is empty */
+/* Reads `size` bytes of data at an offset of a seekable file, which has them. */
+void cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
 
 /* Writes int32 ('i'), uint32 ('u') or float32 ('f') data of one to three dimensions. */
-int cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
-                  const void *data);
+void cli_npy_write(const char *path, char kind, unsigned dims, const uint64_t *shape,
+                   const void *data);
 
 const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: "float64" */
 
 /* Fails because the array is not of type and shape `what`: "int32 [rows, tokens]". If the type
  * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
-int cli_npy_refuse(const cli_npy *array, const char *path, const char *what);
+_Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */
 
@@ -341,12 +376,12 @@ typedef struct cli_logits {
     cls_dtype dtype;
     size_t size; /* bytes of an element */
 } cli_logits;
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_logits *logits);
+void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_logits *logits);
 
-/* Only opens the file, and sets all fields but `data`. A call that fails has closed the file. */
-int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_npy *array, cli_logits *logits);
+/* Only opens the file, and sets all fields but `data`. */
+void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_npy *array, cli_logits *logits);
 const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
 
 /* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
@@ -357,24 +392,24 @@ typedef struct cli_tokens {
     uint32_t width;
 } cli_tokens;
 
-/* Token ids that the owner of the array frees. */
+/* Token ids. */
 typedef struct cli_ids {
     const int32_t *ids; /* NULL: no ids */
     uint32_t count;
 } cli_ids;
 
-typedef struct cli_outputs cli_outputs; /* cli/outputs.h */
+typedef struct cli_results cli_results; /* cli/results.h */
 
 /* How a job's vocabulary is split over shards, and these over devices. */
 typedef struct cli_split {
     uint32_t shards;   /* 0: one sampler has the whole vocabulary */
-    uint32_t *borders; /* [shards + 1]; NULL: the library's default; the owner frees them */
-    uint32_t targets;  /* open devices, which the shards take in turn */
+    uint32_t *borders; /* [shards + 1]; NULL: the library's default */
+    uint32_t targets;  /* open devices, which the shards take in turn; at least 1 */
 } cli_split;
 
-/* What to sample and where to store the results. Arrays are in C order; an output that is NULL is
- * not computed. A request is the parameters, the prompt and the output of a row; request r belongs
- * to row r, except where drafts are verified: there a request has several rows. */
+/* What to sample, and the results. Arrays are in C order. A request is the parameters, the prompt
+ * and the output of a row; request r belongs to row r, except where drafts are verified: there a
+ * request has several rows. */
 typedef struct cli_job {
     const cli_logits *logits;
     const cli_picked *picked; /* the rows of the files that these are; NULL: all rows */
@@ -389,13 +424,7 @@ typedef struct cli_job {
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */
     uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
     const cls_infill *infill; /* NULL: no row has the infill stage */
-    uint32_t draws;           /* of each row, at the positions from cli_position() on */
-    cls_logprob_kind kind;
-    int32_t *tokens;      /* [rows, draws]; never NULL */
-    float *logprobs;      /* [rows, draws] */
-    int32_t *status;      /* [rows, draws] */
-    float *probs;         /* [rows, vocab], of the first draw */
-    cli_outputs *outputs; /* further outputs of the first draw */
+    cli_results *results;     /* what is wanted of it, and then the results */
     cli_split split;
 } cli_job;
 
@@ -405,6 +434,9 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 /* Returns those ids of `force` that come after an output with these tokens. */
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
+
+/* Samples a row by the reference. what: what messages begin with. */
+void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result);
 
 /* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
@@ -420,19 +452,10 @@ size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: ther
 int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler);
 
-/* Creates a buffer with a copy of `from`; from NULL: a buffer for results; size 0: no buffer. */
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from);
-
-/* Reads a buffer and waits for the data. It does nothing if `to` is NULL. */
-int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size);
-
-/* Run a job: on devices, in one step of all rows for each draw, or by the reference. targets:
- * [job->split.targets], or one if the vocabulary is not split. */
-int cli_job_run(cli_target *targets, const cli_job *job);
-int cli_job_run_host(const cli_job *job);
-
-/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
- * computes. It takes about a second for 2^26 logits. */
-int cli_job_logprobs(const cli_job *job);
+/* Runs a job by the reference, or in one step of all rows for each draw, on the devices that
+ * `device` names. says_where: it also prints which one that is. */
+int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
+                bool says_where);
+int cli_job_run_on(cli_target *targets, const cli_job *job);
 
 #endif

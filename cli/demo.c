@@ -3,10 +3,9 @@
  * Each column is a row of one batch, with the same logits and other parameters. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "outputs.h"
+#include "results.h"
 
 #define MOST_ROWS 16
 #define SHOWN 6 /* tokens of a table */
@@ -43,7 +42,7 @@ static void print_share(float p)
 static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at, uint32_t row)
 {
     const uint32_t vocab = job->logits->vocab;
-    const float *probs = job->probs + (size_t)at * vocab;
+    const float *const probs = cli_floats(job->results, CLI_PROBS, at);
     uint32_t top[SHOWN] = {0};
     const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, 0.0f, SHOWN, top);
     char name[16];
@@ -66,7 +65,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     for (uint32_t d = 0; d < DRAWS; d++) {
         printf("\n%-12s", d == 0 ? "drawn" : "");
         for (size_t s = 0; s < SETTINGS; s++) {
-            cli_pieces_name(pieces, job->tokens[(at + s) * DRAWS + d], name);
+            cli_pieces_name(pieces, cli_ints(job->results, CLI_TOKENS, at + (uint32_t)s)[d], name);
             printf("%-*s", COLUMN, name);
         }
     }
@@ -76,22 +75,17 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 /* ------------------------------------------------------------------------- run */
 
 /* Makes the batch: each selected row once for each setting, all with one seed. */
-static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch,
-                cli_job *job)
+static void fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch,
+                 cli_job *job)
 {
     const size_t row_size = from->vocab * from->size;
     const uint32_t rows = from->rows * (uint32_t)SETTINGS;
-    cls_params *params = calloc(rows, sizeof *params);
+    cls_params *const params = cli_alloc(rows, sizeof *params);
     *batch = *from;
     batch->rows = rows;
-    batch->data = malloc(rows * row_size);
+    batch->data = cli_alloc(rows, row_size);
     job->params = params;
-    job->tokens = calloc((size_t)rows * DRAWS, sizeof *job->tokens);
-    job->probs = calloc((size_t)rows * from->vocab, sizeof *job->probs);
     job->logits = batch;
-    job->draws = DRAWS;
-    if (params == NULL || batch->data == NULL || job->tokens == NULL || job->probs == NULL)
-        return cli_no_memory();
     for (uint32_t r = 0; r < rows; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
         const size_t row = r / SETTINGS;
@@ -104,26 +98,6 @@ static int fill(const cli_logits *from, const cli_picked *picked, uint64_t seed,
         memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size,
                row_size);
     }
-    return 0;
-}
-
-static int sample(const char *device, const cls_context_options *kernels, const cli_job *job)
-{
-    cls_context_options options = *kernels;
-    cli_target target;
-    int failed;
-    if (cli_on_host(device)) {
-        puts("On the host, by the reference:");
-        return cli_job_run_host(job);
-    }
-    options.dtypes = 1u << job->logits->dtype;
-    if (cli_open(device, &options, 0, &target) != 0)
-        return 1;
-    printf("On device %" PRIu32 ", %s (%s, %s):\n", target.index, target.device.name,
-           cli_device_type(target.device.type), target.device.platform_name);
-    failed = cli_job_run(&target, job);
-    cli_close(&target);
-    return failed;
 }
 
 int cls_cmd_demo(int argc, char **argv)
@@ -134,41 +108,32 @@ int cls_cmd_demo(int argc, char **argv)
     cli_logits logits = {0}, batch = {0};
     cls_context_options kernels;
     cli_pieces words = {0};
-    cli_job job = {0};
-    int failed;
+    cli_results results = {.draws = DRAWS, .probs = true};
+    cli_job job = {.results = &results, .split.targets = 1};
     cli_option options[] = {
-        {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16", NULL, 0},
+        {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},
         {"rows", CLI_STRING, &list, "LIST",
-         "rows to show, at most 16, such as 0,3,8-15 (default 0)", NULL, 0},
+         "rows to show, at most 16, such as 0,3,8-15 (default 0)"},
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
-         "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
-        {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)", NULL, 0},
+         "the text of the tokens, a tokenizer of llama2.c"},
+        {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)"},
         CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
         CLI_NO_OPTION};
-    cli_parsed parsed;
     cls_context_options_init(&kernels);
-    parsed = cli_parse(
-        argc, argv, "demo --logits FILE.npy [OPTION]...",
-        "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.", options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
+    cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
+              "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.",
+              options);
     if (path == NULL)
-        return cli_fail("--logits: this option is required; name a file of logits");
-    failed = cli_picked_parse(list, MOST_ROWS, &picked) ||
-             cli_logits_read(path, NULL, &picked, &logits) ||
-             (pieces_path != NULL && cli_pieces_read(pieces_path, logits.vocab, &words)) ||
-             fill(&logits, &picked, seed, &batch, &job) || sample(device, &kernels, &job);
-    for (uint32_t i = 0; i < logits.rows && !failed; i++)
+        cli_die("--logits: this option is required; name a file of logits");
+    cli_picked_parse(list, MOST_ROWS, &picked);
+    cli_logits_read(path, NULL, &picked, &logits);
+    if (pieces_path != NULL)
+        cli_pieces_read(pieces_path, logits.vocab, &words);
+    fill(&logits, &picked, seed, &batch, &job);
+    if (cli_job_run(&job, device, &kernels, true) != 0)
+        return 1;
+    for (uint32_t i = 0; i < logits.rows; i++)
         print_row(&job, &words, i * (uint32_t)SETTINGS, picked.row[i]);
-    if (!failed)
-        failed = cli_flush_output();
-    free((void *)(uintptr_t)job.params);
-    free(job.tokens);
-    free(job.probs);
-    free(batch.data);
-    free(words.text);
-    free(logits.data);
-    free(picked.row);
-    return failed;
+    return 0;
 }

@@ -19,7 +19,7 @@ static const char *list_devices(const cli_devices *list, char text[768])
     for (uint32_t i = 0; i < list->count && used < 768; i++) {
         const cli_device *const d = &list->device[i];
         used += (size_t)snprintf(text + used, 768 - used, "%s%" PRIu32 " (%s, %s%s)",
-                                 i == 0 ? "" : ", ", i, d->name, cli_device_type(d->type),
+                                 i == 0 ? "" : ", ", i, d->name, cli_string(d->json, "type"),
                                  d->usable ? "" : ", not usable");
     }
     return text;
@@ -33,45 +33,28 @@ static bool is_number(const char *text)
     return *text != '\0' && text[strspn(text, "0123456789")] == '\0' && strlen(text) < 10;
 }
 
-static const cli_device *select_named(const char *which, bool allow_unusable,
-                                      const cli_devices *list, uint32_t *index)
+/* The index of the device that --device names, or of the default one. */
+static uint32_t select_device(const char *which, bool allow_unusable, const cli_devices *list)
 {
     char text[768];
-    *index = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
-    if (*index >= list->count) {
-        cli_fail(is_number(which)
-                     ? "--device: there is no device %s; the devices are %s"
-                     : "--device: '%s' is not the number of a device; the devices are %s",
-                 which, list_devices(list, text));
-        return NULL;
-    }
-    if (!list->device[*index].usable && !allow_unusable) {
-        cli_fail("--device: device %" PRIu32 " cannot be used: %s", *index,
-                 list->device[*index].reason);
-        return NULL;
-    }
-    return &list->device[*index];
-}
-
-/* The device that --device names, or the default one. */
-static const cli_device *select_device(const char *which, bool allow_unusable,
-                                       const cli_devices *list, uint32_t *index)
-{
-    if (list->count == 0) {
+    if (list->count == 0)
         cli_no_device();
-        return NULL;
+    if (which == NULL) {
+        if (list->chosen != UINT32_MAX || allow_unusable)
+            return list->chosen != UINT32_MAX ? list->chosen : 0;
+        cli_die("no OpenCL device is usable with these options; %s: %s", list->device->name,
+                cli_string(list->device->json, "reason"));
     }
-    if (which != NULL)
-        return select_named(which, allow_unusable, list, index);
-    for (*index = 0; *index < list->count; ++*index)
-        if (list->device[*index].is_default)
-            return &list->device[*index];
-    *index = 0;
-    if (allow_unusable)
-        return &list->device[0];
-    cli_fail("no OpenCL device is usable with these options; %s: %s", list->device[0].name,
-             list->device[0].reason);
-    return NULL;
+    const uint32_t i = is_number(which) ? (uint32_t)strtoul(which, NULL, 10) : UINT32_MAX;
+    if (i >= list->count)
+        cli_die(is_number(which)
+                    ? "--device: there is no device %s; the devices are %s"
+                    : "--device: '%s' is not the number of a device; the devices are %s",
+                which, list_devices(list, text));
+    if (!list->device[i].usable && !allow_unusable)
+        cli_die("--device: device %" PRIu32 " cannot be used: %s", i,
+                cli_string(list->device[i].json, "reason"));
+    return i;
 }
 
 /* -------------------------------------------------------------------- kernels */
@@ -107,57 +90,49 @@ const char *cli_build_log(void) { return build_log; }
 static bool is_writable(const char *dir)
 {
     const size_t size = strlen(dir) + 32;
-    char *const path = malloc(size);
+    char *const path = cli_alloc(size, 1);
     FILE *file = NULL;
     errno = ENOENT; /* for an empty name, which would otherwise be the root directory */
-    for (int i = 0; i < 64 && *dir != '\0' && path != NULL && file == NULL; i++) {
+    for (int i = 0; i < 64 && *dir != '\0' && file == NULL; i++) {
         snprintf(path, size, "%s/clsample-test.%d", dir, i); /* others may be trying, too */
         if ((file = fopen(path, "wbx")) == NULL && errno != EEXIST)
             break;
     }
-    const int why = errno;
-    if (file != NULL) {
-        fclose(file);
-        remove(path);
-    }
-    free(path);
-    errno = why;
-    return file != NULL;
+    if (file == NULL)
+        return false;
+    fclose(file);
+    remove(path);
+    return true;
 }
 
 /* Checks --cache-dir. A directory that does not exist is an error; one that can only be read is
  * used for loading. */
-static int check_cache_dir(const char *dir)
+static void check_cache_dir(const char *dir)
 {
     struct stat about;
     if (dir == NULL || is_writable(dir))
-        return 0;
+        return;
     const int why = errno;
     if (stat(dir, &about) != 0)
-        return cli_fail("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
+        cli_die("--cache-dir: '%s' cannot be used: %s", dir, strerror(errno));
     if (!S_ISDIR(about.st_mode))
-        return cli_fail("--cache-dir: '%s' is not a directory", dir);
+        cli_die("--cache-dir: '%s' is not a directory", dir);
     if (access(dir, X_OK) != 0)
-        return cli_fail("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
+        cli_die("--cache-dir: '%s' cannot be read: %s", dir, strerror(errno));
     cli_warn(
         "--cache-dir: '%s' cannot be written: %s; kernels are loaded from it, but none are stored",
         dir, strerror(why));
-    return 0;
 }
 
-int cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                    cli_target *target)
+void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
+                     cli_target *target)
 {
     cli_devices list;
-    const cli_device *device;
     memset(target, 0, sizeof *target);
-    if (check_cache_dir(options->cache_dir) != 0 || cli_devices_find(options, &list) != 0)
-        return 1;
-    device = select_device(which, allow_unusable, &list, &target->index);
-    if (device != NULL)
-        target->device = *device;
-    cli_devices_free(&list);
-    return device == NULL;
+    check_cache_dir(options->cache_dir);
+    cli_devices_find(options, &list);
+    target->index = select_device(which, allow_unusable, &list);
+    target->device = list.device[target->index];
 }
 
 int cli_open_queue(cli_target *target, cl_command_queue_properties properties)
@@ -178,25 +153,52 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
     all.build_log_stays = 1;
     all.cache_always = 1; /* also where the driver has a cache */
     all.progress = show_progress;
-    return cli_compile_done(
-               cls_context_create(target->cl, target->device.id, &all, &target->context)) == CLS_OK
-               ? 0
-               : cli_fail_library(target->device.name);
+    return cli_try(
+        cli_compile_done(cls_context_create(target->cl, target->device.id, &all, &target->context)),
+        target->device.name);
 }
 
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target)
 {
-    if (cli_find_device(which, options, false, target) != 0)
-        return 1;
+    cli_find_device(which, options, false, target);
     if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
         return 0;
     cli_close(target);
     return 1;
 }
 
+int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
+{
+    cl_int error;
+    void *copy = NULL;
+    if (size == 0)
+        return 0;
+    memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
+    *buffer = clCreateBuffer(
+        target->cl, from == NULL ? CL_MEM_READ_WRITE : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
+        size, copy, &error);
+    if (error != CL_SUCCESS)
+        return cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what, size,
+                        (int)error);
+    target->buffers =
+        cli_grow(target->buffers, target->buffer_count + (size_t)1, sizeof *target->buffers);
+    target->buffers[target->buffer_count++] = *buffer;
+    return 0;
+}
+
+int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size)
+{
+    const cl_int error = from == NULL ? CL_SUCCESS
+                                      : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size,
+                                                            to, 0, NULL, NULL);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
+}
+
 void cli_close(cli_target *target)
 {
+    for (uint32_t i = 0; i < target->buffer_count; i++)
+        clReleaseMemObject(target->buffers[i]);
     cls_context_destroy(target->context);
     if (target->queue != NULL)
         clReleaseCommandQueue(target->queue);

@@ -10,10 +10,10 @@
 #include "../bench/bench.h"
 #include "device_report.h"
 
-/* Exit statuses. 0: all parts ran and agreed with the reference. */
-enum { DIFFERS = 1, DID_NOT_RUN = 2 };
+/* Exit statuses, beside cli_failure. 0: all parts ran and agreed with the reference. */
+enum { DIFFERS = 1 };
 
-void cli_device_report_fail(cli_device_report *report, const char *part, const char *message)
+void cli_report_fail(cli_report *report, const char *part, const char *message)
 {
     json_t *const failures = json_object_get(report->json, "failures");
     report->failures++;
@@ -36,61 +36,50 @@ static bool is_foreign(const char *page)
 
 /* Makes the path of the page: a suffix .json becomes .md, any other name gets .md appended. The
  * command line does not name this file, so it may only replace the page of an earlier report. */
-static int name_page(cli_device_report *report)
+static void name_page(cli_report *report)
 {
     const char *const path = report->path;
     const size_t length = strlen(path) - (cli_ends_with(path, ".json") ? 5 : 0);
     if (length == 0 || length + 4 > sizeof report->page)
-        return cli_fail("--output: '%s' is not a usable file name", path);
+        cli_die("--output: '%s' is not a usable file name", path);
     if (cli_ends_with(path, ".md"))
-        return cli_fail("--output: '%s' is the name of a page; name the JSON file, and the page "
-                        "gets .md in place of .json",
-                        path);
+        cli_die("--output: '%s' is the name of a page; name the JSON file, and the page "
+                "gets .md in place of .json",
+                path);
     snprintf(report->page, sizeof report->page, "%.*s.md", (int)length, path);
-    return is_foreign(report->page)
-               ? cli_fail("--output: the page would overwrite %s, which is no page of a report; "
-                          "choose another name",
-                          report->page)
-               : 0;
+    if (is_foreign(report->page))
+        cli_die("--output: the page would overwrite %s, which is no page of a report; choose "
+                "another name",
+                report->page);
 }
 
-static int write_page(const cli_device_report *report)
-{
-    FILE *const file = fopen(report->page, "w");
-    if (file == NULL)
-        return 1;
-    cli_page_write(report->json, file);
-    const int failed = ferror(file);
-    return fclose(file) != 0 || failed;
-}
-
-int cli_device_report_save(cli_device_report *report, const char *doing)
+void cli_report_save(cli_report *report, const char *doing)
 {
     json_object_set_new(report->json, "complete", json_boolean(doing == NULL));
     json_object_set_new(report->json, "doing", doing != NULL ? cli_text(doing) : json_null());
     if (json_dump_file(report->json, report->path, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) != 0)
-        return cli_fail("--output: %s: cannot be written: %s", report->path, strerror(errno));
-    return write_page(report)
-               ? cli_fail("--output: %s: cannot be written: %s", report->page, strerror(errno))
-               : 0;
+        cli_die("--output: %s: cannot be written: %s", report->path, strerror(errno));
+    FILE *const file = fopen(report->page, "w");
+    if (file != NULL)
+        cli_report_page(report->json, file);
+    const bool failed = file == NULL || ferror(file);
+    if ((file != NULL && fclose(file) != 0) || failed)
+        cli_die("--output: %s: cannot be written: %s", report->page, strerror(errno));
 }
 
 /* ------------------------------------------------------------------------- parts */
 
 static json_t *host(void)
 {
-    json_t *const object = json_object();
     struct utsname names;
-    if (uname(&names) >= 0) { /* all but the name of the host */
-        json_object_set_new(object, "system", cli_text(names.sysname));
-        json_object_set_new(object, "release", cli_text(names.release));
-        json_object_set_new(object, "machine", cli_text(names.machine));
-    }
-    json_object_set_new(object, "pointer_bits", json_integer((json_int_t)sizeof(void *) * 8));
-    return object;
+    return uname(&names) >= 0 /* all but the name of the host */
+               ? json_pack("{s:o, s:o, s:o, s:i}", "system", cli_text(names.sysname), "release",
+                           cli_text(names.release), "machine", cli_text(names.machine),
+                           "pointer_bits", (int)sizeof(void *) * 8)
+               : json_pack("{s:i}", "pointer_bits", (int)sizeof(void *) * 8);
 }
 
-static json_t *options_json(const cli_device_report *report)
+static json_t *options_json(const cli_report *report)
 {
     const cls_context_options *const o = &report->options;
     json_t *const dtypes = json_array();
@@ -104,7 +93,7 @@ static json_t *options_json(const cli_device_report *report)
                      "cache_dir", o->cache_dir != NULL);
 }
 
-static int begin(cli_device_report *report)
+static void begin(cli_report *report)
 {
     char now[32] = "";
     const time_t t = time(NULL);
@@ -114,43 +103,38 @@ static int begin(cli_device_report *report)
     report->json = json_pack("{s:i, s:s, s:s, s:b, s:s, s:o, s:o, s:[]}", "report_version", 1,
                              "clsample", cls_version(), "time", now, "complete", 0, "doing",
                              "device", "host", host(), "options", options_json(report), "failures");
-    return report->json != NULL ? 0 : cli_no_memory();
 }
 
 /* Runs the self-test, prints its result, and records the messages of the stages that failed. */
-static void run_selftest(cli_device_report *report)
+static void run_selftest(cli_report *report)
 {
-    cls_selftest_report r;
-    cls_selftest_report_init(&r);
-    const double start = cli_seconds();
-    const cls_status status = cli_compile_done(cls_selftest(report->target.context, &r));
-    const double took = cli_seconds() - start;
-    const bool ended = status == CLS_OK || (status == CLS_SELF_TEST_FAILED && r.failed != 0);
-    uint32_t cases;
-    json_t *const all = cli_stages_json(&r, &cases);
-    json_t *const object = json_pack("{s:I, s:I, s:f, s:o}", "cases", (json_int_t)cases, "failed",
-                                     (json_int_t)r.failed, "seconds", took, "stages", all);
+    cls_status status = CLS_OK;
+    json_t *const object = cli_selftest(report->target.context, &status), *stage;
+    const char *const error = cli_string(object, "error");
+    size_t i;
     json_object_set_new(report->json, "selftest", object);
-    for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++)
-        if (r.stages[i].failed != 0) {
-            char part[64];
-            snprintf(part, sizeof part, "self-test, %s", r.stages[i].name);
-            cli_device_report_fail(report, part, r.stages[i].message);
-        }
-    if (!ended) { /* an error, or a program that computes wrong results */
-        cli_fail_library("self-test");
-        cli_device_report_fail(report, "self-test", cls_error_message());
-        json_object_set_new(object, "error", cli_text(cls_error_message()));
+    json_array_foreach(json_object_get(object, "stages"), i, stage)
+    {
+        char part[64];
+        snprintf(part, sizeof part, "self-test, %s", cli_string(stage, "name"));
+        if (cli_integer(stage, "failed") != 0)
+            cli_report_fail(report, part, cli_string(stage, "message"));
     }
-    printf("self-test  %" PRIu32 " of %" PRIu32 " cases differ%s, %.2f s\n", r.failed, cases,
-           ended ? "" : "; the self-test did not finish", took);
+    if (error != NULL) {
+        cli_fail("self-test: %s", error);
+        cli_report_fail(report, "self-test", error);
+    }
+    cli_put("self-test  {failed} of {cases} cases differ", object);
+    cli_put(error != NULL ? "; the self-test did not finish, {seconds:.2} s\n"
+                          : ", {seconds:.2} s\n",
+            object);
 }
 
-static void run_bench(cli_device_report *report)
+static void run_bench(cli_report *report)
 {
     bench_setup setup = {
         .on = &report->target, .batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
-    json_t *const object = json_object(), *one;
+    json_t *object, *one;
     size_t i;
     while (!(report->options.dtypes >> setup.dtype & 1u))
         setup.dtype++;
@@ -159,44 +143,38 @@ static void run_bench(cli_device_report *report)
         setup.vocab = 32000;
         setup.runs = 11;
     }
+    object = json_pack("{s:i, s:i, s:s}", "rows", (int)setup.batch, "vocab", (int)setup.vocab,
+                       "dtype", cli_dtype_name((int32_t)setup.dtype));
     json_object_set_new(report->json, "bench", object);
-    json_object_set_new(object, "rows", json_integer(setup.batch));
-    json_object_set_new(object, "vocab", json_integer(setup.vocab));
-    json_object_set_new(object, "dtype", json_string(cli_dtype_name((int32_t)setup.dtype)));
     const int failed = bench_collect(&setup, report->quick, object);
     json_array_foreach(json_object_get(object, "cases"), i, one)
     {
-        const char *const error = json_string_value(json_object_get(one, "error"));
+        const char *const error = cli_string(one, "error");
         char part[64];
-        snprintf(part, sizeof part, "bench, %s", json_string_value(json_object_get(one, "case")));
+        snprintf(part, sizeof part, "bench, %s", cli_string(one, "case"));
         if (error != NULL)
-            cli_device_report_fail(report, part, error);
+            cli_report_fail(report, part, error);
     }
     printf("bench      %zu cases, %d failed\n", json_array_size(json_object_get(object, "cases")),
            failed);
-    cli_device_report_programs(report); /* the bench compiles further programs */
+    cli_report_programs(report); /* the bench compiles further programs */
 }
 
 /* --------------------------------------------------------------------------- all */
 
-static double real_of(const cli_device_report *report, const char *part, const char *key)
+static void print_start(const cli_report *report)
 {
-    return json_number_value(json_object_get(json_object_get(report->json, part), key));
-}
-
-static void print_start(const cli_device_report *report)
-{
-    const double first = real_of(report, "start", "first_step_seconds");
-    printf("start      context %.2f s", real_of(report, "start", "context_seconds"));
-    if (first > 0)
-        printf(", first sampler %.2f s, first token %.2f ms, later ones %.2f ms",
-               real_of(report, "start", "sampler_seconds"), 1e3 * first,
-               1e3 * real_of(report, "start", "later_step_seconds"));
+    const json_t *const start = json_object_get(report->json, "start");
+    cli_put("start      context {context_seconds:.2} s", start);
+    if (json_object_get(start, "first_step_seconds") != NULL)
+        cli_put(", first sampler {sampler_seconds:.2} s, first token {first_step_seconds:.2m} ms, "
+                "later ones {later_step_seconds:.2m} ms",
+                start);
     putchar('\n');
     fflush(stdout);
 }
 
-static void print_programs(const cli_device_report *report)
+static void print_programs(const cli_report *report)
 {
     double seconds = 0;
     size_t i;
@@ -207,36 +185,34 @@ static void print_programs(const cli_device_report *report)
            json_array_size(json_object_get(report->json, "programs")), seconds);
 }
 
-static void run_start(cli_device_report *report)
+static void run_start(cli_report *report)
 {
-    cli_device_report_first(report);
+    cli_report_first(report);
     print_start(report);
-    cli_device_report_compile(report);
+    cli_report_compile(report);
     print_programs(report);
 }
 
-/* Runs the parts that need a context, until an interrupt. It fails if a file cannot be written. */
-static int run_on_context(cli_device_report *report)
+/* Runs the parts that need a context, until an interrupt. */
+static void run_on_context(cli_report *report)
 {
     static const struct {
         const char *name;
-        void (*run)(cli_device_report *report);
+        void (*run)(cli_report *report);
     } parts[] = {{"first token", run_start}, {"self-test", run_selftest}, {"bench", run_bench}};
     for (size_t i = 0; i < sizeof parts / sizeof *parts && !cli_interrupted(); i++) {
-        if (cli_device_report_save(report, parts[i].name) != 0)
-            return 1;
+        cli_report_save(report, parts[i].name);
         parts[i].run(report);
         fflush(stdout);
     }
-    return 0;
 }
 
-static const char *doing_of(const cli_device_report *report)
+static const char *doing_of(const cli_report *report)
 {
     return json_string_value(json_object_get(report->json, "doing"));
 }
 
-static int print_summary(const cli_device_report *report, bool ran)
+static int print_summary(const cli_report *report, bool ran)
 {
     if (cli_interrupted())
         printf("\nInterrupted during: %s. The report has the results up to this part.\n",
@@ -247,53 +223,47 @@ static int print_summary(const cli_device_report *report, bool ran)
         printf("\n%" PRIu32 " part%s failed; the report lists %s.\n", report->failures,
                report->failures == 1 ? "" : "s", report->failures == 1 ? "it" : "them");
     printf("Please send these two files:\n    %s\n    %s\n", report->path, report->page);
-    if (cli_flush_output() != 0)
-        return DID_NOT_RUN;
-    return !ran ? DID_NOT_RUN : report->failures != 0 ? DIFFERS : 0;
+    return !ran ? cli_failure : report->failures != 0 ? DIFFERS : 0;
 }
 
-static int run(cli_device_report *report, const char *device)
+static int run(cli_report *report, const char *device)
 {
-    if (name_page(report) != 0 ||
-        cli_find_device(device, &report->options, true, &report->target) != 0 || begin(report) != 0)
-        return DID_NOT_RUN;
-    cli_device_report_device(report);
-    if (cli_device_report_save(report, "context") != 0)
-        return DID_NOT_RUN;
-    printf("device     %" PRIu32 ": %s, %s\n", report->target.index, report->target.device.name,
-           cli_device_type(report->target.device.type));
-    printf("platform   %s, driver %s, %s\n", report->target.device.platform_name,
-           report->target.device.driver, report->target.device.c_version);
+    name_page(report);
+    cli_find_device(device, &report->options, true, &report->target);
+    begin(report);
+    cli_report_device(report);
+    cli_report_save(report, "context");
+    cli_put("device     {device}: {name}, {type}\n"
+            "platform   {platform}, driver {driver}, {opencl_c}\n",
+            report->target.device.json);
     fflush(stdout);
     cli_catch_interrupt();
-    const bool ran = cli_device_report_context(report) == 0;
-    if (ran && run_on_context(report) != 0)
-        return DID_NOT_RUN;
-    if (cli_device_report_save(report, cli_interrupted() ? doing_of(report) : NULL) != 0)
-        return DID_NOT_RUN;
+    const bool ran = cli_report_context(report) == 0;
+    if (ran)
+        run_on_context(report);
+    cli_report_save(report, cli_interrupted() ? doing_of(report) : NULL);
     return print_summary(report, ran);
 }
 
 int cls_cmd_report(int argc, char **argv)
 {
-    cli_device_report report = {.path = "clsample-report.json"};
+    cli_report report = {.path = "clsample-report.json"};
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {
         CLI_DEVICE(&device),
         {"output", CLI_OUTPUT, &report.path, "FILE",
-         "the JSON file (default clsample-report.json); the page beside it ends in .md", NULL, 0},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE",
-         "types of logits: all (default; with --quick f32), f32, f16 or bf16", "all|f32|f16|bf16",
-         0},
+         "the JSON file (default clsample-report.json); the page beside it ends in .md"},
+        {"dtype", CLI_CHOICE, &dtype, "TYPE=all|f32|f16|bf16",
+         "types of logits: all (default; with --quick f32), f32, f16 or bf16"},
         {"quick", CLI_FLAG, &report.quick, NULL,
-         "float32 only and a small bench: seconds, if kernels are compiled already", NULL, 0},
+         "float32 only and a small bench: seconds, if kernels are compiled already"},
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
-         "candidates in the list of a row (default: chosen for the device)", NULL, 0},
+         "candidates in the list of a row (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&report.options),
         CLI_NO_OPTION};
     cls_context_options_init(&report.options);
-    const cli_parsed parsed = cli_parse(
+    cli_parse(
         argc, argv, "report [OPTION]...",
         "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
         "whether it computes correctly, how long it takes to start, and how fast it is. This "
@@ -303,13 +273,10 @@ int cls_cmd_report(int argc, char **argv)
         "if\n"
         "nothing could run.",
         options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED ? DID_NOT_RUN : 0;
-    if (dtype == 0 && report.quick && !options[2].given)
+    if (dtype == 0 && report.quick && !cli_given("dtype"))
         dtype = 1;
     report.options.dtypes = cli_dtypes(dtype);
     const int status = run(&report, device);
     cli_close(&report.target);
-    json_decref(report.json);
     return status;
 }

@@ -16,7 +16,7 @@
 
 #include "cli.h"
 
-typedef struct cli_device_report {
+typedef struct cli_report {
     cli_target target;
     cls_context_options options;
     bool quick;
@@ -24,35 +24,35 @@ typedef struct cli_device_report {
     const char *path;  /* of the file for the object */
     char page[1024];   /* the path of the page */
     uint32_t failures; /* entries of "failures" in the object */
-} cli_device_report;
+} cli_report;
 
 /* Adds a part and its error message to the failures. */
-void cli_device_report_fail(cli_device_report *report, const char *part, const char *message);
+void cli_report_fail(cli_report *report, const char *part, const char *message);
 
 /* Writes both files. doing: the part that runs next; NULL: all parts are done. */
-int cli_device_report_save(cli_device_report *report, const char *doing);
+void cli_report_save(cli_report *report, const char *doing);
 
 /* ------------------------------------------------ the parts, which add to the object */
 
 /* "device": names, versions, limits, float properties and extensions. */
-void cli_device_report_device(cli_device_report *report);
+void cli_report_device(cli_report *report);
 
 /* "shape" and "start". It opens the queue and the context, and fails if there is none. */
-int cli_device_report_context(cli_device_report *report);
+int cli_report_context(cli_report *report);
 
 /* "start": the time of the first token. */
-void cli_device_report_first(cli_device_report *report);
+void cli_report_first(cli_report *report);
 
 /* "compile" and "programs": compiles the programs of all features. */
-void cli_device_report_compile(cli_device_report *report);
+void cli_report_compile(cli_report *report);
 
 /* "programs": those that are compiled so far. */
-void cli_device_report_programs(cli_device_report *report);
+void cli_report_programs(cli_report *report);
 
 /* ----------------------------------------------------------------------- the page */
 
 #define CLI_PAGE_TITLE "# clsample report: " /* what a page begins with */
 
-void cli_page_write(const json_t *json, FILE *file);
+void cli_report_page(const json_t *json, FILE *file);
 
 #endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT */
 /* The part "device" of a report: what OpenCL reports about the device. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "device_report.h"
@@ -15,159 +14,116 @@ enum {
     WAVEFRONT_WIDTH_AMD = 0x4043
 };
 
-typedef enum kind { NUMBER, YES_NO, TEXT } kind;
+/* Numbers have 4 or 8 bytes. BIT is a bit of a number, false if the device does not report that;
+ * SIZES are several numbers, and WORDS a text that blanks separate. */
+typedef enum kind { NUMBER, YES_NO, BIT, TEXT, SIZES, WORDS } kind;
 
 typedef struct property {
     cl_device_info what;
     const char *key;
     kind kind;
+    uint64_t bit;
 } property;
 
 static const property properties[] = {
-    {CL_DEVICE_VENDOR, "vendor", TEXT},
-    {CL_DEVICE_VENDOR_ID, "vendor_id", NUMBER},
-    {CL_DEVICE_VERSION, "version", TEXT},
-    {CL_DEVICE_PROFILE, "profile", TEXT},
-    {CL_DEVICE_AVAILABLE, "available", YES_NO},
-    {CL_DEVICE_COMPILER_AVAILABLE, "compiler", YES_NO},
-    {CL_DEVICE_ENDIAN_LITTLE, "little_endian", YES_NO},
-    {CL_DEVICE_ADDRESS_BITS, "address_bits", NUMBER},
-    {CL_DEVICE_MAX_COMPUTE_UNITS, "compute_units", NUMBER},
-    {CL_DEVICE_MAX_CLOCK_FREQUENCY, "clock_mhz", NUMBER},
-    {CL_DEVICE_MAX_WORK_GROUP_SIZE, "max_work_group", NUMBER},
-    {CL_DEVICE_LOCAL_MEM_SIZE, "local_mem_bytes", NUMBER},
-    {CL_DEVICE_GLOBAL_MEM_SIZE, "global_mem_bytes", NUMBER},
-    {CL_DEVICE_MAX_MEM_ALLOC_SIZE, "max_alloc_bytes", NUMBER},
-    {CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, "cache_bytes", NUMBER},
-    {CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, "cache_line_bytes", NUMBER},
-    {CL_DEVICE_MAX_PARAMETER_SIZE, "max_parameter_bytes", NUMBER},
-    {CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, "max_constant_bytes", NUMBER},
-    {CL_DEVICE_MEM_BASE_ADDR_ALIGN, "align_bits", NUMBER},
-    {CL_DEVICE_HOST_UNIFIED_MEMORY, "unified_memory", YES_NO},
-    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, "preferred_vector_float", NUMBER},
-    {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, "native_vector_float", NUMBER},
-    {CL_DEVICE_PROFILING_TIMER_RESOLUTION, "timer_nanoseconds", NUMBER},
-    {MAX_SUB_GROUPS, "max_sub_groups", NUMBER},
-    {WARP_SIZE_NV, "warp_size", NUMBER},
-    {COMPUTE_MAJOR_NV, "compute_capability_major", NUMBER},
-    {COMPUTE_MINOR_NV, "compute_capability_minor", NUMBER},
-    {WAVEFRONT_WIDTH_AMD, "wavefront_width", NUMBER},
+    {CL_DEVICE_VENDOR, "vendor", TEXT, 0},
+    {CL_DEVICE_VENDOR_ID, "vendor_id", NUMBER, 0},
+    {CL_DEVICE_VERSION, "version", TEXT, 0},
+    {CL_DEVICE_PROFILE, "profile", TEXT, 0},
+    {CL_DEVICE_AVAILABLE, "available", YES_NO, 0},
+    {CL_DEVICE_COMPILER_AVAILABLE, "compiler", YES_NO, 0},
+    {CL_DEVICE_ENDIAN_LITTLE, "little_endian", YES_NO, 0},
+    {CL_DEVICE_ADDRESS_BITS, "address_bits", NUMBER, 0},
+    {CL_DEVICE_MAX_COMPUTE_UNITS, "compute_units", NUMBER, 0},
+    {CL_DEVICE_MAX_CLOCK_FREQUENCY, "clock_mhz", NUMBER, 0},
+    {CL_DEVICE_MAX_WORK_GROUP_SIZE, "max_work_group", NUMBER, 0},
+    {CL_DEVICE_LOCAL_MEM_SIZE, "local_mem_bytes", NUMBER, 0},
+    {CL_DEVICE_GLOBAL_MEM_SIZE, "global_mem_bytes", NUMBER, 0},
+    {CL_DEVICE_MAX_MEM_ALLOC_SIZE, "max_alloc_bytes", NUMBER, 0},
+    {CL_DEVICE_GLOBAL_MEM_CACHE_SIZE, "cache_bytes", NUMBER, 0},
+    {CL_DEVICE_GLOBAL_MEM_CACHELINE_SIZE, "cache_line_bytes", NUMBER, 0},
+    {CL_DEVICE_MAX_PARAMETER_SIZE, "max_parameter_bytes", NUMBER, 0},
+    {CL_DEVICE_MAX_CONSTANT_BUFFER_SIZE, "max_constant_bytes", NUMBER, 0},
+    {CL_DEVICE_MEM_BASE_ADDR_ALIGN, "align_bits", NUMBER, 0},
+    {CL_DEVICE_HOST_UNIFIED_MEMORY, "unified_memory", YES_NO, 0},
+    {CL_DEVICE_PREFERRED_VECTOR_WIDTH_FLOAT, "preferred_vector_float", NUMBER, 0},
+    {CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT, "native_vector_float", NUMBER, 0},
+    {CL_DEVICE_PROFILING_TIMER_RESOLUTION, "timer_nanoseconds", NUMBER, 0},
+    {MAX_SUB_GROUPS, "max_sub_groups", NUMBER, 0},
+    {WARP_SIZE_NV, "warp_size", NUMBER, 0},
+    {COMPUTE_MAJOR_NV, "compute_capability_major", NUMBER, 0},
+    {COMPUTE_MINOR_NV, "compute_capability_minor", NUMBER, 0},
+    {WAVEFRONT_WIDTH_AMD, "wavefront_width", NUMBER, 0},
+    {CL_DEVICE_MAX_WORK_ITEM_SIZES, "max_work_item_sizes", SIZES, 0},
+    {SUB_GROUP_SIZES_INTEL, "sub_group_sizes", SIZES, 0},
+    {CL_DEVICE_SINGLE_FP_CONFIG, "infinities", BIT, CL_FP_INF_NAN},
+    {CL_DEVICE_SINGLE_FP_CONFIG, "subnormals", BIT, CL_FP_DENORM},
+    {CL_DEVICE_SINGLE_FP_CONFIG, "round_to_nearest", BIT, CL_FP_ROUND_TO_NEAREST},
+    {CL_DEVICE_SINGLE_FP_CONFIG, "fma", BIT, CL_FP_FMA},
+    {CL_DEVICE_SINGLE_FP_CONFIG, "exact_division", BIT, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT},
+    {CL_DEVICE_QUEUE_PROPERTIES, "out_of_order_queue", BIT, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE},
+    {CL_DEVICE_QUEUE_PROPERTIES, "profiling_queue", BIT, CL_QUEUE_PROFILING_ENABLE},
+    {CL_DEVICE_LOCAL_MEM_TYPE, "local_mem_is_local", BIT, CL_LOCAL},
+    {CL_DEVICE_EXTENSIONS, "extensions", WORDS, 0}, /* all; the page lists the relevant ones */
 };
 
-/* Reads a property of 4 or 8 bytes. */
-static int number_of(cl_device_id device, cl_device_info what, uint64_t *number)
+/* The number at `bytes`. */
+static uint64_t number_at(const char *bytes, size_t size)
 {
-    unsigned char bytes[8];
     uint32_t narrow;
-    size_t size = 0;
-    if (clGetDeviceInfo(device, what, sizeof bytes, bytes, &size) != CL_SUCCESS ||
-        (size != 4 && size != 8))
-        return 1;
+    uint64_t wide;
     memcpy(&narrow, bytes, sizeof narrow);
-    *number = narrow;
-    if (size == 8)
-        memcpy(number, bytes, sizeof *number);
-    return 0;
+    if (size == 4)
+        return narrow;
+    memcpy(&wide, bytes, sizeof wide);
+    return wide;
 }
 
-/* Adds a property, unless the device does not report it. */
-static void add(json_t *object, cl_device_id device, const property *p)
-{
-    uint64_t number;
-    size_t size;
-    if (p->kind == TEXT) {
-        char *const text = cli_device_bytes(device, p->what, &size);
-        if (text != NULL)
-            json_object_set_new(object, p->key, cli_text(text));
-        free(text);
-    } else if (number_of(device, p->what, &number) == 0) {
-        json_object_set_new(object, p->key,
-                            p->kind == YES_NO ? json_boolean(number != 0)
-                                              : json_integer((json_int_t)number));
-    }
-}
-
-static void add_sizes(json_t *object, const char *key, cl_device_id device, cl_device_info what)
+/* The value of a property. NULL: the device does not report it. */
+static json_t *value_of(cl_device_id device, const property *p)
 {
     size_t size;
-    char *const bytes = cli_device_bytes(device, what, &size);
+    char *const bytes = cli_device_bytes(device, p->what, &size);
+    const bool is_number = bytes != NULL && (size == 4 || size == 8);
     json_t *array;
-    if (bytes == NULL || (array = json_array()) == NULL) {
-        free(bytes);
-        return;
-    }
-    for (size_t at = 0; at + sizeof(size_t) <= size; at += sizeof(size_t)) {
-        size_t n;
-        memcpy(&n, bytes + at, sizeof n);
-        json_array_append_new(array, json_integer((json_int_t)n));
-    }
-    json_object_set_new(object, key, array);
-    free(bytes);
-}
-
-/* Adds bits of properties; those that the device does not report are false. */
-static void add_flags(json_t *object, cl_device_id device)
-{
-    static const struct {
-        const char *key;
-        cl_device_info what;
-        uint64_t bit;
-    } flags[] = {
-        {"infinities", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_INF_NAN},
-        {"subnormals", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_DENORM},
-        {"round_to_nearest", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_ROUND_TO_NEAREST},
-        {"fma", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_FMA},
-        {"exact_division", CL_DEVICE_SINGLE_FP_CONFIG, CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT},
-        {"out_of_order_queue", CL_DEVICE_QUEUE_PROPERTIES, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE},
-        {"profiling_queue", CL_DEVICE_QUEUE_PROPERTIES, CL_QUEUE_PROFILING_ENABLE},
-        {"local_mem_is_local", CL_DEVICE_LOCAL_MEM_TYPE, CL_LOCAL}};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        uint64_t bits = 0;
-        number_of(device, flags[i].what, &bits);
-        json_object_set_new(object, flags[i].key, json_boolean(bits & flags[i].bit));
-    }
-}
-
-/* Adds all extensions; the page lists the relevant ones. */
-static void add_extensions(json_t *object, cl_device_id device)
-{
-    size_t size;
-    char *const text = cli_device_bytes(device, CL_DEVICE_EXTENSIONS, &size);
-    json_t *const array = json_array();
-    for (char *word = text != NULL ? strtok(text, " ") : NULL; word != NULL;
+    if (p->kind == BIT)
+        return json_boolean(is_number && (number_at(bytes, size) & p->bit) != 0);
+    if (p->kind <= YES_NO && is_number)
+        return p->kind == YES_NO ? json_boolean(number_at(bytes, size) != 0)
+                                 : json_integer((json_int_t)number_at(bytes, size));
+    if (p->kind <= YES_NO || (bytes == NULL && p->kind != WORDS))
+        return NULL;
+    if (p->kind == TEXT)
+        return cli_text(bytes);
+    array = json_array();
+    for (size_t at = 0; p->kind == SIZES && at + sizeof at <= size; at += sizeof at)
+        json_array_append_new(array, json_integer((json_int_t)number_at(bytes + at, sizeof at)));
+    for (char *word = p->kind == WORDS && bytes != NULL ? strtok(bytes, " ") : NULL; word != NULL;
          word = strtok(NULL, " "))
         json_array_append_new(array, cli_text(word));
-    json_object_set_new(object, "extensions", array);
-    free(text);
+    return array;
 }
 
-static void add_platform(json_t *object, cl_platform_id platform)
+static void add_platform(json_t *object, cl_device_id device)
 {
+    cl_platform_id platform;
     char version[256] = "";
-    if (clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) ==
-        CL_SUCCESS)
+    if (clGetDeviceInfo(device, CL_DEVICE_PLATFORM, sizeof platform, &platform, NULL) ==
+            CL_SUCCESS &&
+        clGetPlatformInfo(platform, CL_PLATFORM_VERSION, sizeof version - 1, version, NULL) ==
+            CL_SUCCESS)
         json_object_set_new(object, "platform_version", cli_text(version));
 }
 
-void cli_device_report_device(cli_device_report *report)
+void cli_report_device(cli_report *report)
 {
-    const cli_device *const device = &report->target.device;
-    json_t *const object = json_object();
-    json_object_set_new(object, "device", json_integer((json_int_t)report->target.index));
-    json_object_set_new(object, "name", cli_text(device->name));
-    json_object_set_new(object, "type", json_string(cli_device_type(device->type)));
-    json_object_set_new(object, "platform", cli_text(device->platform_name));
-    add_platform(object, device->platform);
-    json_object_set_new(object, "driver", cli_text(device->driver));
-    json_object_set_new(object, "opencl_c", cli_text(device->c_version));
-    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++)
-        add(object, device->id, &properties[i]);
-    add_sizes(object, "max_work_item_sizes", device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES);
-    add_sizes(object, "sub_group_sizes", device->id, SUB_GROUP_SIZES_INTEL);
-    add_flags(object, device->id);
-    add_extensions(object, device->id);
-    json_object_set_new(object, "usable", json_boolean(device->usable));
-    if (!device->usable)
-        json_object_set_new(object, "reason", cli_text(device->reason));
+    const cl_device_id device = report->target.device.id;
+    json_t *const object = json_copy(report->target.device.json);
+    add_platform(object, device);
+    for (size_t i = 0; i < sizeof properties / sizeof *properties; i++) {
+        json_t *const value = value_of(device, &properties[i]);
+        if (value != NULL)
+            json_object_set_new(object, properties[i].key, value);
+    }
     json_object_set_new(report->json, "device", object);
 }

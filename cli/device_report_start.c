@@ -1,33 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 /* The parts of a report that time what a process waits for: context, first token and programs. */
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "../bench/bench.h"
 #include "device_report.h"
 
 enum { LATER = 100 }; /* steps that are timed after the first */
 
-static json_t *start_of(const cli_device_report *report)
-{
-    return json_object_get(report->json, "start");
-}
+static json_t *start_of(const cli_report *report) { return json_object_get(report->json, "start"); }
 
 /* ---------------------------------------------------------------------- the context */
 
-static void add_shape(cli_device_report *report)
+static void add_shape(cli_report *report)
 {
     json_t *const shape = cli_shape_json(report->target.context);
     if (shape == NULL)
-        cli_device_report_fail(report, "shape", cls_error_message());
+        cli_report_fail(report, "shape", cls_error_message());
     else
         json_object_set_new(report->json, "shape", shape);
 }
 
 /* Opens a context in the tier of the options. If the tier is auto and fails, it tries the lower
  * one. */
-static int open_some_tier(cli_device_report *report)
+static int open_some_tier(cli_report *report)
 {
     cls_context_options options = report->options;
     char part[64];
@@ -39,7 +34,7 @@ static int open_some_tier(cli_device_report *report)
             return 0;
         }
         snprintf(part, sizeof part, "context, tier %s", cli_tier_name(options.tier));
-        cli_device_report_fail(report, part, cli_last_error());
+        cli_report_fail(report, part, cli_last_error());
         json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
         if (options.tier != CLS_TIER_AUTO)
             return 1;
@@ -47,16 +42,16 @@ static int open_some_tier(cli_device_report *report)
     }
 }
 
-int cli_device_report_context(cli_device_report *report)
+int cli_report_context(cli_report *report)
 {
     const double start = cli_seconds();
     json_object_set_new(report->json, "start", json_object());
     if (!report->target.device.usable) {
-        cli_device_report_fail(report, "device", report->target.device.reason);
+        cli_report_fail(report, "device", cli_string(report->target.device.json, "reason"));
         return 1;
     }
     if (cli_open_queue(&report->target, 0) != 0) {
-        cli_device_report_fail(report, "queue", cli_last_error());
+        cli_report_fail(report, "queue", cli_last_error());
         return 1;
     }
     json_object_set_new(start_of(report), "queue_seconds", json_real(cli_seconds() - start));
@@ -70,7 +65,7 @@ int cli_device_report_context(cli_device_report *report)
 
 /* A sampler with one request of one row. */
 typedef struct request {
-    const cli_target *target;
+    cli_target *target;
     cls_dtype dtype;
     cls_params params;
     void *rows;
@@ -82,76 +77,57 @@ static int open_request(request *r)
 {
     const size_t size = (BENCH_VOCAB + BENCH_PAD) * bench_dtype_size(r->dtype);
     cls_sampler_options options;
-    cl_int error;
     cls_params_init(&r->params);
     r->params.temperature = 0.8f;
     r->params.top_k = 50;
     r->params.top_p = 0.95f;
-    if ((r->rows = malloc(size)) == NULL)
-        return cli_no_memory();
+    r->rows = cli_alloc(1, size);
     bench_fill_rows(r->rows, r->dtype, 1, BENCH_VOCAB, BENCH_LANGUAGE);
-    r->logits = clCreateBuffer(r->target->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size,
-                               r->rows, &error);
-    if (error == CL_SUCCESS)
-        r->token = clCreateBuffer(r->target->cl, CL_MEM_READ_WRITE, sizeof(int32_t), NULL, &error);
-    if (error != CL_SUCCESS)
-        return cli_fail_opencl("the first token's buffers", error);
     cls_sampler_options_init(&options);
     options.vocab = BENCH_VOCAB;
     options.dtypes = 1u << r->dtype;
-    if (cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)) != CLS_OK ||
-        cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0) != CLS_OK)
-        return cli_fail_library("the first sampler");
-    return 0;
-}
-
-static void close_request(request *r)
-{
-    cls_sampler_destroy(r->sampler);
-    if (r->token != NULL)
-        clReleaseMemObject(r->token);
-    if (r->logits != NULL)
-        clReleaseMemObject(r->logits);
-    free(r->rows);
+    return cli_buffer(r->target, &r->logits, "first token", size, r->rows) ||
+           cli_buffer(r->target, &r->token, "first token", sizeof(int32_t), NULL) ||
+           cli_try(cli_compile_done(cls_sampler_create(r->target->context, &options, &r->sampler)),
+                   "the first sampler") ||
+           cli_try(cls_slot_begin(r->sampler, 0, &r->params, NULL, 0, NULL, 0),
+                   "the first sampler");
 }
 
 static int sample(const request *r, int32_t *token, double *seconds)
 {
     const double start = cli_seconds();
     cls_step step;
-    cl_int error;
     cls_step_init(&step);
     step.rows = 1;
     step.logits.dtype = (int32_t)r->dtype;
     step.logits.values.buffer = r->logits;
     step.tokens.buffer = r->token;
-    if (cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL) != CLS_OK)
-        return cli_fail_library("the first steps");
-    error = clEnqueueReadBuffer(r->target->queue, r->token, CL_TRUE, 0, sizeof *token, token, 0,
-                                NULL, NULL);
+    const int failed = cli_try(cls_sample(r->sampler, r->target->queue, &step, 0, NULL, NULL),
+                               "the first steps") ||
+                       cli_fetch(r->target, r->token, token, sizeof *token);
     *seconds = cli_seconds() - start;
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the first tokens", error);
+    return failed;
 }
 
 /* Compares the first token with the reference's. */
 static int check(const request *r, int32_t token)
 {
-    cls_host_result result;
-    cls_host_result_init(&result);
+    cls_host_result result = {.struct_size = sizeof result};
     cls_host_row row;
     cls_host_row_init(&row);
     row.logits = r->rows;
     row.dtype = (int32_t)r->dtype;
     row.vocab = BENCH_VOCAB;
     row.params = &r->params;
-    if (cls_host_sample(&row, &result) != CLS_OK)
-        return cli_fail_library("the reference");
+    if (cli_try(cls_host_sample(&row, &result), "the reference") != 0)
+        return 1;
     return result.token == token ? 0
                                  : cli_fail("the first token is %d, but the reference has %d",
                                             (int)token, (int)result.token);
 }
 
-static int first(cli_device_report *report, request *r)
+static int first(cli_report *report, request *r)
 {
     double seconds[1 + LATER], start = cli_seconds();
     int32_t token, later;
@@ -169,46 +145,44 @@ static int first(cli_device_report *report, request *r)
     return check(r, token);
 }
 
-void cli_device_report_first(cli_device_report *report)
+void cli_report_first(cli_report *report)
 {
     request r = {.target = &report->target};
     while (!(report->options.dtypes >> r.dtype & 1u))
         r.dtype++;
     if (first(report, &r))
-        cli_device_report_fail(report, "first token", cli_last_error());
-    close_request(&r);
+        cli_report_fail(report, "first token", cli_last_error());
+    cls_sampler_destroy(r.sampler);
 }
 
 /* --------------------------------------------------------------------- the programs */
 
-void cli_device_report_programs(cli_device_report *report)
+void cli_report_programs(cli_report *report)
 {
     json_t *const array = json_array();
-    cls_program_info p;
-    cls_program_info_init(&p);
+    cls_program_info p = {.struct_size = sizeof p};
     for (uint32_t i = 0; cls_context_program(report->target.context, i, &p) == CLS_OK; i++) {
-        json_t *const object = json_pack(
-            "{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
-            cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
-            (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups), "seconds",
-            p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size, "private_mem_bytes",
-            (json_int_t)p.private_mem_size, "max_work_group", (json_int_t)p.max_work_group,
-            "preferred_multiple", (json_int_t)p.preferred_multiple);
-        json_array_append_new(array, object);
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
+                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size,
+                      "private_mem_bytes", (json_int_t)p.private_mem_size, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple",
+                      (json_int_t)p.preferred_multiple));
     }
     json_object_set_new(report->json, "programs", array);
 }
 
 /* Compiles the programs of some features for a type of logits. */
-static int compile_some(cli_device_report *report, const char *name, int32_t dtype,
-                        uint32_t features)
+static int compile_some(cli_report *report, const char *name, int32_t dtype, uint32_t features)
 {
     const double start = cli_seconds();
     char part[128];
     json_t *object;
     snprintf(part, sizeof part, "programs of %s for %s", name, cli_dtype_name(dtype));
-    if (cli_device_report_save(report, part) != 0)
-        return 0;
+    cli_report_save(report, part);
     const cls_status status =
         cli_compile_done(cls_context_compile(report->target.context, 1u << dtype, features));
     object = json_pack("{s:s, s:s, s:f}", "feature", name, "dtype", cli_dtype_name(dtype),
@@ -217,7 +191,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
     if (status == CLS_OK)
         return 0;
     cli_fail_library(part);
-    cli_device_report_fail(report, part, cls_error_message());
+    cli_report_fail(report, part, cls_error_message());
     json_object_set_new(object, "error", cli_text(cls_error_message()));
     json_object_set_new(report->json, "build_log", cli_text(cli_build_log()));
     return 1;
@@ -226,7 +200,7 @@ static int compile_some(cli_device_report *report, const char *name, int32_t dty
 /* Compiles all features in one call: a program that serves several features replaces those that
  * serve one, so this is less work than a call for each. If it fails, each feature is compiled
  * alone. */
-void cli_device_report_compile(cli_device_report *report)
+void cli_report_compile(cli_report *report)
 {
     json_object_set_new(report->json, "compile", json_array());
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16 && !cli_interrupted(); dtype++) {
@@ -237,5 +211,5 @@ void cli_device_report_compile(cli_device_report *report)
             if ((bit & CLS_FEATURES_ALL) != 0)
                 compile_some(report, cls_feature_name((cls_feature)bit), dtype, bit);
     }
-    cli_device_report_programs(report);
+    cli_report_programs(report);
 }

@@ -1,69 +1,235 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample devices: lists the OpenCL devices and how the library would use them. */
+/* Lists the OpenCL devices and describes them, and the shape of a context, as JSON; and clsample
+ * devices, which prints them. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cli.h"
 
-static void print(const cli_device *device, uint32_t index)
+#ifndef CL_PLATFORM_NOT_FOUND_KHR
+#define CL_PLATFORM_NOT_FOUND_KHR -1001 /* the loader's error if no platform is installed */
+#endif
+
+/* ------------------------------------------------------------------------ names */
+
+/* The types in the order in which the default device is chosen; any other device is a CPU. */
+static const struct {
+    cl_device_type type;
+    const char *name;
+} types[] = {{CL_DEVICE_TYPE_GPU, "GPU"},
+             {CL_DEVICE_TYPE_ACCELERATOR, "accelerator"},
+             {CL_DEVICE_TYPE_CUSTOM, "custom"},
+             {0, "CPU"}};
+
+static int preference(cl_device_type type)
 {
-    const cls_device_info *info = &device->info;
-    printf("%c %" PRIu32 "  %s\n", device->is_default ? '*' : ' ', index, device->name);
-    printf("       platform  %s, driver %s\n", device->platform_name, device->driver);
-    printf("       type      %s, %s\n", cli_device_type(device->type), device->c_version);
-    if (!device->usable) {
-        printf("       unusable  %s\n", device->reason);
+    int i = 0;
+    while (types[i].type != 0 && (type & types[i].type) == 0)
+        i++;
+    return i;
+}
+
+#define WORD(i, ...) word_of((const char *const[]){__VA_ARGS__, NULL}, (uint32_t)(i))
+static const char *word_of(const char *const *words, uint32_t i)
+{
+    for (; i > 0 && *words != NULL; i--)
+        words++;
+    return *words != NULL ? *words : "?";
+}
+
+const char *cli_tier_name(uint32_t tier)
+{
+    return WORD(tier, "auto", "base", "int64", "subgroups");
+}
+
+const char *cli_subgroups_name(uint32_t subgroups)
+{
+    return WORD(subgroups, "none", "Khronos", "Intel", "Qualcomm", "AMD", "NVIDIA");
+}
+
+const char *cli_dtype_name(int32_t dtype)
+{
+    return dtype < 0 ? "-" : WORD(dtype, "float32", "float16", "bfloat16", "-");
+}
+
+const char *cli_origin_name(uint32_t origin) { return WORD(origin, "source", "binary", "cache"); }
+
+/* ------------------------------------------------------------------- the devices */
+
+char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size)
+{
+    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS)
+        return NULL;
+    char *const bytes = cli_alloc(*size + 1, 1);
+    return clGetDeviceInfo(device, what, *size, bytes, NULL) == CL_SUCCESS ? bytes : NULL;
+}
+
+static json_t *text_of(cl_device_id device, cl_device_info what)
+{
+    size_t size;
+    char *const text = cli_device_bytes(device, what, &size);
+    return cli_text(text != NULL ? text : "?");
+}
+
+static json_t *name_of(cl_platform_id platform)
+{
+    size_t size = 0;
+    if (clGetPlatformInfo(platform, CL_PLATFORM_NAME, 0, NULL, &size) != CL_SUCCESS)
+        return json_string("?");
+    char *const name = cli_alloc(size + 1, 1);
+    return cli_text(
+        clGetPlatformInfo(platform, CL_PLATFORM_NAME, size, name, NULL) == CL_SUCCESS ? name : "?");
+}
+
+static void describe(cl_device_id id, json_t *platform, const cls_context_options *options,
+                     uint32_t index, cli_device *device)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    device->id = id;
+    clGetDeviceInfo(id, CL_DEVICE_TYPE, sizeof device->type, &device->type, NULL);
+    device->usable = cls_device_query(id, options, &info) == CLS_OK;
+    device->json = json_pack(
+        "{s:i, s:O, s:o, s:s, s:o, s:o, s:b, s:b}", "device", (int)index, "platform", platform,
+        "name", text_of(id, CL_DEVICE_NAME), "type", types[preference(device->type)].name,
+        "opencl_c", text_of(id, CL_DEVICE_OPENCL_C_VERSION), "driver",
+        text_of(id, CL_DRIVER_VERSION), "usable", device->usable, "default", 0);
+    device->name = cli_string(device->json, "name");
+    json_object_update(device->json,
+                       device->usable
+                           ? json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s}", "compute_units",
+                                       (json_int_t)info.compute_units, "max_work_group",
+                                       (json_int_t)info.max_work_group, "local_mem_size",
+                                       (json_int_t)info.local_mem_size, "work_group",
+                                       (json_int_t)info.work_group, "vector",
+                                       (json_int_t)info.vector, "shortlist",
+                                       (json_int_t)info.shortlist, "tier", cli_tier_name(info.tier),
+                                       "subgroups", cli_subgroups_name(info.subgroups))
+                           : json_pack("{s:o}", "reason", cli_text(cls_error_message())));
+}
+
+static void add_platform(cl_platform_id platform, const cls_context_options *options,
+                         cli_devices *list)
+{
+    /* CL_DEVICE_TYPE_ALL does not include custom devices. */
+    const cl_device_type any = CL_DEVICE_TYPE_ALL | CL_DEVICE_TYPE_CUSTOM;
+    json_t *const name = name_of(platform);
+    cl_uint n = 0;
+    if (clGetDeviceIDs(platform, any, 0, NULL, &n) != CL_SUCCESS || n == 0) {
+        json_array_append(list->empty_platforms, name);
         return;
     }
-    printf("       limits    %" PRIu32 " compute unit%s, work-groups to %" PRIu64 ", %" PRIu64
-           " KiB of local memory\n",
-           info->compute_units, info->compute_units == 1 ? "" : "s", info->max_work_group,
-           info->local_mem_size / 1024);
-    printf("       shape     work-group %" PRIu32 ", vector %" PRIu32 ", shortlist %" PRIu32 "\n",
-           info->work_group, info->vector, info->shortlist);
-    printf("       tier      %s", cli_tier_name(info->tier));
-    if (info->subgroups != CLS_SUBGROUPS_NONE)
-        printf(" (%s's), if they compute correctly", cli_subgroups_name(info->subgroups));
+    cl_device_id *const ids = cli_alloc(n, sizeof *ids);
+    if (clGetDeviceIDs(platform, any, n, ids, NULL) != CL_SUCCESS)
+        return;
+    list->device = cli_grow(list->device, list->count + (size_t)n, sizeof *list->device);
+    for (cl_uint i = 0; i < n; i++) {
+        describe(ids[i], name, options, list->count, &list->device[list->count]);
+        list->count++;
+    }
+}
+
+void cli_devices_find(const cls_context_options *options, cli_devices *list)
+{
+    cl_uint n = 0;
+    cl_int error = clGetPlatformIDs(0, NULL, &n);
+    *list = (cli_devices){.chosen = UINT32_MAX, .empty_platforms = json_array()};
+    if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && n == 0))
+        return;
+    cl_platform_id *const platforms = cli_alloc(n, sizeof *platforms);
+    if (error == CL_SUCCESS)
+        error = clGetPlatformIDs(n, platforms, NULL);
+    if (error != CL_SUCCESS)
+        cli_die("listing the platforms: OpenCL error %d", (int)error);
+    for (cl_uint i = 0; i < n; i++)
+        add_platform(platforms[i], options, list);
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->device[i].usable &&
+            (list->chosen == UINT32_MAX ||
+             preference(list->device[i].type) < preference(list->device[list->chosen].type)))
+            list->chosen = i;
+    if (list->chosen != UINT32_MAX)
+        json_object_set(list->device[list->chosen].json, "default", json_true());
+}
+
+void cli_no_device(void)
+{
+    cli_die("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
+            "to use the CPU");
+}
+
+json_t *cli_shape_json(const cls_context *context)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    if (cls_context_info(context, &info) != CLS_OK)
+        return NULL;
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:s}", "work_group",
+                     (json_int_t)info.work_group, "row_group", (json_int_t)info.row_group, "vector",
+                     (json_int_t)info.vector, "shortlist", (json_int_t)info.shortlist,
+                     "groups_per_unit", (json_int_t)info.groups_per_unit, "tier",
+                     cli_tier_name(info.tier), "subgroups", cli_subgroups_name(info.subgroups),
+                     "origin", cli_origin_name(info.origin));
+}
+
+/* ------------------------------------------------------------------- the command */
+
+static void print(const cli_device *device)
+{
+    const json_t *const json = device->json;
+    const json_int_t units = cli_integer(json, "compute_units");
+    cli_put(json_is_true(json_object_get(json, "default")) ? "* " : "  ", json);
+    cli_put("{device}  {name}\n       platform  {platform}, driver {driver}\n"
+            "       type      {type}, {opencl_c}\n",
+            json);
+    if (!device->usable) {
+        cli_put("       unusable  {reason}\n", json);
+        return;
+    }
+    cli_put(units == 1 ? "       limits    {compute_units} compute unit"
+                       : "       limits    {compute_units} compute units",
+            json);
+    cli_put(", work-groups to {max_work_group}, ", json);
+    printf("%" JSON_INTEGER_FORMAT " KiB of local memory\n",
+           cli_integer(json, "local_mem_size") / 1024);
+    cli_put("       shape     work-group {work_group}, vector {vector}, shortlist {shortlist}\n"
+            "       tier      {tier}",
+            json);
+    if (strcmp(cli_string(json, "subgroups"), "none") != 0)
+        cli_put(" ({subgroups}'s), if they compute correctly", json);
     putchar('\n');
 }
 
-static int print_json(const cli_devices *list)
+static void print_all(const cli_devices *list)
 {
-    json_t *array = json_array();
-    for (uint32_t i = 0; i < list->count; i++)
-        cli_append(&array, cli_device_json(&list->device[i], i));
-    return cli_print_json(array);
+    size_t i;
+    json_t *platform;
+    for (uint32_t d = 0; d < list->count; d++)
+        print(&list->device[d]);
+    json_array_foreach(list->empty_platforms, i, platform)
+        printf("     platform %s has no device\n", json_string_value(platform));
 }
 
 int cls_cmd_devices(int argc, char **argv)
 {
     bool json = false;
     cli_devices list;
-    int failed;
-    cli_option options[] = {{"json", CLI_FLAG, &json, NULL,
-                             "print an array; an index is the number for --device", NULL, 0},
-                            CLI_NO_OPTION};
-    const cli_parsed parsed =
-        cli_parse(argc, argv, "devices [--json]",
-                  "Lists the OpenCL devices, with the numbers that --device takes.\n"
-                  "The default, marked *, is the first usable GPU, or else accelerator, custom "
-                  "device or CPU.",
-                  options);
-    if (parsed != CLI_GO)
-        return parsed == CLI_FAILED;
-    if (cli_devices_find(NULL, &list) != 0)
-        return 1;
-    if (json) {
-        failed = print_json(&list);
-    } else {
-        for (uint32_t i = 0; i < list.count; i++)
-            print(&list.device[i], i);
-        for (uint32_t i = 0; i < list.empty_count; i++)
-            printf("     platform %s has no device\n", list.empty_platforms[i]);
-        failed = cli_flush_output();
-    }
-    if (!failed && list.count == 0)
-        failed = cli_no_device();
-    cli_devices_free(&list);
-    return failed;
+    const cli_option options[] = {
+        {"json", CLI_FLAG, &json, NULL, "print an array; an index is the number for --device"},
+        CLI_NO_OPTION};
+    cli_parse(argc, argv, "devices [--json]",
+              "Lists the OpenCL devices, with the numbers that --device takes.\n"
+              "The default, marked *, is the first usable GPU, or else accelerator, custom "
+              "device or CPU.",
+              options);
+    cli_devices_find(NULL, &list);
+    json_t *const all = json_array();
+    for (uint32_t i = 0; i < list.count; i++)
+        json_array_append(all, list.device[i].json);
+    if (json)
+        cli_print_json(all);
+    else
+        print_all(&list);
+    if (list.count == 0)
+        cli_no_device();
+    return 0;
 }

@@ -1,36 +1,50 @@
 /* SPDX-License-Identifier: MIT */
-/* Error messages and warnings of the command, on stderr. */
+/* Error messages and warnings of the command, on stderr, and Ctrl-C in commands that measure. */
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli.h"
 
+int cli_failure = 1;
 static char last_error[1024];
+
+static void print(const char *before, const char *format, va_list args)
+{
+    fflush(stdout);
+    fputs(before, stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
 
 int cli_fail(const char *format, ...)
 {
-    va_list args;
-    fflush(stdout);
-    fputs("clsample: ", stderr);
+    va_list args, again;
     va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fputc('\n', stderr);
-    va_start(args, format);
-    vsnprintf(last_error, sizeof last_error, format, args);
+    va_copy(again, args);
+    print("clsample: ", format, args);
+    vsnprintf(last_error, sizeof last_error, format, again);
+    va_end(again);
     va_end(args);
     return 1;
+}
+
+void cli_die(const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    print("clsample: ", format, args);
+    va_end(args);
+    exit(cli_failure);
 }
 
 void cli_warn(const char *format, ...)
 {
     va_list args;
-    fflush(stdout);
-    fputs("clsample: warning: ", stderr);
     va_start(args, format);
-    vfprintf(stderr, format, args);
+    print("clsample: warning: ", format, args);
     va_end(args);
-    fputc('\n', stderr);
 }
 
 const char *cli_last_error(void) { return last_error; }
@@ -42,4 +56,37 @@ int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_err
 int cli_fail_opencl(const char *what, cl_int error)
 {
     return cli_fail("%s: OpenCL error %d", what, (int)error);
+}
+
+int cli_try(cls_status status, const char *what)
+{
+    return status == CLS_OK ? 0 : cli_fail_library(what);
+}
+
+/* ------------------------------------------------------------------ interrupts */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_interrupt(int number)
+{
+    interrupted = 1;
+    signal(number, SIG_DFL);
+}
+
+void cli_catch_interrupt(void)
+{
+    if (signal(SIGINT, on_interrupt) == SIG_IGN) /* as in a script's background job */
+        signal(SIGINT, SIG_IGN);
+}
+
+bool cli_interrupted(void) { return interrupted != 0; }
+
+int cli_end(int status)
+{
+    if (!interrupted)
+        return status;
+    fflush(stdout);
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+    return 130;
 }

@@ -88,25 +88,25 @@ static void print(const command *q, const cli_explained *e, const cli_pieces *pi
 
 static json_t *stage_json(const cli_shown *shown)
 {
-    json_t *top = json_array();
+    json_t *const top = json_array();
     for (uint32_t i = 0; i < shown->top_count; i++)
-        cli_append(&top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i], "probability",
-                                   (double)shown->probs[shown->top[i]]));
+        json_array_append_new(top, json_pack("{s:I, s:f}", "token", (json_int_t)shown->top[i],
+                                             "probability", (double)shown->probs[shown->top[i]]));
     return json_pack("{s:s, s:s, s:I, s:f, s:f, s:f, s:o}", "stage", shown->name, "parameter",
                      shown->parameter, "tokens", (json_int_t)shown->kept, "mass", shown->mass,
                      "of_before", shown->share, "temperature", shown->temperature, "top", top);
 }
 
-static int print_json(const cli_explained *e)
+static void print_json(const cli_explained *e)
 {
-    json_t *stages = json_array();
+    json_t *const stages = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
-        cli_append(&stages, stage_json(&e->stage[i]));
-    return cli_print_json(json_pack(
-        "{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row, "position",
-        (json_int_t)e->position, "token", (int)e->token, "probability", e->probability, "status",
-        (int)e->status, "status_words", cli_status_words(e->status, words), "stages", stages));
+        json_array_append_new(stages, stage_json(&e->stage[i]));
+    cli_print_json(json_pack("{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row,
+                             "position", (json_int_t)e->position, "token", (int)e->token,
+                             "probability", e->probability, "status", (int)e->status,
+                             "status_words", cli_status_words(e->status, words), "stages", stages));
 }
 
 /* --------------------------------------------------------------------- command */
@@ -117,20 +117,16 @@ static int explain(const command *q, const cli_job *job)
     cli_pieces pieces = {0};
     cls_host_row row;
     cli_host_row(job, 0, 0, &row);
-    int failed =
-        (q->pieces_path != NULL && cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces)) ||
-        cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab,
-                    &e) ||
-        (q->plot != NULL && cli_plot(q->plot, &e, &pieces));
-    if (!failed && q->json)
-        failed = print_json(&e);
-    else if (!failed) {
+    if (q->pieces_path != NULL)
+        cli_pieces_read(q->pieces_path, row.vocab, &pieces);
+    cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab, &e);
+    if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
+        return 1;
+    if (q->json)
+        print_json(&e);
+    else
         print(q, &e, &pieces);
-        failed = cli_flush_output();
-    }
-    cli_explained_free(&e);
-    free(pieces.text);
-    return failed;
+    return 0;
 }
 
 int cls_cmd_explain(int argc, char **argv)
@@ -140,24 +136,20 @@ int cls_cmd_explain(int argc, char **argv)
     command q = {.top = 8};
     cli_job job = {0};
     cli_option options[] = {
-        {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)", NULL, 0},
-        {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)", NULL, 0},
+        {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)"},
+        {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)"},
         {"pieces", CLI_INPUT, &q.pieces_path, "FILE.bin",
-         "the text of the tokens, a tokenizer of llama2.c", NULL, 0},
+         "the text of the tokens, a tokenizer of llama2.c"},
         {"plot", CLI_OUTPUT, &q.plot, "OUT.png|.svg",
-         "plot probability by rank after each stage, by gnuplot", NULL, 0},
-        {"json", CLI_FLAG, &q.json, NULL, "print an object", NULL, 0},
+         "plot probability by rank after each stage, by gnuplot"},
+        {"json", CLI_FLAG, &q.json, NULL, "print an object"},
         CLI_REQUEST_OPTIONS(&q.request),
         CLI_NO_OPTION};
     cli_request_default(&q.request);
-    const cli_parsed parsed =
-        cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        q.request.picked = (cli_picked){"--row", 1, &q.row};
-        failed = (q.plot != NULL && cli_plot_check(q.plot)) ||
-                 cli_request_read(&q.request, options, &job) || explain(&q, &job);
-    }
-    cli_request_free(&q.request, &job);
-    return failed;
+    cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
+    q.request.picked = (cli_picked){"--row", 1, &q.row};
+    if (q.plot != NULL)
+        cli_plot_check(q.plot);
+    cli_request_read(&q.request, &job);
+    return explain(&q, &job);
 }

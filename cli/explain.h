@@ -33,13 +33,12 @@ typedef struct cli_explained {
     double probability; /* of the token in the distribution that it was drawn from */
 } cli_explained;
 
-/* top: how many tokens to list after each stage. Free the result after a failure, too. */
-int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *explained);
-void cli_explained_free(cli_explained *explained);
+/* top: how many tokens to list after each stage. */
+void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *explained);
 
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the
  * format; cli_plot_check() fails on other paths. */
-int cli_plot_check(const char *path);
+void cli_plot_check(const char *path);
 int cli_plot(const char *path, const cli_explained *explained, const cli_pieces *pieces);
 
 #endif

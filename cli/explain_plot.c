@@ -16,11 +16,10 @@
 #define LABELS 5     /* likeliest tokens of the last stage that get a label */
 #define LEAST 1e-12f /* the smallest probability of the plot */
 
-int cli_plot_check(const char *path)
+void cli_plot_check(const char *path)
 {
-    if (strlen(path) > 4 && (cli_ends_with(path, ".png") || cli_ends_with(path, ".svg")))
-        return 0;
-    return cli_fail("--plot: '%s' must end with .png or .svg", path);
+    if (strlen(path) <= 4 || (!cli_ends_with(path, ".png") && !cli_ends_with(path, ".svg")))
+        cli_die("--plot: '%s' must end with .png or .svg", path);
 }
 
 /* --------------------------------------------------------------------- commands */
@@ -130,13 +129,11 @@ static void put_stage(FILE *to, const cli_shown *shown, uint32_t vocab, uint32_t
     quote(to, title);
 }
 
-static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pieces *pieces)
+static void put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pieces *pieces)
 {
-    float *sorted = malloc(e->vocab * sizeof *sorted);
+    float *const sorted = cli_alloc(e->vocab, sizeof *sorted);
     const unsigned height = 520 + 20 * e->count; /* the legend is below the plot */
     uint32_t drawn = 0;
-    if (sorted == NULL)
-        return cli_no_memory();
     if (svg)
         fprintf(to, "set terminal svg size 960,%u noenhanced\n", height);
     else
@@ -162,8 +159,6 @@ static int put_commands(FILE *to, bool svg, const cli_explained *e, const cli_pi
         memcpy(sorted, e->stage[i].probs, e->vocab * sizeof *sorted);
         put_curve(to, sorted, e->vocab);
     }
-    free(sorted);
-    return 0;
 }
 
 /* ------------------------------------------------------------------------- run */
@@ -189,11 +184,11 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
 {
     FILE *const to = start(out);
     void (*before)(int);
-    int failed, status;
+    int status;
     if (to == NULL)
         return cli_fail("--plot: gnuplot cannot be started: %s", strerror(errno));
     before = signal(SIGPIPE, SIG_IGN); /* gnuplot may end early: its exit status shows that */
-    failed = put_commands(to, svg, e, pieces);
+    put_commands(to, svg, e, pieces);
     status = pclose(to);
     signal(SIGPIPE, before);
     if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
@@ -201,10 +196,9 @@ static int run(int out, bool svg, const cli_explained *e, const cli_pieces *piec
     const off_t end = lseek(out, 0, SEEK_CUR);
     if (ftruncate(out, end) != 0) /* a device or a pipe: there was no longer picture */
         errno = 0;
-    if (!failed && status != 0)
-        failed = cli_fail("--plot: gnuplot failed with status %d",
-                          WIFEXITED(status) ? WEXITSTATUS(status) : -1);
-    return failed;
+    return status == 0 ? 0
+                       : cli_fail("--plot: gnuplot failed with status %d",
+                                  WIFEXITED(status) ? WEXITSTATUS(status) : -1);
 }
 
 /* An existing file stays as it is if there is no gnuplot. */

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "explain.h"
-#include "outputs.h"
+#include "results.h"
 
 /* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
  * draw. */
@@ -194,16 +194,15 @@ static int by_rank(const void *a, const void *b)
 /* Marks the kept tokens. The probability of some may be too small for a float. Kept tokens follow
  * one another in order, so these are the next ones. (Only the infill stage leaves gaps, and it
  * never keeps that many tokens.) */
-static int mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vocab, uint8_t *kept)
+static void mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vocab, uint8_t *kept)
 {
     ranked *order;
     uint32_t n = 0, at = 0;
     for (uint32_t t = 0; t < vocab; t++)
         n += kept[t] = shown->probs[t] > 0.0f;
     if (n == 0 || n >= shown->kept)
-        return 0;
-    if ((order = malloc(vocab * sizeof *order)) == NULL)
-        return cli_no_memory();
+        return;
+    order = cli_alloc(vocab, sizeof *order);
     for (uint32_t t = 0; t < vocab; t++)
         order[t] = (ranked){adjusted[t], t};
     qsort(order, vocab, sizeof *order, by_rank);
@@ -213,8 +212,7 @@ static int mark_kept(const cli_shown *shown, const float *adjusted, uint32_t voc
         n += !kept[order[at].id];
         kept[order[at].id] = 1;
     }
-    free(order);
-    return 0;
+    cli_free(order);
 }
 
 static double mass_of(const float *probs, const uint8_t *kept, uint32_t vocab)
@@ -251,54 +249,45 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
 }
 
 /* Runs the reference for the next stage. */
-static int show(const cls_host_row *host, cli_explained *e, uint32_t top)
+static void show(const cls_host_row *host, cli_explained *e, uint32_t top)
 {
     cli_shown *const shown = &e->stage[e->count++];
-    cls_host_result result;
-    cls_host_result_init(&result);
-    if ((shown->probs = result.probs = calloc(e->vocab, sizeof *shown->probs)) == NULL)
-        return cli_no_memory();
+    cls_host_result result = {.struct_size = sizeof result};
+    shown->probs = result.probs = cli_alloc(e->vocab, sizeof *shown->probs);
     if (cls_host_sample(host, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
     shown->kept = result.kept_count;
-    if ((shown->top = calloc((size_t)top + 1, sizeof *shown->top)) == NULL)
-        return cli_no_memory();
+    shown->top = cli_alloc(top, sizeof *shown->top);
     shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
-    return 0;
 }
 
 /* Draws the token with the whole chain. */
-static int draw(const cls_host_row *host, cli_explained *e)
+static void draw(const cls_host_row *host, cli_explained *e)
 {
-    cls_host_result result;
-    cls_host_result_init(&result);
+    cls_host_result result = {.struct_size = sizeof result};
     if (cls_host_sample(host, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", e->row, cls_error_message());
+        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
     e->token = result.token;
     e->status = result.status;
     e->probability = exp((double)result.logprob_final);
-    return 0;
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.
  */
-static int weigh(cli_explained *e, uint32_t base)
+static void weigh(cli_explained *e, uint32_t base)
 {
     for (uint32_t i = 0; i < e->count; i++) {
         cli_shown *const shown = &e->stage[i];
         const cli_shown *const before = &e->stage[i == 0 ? 0 : i - 1];
         const float *const adjusted = e->stage[i < base ? i : base].probs;
-        if ((shown->keeps = malloc(e->vocab)) == NULL)
-            return cli_no_memory();
-        if (mark_kept(shown, adjusted, e->vocab, shown->keeps) != 0)
-            return 1;
+        shown->keeps = cli_alloc(e->vocab, 1);
+        mark_kept(shown, adjusted, e->vocab, shown->keeps);
         shown->mass = mass_of(adjusted, shown->keeps, e->vocab);
         shown->share = mass_of(before->probs, shown->keeps, e->vocab);
     }
-    return 0;
 }
 
-int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
+void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
 {
     const cls_params *const all = row->params;
     cls_params params;
@@ -319,8 +308,7 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
     plain.vocab = host.vocab;
     plain.params = &params;
     e->stage[0].name = "logits";
-    if (show(&plain, e, top) != 0)
-        return 1;
+    show(&plain, e, top);
 
     params = *all;
     without_chain(&params);
@@ -329,8 +317,7 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
     host.forced_count = 0;
     if (describe_adjustments(row, &e->stage[1])) {
         base = 1;
-        if (show(&host, e, top) != 0)
-            return 1;
+        show(&host, e, top);
     }
     for (uint32_t i = 0; i <= base; i++)
         e->stage[i].temperature = 1.0;
@@ -339,22 +326,13 @@ int cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_expl
         add_stage(stages[i], all, &params);
         describe(stages[i], row, shown);
         shown->temperature = shown[-1].temperature;
-        if (show(&host, e, top) != 0)
-            return 1;
+        show(&host, e, top);
         if (stages[i] == CLS_STAGE_TEMPERATURE)
             shown->temperature = is_greedy(all) ? 0.0
                                  : all->dynatemp_range > 0.0f
                                      ? observed_temperature(all, shown - 1, shown, e->vocab)
                                      : (double)all->temperature;
     }
-    return draw(row, e) || weigh(e, base);
-}
-
-void cli_explained_free(cli_explained *e)
-{
-    for (uint32_t i = 0; i < e->count; i++) {
-        free(e->stage[i].keeps);
-        free(e->stage[i].probs);
-        free(e->stage[i].top);
-    }
+    weigh(e, base);
+    draw(row, e);
 }

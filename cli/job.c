@@ -4,7 +4,8 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "outputs.h"
+#include "results.h"
+#include "shards.h"
 
 static const int32_t *row_of(const cli_tokens *tokens, uint32_t r)
 {
@@ -67,14 +68,16 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     }
     options->max_history = job->history;
     options->dtypes = 1u << job->logits->dtype;
-    const bool reports =
-        job->outputs != NULL && (job->outputs->top_n != 0 || job->outputs->candidates);
-    options->features =
-        CLS_FEATURE_SHORTLIST | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
-        (job->bias != NULL ? CLS_FEATURE_BIAS : 0u) |
-        (job->logprobs != NULL || reports ? CLS_FEATURE_LOGPROBS : 0u) |
-        (job->probs != NULL || reports ? CLS_FEATURE_PROBS : 0u) |
-        (job->outputs != NULL && job->outputs->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
+    options->features = CLS_FEATURE_SHORTLIST | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+                        (job->bias != NULL ? CLS_FEATURE_BIAS : 0u);
+    if (job->results == NULL)
+        return;
+    const cli_results *const wanted = job->results;
+    const bool reports = wanted->top_n != 0 || wanted->candidates,
+               logprobs = wanted->logprobs && !wanted->logprobs_by_host;
+    options->features |= (logprobs || reports ? CLS_FEATURE_LOGPROBS : 0u) |
+                         (wanted->probs || reports ? CLS_FEATURE_PROBS : 0u) |
+                         (wanted->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
 }
 
 int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot)
@@ -127,57 +130,69 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->forced_count = forced.count;
 }
 
-static int host_draw(const cli_job *job, uint32_t r, uint32_t d)
+void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result)
 {
-    const size_t at = (size_t)r * job->draws + d;
-    cls_host_row row;
-    cls_host_result result;
-    cls_host_result_init(&result);
-    cli_host_row(job, r, r, &row);
-    row.position += d;
-    if (job->probs != NULL && d == 0)
-        result.probs = job->probs + (size_t)r * job->logits->vocab;
-    if (job->outputs != NULL && d == 0)
-        cli_outputs_host_begin(job->outputs, r, &result);
-    if (cls_host_sample(&row, &result) != CLS_OK)
-        return cli_fail("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
-    job->tokens[at] = result.token;
-    if (job->logprobs != NULL)
-        job->logprobs[at] =
-            job->kind == CLS_LOGPROB_RAW ? result.logprob_raw : result.logprob_final;
-    if (job->status != NULL)
-        job->status[at] = result.status;
-    return job->outputs != NULL && d == 0 &&
-           cli_outputs_host_end(job->outputs, job->logits, r, &result) != 0;
+    if (cls_host_sample(row, result) != CLS_OK)
+        cli_die("%s: %s", what, cls_error_message());
 }
 
-int cli_job_run_host(const cli_job *job)
+static void run_on_host(const cli_job *job)
 {
-    if (job->outputs != NULL && cli_outputs_alloc(job->outputs, job->logits->rows, 0) != 0)
-        return 1;
+    cli_results_alloc(job, 0);
     for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < job->draws; d++)
-            if (host_draw(job, r, d) != 0)
-                return 1;
-    return 0;
+        for (uint32_t d = 0; d < job->results->draws; d++) {
+            cls_host_row row;
+            cls_host_result result = {.struct_size = sizeof result};
+            cli_host_row(job, r, r, &row);
+            row.position += d;
+            cli_results_begin(job->results, r, d, &result);
+            if (cls_host_sample(&row, &result) != CLS_OK)
+                cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
+            cli_results_take(job, r, d, &result);
+        }
 }
 
-int cli_job_logprobs(const cli_job *job)
+/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
+ * computes. It takes about a second for 2^26 logits. */
+static void find_logprobs(const cli_job *job)
 {
-    const cli_logits *const logits = job->logits;
+    const uint32_t draws = job->results->draws;
     cls_params greedy;
     cls_params_init(&greedy);
     greedy.temperature = 0.0f;
-    for (size_t at = 0; at < (size_t)logits->rows * job->draws; at++) {
+    for (size_t at = 0; at < (size_t)job->logits->rows * draws; at++) {
+        const int32_t *const token = cli_ints(job->results, CLI_TOKENS, 0) + at;
         cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
-        host_logits(logits, at / job->draws, &row);
+        host_logits(job->logits, at / draws, &row);
         row.params = &greedy;
-        row.forced_ids = &job->tokens[at];
+        row.forced_ids = token;
         row.forced_count = 1;
-        if (job->tokens[at] >= 0 && cls_host_sample(&row, &result) != CLS_OK)
-            return cli_fail_library("computing the log-probabilities");
-        job->logprobs[at] = result.logprob_raw;
+        if (*token >= 0)
+            cli_sample_host(&row, "computing the log-probabilities", &result);
+        cli_floats(job->results, CLI_LOGPROBS, 0)[at] = result.logprob_raw;
     }
-    return 0;
+}
+
+int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
+                bool says_where)
+{
+    cls_context_options of_type = *options;
+    cli_target *targets;
+    if (cli_on_host(device)) {
+        if (says_where)
+            puts("On the host, by the reference:");
+        run_on_host(job);
+        return 0;
+    }
+    of_type.dtypes = 1u << job->logits->dtype;
+    if (cli_split_open(device, &of_type, &job->split, &targets) != 0)
+        return 1;
+    if (says_where)
+        cli_put("On device {device}, {name} ({type}, {platform}):\n", targets->device.json);
+    const int failed = cli_job_run_on(targets, job);
+    cli_split_close(&job->split, targets);
+    if (!failed && job->results->logprobs_by_host)
+        find_logprobs(job);
+    return failed;
 }

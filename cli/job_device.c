@@ -2,10 +2,9 @@
 /* Runs a job on devices, as a runtime would call the library: by one sampler or, if the vocabulary
  * is split, by a sampler for each shard. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "outputs.h"
+#include "results.h"
 #include "shards.h"
 
 /* A sampler and its buffers. */
@@ -13,7 +12,7 @@ typedef struct side {
     cli_target *target;
     cls_sampler *sampler;
     uint32_t first, width; /* the tokens whose logits it has */
-    cl_mem logits, mask, bias, tokens, logprobs, status, probs, outputs;
+    cl_mem logits, mask, bias, results;
     cls_outputs wanted; /* of the current step */
 } side;
 
@@ -27,39 +26,7 @@ typedef struct running {
 
 static bool is_split(const cli_job *job) { return job->split.shards != 0; }
 
-static void release_all(running *run)
-{
-    cli_shards_free(&run->shards);
-    for (uint32_t i = 0; i < run->count && run->side != NULL; i++) {
-        const side *const s = &run->side[i];
-        const cl_mem all[] = {s->logits,   s->mask,   s->bias,  s->tokens,
-                              s->logprobs, s->status, s->probs, s->outputs};
-        for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
-            if (all[k] != NULL)
-                clReleaseMemObject(all[k]);
-        cls_sampler_destroy(s->sampler);
-    }
-    free(run->side);
-    free(run->positions);
-}
-
 /* ---------------------------------------------------------------- preparations */
-
-int cli_buffer(cli_target *target, cl_mem *buffer, const char *what, size_t size, const void *from)
-{
-    cl_int error;
-    void *copy = NULL;
-    if (size == 0)
-        return 0;
-    memcpy(&copy, &from, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
-    *buffer = clCreateBuffer(
-        target->cl, from == NULL ? CL_MEM_WRITE_ONLY : CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
-        size, copy, &error);
-    return error == CL_SUCCESS
-               ? 0
-               : cli_fail("%s: a buffer of %zu bytes cannot be created (OpenCL error %d)", what,
-                          size, (int)error);
-}
 
 /* Creates the buffer with the logits of the side's tokens. */
 static int create_logits(const cli_job *job, side *s)
@@ -68,29 +35,28 @@ static int create_logits(const cli_job *job, side *s)
     const size_t row = s->width * from->size, whole = from->vocab * from->size;
     if (!is_split(job))
         return cli_buffer(s->target, &s->logits, "logits", from->rows * row, from->data);
-    char *const some = malloc(from->rows * row);
-    if (some == NULL)
-        return cli_no_memory();
+    char *const some = cli_alloc(from->rows, row);
     for (size_t r = 0; r < from->rows; r++)
         memcpy(some + r * row, (const char *)from->data + r * whole + s->first * from->size, row);
     const int failed = cli_buffer(s->target, &s->logits, "logits", from->rows * row, some);
-    free(some);
+    cli_free(some);
     return failed;
 }
 
 int cli_sampler_create(const cli_target *target, const cli_job *job,
                        const cls_sampler_options *options, cls_sampler **sampler)
 {
-    if (cli_compile_done(cls_sampler_create(target->context, options, sampler)) != CLS_OK)
-        return cli_fail_library("creating the sampler");
-    if (job->infill != NULL && cls_sampler_infill(*sampler, job->infill) != CLS_OK)
-        return cli_fail_library("setting the infill tables");
-    return 0;
+    return cli_try(cli_compile_done(cls_sampler_create(target->context, options, sampler)),
+                   "creating the sampler") ||
+           (job->infill != NULL &&
+            cli_try(cls_sampler_infill(*sampler, job->infill), "setting the infill tables"));
 }
 
-static int create_sampler(const running *run, side *s)
+/* Creates the side's sampler with its slots, its shard and its buffers. */
+static int create_side(running *run, side *s)
 {
     const cli_job *const job = run->job;
+    const size_t rows = job->logits->rows;
     cls_sampler_options options;
     cli_sampler_options(job, job->logits->rows, &options);
     options.max_rows = job->logits->rows;
@@ -99,66 +65,44 @@ static int create_sampler(const running *run, side *s)
     for (uint32_t r = 0; r < job->logits->rows; r++)
         if (cli_slot_begin(job, r, s->sampler, r) != 0)
             return 1;
-    return 0;
-}
-
-static int create_buffers(const cli_job *job, side *s)
-{
-    const size_t rows = job->logits->rows, drawn = rows * job->draws * 4,
-                 probs = job->probs != NULL ? rows * job->logits->vocab * 4 : 0;
-    cli_target *const target = s->target;
-    return create_logits(job, s) ||
-           cli_buffer(target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
-           cli_buffer(target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
-           cli_buffer(target, &s->tokens, "tokens", drawn, NULL) ||
-           cli_buffer(target, &s->logprobs, "logprobs", job->logprobs != NULL ? drawn : 0, NULL) ||
-           cli_buffer(target, &s->status, "status", job->status != NULL ? drawn : 0, NULL) ||
-           cli_buffer(target, &s->probs, "probabilities", probs, NULL) ||
-           cli_buffer(target, &s->outputs, "outputs", job->outputs != NULL ? job->outputs->size : 0,
-                      NULL);
-}
-
-static int create_side(running *run, side *s)
-{
-    const cli_job *const job = run->job;
     s->width = job->logits->vocab;
-    return create_sampler(run, s) ||
-           (is_split(job) && cli_shards_add(&run->shards, &job->split, s->sampler, s->target->queue,
+    return (is_split(job) && cli_shards_add(&run->shards, &job->split, s->sampler, s->target->queue,
                                             &s->first, &s->width)) ||
-           create_buffers(job, s);
+           create_logits(job, s) ||
+           cli_buffer(s->target, &s->mask, "mask", rows * cli_mask_size(job), job->mask) ||
+           cli_buffer(s->target, &s->bias, "bias", rows * cli_bias_size(job), job->bias) ||
+           cli_buffer(s->target, &s->results, "results", job->results->size, NULL);
 }
 
-/* Allocates the further outputs on the host, with room for as many candidates as every device can
- * return. */
-static int alloc_outputs(const running *run)
+/* Allocates the results on the host, with room for as many candidates as every device can return.
+ */
+static int alloc_results(const running *run)
 {
     uint32_t most = UINT32_MAX;
-    if (run->job->outputs == NULL)
-        return 0;
     for (uint32_t i = 0; i < run->count; i++) {
-        cls_device_info info;
-        cls_device_info_init(&info);
-        if (cls_context_info(run->side[i].target->context, &info) != CLS_OK)
-            return cli_fail_library("querying the device");
+        cls_device_info info = {.struct_size = sizeof info};
+        if (cli_try(cls_context_info(run->side[i].target->context, &info), "querying the device"))
+            return 1;
         most = info.shortlist < most ? info.shortlist : most;
     }
-    return cli_outputs_alloc(run->job->outputs, run->job->logits->rows, most);
+    cli_results_alloc(run->job, most);
+    return 0;
 }
 
 static int create_all(cli_target *targets, running *run)
 {
     const cli_job *const job = run->job;
     const uint32_t rows = job->logits->rows;
-    run->side = calloc(run->count, sizeof *run->side);
-    run->positions = calloc(rows, sizeof *run->positions);
-    if (run->side == NULL || run->positions == NULL)
-        return cli_no_memory();
+    run->side = cli_alloc(run->count, sizeof *run->side);
+    run->positions = cli_alloc(rows, sizeof *run->positions);
     for (uint32_t r = 0; r < rows; r++)
         run->positions[r] = (uint32_t)cli_position(job, r);
     for (uint32_t i = 0; i < run->count; i++)
-        run->side[i].target = &targets[is_split(job) ? i % job->split.targets : 0];
-    if (alloc_outputs(run) != 0 || (is_split(job) && cli_shards_alloc(&run->shards, run->count)))
+        run->side[i].target = &targets[i % job->split.targets];
+    if (alloc_results(run) != 0)
         return 1;
+    if (is_split(job))
+        cli_shards_alloc(&run->shards, run->count);
     for (uint32_t i = 0; i < run->count; i++)
         if (create_side(run, &run->side[i]) != 0)
             return 1;
@@ -184,29 +128,16 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
     step->mask.kind = (int32_t)job->mask_kind;
     step->bias.values.buffer = s->bias;
     step->bias.dtype = (int32_t)job->bias_dtype;
-    step->tokens.buffer = s->tokens;
-    step->tokens.offset = (uint64_t)draw * step->rows * 4;
-    s->wanted.logprobs.buffer = s->logprobs;
-    s->wanted.logprobs.offset = step->tokens.offset;
-    s->wanted.logprob_kind = (int32_t)job->kind;
-    step->status.buffer = s->status;
-    step->status.offset = step->tokens.offset;
-    if (draw != 0)
-        return;
-    s->wanted.probs.buffer = s->probs;
-    if (job->outputs != NULL)
-        cli_outputs_bind(job->outputs, s->outputs, &s->wanted);
+    cli_results_bind(job->results, draw, s->results, step, &s->wanted);
 }
 
 /* Enqueues a step of the only sampler. */
 static int sample(side *s, const cls_step *step)
 {
-    cls_status status = cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL);
-    if (status == CLS_BUSY) {
-        clFinish(s->target->queue);
-        status = cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL);
-    }
-    return status == CLS_OK ? 0 : cli_fail_library("sampling");
+    cls_status status;
+    CLI_RETRY(status, s->target->queue,
+              cls_sample(s->sampler, s->target->queue, step, 0, NULL, NULL));
+    return cli_try(status, "sampling");
 }
 
 /* Enqueues one step for each draw. */
@@ -214,7 +145,7 @@ static int enqueue(running *run)
 {
     const cli_job *const job = run->job;
     cls_step step;
-    for (uint32_t d = 0; d < job->draws; d++) {
+    for (uint32_t d = 0; d < job->results->draws; d++) {
         for (uint32_t i = 0; i < run->count; i++)
             make_step(run, &run->side[i], d, is_split(job) ? &run->shards.step[i] : &step);
         if (is_split(job) ? cli_shards_step(&run->shards, NULL) : sample(run->side, &step))
@@ -227,66 +158,33 @@ static int enqueue(running *run)
 
 /* -------------------------------------------------------------------- results */
 
-int cli_fetch(cli_target *target, cl_mem from, void *to, size_t size)
+/* Reads the results of the first side. It fails if the tokens of another one differ. */
+static int fetch(const running *run)
 {
-    const cl_int error =
-        to == NULL ? CL_SUCCESS
-                   : clEnqueueReadBuffer(target->queue, from, CL_TRUE, 0, size, to, 0, NULL, NULL);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("reading the results", error);
-}
-
-/* Reads [draws, rows] from the device and stores [rows, draws]. */
-static int fetch_drawn(const cli_job *job, side *s, cl_mem from, void *to)
-{
-    const size_t rows = job->logits->rows, draws = job->draws;
-    uint32_t *words;
-    int failed;
-    if (to == NULL)
-        return 0;
-    if ((words = malloc(rows * draws * 4)) == NULL)
-        return cli_no_memory();
-    failed = cli_fetch(s->target, from, words, rows * draws * 4);
-    for (size_t i = 0; i < rows * draws && !failed; i++)
-        memcpy((char *)to + 4 * i, &words[i % draws * rows + i / draws], 4);
-    free(words);
-    return failed;
-}
-
-static int fetch_all(const cli_job *job, side *s)
-{
-    const size_t probs_size = (size_t)job->logits->rows * job->logits->vocab * 4;
-    return fetch_drawn(job, s, s->tokens, job->tokens) ||
-           fetch_drawn(job, s, s->logprobs, job->logprobs) ||
-           fetch_drawn(job, s, s->status, job->status) ||
-           cli_fetch(s->target, s->probs, job->probs, probs_size) ||
-           (job->outputs != NULL &&
-            cli_fetch(s->target, s->outputs, job->outputs->data, job->outputs->size));
-}
-
-/* Fails if the tokens of a shard are not those that were fetched from the first one. */
-static int compare_tokens(const running *run)
-{
-    const cli_job *const job = run->job;
-    const size_t size = (size_t)job->logits->rows * job->draws * 4;
-    void *const tokens = malloc(size);
-    int failed = tokens == NULL ? cli_no_memory() : 0;
-    for (uint32_t i = 1; i < run->count && !failed; i++) {
-        side *const s = &run->side[i];
-        failed = fetch_drawn(job, s, s->tokens, tokens);
-        if (!failed && memcmp(tokens, job->tokens, size) != 0)
-            failed = cli_fail("shard %" PRIu32 " drew other tokens than shard 0", i);
+    const cli_results *const results = run->job->results;
+    const size_t size = (size_t)results->rows * results->draws * 4;
+    const side *const first = run->side;
+    int32_t *const tokens = cli_alloc(1, size);
+    if (cli_fetch(first->target, first->results, results->data, results->size) != 0)
+        return 1;
+    for (uint32_t i = 1; i < run->count; i++) {
+        if (cli_fetch(run->side[i].target, run->side[i].results, tokens, size) != 0)
+            return 1;
+        if (memcmp(tokens, cli_ints(results, CLI_TOKENS, 0), size) != 0)
+            return cli_fail("shard %" PRIu32 " drew other tokens than shard 0", i);
     }
-    free(tokens);
-    return failed;
+    cli_results_turn(results);
+    return 0;
 }
 
-int cli_job_run(cli_target *targets, const cli_job *job)
+int cli_job_run_on(cli_target *targets, const cli_job *job)
 {
     running run = {.job = job, .count = is_split(job) ? job->split.shards : 1};
-    const int failed = create_all(targets, &run) || enqueue(&run) || fetch_all(job, run.side) ||
-                       compare_tokens(&run);
-    for (uint32_t i = 0; i < (is_split(job) ? job->split.targets : 1); i++)
+    const int failed = create_all(targets, &run) || enqueue(&run) || fetch(&run);
+    for (uint32_t i = 0; i < job->split.targets; i++)
         clFinish(targets[i].queue);
-    release_all(&run);
+    cli_shards_free(&run.shards);
+    for (uint32_t i = 0; i < run.count; i++)
+        cls_sampler_destroy(run.side[i].sampler);
     return failed;
 }

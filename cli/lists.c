@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses the parameters that are lists (ids, biases, sequences of ids) and the chain, from the
- * command line and from JSON. Each list is stored in the parameters before its elements are parsed,
- * so that cli_params_free() frees it even if the parser fails halfway. */
+ * command line and from JSON. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 #include "params.h"
 
 /* Checks the lists alone. */
-static int check_lists(const char *what, const cls_params *params, uint32_t vocab)
+static void check_lists(const char *what, const cls_params *params, uint32_t vocab)
 {
     cls_params alone;
     cli_params_alone(&alone);
@@ -19,9 +18,8 @@ static int check_lists(const char *what, const cls_params *params, uint32_t voca
         alone.list = params->list;
     CLS_LISTS(COPY_LIST, )
 #undef COPY_LIST
-    return cls_params_check(&alone, vocab) == CLS_OK
-               ? 0
-               : cli_fail("%s: %s", what, cls_error_message());
+    if (cls_params_check(&alone, vocab) != CLS_OK)
+        cli_die("%s: %s", what, cls_error_message());
 }
 
 /* Where a list comes from. The texts of the command line are split into JSON strings, so that both
@@ -31,176 +29,131 @@ typedef struct source {
     bool text;        /* each value is a string */
 } source;
 
-static int set(const source *from, cli_type type, void *to, json_t *value)
+static void set(const source *from, cli_type type, void *to, json_t *value)
 {
-    const cli_option option = {NULL, type, to, NULL, NULL, NULL, 0};
-    return from->text ? cli_set(&option, from->what, json_string_value(value))
-                      : cli_set_from_json(&option, from->what, value);
+    if (from->text)
+        cli_set(type, to, NULL, from->what, json_string_value(value));
+    else
+        cli_set_from_json(type, to, NULL, from->what, value);
 }
 
-/* The parts of a text between commas, each cut to `most` bytes: messages show no more. NULL: out of
- * memory. */
+/* The parts of a text between commas, each cut to `most` bytes: messages show no more. */
 static json_t *split(const char *text, size_t most)
 {
     json_t *const parts = json_array();
-    int failed = 0;
     for (;; text++) {
         const size_t length = strcspn(text, ",");
-        failed |=
-            json_array_append_new(parts, json_stringn_nocheck(text, length > most ? most : length));
+        json_array_append_new(parts, json_stringn_nocheck(text, length > most ? most : length));
         text += length;
         if (*text == '\0')
-            break;
+            return parts;
     }
-    if (!failed)
-        return parts;
-    json_decref(parts);
-    return NULL;
 }
 
 /* ------------------------------------------------------------------------ ids */
 
-static int add_id(json_t *list, const char *text)
+static void add_id(json_t *list, const char *text)
 {
-    return json_array_append_new(list, json_string_nocheck(text));
+    json_array_append_new(list, json_string_nocheck(text));
 }
 
-static int add_ids(json_t *list, const char *text)
-{
-    json_t *const ids = split(text, 14);
-    const int failed = json_array_extend(list, ids);
-    json_decref(ids);
-    return failed;
-}
+static void add_ids(json_t *list, const char *text) { json_array_extend(list, split(text, 14)); }
 
-static int read_ids(const source *from, json_t *value, const int32_t **list, uint32_t *n)
+static void read_ids(const source *from, json_t *value, const int32_t **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
-    int32_t *ids;
-    *list = NULL;
-    *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: the value is not an array of token ids", from->what);
-    if (count == 0)
-        return 0;
-    if ((ids = calloc(count, sizeof *ids)) == NULL)
-        return cli_no_memory();
+        cli_die("%s: the value is not an array of token ids", from->what);
+    int32_t *const ids = count != 0 ? cli_alloc(count, sizeof *ids) : NULL;
     *list = ids;
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++)
-        if (set(from, CLI_INT, &ids[i], json_array_get(value, i)) != 0)
-            return 1;
-    return 0;
+        set(from, CLI_INT, &ids[i], json_array_get(value, i));
 }
 
-int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab)
+void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab)
 {
     for (uint32_t i = 0; i < count; i++)
         if (ids[i] < 0 || (uint32_t)ids[i] >= vocab)
-            return cli_fail("%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, what,
-                            ids[i], vocab);
-    return 0;
+            cli_die("%s: %" PRId32 " is not a token of a vocabulary of %" PRIu32, what, ids[i],
+                    vocab);
 }
 
-int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count)
+void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count)
 {
-    return read_ids(&(source){what, false}, value, ids, count);
+    read_ids(&(source){what, false}, value, ids, count);
 }
 
 /* -------------------------------------------------------------------- sequences */
 
-static int add_sequences(json_t *list, const char *text)
+static void add_sequences(json_t *list, const char *text)
 {
-    return json_array_append_new(list, split(text, 14));
+    json_array_append_new(list, split(text, 14));
 }
 
-/* One block has the sequences and, after them, all their ids. */
-static int read_sequences(const source *from, json_t *value, const cls_ids **list, uint32_t *n)
+static void read_sequences(const source *from, json_t *value, const cls_ids **list, uint32_t *n)
 {
     const size_t count = json_array_size(value);
-    cls_ids *sequences;
-    int32_t *at;
-    size_t ids = 0;
-    *list = NULL;
-    *n = 0;
     if (!json_is_array(value) || count > UINT32_MAX)
-        return cli_fail("%s: the value is not an array of arrays of token ids", from->what);
-    for (size_t i = 0; i < count; i++) {
-        if (json_array_size(json_array_get(value, i)) == 0)
-            return cli_fail("%s: entry %zu is not an array of token ids", from->what, i);
-        ids += json_array_size(json_array_get(value, i));
-    }
-    if (count == 0)
-        return 0;
-    if ((sequences = calloc(1, count * sizeof *sequences + ids * sizeof *at)) == NULL)
-        return cli_no_memory();
-    at = (int32_t *)(void *)(sequences + count);
+        cli_die("%s: the value is not an array of arrays of token ids", from->what);
+    cls_ids *const sequences = count != 0 ? cli_alloc(count, sizeof *sequences) : NULL;
     *list = sequences;
     *n = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
         json_t *const entry = json_array_get(value, i);
-        sequences[i] = (cls_ids){at, (uint32_t)json_array_size(entry)};
-        for (size_t j = 0; j < json_array_size(entry); j++)
-            if (set(from, CLI_INT, at++, json_array_get(entry, j)) != 0)
-                return 1;
+        if (json_array_size(entry) == 0)
+            cli_die("%s: entry %zu is not an array of token ids", from->what, i);
+        read_ids(from, entry, &sequences[i].ids, &sequences[i].count);
     }
-    return 0;
 }
 
 /* ----------------------------------------------------------------------- biases */
 
 /* A text that is not ID:VALUE is added as it is, and read_biases() refuses it. */
-static int add_biases(json_t *list, const char *text)
+static void add_biases(json_t *list, const char *text)
 {
     const size_t id = strcspn(text, ":");
     if (text[id] == '\0' || id == 0 || id >= 16)
-        return add_id(list, text);
-    return json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
-                                                 json_string_nocheck(text + id + 1)));
+        add_id(list, text);
+    else
+        json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
+                                              json_string_nocheck(text + id + 1)));
 }
 
 /* JSON has no infinity, so the value that bans a token is the string "-inf". */
-static int set_bias(const source *from, float *bias, json_t *value)
+static void set_bias(const source *from, float *bias, json_t *value)
 {
     const char *const text = json_string_value(value);
     const bool bans = text != NULL && strcmp(text, "-inf") == 0;
-    return set(&(source){from->what, from->text || bans}, CLI_FLOAT, bias, value);
+    set(&(source){from->what, from->text || bans}, CLI_FLOAT, bias, value);
 }
 
 /* The value is {"ID": bias, ...} or [[id, bias], ...]. */
-static int read_biases(const source *from, json_t *value, const cls_logit_bias **list, uint32_t *n)
+static void read_biases(const source *from, json_t *value, const cls_logit_bias **list, uint32_t *n)
 {
     const size_t count = json_is_object(value) ? json_object_size(value) : json_array_size(value);
     cls_logit_bias *bias;
     const char *key;
     json_t *entry;
     size_t i = 0;
-    *list = NULL;
-    *n = 0;
     if ((!json_is_object(value) && !json_is_array(value)) || count > UINT32_MAX)
-        return cli_fail("%s: the value is neither an object nor an array of [id, value]",
-                        from->what);
-    if ((bias = calloc(count + 1, sizeof *bias)) == NULL)
-        return cli_no_memory();
-    *list = bias;
+        cli_die("%s: the value is neither an object nor an array of [id, value]", from->what);
+    *list = bias = count != 0 ? cli_alloc(count, sizeof *bias) : NULL;
     *n = (uint32_t)count;
     json_object_foreach(value, key, entry)
     {
-        const cli_option id = {NULL, CLI_INT, &bias[i].id, NULL, NULL, NULL, 0};
-        if (cli_set(&id, from->what, key) != 0 || set_bias(from, &bias[i++].bias, entry) != 0)
-            return 1;
+        cli_set(CLI_INT, &bias[i].id, NULL, from->what, key);
+        set_bias(from, &bias[i++].bias, entry);
     }
     for (; i < count; i++) {
         entry = json_array_get(value, i);
         if (json_is_string(entry) && from->text)
-            return cli_fail("%s: '%s' is not ID:VALUE", from->what, json_string_value(entry));
+            cli_die("%s: '%s' is not ID:VALUE", from->what, json_string_value(entry));
         if (json_array_size(entry) != 2)
-            return cli_fail("%s: entry %zu is not [id, value]", from->what, i);
-        if (set(from, CLI_INT, &bias[i].id, json_array_get(entry, 0)) != 0 ||
-            set_bias(from, &bias[i].bias, json_array_get(entry, 1)) != 0)
-            return 1;
+            cli_die("%s: entry %zu is not [id, value]", from->what, i);
+        set(from, CLI_INT, &bias[i].id, json_array_get(entry, 0));
+        set_bias(from, &bias[i].bias, json_array_get(entry, 1));
     }
-    return 0;
 }
 
 /* ------------------------------------------------------------------------ chain */
@@ -234,24 +187,22 @@ static const struct name *find_name(const struct name *names, const char *text)
     return NULL;
 }
 
-static int add_stage(const char *what, const char *text, uint32_t *n, cls_params *params)
+static void add_stage(const char *what, const char *text, uint32_t *n, cls_params *params)
 {
     const struct name *stage = find_name(stages, text);
     if (stage == NULL)
-        return cli_fail(
-            "%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
-            "or typical_p)",
-            what, text);
+        cli_die("%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
+                "or typical_p)",
+                what, text);
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
-            return cli_fail("%s: stage '%s' occurs twice", what, stage->name);
+            cli_die("%s: stage '%s' occurs twice", what, stage->name);
     params->stages[(*n)++] =
         stage->value; /* cannot overflow: there are fewer stages than elements */
-    return 0;
 }
 
 /* The value is an array of stages. */
-static int read_stages(const char *what, json_t *value, cls_params *params)
+static void read_stages(const char *what, json_t *value, cls_params *params)
 {
     uint32_t n = 0;
     params->chain = CLS_CHAIN_CUSTOM;
@@ -259,35 +210,29 @@ static int read_stages(const char *what, json_t *value, cls_params *params)
     for (size_t i = 0; i < json_array_size(value); i++) {
         const char *text = json_string_value(json_array_get(value, i));
         if (text == NULL)
-            return cli_fail("%s: entry %zu is not a string", what, i);
-        if (add_stage(what, text, &n, params) != 0)
-            return 1;
+            cli_die("%s: entry %zu is not a string", what, i);
+        add_stage(what, text, &n, params);
     }
-    return 0;
 }
 
 /* The text is a preset, or stages separated by commas. */
-static int chain_parse(const char *what, const char *text, cls_params *params)
+static void chain_parse(const char *what, const char *text, cls_params *params)
 {
     const struct name *preset = find_name(presets, text);
-    if (preset != NULL) {
+    if (preset == NULL)
+        read_stages(what, split(text, 64), params);
+    else
         params->chain = preset->value;
-        return 0;
-    }
-    json_t *const stage_names = split(text, 64);
-    const int failed =
-        stage_names == NULL ? cli_no_memory() : read_stages(what, stage_names, params);
-    json_decref(stage_names);
-    return failed;
 }
 
-static int chain_from_json(const char *what, json_t *value, cls_params *params)
+static void chain_from_json(const char *what, json_t *value, cls_params *params)
 {
     if (json_is_string(value))
-        return chain_parse(what, json_string_value(value), params);
-    return json_is_array(value)
-               ? read_stages(what, value, params)
-               : cli_fail("%s: the value is neither a string nor an array of stages", what);
+        chain_parse(what, json_string_value(value), params);
+    else if (json_is_array(value))
+        read_stages(what, value, params);
+    else
+        cli_die("%s: the value is neither a string nor an array of stages", what);
 }
 
 /* -------------------------------------------------------------------------- all */
@@ -304,76 +249,57 @@ json_t *cli_chain_json(const cls_params *p)
         const struct name *stage = stages;
         while (stage->value != p->stages[i])
             stage++;
-        cli_append(&array, json_string(stage->name));
+        json_array_append_new(array, json_string(stage->name));
     }
     return array;
 }
 
-/* The texts of an option as a list. NULL: out of memory, with a message. */
-static json_t *list_of(const cli_list *texts, int (*add)(json_t *list, const char *text))
+/* The texts of an option as a list. */
+static json_t *list_of(const cli_list *texts, void (*add)(json_t *list, const char *text))
 {
     json_t *const list = json_array();
     for (uint32_t i = 0; i < texts->count; i++)
-        if (add(list, texts->text[i]) != 0) {
-            json_decref(list);
-            cli_no_memory();
-            return NULL;
-        }
+        add(list, texts->text[i]);
     return list;
 }
 
-int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count)
+void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count)
 {
-    json_t *const list = list_of(texts, add_ids);
-    const int failed = list == NULL || read_ids(&(source){what, true}, list, ids, count) != 0;
-    json_decref(list);
-    return failed;
+    return read_ids(&(source){what, true}, list_of(texts, add_ids), ids, count);
 }
 
 #define read_id read_ids
 
-int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
+void cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
 {
-    if (texts->chain != NULL && chain_parse("--chain", texts->chain, params))
-        return 1;
+    if (texts->chain != NULL)
+        chain_parse("--chain", texts->chain, params);
 #define PARSE_LIST(p, kind, list, kept, option, meta, key, help) \
     if (texts->list.count != 0) { \
-        const source from = {"--" option, true}; \
-        json_t *const values = list_of(&texts->list, add_##kind); \
-        const int failed = \
-            values == NULL || \
-            read_##kind(&from, values, &params->list.CLS_ARRAY_##kind, &params->list.count) || \
-            check_lists("--" option, params, vocab); \
-        json_decref(values); \
-        if (failed) \
-            return 1; \
+        read_##kind(&(source){"--" option, true}, list_of(&texts->list, add_##kind), \
+                    &params->list.CLS_ARRAY_##kind, &params->list.count); \
+        check_lists("--" option, params, vocab); \
     }
     CLS_LISTS(PARSE_LIST, )
 #undef PARSE_LIST
-    return 0;
 }
 
-void cli_lists_free(cli_lists *texts)
-{
-#define FREE_TEXTS(p, kind, list, kept, option, meta, key, help) free(texts->list.text);
-    CLS_LISTS(FREE_TEXTS, )
-#undef FREE_TEXTS
-}
-
-int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
-                       cls_params *params)
+bool cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
+                        cls_params *params)
 {
     const source from = {what, false};
-    int failed = -1;
-    if (strcmp(key, "chain") == 0)
-        failed = chain_from_json(what, value, params);
+    bool known = strcmp(key, "chain") == 0;
+    if (known)
+        chain_from_json(what, value, params);
 #define LIST_FROM_JSON(p, kind, list, kept, option, meta, name, help) \
-    if (strcmp(key, name) == 0) \
-        failed = read_##kind(&from, value, &params->list.CLS_ARRAY_##kind, &params->list.count);
+    if (strcmp(key, name) == 0) { \
+        read_##kind(&from, value, &params->list.CLS_ARRAY_##kind, &params->list.count); \
+        known = true; \
+    }
     CLS_LISTS(LIST_FROM_JSON, )
 #undef LIST_FROM_JSON
-    if (failed < 0)
-        return -1;
     params->only_allowed |= strcmp(key, "allowed_token_ids") == 0;
-    return failed != 0 ? 1 : check_lists(what, params, vocab);
+    if (known)
+        check_lists(what, params, vocab);
+    return known;
 }

@@ -2,11 +2,10 @@
 /* The log of the tokens that clsample sample drew, and what clsample replay reads from it. The
  * page of clsample-replay describes the format.
  *
- *     log_write.c      writes the log of a job
- *     log_open.c       opens a log and the files that it names
- *     log_read.c       reads a log line by line
- *     replay.c         the command: proves each token by the reference
- *     replay_reason.c  says why the reference does not draw a token
+ *     log_write.c  writes the log of a job
+ *     log_open.c   opens a log and the files that it names
+ *     log_read.c   reads a log line by line; the members of its objects
+ *     replay.c     the command: proves each token by the reference
  */
 #ifndef CLS_CLI_LOG_H
 #define CLS_CLI_LOG_H
@@ -15,8 +14,10 @@
 
 #define CLI_LOG_FORMAT 1
 
-/* The hash of what a token was drawn from, by which replay sees that a file changed: FNV-1a of 64
- * bits. It begins with CLI_HASH_BEGIN and covers the logits, the mask and the bias. */
+/* The inputs of which a token has the offset of its row, and the hash of these rows, by which
+ * replay sees that a file changed: FNV-1a of 64 bits, which begins with CLI_HASH_BEGIN. */
+enum { CLI_LOGITS, CLI_MASK, CLI_BIAS, CLI_ROWS };
+extern const char *const cli_rows_key[CLI_ROWS];
 #define CLI_HASH_BEGIN UINT64_C(14695981039346656037)
 uint64_t cli_hash(uint64_t hash, const void *data, size_t size);
 
@@ -24,8 +25,8 @@ uint64_t cli_hash(uint64_t hash, const void *data, size_t size);
 
 /* Fails if a file that the log would name cannot be read again, because it is a pipe. Call it
  * before the files are read. */
-int cli_log_check(const cli_request *q);
-int cli_log_write(const char *path, const cli_request *q, const cli_job *job);
+void cli_log_check(const cli_request *q);
+void cli_log_write(const char *path, const cli_request *q, const cli_job *job);
 
 /* ------------------------------------- reading, cli/log_open.c and cli/log_read.c */
 
@@ -41,6 +42,13 @@ typedef struct cli_log_request {
     cls_params params;
     cli_ids prompt, output, force;
 } cli_log_request;
+
+/* The numbers of the first line. */
+typedef struct cli_log_header {
+    uint32_t vocab, history;
+    int32_t dtype;
+    uint64_t tokens;
+} cli_log_header;
 
 /* One token of a log, as the reference must draw it. */
 typedef struct cli_logged {
@@ -59,40 +67,48 @@ typedef struct cli_log {
     char *text;    /* that line */
     size_t capacity;
     char version[32]; /* of the command that wrote the log */
+    cli_log_header header;
     cli_logits logits;
-    cli_log_rows logits_rows, mask, bias;
-    uint32_t history;
+    cli_log_rows rows[CLI_ROWS];
     cls_infill infill;
     bool has_infill;
-    uint64_t tokens, tokens_read; /* in the header; read so far */
+    uint64_t tokens_read;
     uint32_t requests;
     cli_log_request *request;
 } cli_log;
 
-/* Opens the log and the files that it names. Close it after a failure, too. */
-int cli_log_open(const char *path, cli_log *log);
-void cli_log_close(cli_log *log);
+/* Opens the log and the files that it names. */
+void cli_log_open(const char *path, cli_log *log);
 
-/* Reads up to the next token. *more is false at the end of the log. The pointers of the token are
- * valid until the next call. */
-int cli_log_next(cli_log *log, bool *more, cli_logged *token);
+/* Reads up to the next token, whose pointers are valid until the next call. False: there is none.
+ */
+bool cli_log_next(cli_log *log, cli_logged *token);
 
-/* Writes why the reference gives another token than the log, or nothing where the token's status
- * says that; cli/replay_reason.c. */
-int cli_replay_reason(const cli_logged *logged, const cls_host_result *drawn, char *text,
-                      size_t size);
+/* ---------------------------------------------- ----- parts of these functions */
 
-/* Parts of these functions. */
+/* A member of an object of the log: its key, its type, and its place in a struct. */
+typedef struct cli_member {
+    const char *key;
+    cli_type type;
+    size_t at;
+} cli_member;
+
+/* Tables of members, which end with a key that is NULL. */
+extern const cli_member cli_header_members[], /* of a cli_log_header */
+    cli_token_members[],                      /* of a cli_logged */
+    cli_adaptive_members[];                   /* of a cls_adaptive_state */
+
+/* Writes the members of a struct to an object, and reads them. */
+void cli_members_put(const cli_member *members, const void *from, json_t *object);
+void cli_members_take(const cli_log *log, json_t *object, const cli_member *members, void *to);
 
 #define CLI_LOG_WHERE "%s: line %" PRIu64 ": " /* the log's path and line */
 
-/* Reads the object of the next line, or NULL at the end of the file. */
-int cli_log_object(cli_log *log, json_t **object);
+/* Reads the object of the next line; NULL: the file has ended. */
+json_t *cli_log_object(cli_log *log);
 
 /* Set a value of the type, or ids, from the member of an object. Messages name line and key. */
-int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
-
-void cli_log_request_free(cli_log_request *request);
+void cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to);
+void cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids);
 
 #endif

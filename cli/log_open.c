@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
@@ -17,11 +16,7 @@ static char *find_file(const cli_log *log, const char *name)
 {
     const char *const slash = strrchr(log->path, '/');
     const size_t folder = slash == NULL || *name == '/' ? 0 : (size_t)(slash - log->path) + 1;
-    char *const path = malloc(folder + strlen(name) + 1);
-    if (path == NULL) {
-        cli_no_memory();
-        return NULL;
-    }
+    char *const path = cli_alloc(folder + strlen(name) + 1, 1);
     memcpy(path, log->path, folder);
     strcpy(path + folder, name);
     cli_file_kind kind = cli_kind_of(path);
@@ -31,171 +26,131 @@ static char *find_file(const cli_log *log, const char *name)
     }
     if (kind == CLI_REGULAR || (kind == CLI_NO_FILE && folder == 0))
         return path;
-    cli_fail(kind == CLI_NO_FILE ? CLI_LOG_WHERE
-                 "%s is neither in the folder of the log nor in the current one"
-                                 : CLI_LOG_WHERE "%s is no regular file",
-             log->path, log->line, path);
-    free(path);
-    return NULL;
+    cli_die(kind == CLI_NO_FILE ? CLI_LOG_WHERE
+                "%s is neither in the folder of the log nor in the current one"
+                                : CLI_LOG_WHERE "%s is no regular file",
+            log->path, log->line, path);
 }
 
 /* Finds the file that {"file", "size"} names. Without such a member it leaves the path NULL. */
-static int take_file(const cli_log *log, json_t *object, const char *key, char **path,
-                     uint64_t *size)
+static void take_file(const cli_log *log, json_t *object, const char *key, char **path,
+                      uint64_t *size)
 {
     json_t *const file = json_object_get(object, key);
-    const char *const name = json_string_value(json_object_get(file, "file"));
+    const char *const name = cli_string(file, "file");
     *path = NULL;
     if (file == NULL)
-        return 0;
+        return;
     if (name == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"%s\" does not name a file", log->path, log->line, key);
-    if (cli_log_take(log, file, "size", CLI_UINT64, size) != 0)
-        return 1;
-    return (*path = find_file(log, name)) == NULL;
+        cli_die(CLI_LOG_WHERE "\"%s\" does not name a file", log->path, log->line, key);
+    cli_log_take(log, file, "size", CLI_UINT64, size);
+    *path = find_file(log, name);
 }
 
-static int refuse_vocab(const cli_log *log, const cli_npy *array, uint32_t vocab)
+static void check_vocab(const cli_log *log, const cli_log_rows *rows)
 {
-    return cli_fail("%s: the rows have %" PRIu64 " tokens, but %s has a vocabulary of %" PRIu32,
-                    array->path, array->shape[1], log->path, vocab);
+    if (rows->path != NULL && rows->array.shape[1] != log->header.vocab)
+        cli_die("%s: the rows have %" PRIu64 " tokens, but %s has a vocabulary of %" PRIu32,
+                rows->path, rows->array.shape[1], log->path, log->header.vocab);
 }
 
 /* Checks that an open file has the length that the log has, and makes room for a row. */
-static int prepare_rows(const cli_log *log, uint64_t size, cli_log_rows *rows)
+static void prepare_rows(const cli_log *log, uint64_t size, cli_log_rows *rows)
 {
     const cli_npy *const array = &rows->array;
     if (!array->seekable)
-        return cli_fail("%s: the file is a pipe, which cannot be read at an offset", array->path);
+        cli_die("%s: the file is a pipe, which cannot be read at an offset", array->path);
     if (array->begin + array->bytes != size)
-        return cli_fail("%s: the file has %" PRIu64 " bytes, but it had %" PRIu64
-                        " when %s was written",
-                        array->path, array->begin + array->bytes, size, log->path);
+        cli_die("%s: the file has %" PRIu64 " bytes, but it had %" PRIu64 " when %s was written",
+                array->path, array->begin + array->bytes, size, log->path);
     if (array->shape[1] == 0)
-        return cli_fail("%s: the rows have no elements", array->path);
+        cli_die("%s: the rows have no elements", array->path);
     if (array->shape[1] > 1048576)
-        return cli_fail("%s: rows of %" PRIu64 " elements are longer than any vocabulary",
-                        array->path, array->shape[1]);
+        cli_die("%s: rows of %" PRIu64 " elements are longer than any vocabulary", array->path,
+                array->shape[1]);
     rows->size = (size_t)array->shape[1] * array->size;
-    return (rows->row = malloc(rows->size)) == NULL ? cli_no_memory() : 0;
+    rows->row = cli_alloc(1, rows->size);
 }
 
-static int open_logits(cli_log *log, json_t *header, uint32_t vocab)
+static void open_logits(cli_log *log, json_t *header)
 {
-    cli_log_rows *const rows = &log->logits_rows;
-    int32_t dtype = 0;
+    cli_log_rows *const rows = &log->rows[CLI_LOGITS];
+    const cls_dtype dtype = (cls_dtype)log->header.dtype;
     uint64_t size = 0;
-    if (cli_log_take(log, header, "dtype", CLI_CHOICE, &dtype) != 0 ||
-        take_file(log, header, "logits", &rows->path, &size) != 0)
-        return 1;
+    take_file(log, header, "logits", &rows->path, &size);
     if (rows->path == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
-    if (cli_logits_open(rows->path, dtype == CLS_BF16 ? "bf16" : NULL, NULL, &rows->array,
-                        &log->logits) != 0)
-        return 1;
-    if ((int32_t)log->logits.dtype != dtype)
-        return cli_fail("%s: the logits are %s, but %s has the type %s", rows->path,
-                        cli_logits_type(log->logits.dtype), log->path,
-                        cli_logits_type((cls_dtype)dtype));
-    return log->logits.vocab != vocab ? refuse_vocab(log, &rows->array, vocab)
-                                      : prepare_rows(log, size, rows);
+        cli_die(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
+    cli_logits_open(rows->path, dtype == CLS_BF16 ? "bf16" : NULL, NULL, &rows->array,
+                    &log->logits);
+    if (log->logits.dtype != dtype)
+        cli_die("%s: the logits are %s, but %s has the type %s", rows->path,
+                cli_logits_type(log->logits.dtype), log->path, cli_logits_type(dtype));
+    check_vocab(log, rows);
+    prepare_rows(log, size, rows);
 }
 
 /* Opens the mask or the bias. */
-static int open_rows(const cli_log *log, json_t *header, const char *key,
-                     bool (*fits)(const cli_npy *), const char *what, cli_log_rows *rows)
+static void open_rows(cli_log *log, json_t *header, int i, bool (*fits)(const cli_npy *),
+                      const char *what)
 {
+    cli_log_rows *const rows = &log->rows[i];
     uint64_t size = 0;
-    if (take_file(log, header, key, &rows->path, &size) != 0)
-        return 1;
+    take_file(log, header, cli_rows_key[i], &rows->path, &size);
     if (rows->path == NULL)
-        return 0;
-    if (cli_npy_open(rows->path, &rows->array) != 0)
-        return 1;
-    return rows->array.dims != 2 || !fits(&rows->array)
-               ? cli_npy_refuse(&rows->array, rows->path, what)
-               : prepare_rows(log, size, rows);
+        return;
+    cli_npy_open(rows->path, &rows->array);
+    if (rows->array.dims != 2 || !fits(&rows->array))
+        cli_npy_refuse(&rows->array, what);
+    prepare_rows(log, size, rows);
 }
 
-static int open_infill(cli_log *log, json_t *header)
+static void open_infill(cli_log *log, json_t *header)
 {
     json_t *const infill = json_object_get(header, "infill");
     cli_ids ends = {NULL, 0};
     uint64_t size;
     char *path;
     if (infill == NULL)
-        return 0;
+        return;
     log->has_infill = true;
-    int failed = cli_log_take_ids(log, infill, "end_ids", &ends);
+    cli_log_take_ids(log, infill, "end_ids", &ends);
     log->infill.end_ids.ids = ends.ids;
     log->infill.end_ids.count = ends.count;
-    if (failed || take_file(log, infill, "prefix_of", &path, &size) != 0)
-        return 1;
-    failed = cli_prefixes_read(path, log->logits.vocab, &log->infill);
-    free(path);
-    return failed;
+    take_file(log, infill, "prefix_of", &path, &size);
+    cli_prefixes_read(path, log->logits.vocab, &log->infill);
 }
 
 /* ----------------------------------------------------------------------- header */
 
-static int read_header(cli_log *log, json_t *header)
+static void read_header(cli_log *log, json_t *header)
 {
-    const char *const version = json_string_value(json_object_get(header, "version"));
-    uint32_t format = 0, vocab = 0;
+    const char *const version = cli_string(header, "version");
+    uint32_t format = 0;
     if (json_object_get(header, "clsample_log") == NULL)
-        return cli_fail("%s: the file is no log of clsample sample: line 1 has no "
-                        "\"clsample_log\"",
-                        log->path);
-    if (cli_log_take(log, header, "clsample_log", CLI_UINT, &format) != 0)
-        return 1;
+        cli_die("%s: the file is no log of clsample sample: line 1 has no "
+                "\"clsample_log\"",
+                log->path);
+    cli_log_take(log, header, "clsample_log", CLI_UINT, &format);
     if (format != CLI_LOG_FORMAT)
-        return cli_fail("%s: the log has format %" PRIu32 ", but this version reads format %d",
-                        log->path, format, CLI_LOG_FORMAT);
+        cli_die("%s: the log has format %" PRIu32 ", but this version reads format %d", log->path,
+                format, CLI_LOG_FORMAT);
     snprintf(log->version, sizeof log->version, "%s", version == NULL ? "unknown" : version);
-    if (cli_log_take(log, header, "vocab", CLI_UINT, &vocab) != 0 ||
-        cli_log_take(log, header, "history", CLI_UINT, &log->history) != 0 ||
-        cli_log_take(log, header, "tokens", CLI_UINT64, &log->tokens) != 0 ||
-        open_logits(log, header, vocab) != 0 ||
-        open_rows(log, header, "mask", cli_is_mask, CLI_MASK_TYPES, &log->mask) != 0 ||
-        open_rows(log, header, "bias", cli_is_bias, "float32 or float16 [rows, vocab]",
-                  &log->bias) != 0)
-        return 1;
-    if (log->bias.path != NULL && log->bias.array.shape[1] != vocab)
-        return refuse_vocab(log, &log->bias.array, vocab);
-    return open_infill(log, header);
+    cli_members_take(log, header, cli_header_members, &log->header);
+    open_logits(log, header);
+    open_rows(log, header, CLI_MASK, cli_is_mask, CLI_MASK_TYPES);
+    open_rows(log, header, CLI_BIAS, cli_is_bias, "float32 or float16 [rows, vocab]");
+    check_vocab(log, &log->rows[CLI_BIAS]);
+    open_infill(log, header);
 }
 
-int cli_log_open(const char *path, cli_log *log)
+void cli_log_open(const char *path, cli_log *log)
 {
-    json_t *header;
-    int failed;
     memset(log, 0, sizeof *log);
     log->path = path;
     if ((log->file = fopen(path, "rb")) == NULL)
-        return cli_fail("%s: cannot be opened: %s", path, strerror(errno));
-    if (cli_log_object(log, &header) != 0)
-        return 1;
+        cli_die("%s: cannot be opened: %s", path, strerror(errno));
+    json_t *const header = cli_log_object(log);
     if (header == NULL)
-        return cli_fail("%s: the log is empty", path);
-    failed = read_header(log, header);
-    json_decref(header);
-    return failed;
-}
-
-void cli_log_close(cli_log *log)
-{
-    cli_log_rows *const rows[] = {&log->logits_rows, &log->mask, &log->bias};
-    for (size_t i = 0; i < 3; i++) {
-        cli_npy_close(&rows[i]->array);
-        free(rows[i]->row);
-        free(rows[i]->path);
-    }
-    for (uint32_t i = 0; i < log->requests; i++)
-        cli_log_request_free(&log->request[i]);
-    free(log->request);
-    free((void *)(uintptr_t)log->infill.end_ids.ids);
-    free((void *)(uintptr_t)log->infill.prefix_of);
-    free(log->text);
-    if (log->file != NULL)
-        fclose(log->file);
+        cli_die("%s: the log is empty", path);
+    read_header(log, header);
 }

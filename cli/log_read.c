@@ -5,14 +5,62 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "log.h"
 
-#define MOST_WHERE (PATH_MAX + 64)
+const char *const cli_rows_key[CLI_ROWS] = {"logits", "mask", "bias"};
 
-/* ----------------------------------------------------------------------- values */
+#define DTYPES "f32|f16|bf16"
+#define MEMBER(key, type, of, field) \
+    { \
+        key, CLI_##type, offsetof(of, field) \
+    }
+#define END \
+    { \
+        NULL, CLI_INT, 0 \
+    }
+
+const cli_member cli_header_members[] = {MEMBER("vocab", UINT, cli_log_header, vocab),
+                                         MEMBER("dtype", CHOICE, cli_log_header, dtype),
+                                         MEMBER("history", UINT, cli_log_header, history),
+                                         MEMBER("tokens", UINT64, cli_log_header, tokens), END},
+                 cli_token_members[] = {MEMBER("token", INT, cli_logged, token),
+                                        MEMBER("status", INT, cli_logged, status),
+                                        MEMBER("request", UINT, cli_logged, request),
+                                        MEMBER("row", UINT, cli_logged, row),
+                                        MEMBER("step", UINT, cli_logged, step),
+                                        MEMBER("seed", UINT64, cli_logged, params.seed),
+                                        MEMBER("stream", UINT64, cli_logged, params.stream),
+                                        MEMBER("position", UINT, cli_logged, host.position),
+                                        MEMBER("draw", UINT, cli_logged, host.draw),
+                                        END},
+                 cli_adaptive_members[] = {MEMBER("mu", INT, cls_adaptive_state, mu),
+                                           MEMBER("sum", UINT, cls_adaptive_state, sum),
+                                           MEMBER("weight", UINT, cls_adaptive_state, weight),
+                                           MEMBER("top_p", UINT, cls_adaptive_state, top_p), END};
+
+void cli_members_put(const cli_member *m, const void *from, json_t *object)
+{
+    for (; m->key != NULL; m++) {
+        const void *const at = (const char *)from + m->at;
+        json_object_set_new(object, m->key,
+                            m->type == CLI_UINT64   ? cli_uint64_json(*(const uint64_t *)at)
+                            : m->type == CLI_UINT   ? json_integer(*(const uint32_t *)at)
+                            : m->type == CLI_CHOICE ? cli_word_json(DTYPES, *(const int32_t *)at)
+                                                    : json_integer(*(const int32_t *)at));
+    }
+}
+
+void cli_members_take(const cli_log *log, json_t *object, const cli_member *m, void *to)
+{
+    for (; m->key != NULL; m++)
+        cli_log_take(log, object, m->key, m->type, (char *)to + m->at);
+}
+
+/* ----------------------------------------------------------------------- reading */
+
+#define MOST_WHERE (PATH_MAX + 64)
 
 /* The member of an object, and what messages call it. */
 static json_t *member(const cli_log *log, json_t *object, const char *key, char what[MOST_WHERE])
@@ -20,181 +68,120 @@ static json_t *member(const cli_log *log, json_t *object, const char *key, char 
     json_t *const value = json_object_get(object, key);
     snprintf(what, MOST_WHERE, CLI_LOG_WHERE "\"%s\"", log->path, log->line, key);
     if (value == NULL)
-        cli_fail("%s is missing", what);
+        cli_die("%s is missing", what);
     return value;
 }
 
-int cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to)
-{
-    const cli_option option = {key, type, to, NULL, NULL, "f32|f16|bf16", 0};
-    char what[MOST_WHERE];
-    json_t *const value = member(log, object, key, what);
-    return value == NULL || cli_set_from_json(&option, what, value) != 0;
-}
-
-int cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids)
+void cli_log_take(const cli_log *log, json_t *object, const char *key, cli_type type, void *to)
 {
     char what[MOST_WHERE];
     json_t *const value = member(log, object, key, what);
-    return value == NULL || cli_ids_from_json(what, value, &ids->ids, &ids->count) != 0;
+    cli_set_from_json(type, to, DTYPES, what, value);
 }
 
-/* ------------------------------------------------------------------------ lines */
+void cli_log_take_ids(const cli_log *log, json_t *object, const char *key, cli_ids *ids)
+{
+    char what[MOST_WHERE];
+    json_t *const value = member(log, object, key, what);
+    cli_ids_from_json(what, value, &ids->ids, &ids->count);
+}
 
-int cli_log_object(cli_log *log, json_t **object)
+json_t *cli_log_object(cli_log *log)
 {
     json_error_t error;
     ssize_t length = getline(&log->text, &log->capacity, log->file);
-    *object = NULL;
+    if (length < 0 && !feof(log->file))
+        cli_die("%s: cannot be read: %s", log->path, strerror(errno));
     if (length < 0)
-        return feof(log->file) ? 0 : cli_fail("%s: cannot be read: %s", log->path, strerror(errno));
+        return NULL;
     log->line++;
     length -= log->text[length - 1] == '\n';
-    *object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
-    if (*object == NULL)
-        return cli_fail("%s: line %" PRIu64 " is damaged: %s", log->path, log->line, error.text);
-    if (json_is_object(*object))
-        return 0;
-    json_decref(*object);
-    *object = NULL;
-    return cli_fail("%s: line %" PRIu64 " is damaged: it is not an object", log->path, log->line);
+    json_t *const object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(object))
+        cli_die("%s: line %" PRIu64 " is damaged: %s", log->path, log->line,
+                object == NULL ? error.text : "it is not an object");
+    return object;
 }
 
 /* --------------------------------------------------------------------- requests */
 
-void cli_log_request_free(cli_log_request *request)
-{
-    cli_params_free(&request->params, NULL, 0);
-    free((void *)(uintptr_t)request->prompt.ids);
-    free((void *)(uintptr_t)request->output.ids);
-    free((void *)(uintptr_t)request->force.ids);
-}
-
 /* Reads a line of a request, which replaces an earlier one with the same number. */
-static int read_request(cli_log *log, json_t *object)
+static void read_request(cli_log *log, json_t *object)
 {
     uint32_t number = 0;
-    cli_log_request *request;
-    char where[MOST_WHERE];
-    int failed;
-    if (cli_log_take(log, object, "request", CLI_UINT, &number) != 0)
-        return 1;
+    char where[PATH_MAX + 64];
+    cli_log_take(log, object, "request", CLI_UINT, &number);
     if (number > log->requests)
-        return cli_fail(CLI_LOG_WHERE "request %" PRIu32 " follows request %" PRIu32 " requests",
-                        log->path, log->line, number, log->requests);
-    if (number == log->requests) {
-        request = realloc(log->request, (log->requests + (size_t)1) * sizeof *request);
-        if (request == NULL)
-            return cli_no_memory();
-        log->request = request;
-        log->requests++;
-    } else {
-        cli_log_request_free(&log->request[number]);
-    }
-    request = &log->request[number];
+        cli_die(CLI_LOG_WHERE "request %" PRIu32 " follows request %" PRIu32 " requests", log->path,
+                log->line, number, log->requests);
+    if (number == log->requests)
+        log->request = cli_grow(log->request, ++log->requests, sizeof *log->request);
+    cli_log_request *const request = &log->request[number];
     memset(request, 0, sizeof *request);
     cls_params_init(&request->params);
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
-    failed = cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
-                                  &request->params, &request->force) ||
-             cli_log_take_ids(log, object, "prompt", &request->prompt) ||
-             cli_log_take_ids(log, object, "output", &request->output);
-    if (!failed && request->params.infill != 0 && !log->has_infill)
-        failed = cli_fail("%s: the infill stage is on, but the log has no tables for it", where);
-    return failed;
+    cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
+                         &request->params, &request->force);
+    cli_log_take_ids(log, object, "prompt", &request->prompt);
+    cli_log_take_ids(log, object, "output", &request->output);
+    if (request->params.infill != 0 && !log->has_infill)
+        cli_die("%s: the infill stage is on, but the log has no tables for it", where);
 }
 
 /* ----------------------------------------------------------------------- tokens */
 
-/* Reads the row at the token's offset and updates the hash. A token without an offset has no such
- * row: *row is then NULL. */
-static int read_row(const cli_log *log, json_t *object, const char *key, cli_log_rows *rows,
-                    const void **row, uint64_t *hash)
+/* Reads the row at the token's offset and updates the hash. NULL: a token without an offset has no
+ * such row. */
+static const void *read_row(cli_log *log, json_t *object, int i, uint64_t *hash)
 {
+    const char *const key = cli_rows_key[i];
+    cli_log_rows *const rows = &log->rows[i];
     uint64_t offset = 0;
-    *row = NULL;
     if (json_object_get(object, key) == NULL)
-        return 0;
+        return NULL;
     if (rows->path == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"%s\" is set, but line 1 names no file for it", log->path,
-                        log->line, key);
-    if (cli_log_take(log, object, key, CLI_UINT64, &offset) != 0)
-        return 1;
+        cli_die(CLI_LOG_WHERE "\"%s\" is set, but line 1 names no file for it", log->path,
+                log->line, key);
+    cli_log_take(log, object, key, CLI_UINT64, &offset);
     if (offset < rows->array.begin || offset - rows->array.begin > rows->array.bytes - rows->size)
-        return cli_fail(CLI_LOG_WHERE "\"%s\": %s has no row of %zu bytes at byte %" PRIu64,
-                        log->path, log->line, key, rows->path, rows->size, offset);
-    if (cli_npy_at(&rows->array, offset, rows->row, rows->size) != 0)
-        return 1;
+        cli_die(CLI_LOG_WHERE "\"%s\": %s has no row of %zu bytes at byte %" PRIu64, log->path,
+                log->line, key, rows->path, rows->size, offset);
+    cli_npy_at(&rows->array, offset, rows->row, rows->size);
     *hash = cli_hash(*hash, rows->row, rows->size);
-    *row = rows->row;
-    return 0;
+    return rows->row;
 }
 
-/* The state of Mirostat, adaptive p and top-p decay before the token. */
-static int read_adaptive(const cli_log *log, json_t *object, cls_adaptive_state *state)
-{
-    json_t *const value = json_object_get(object, "adaptive");
-    if (value == NULL)
-        return 0;
-    state->begun = 1;
-    return cli_log_take(log, value, "mu", CLI_INT, &state->mu) ||
-           cli_log_take(log, value, "sum", CLI_UINT, &state->sum) ||
-           cli_log_take(log, value, "weight", CLI_UINT, &state->weight) ||
-           cli_log_take(log, value, "top_p", CLI_UINT, &state->top_p);
-}
-
-static int read_inputs(cli_log *log, json_t *object, cli_logged *token)
+static void read_inputs(cli_log *log, json_t *object, cli_logged *token)
 {
     cls_host_row *const host = &token->host;
-    const char *const logged = json_string_value(json_object_get(object, "hash"));
+    const cli_npy *const mask = &log->rows[CLI_MASK].array, *const bias =
+                                                                &log->rows[CLI_BIAS].array;
+    const char *const logged = cli_string(object, "hash");
     uint64_t hash = CLI_HASH_BEGIN;
     char text[20];
-    if (read_row(log, object, "logits", &log->logits_rows, &host->logits, &hash) != 0 ||
-        read_row(log, object, "mask", &log->mask, &host->mask, &hash) != 0 ||
-        read_row(log, object, "bias", &log->bias, &host->bias, &hash) != 0)
-        return 1;
+    host->logits = read_row(log, object, CLI_LOGITS, &hash);
+    host->mask = read_row(log, object, CLI_MASK, &hash);
+    host->bias = read_row(log, object, CLI_BIAS, &hash);
     if (host->logits == NULL)
-        return cli_fail(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
+        cli_die(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
     host->dtype = (int32_t)log->logits.dtype;
     host->vocab = log->logits.vocab;
     if (host->mask != NULL) {
-        host->mask_width = (uint32_t)log->mask.array.shape[1];
-        host->mask_kind = (int32_t)cli_mask_kind(&log->mask.array);
+        host->mask_width = (uint32_t)mask->shape[1];
+        host->mask_kind = (int32_t)cli_mask_kind(mask);
     }
     if (host->bias != NULL)
-        host->bias_dtype = log->bias.array.size == 4 ? CLS_F32 : CLS_F16;
+        host->bias_dtype = bias->size == 4 ? CLS_F32 : CLS_F16;
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     token->same_inputs = logged == NULL || strcmp(logged, text) == 0;
-    return 0;
 }
 
-static int read_token(cli_log *log, json_t *object, cli_logged *token)
+/* Sets what the token has from its request. */
+static void take_request(const cli_log *log, cli_logged *token)
 {
+    const cli_log_request *const request = &log->request[token->request];
     cls_host_row *const host = &token->host;
-    const cli_log_request *request;
-    cli_ids forced;
-    uint64_t seed = 0, stream = 0;
-    memset(token, 0, sizeof *token);
-    cls_host_row_init(host);
-    if (cli_log_take(log, object, "token", CLI_INT, &token->token) != 0 ||
-        cli_log_take(log, object, "status", CLI_INT, &token->status) != 0 ||
-        cli_log_take(log, object, "request", CLI_UINT, &token->request) != 0 ||
-        cli_log_take(log, object, "row", CLI_UINT, &token->row) != 0 ||
-        cli_log_take(log, object, "step", CLI_UINT, &token->step) != 0 ||
-        cli_log_take(log, object, "seed", CLI_UINT64, &seed) != 0 ||
-        cli_log_take(log, object, "stream", CLI_UINT64, &stream) != 0 ||
-        cli_log_take(log, object, "position", CLI_UINT, &host->position) != 0 ||
-        cli_log_take(log, object, "draw", CLI_UINT, &host->draw) != 0 ||
-        read_adaptive(log, object, &host->adaptive) != 0 || read_inputs(log, object, token) != 0)
-        return 1;
-    token->status &= ~CLS_ROW_OVERFLOW; /* concerns another output of the step, not the token */
-    if (token->token < -1)
-        return cli_fail(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line,
-                        token->token);
-    if (token->request >= log->requests)
-        return cli_fail(CLI_LOG_WHERE "there is no request %" PRIu32 " before this token",
-                        log->path, log->line, token->request);
-    request = &log->request[token->request];
+    const uint64_t seed = token->params.seed, stream = token->params.stream;
     token->params = request->params;
     token->params.seed = seed;
     token->params.stream = stream;
@@ -203,42 +190,52 @@ static int read_token(cli_log *log, json_t *object, cli_logged *token)
     host->prompt_count = request->prompt.count;
     host->output = request->output.ids;
     host->output_count = request->output.count;
-    forced = cli_forced_next(&request->force, host->output, host->output_count, host->vocab);
+    const cli_ids forced =
+        cli_forced_next(&request->force, host->output, host->output_count, host->vocab);
     token->forced = request->force.count - forced.count;
     host->forced_ids = forced.ids;
     host->forced_count = forced.count;
-    host->max_history = log->history;
+    host->max_history = log->header.history;
     host->infill = log->has_infill ? &log->infill : NULL;
-    return 0;
 }
 
-int cli_log_next(cli_log *log, bool *more, cli_logged *token)
+static void read_token(cli_log *log, json_t *object, cli_logged *token)
 {
-    *more = true;
-    for (;;) {
-        json_t *object;
-        int failed;
-        bool is_token;
-        if (cli_log_object(log, &object) != 0)
-            return 1;
-        if (object == NULL)
-            break;
-        is_token = json_object_get(object, "token") != NULL;
+    json_t *const adaptive = json_object_get(object, "adaptive");
+    memset(token, 0, sizeof *token);
+    cls_host_row_init(&token->host);
+    token->host.adaptive.begun = adaptive != NULL;
+    cli_members_take(log, object, cli_token_members, token);
+    if (adaptive != NULL)
+        cli_members_take(log, adaptive, cli_adaptive_members, &token->host.adaptive);
+    read_inputs(log, object, token);
+    token->status &= ~CLS_ROW_OVERFLOW; /* concerns another output of the step, not the token */
+    if (token->token < -1)
+        cli_die(CLI_LOG_WHERE "%" PRId32 " is no token", log->path, log->line, token->token);
+    if (token->request >= log->requests)
+        cli_die(CLI_LOG_WHERE "there is no request %" PRIu32 " before this token", log->path,
+                log->line, token->request);
+    take_request(log, token);
+}
+
+bool cli_log_next(cli_log *log, cli_logged *token)
+{
+    json_t *object;
+    while ((object = cli_log_object(log)) != NULL) {
+        const bool is_token = json_object_get(object, "token") != NULL;
         if (is_token)
-            failed = read_token(log, object, token);
+            read_token(log, object, token);
         else if (json_object_get(object, "parameters") != NULL)
-            failed = read_request(log, object);
+            read_request(log, object);
         else
-            failed = cli_fail("%s: line %" PRIu64 " is neither a request nor a token", log->path,
-                              log->line);
+            cli_die("%s: line %" PRIu64 " is neither a request nor a token", log->path, log->line);
         json_decref(object);
         log->tokens_read += is_token;
-        if (failed || is_token)
-            return failed;
+        if (is_token)
+            return true;
     }
-    *more = false;
-    return log->tokens_read == log->tokens
-               ? 0
-               : cli_fail("%s: the log has %" PRIu64 " of its %" PRIu64 " tokens; it is cut short",
-                          log->path, log->tokens_read, log->tokens);
+    if (log->tokens_read != log->header.tokens)
+        cli_die("%s: the log has %" PRIu64 " of its %" PRIu64 " tokens; it is cut short", log->path,
+                log->tokens_read, log->header.tokens);
+    return false;
 }

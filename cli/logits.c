@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads logits from a .npy file: all rows, or the selected ones. */
+/* Reads logits from a .npy file: all rows, or the selected ones; and the text of each token from a
+ * llama2.c tokenizer. */
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,48 +16,44 @@ static const struct type {
 } types[] = {{"f32", CLS_F32, 'f', 4}, {"f16", CLS_F16, 'f', 2}, {"bf16", CLS_BF16, 'u', 2}};
 
 /* Fails because the type of the array does not fit. dtype_name: the value of --dtype, or NULL. */
-static int refuse_type(const cli_npy *array, const char *dtype_name)
+static void refuse_type(const cli_npy *array, const char *dtype_name)
 {
     char name[16];
     if (array->kind == 'u' && array->size == 2)
-        return cli_fail("%s: uint16 logits are read as bfloat16: use --dtype bf16, not %s",
-                        array->path, dtype_name == NULL ? "f32 or f16" : dtype_name);
+        cli_die("%s: uint16 logits are read as bfloat16: use --dtype bf16, not %s", array->path,
+                dtype_name == NULL ? "f32 or f16" : dtype_name);
     cli_npy_type(array, name);
     if (dtype_name != NULL && array->kind == 'f' && array->size != 8)
-        return cli_fail("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path,
-                        name, array->descr, dtype_name);
-    return cli_fail("%s: the logits are %s ('%s'), not f32, f16 or bf16; convert them in NumPy by "
-                    "a.astype('float32')",
-                    array->path, name, array->descr);
+        cli_die("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path, name,
+                array->descr, dtype_name);
+    cli_die("%s: the logits are %s ('%s'), not f32, f16 or bf16; convert them in NumPy by "
+            "a.astype('float32')",
+            array->path, name, array->descr);
 }
 
 /* Checks type, shape and size by the header. */
-static int check_logits(const cli_npy *array, const struct type *type, const char *dtype_name,
-                        const cli_picked *picked)
+static void check_logits(const cli_npy *array, const struct type *type, const char *dtype_name,
+                         const cli_picked *picked)
 {
     const char *const path = array->path;
     if (array->kind != type->kind || array->size != type->size)
-        return refuse_type(array, dtype_name);
+        refuse_type(array, dtype_name);
     if (array->dims != 2)
-        return cli_fail("%s: the array has one dimension, but logits have two: [rows, vocab]",
-                        path);
+        cli_die("%s: the array has one dimension, but logits have two: [rows, vocab]", path);
     if (array->shape[1] > 1048576)
-        return cli_fail("%s: a row has %" PRIu64 " tokens; the most is 1048576", path,
-                        array->shape[1]);
+        cli_die("%s: a row has %" PRIu64 " tokens; the most is 1048576", path, array->shape[1]);
     if (array->shape[0] > INT32_MAX)
-        return cli_fail("%s: the array has %" PRIu64 " rows, which are too many", path,
-                        array->shape[0]);
+        cli_die("%s: the array has %" PRIu64 " rows, which are too many", path, array->shape[0]);
     if (array->bytes == 0)
-        return cli_fail("%s: the array is empty", path);
+        cli_die("%s: the array is empty", path);
     for (uint32_t i = 0; i < (picked == NULL || picked->row == NULL ? 0 : picked->count); i++)
         if (picked->row[i] >= array->shape[0])
-            return cli_fail("%s: there is no row %" PRIu32 "; the file has rows 0 to %" PRIu64,
-                            picked->option, picked->row[i], array->shape[0] - 1);
-    return 0;
+            cli_die("%s: there is no row %" PRIu32 "; the file has rows 0 to %" PRIu64,
+                    picked->option, picked->row[i], array->shape[0] - 1);
 }
 
-int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_npy *array, cli_logits *logits)
+void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_npy *array, cli_logits *logits)
 {
     size_t i = 0;
     memset(logits, 0, sizeof *logits);
@@ -63,33 +61,26 @@ int cli_logits_open(const char *path, const char *dtype_name, const cli_picked *
         while (i < 3 && strcmp(types[i].name, dtype_name) != 0)
             i++;
         if (i == 3)
-            return cli_fail("--dtype: '%s' is not one of f32, f16, bf16", dtype_name);
+            cli_die("--dtype: '%s' is not one of f32, f16, bf16", dtype_name);
     }
-    if (cli_npy_open(path, array) != 0)
-        return 1;
+    cli_npy_open(path, array);
     if (dtype_name == NULL && array->kind == 'f' && array->size == 2)
         i = 1;
-    if (check_logits(array, &types[i], dtype_name, picked) != 0) {
-        cli_npy_close(array);
-        return 1;
-    }
+    check_logits(array, &types[i], dtype_name, picked);
     logits->file_rows = (uint32_t)array->shape[0];
     logits->rows = picked == NULL || picked->row == NULL ? logits->file_rows : picked->count;
     logits->vocab = (uint32_t)array->shape[1];
     logits->dtype = types[i].dtype;
     logits->size = types[i].size;
-    return 0;
 }
 
-int cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                    cli_logits *logits)
+void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
+                     cli_logits *logits)
 {
     cli_npy array;
-    if (cli_logits_open(path, dtype_name, picked, &array, logits) != 0 ||
-        cli_npy_rows(&array, picked) != 0)
-        return 1;
+    cli_logits_open(path, dtype_name, picked, &array, logits);
+    cli_npy_rows(&array, picked);
     logits->data = array.data;
-    return 0;
 }
 
 const char *cli_logits_type(cls_dtype dtype)
@@ -98,4 +89,42 @@ const char *cli_logits_type(cls_dtype dtype)
     while (types[i].dtype != dtype)
         i++;
     return types[i].name;
+}
+
+/* ----------------------------------------------------------------- token texts */
+
+void cli_pieces_read(const char *path, uint32_t vocab, cli_pieces *pieces)
+{
+    FILE *file = fopen(path, "rb");
+    int32_t longest, length = 0;
+    bool good;
+    if (file == NULL)
+        cli_die("%s: cannot be opened: %s", path, strerror(errno));
+    pieces->text = cli_alloc(vocab, sizeof *pieces->text);
+    good = fread(&longest, 4, 1, file) == 1;
+    for (uint32_t i = 0; i < vocab && good; i++) {
+        char bytes[256], *text = pieces->text[i];
+        float score;
+        good = fread(&score, 4, 1, file) == 1 && fread(&length, 4, 1, file) == 1 && length >= 0 &&
+               (size_t)length < sizeof bytes &&
+               fread(bytes, 1, (size_t)length, file) == (size_t)length;
+        if (!good)
+            break;
+        for (int32_t c = 0; c < length; c++) /* ASCII only: columns count bytes */
+            bytes[c] = bytes[c] < 32 || bytes[c] > 126 ? '?' : bytes[c];
+        snprintf(text, sizeof *pieces->text, "'%.*s'", length > 9 ? 9 : length, bytes);
+    }
+    fclose(file);
+    pieces->count = vocab;
+    if (!good)
+        cli_die("%s: not a llama2.c tokenizer with %" PRIu32 " pieces, one for each logit of a row",
+                path, vocab);
+}
+
+void cli_pieces_name(const cli_pieces *pieces, int32_t token, char name[16])
+{
+    if (token < 0 || (uint32_t)token >= pieces->count)
+        snprintf(name, 16, "#%" PRId32, token);
+    else
+        memcpy(name, pieces->text[token], 16);
 }

@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Parses the command line by a table of options, and selections of rows. */
+#if !defined(_FILE_OFFSET_BITS)
+/* stat() fails for large files on 32-bit systems without it. */
+#define _FILE_OFFSET_BITS 64
+#endif
 #include <errno.h>
 #include <float.h>
 #include <inttypes.h>
@@ -7,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli.h"
 
@@ -16,115 +21,169 @@ static bool whole(const char *text, const char *end)
     return end != text && *end == '\0' && strchr(" \t\n\v\f\r", *text) == NULL && errno != ERANGE;
 }
 
-static int set_integer(const cli_option *option, const char *what, const char *text)
+static void set_int(int32_t *value, const char *what, const char *text)
 {
     char *end;
-    if (option->type == CLI_INT) {
-        long long x;
-        errno = 0;
-        x = strtoll(text, &end, 10);
-        if (!whole(text, end) || x < INT32_MIN || x > INT32_MAX)
-            return cli_fail("%s: '%s' is not an integer that fits 32 bits", what, text);
-        *(int32_t *)option->value = (int32_t)x;
-    } else {
-        const uint64_t most = option->type == CLI_UINT ? UINT32_MAX : UINT64_MAX;
-        unsigned long long x;
-        errno = 0;
-        x = strtoull(text, &end, 10);
-        /* strtoull() converts -1 to the largest number. */
-        if (!whole(text, end) || *text == '-' || x > most)
-            return cli_fail("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most);
-        if (option->type == CLI_UINT)
-            *(uint32_t *)option->value = (uint32_t)x;
-        else
-            *(uint64_t *)option->value = x;
-    }
-    return 0;
+    errno = 0;
+    const long long x = strtoll(text, &end, 10);
+    if (!whole(text, end) || x < INT32_MIN || x > INT32_MAX)
+        cli_die("%s: '%s' is not an integer that fits 32 bits", what, text);
+    *value = (int32_t)x;
 }
 
-static int set_float(const cli_option *option, const char *what, const char *text)
+static void set_uint(uint64_t *value, uint64_t most, const char *what, const char *text)
 {
     char *end;
-    double x;
     errno = 0;
-    x = strtod(text, &end);
+    *value = strtoull(text, &end, 10);
+    /* strtoull() converts -1 to the largest number. */
+    if (!whole(text, end) || *text == '-' || *value > most)
+        cli_die("%s: '%s' is not an integer from 0 to %" PRIu64, what, text, most);
+}
+
+static void set_float(float *value, const char *what, const char *text)
+{
+    char *end;
+    errno = 0;
+    const double x = strtod(text, &end);
     if (errno == ERANGE && fabs(x) <= 1.0)
         errno = 0; /* too small for a double: the result is 0 or nearly 0 */
     if (!whole(text, end))
-        return cli_fail("%s: '%s' is not a number", what, text);
+        cli_die("%s: '%s' is not a number", what, text);
     /* The conversion would make it infinite, and -inf is a special value. */
     if (isfinite(x) && fabs(x) > (double)FLT_MAX)
-        return cli_fail("%s: '%s' is too large for float32", what, text);
-    *(float *)option->value = (float)x;
-    return 0;
+        cli_die("%s: '%s' is too large for float32", what, text);
+    *value = (float)x;
 }
 
-static int set_choice(const cli_option *option, const char *what, const char *text)
+static void set_choice(int32_t *value, const char *meta, const char *what, const char *text)
 {
+    const char *const words = strchr(meta, '=') != NULL ? strchr(meta, '=') + 1 : meta;
     const size_t length = strlen(text);
-    const char *word = option->choices;
+    const char *word = words;
     for (int32_t i = 0;; i++) {
         const size_t n = strcspn(word, "|");
         if (n == length && strncmp(word, text, n) == 0) {
-            *(int32_t *)option->value = i;
-            return 0;
+            *value = i;
+            return;
         }
         if (word[n] == '\0')
-            return cli_fail("%s: '%s' is not one of %s", what, text, option->choices);
+            cli_die("%s: '%s' is not one of %s", what, text, words);
         word += n + 1;
     }
 }
 
-static int add_text(cli_list *list, const char *text)
+void cli_set(cli_type type, void *value, const char *meta, const char *what, const char *text)
 {
-    const char **grown = realloc(list->text, (list->count + (size_t)1) * sizeof *grown);
-    if (grown == NULL)
-        return cli_no_memory();
-    list->text = grown;
-    list->text[list->count++] = text;
-    return 0;
-}
-
-int cli_set(const cli_option *option, const char *what, const char *text)
-{
-    switch (option->type) {
+    uint64_t x;
+    cli_list *list;
+    switch (type) {
     case CLI_FLAG:
-        *(bool *)option->value = true;
-        return 0;
+        *(bool *)value = true;
+        break;
     case CLI_SWITCH:
-        *(int32_t *)option->value = 1;
-        return 0;
+        *(int32_t *)value = 1;
+        break;
     case CLI_STRING:
     case CLI_INPUT:
     case CLI_OUTPUT:
-        *(const char **)option->value = text;
-        return 0;
-    case CLI_FLOAT:
-        return set_float(option, what, text);
-    case CLI_CHOICE:
-        return set_choice(option, what, text);
-    case CLI_LIST:
-        return add_text(option->value, text);
-    case CLI_INT:
-    case CLI_UINT:
-    case CLI_UINT64:
+        *(const char **)value = text;
         break;
+    case CLI_INT:
+        set_int(value, what, text);
+        break;
+    case CLI_UINT:
+        set_uint(&x, UINT32_MAX, what, text);
+        *(uint32_t *)value = (uint32_t)x;
+        break;
+    case CLI_UINT64:
+        set_uint(value, UINT64_MAX, what, text);
+        break;
+    case CLI_FLOAT:
+        set_float(value, what, text);
+        break;
+    case CLI_CHOICE:
+        set_choice(value, meta, what, text);
+        break;
+    case CLI_LIST:
+        list = value;
+        list->text = cli_grow(list->text, list->count + (size_t)1, sizeof *list->text);
+        list->text[list->count++] = text;
     }
-    return set_integer(option, what, text);
 }
 
-static cli_parsed help(const char *usage, const char *about, const cli_option *options)
+/* ------------------------------------------------------------------------ files */
+
+cli_file_kind cli_kind_of(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) != 0 ? CLI_NO_FILE : S_ISREG(file.st_mode) ? CLI_REGULAR : CLI_OTHER;
+}
+
+bool cli_ends_with(const char *path, const char *end)
+{
+    const size_t n = strlen(path), m = strlen(end);
+    return n >= m && strcmp(path + n - m, end) == 0;
+}
+
+static bool is_same_inode(const struct stat *a, const struct stat *b)
+{
+    return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+/* The part of a path after the folder, whose inode it sets. */
+static const char *name_in(const char *path, struct stat *folder)
+{
+    const char *const slash = strrchr(path, '/'), *const name = slash == NULL ? path : slash + 1;
+    char text[4096];
+    snprintf(text, sizeof text, "%.*s.", (int)(name - path), path);
+    return stat(text, folder) == 0 ? name : NULL;
+}
+
+/* Whether two paths are those of one file, which need not exist yet. Devices and pipes, which
+ * nothing overwrites, may be named twice. */
+static bool is_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    const bool has_a = stat(a, &x) == 0, has_b = stat(b, &y) == 0;
+    if (has_a || has_b)
+        return has_a && has_b && S_ISREG(x.st_mode) && is_same_inode(&x, &y);
+    const char *const name_a = name_in(a, &x), *const name_b = name_in(b, &y);
+    return name_a != NULL && name_b != NULL && is_same_inode(&x, &y) && strcmp(name_a, name_b) == 0;
+}
+
+static const char *file_of(const cli_option *option)
+{
+    const bool names = option->type == CLI_INPUT || option->type == CLI_OUTPUT;
+    return names ? *(const char **)option->value : NULL;
+}
+
+/* Fails if an output is the file of another option. */
+static void check_outputs(const cli_option *options)
+{
+    for (const cli_option *out = options; out->name != NULL; out++)
+        for (const cli_option *other = options; other->name != NULL; other++) {
+            const char *const path = file_of(out), *const also = file_of(other);
+            if (out->type == CLI_OUTPUT && other != out && path != NULL && also != NULL &&
+                is_same_file(path, also))
+                cli_die("--%s: %s is also the file of --%s; name another one", out->name, path,
+                        other->name);
+        }
+}
+
+/* ----------------------------------------------------------------- the command line */
+
+static void help(const char *usage, const char *about, const cli_option *options)
 {
     printf("usage: clsample %s\n\n%s\n\n", usage, about);
     for (; options->name != NULL; options++) {
         char left[64];
-        snprintf(left, sizeof left, "--%s %s", options->name,
-                 options->meta == NULL ? "" : options->meta);
+        const char *const meta = options->meta == NULL ? "" : options->meta;
+        snprintf(left, sizeof left, "--%s %.*s", options->name, (int)strcspn(meta, "="), meta);
         printf("  %-28s %s%s\n", left, options->help,
                options->type == CLI_LIST ? "; may be repeated" : "");
     }
     printf("  %-28s %s\n", "--help", "print this text");
-    return cli_flush_output() == 0 ? CLI_HELPED : CLI_FAILED;
 }
 
 static bool takes_value(const cli_option *option)
@@ -132,7 +191,7 @@ static bool takes_value(const cli_option *option)
     return option->type != CLI_FLAG && option->type != CLI_SWITCH;
 }
 
-static cli_option *find(cli_option *options, const char *name, size_t length)
+static const cli_option *find(const cli_option *options, const char *name, size_t length)
 {
     for (; options->name != NULL; options++)
         if (strlen(options->name) == length && strncmp(options->name, name, length) == 0)
@@ -140,91 +199,83 @@ static cli_option *find(cli_option *options, const char *name, size_t length)
     return NULL;
 }
 
-cli_parsed cli_parse(int argc, char **argv, const char *usage, const char *about,
-                     cli_option *options)
+/* The names of the options that are present. A command parses its options once. */
+static const char *given[128];
+static size_t given_count;
+
+bool cli_given(const char *name)
 {
-    for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            return help(usage, about, options);
-    for (int i = 1; i < argc; i++) {
-        const char *text = NULL;
-        char what[64];
-        cli_option *option;
-        size_t length;
-        if (strncmp(argv[i], "--", 2) != 0) {
-            cli_fail("%s: unexpected argument '%s'; options begin with --", argv[0], argv[i]);
-            return CLI_FAILED;
-        }
-        length = strcspn(argv[i] + 2, "=");
-        option = find(options, argv[i] + 2, length);
-        if (option == NULL) {
-            cli_fail("%s: unknown option '%.*s'; --help lists the options", argv[0],
-                     (int)length + 2, argv[i]);
-            return CLI_FAILED;
-        }
-        snprintf(what, sizeof what, "--%s", option->name);
-        if (argv[i][length + 2] == '=')
-            text = argv[i] + length + 3;
-        else if (takes_value(option) && i + 1 < argc)
-            text = argv[++i];
-        if ((text == NULL) == takes_value(option)) {
-            cli_fail(text == NULL ? "%s: a value is missing" : "%s: this option takes no value",
-                     what);
-            return CLI_FAILED;
-        }
-        if (cli_set(option, what, text) != 0)
-            return CLI_FAILED;
-        option->given = true;
-    }
-    return cli_outputs_check(options) != 0 ? CLI_FAILED : CLI_GO;
+    for (size_t i = 0; i < given_count; i++)
+        if (strcmp(given[i], name) == 0)
+            return true;
+    return false;
 }
 
-bool cli_given(const cli_option *options, const char *name)
+/* Parses the option at argv[*i], and its value, which may be the next argument. */
+static void parse_one(int argc, char **argv, int *i, const cli_option *options)
 {
-    while (options->name != NULL && strcmp(options->name, name) != 0)
-        options++;
-    return options->given;
+    const char *const name = argv[*i] + 2;
+    const size_t length = strcspn(name, "=");
+    const char *text = NULL;
+    char what[64];
+    if (strncmp(argv[*i], "--", 2) != 0)
+        cli_die("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
+    const cli_option *const option = find(options, name, length);
+    if (option == NULL)
+        cli_die("%s: unknown option '%.*s'; --help lists the options", argv[0], (int)length + 2,
+                argv[*i]);
+    snprintf(what, sizeof what, "--%s", option->name);
+    if (name[length] == '=')
+        text = name + length + 1;
+    else if (takes_value(option) && *i + 1 < argc)
+        text = argv[++*i];
+    if ((text == NULL) == takes_value(option))
+        cli_die(text == NULL ? "%s: a value is missing" : "%s: this option takes no value", what);
+    if (!cli_given(option->name) && given_count < sizeof given / sizeof *given)
+        given[given_count++] = option->name;
+    cli_set(option->type, option->value, option->meta, what, text);
+}
+
+void cli_parse(int argc, char **argv, const char *usage, const char *about,
+               const cli_option *options)
+{
+    given_count = 0;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            help(usage, about, options);
+            cli_flush_output();
+            exit(0);
+        }
+    for (int i = 1; i < argc; i++)
+        parse_one(argc, argv, &i, options);
+    check_outputs(options);
 }
 
 /* ------------------------------------------------------------------------ rows */
 
-/* Appends a row, or a range of rows: "3" or "8-15". */
-static int add_rows(cli_picked *picked, uint32_t first, uint32_t last, uint32_t most)
+void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
 {
-    const uint64_t count = (uint64_t)picked->count + last - first + 1;
-    uint32_t *grown;
-    if (count > most)
-        return cli_fail("%s: more than %" PRIu32 " rows are selected", picked->option, most);
-    if ((grown = realloc(picked->row, (size_t)count * sizeof *grown)) == NULL)
-        return cli_no_memory();
-    picked->row = grown;
-    for (uint32_t r = first; picked->count < count; r++)
-        picked->row[picked->count++] = r;
-    return 0;
-}
-
-int cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
-{
-    uint32_t first = 0, last = 0;
-    const cli_option ends[2] = {{NULL, CLI_UINT, &first, NULL, NULL, NULL, 0},
-                                {NULL, CLI_UINT, &last, NULL, NULL, NULL, 0}};
     for (;; text++) {
         const size_t length = strcspn(text, ",");
+        uint32_t first = 0, last = 0;
         char range[32], *dash;
         snprintf(range, sizeof range, "%.*s", length > 30 ? 30 : (int)length, text);
         if ((dash = *range == '-' ? NULL : strchr(range, '-')) != NULL)
             *dash = '\0';
-        if (cli_set(&ends[0], picked->option, range) != 0 ||
-            cli_set(&ends[1], picked->option, dash != NULL ? dash + 1 : range) != 0)
-            return 1;
+        cli_set(CLI_UINT, &first, NULL, picked->option, range);
+        cli_set(CLI_UINT, &last, NULL, picked->option, dash != NULL ? dash + 1 : range);
         if (last < first)
-            return cli_fail("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
-                            picked->option, first, last);
-        if (add_rows(picked, first, last, most) != 0)
-            return 1;
+            cli_die("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
+                    picked->option, first, last);
+        const uint64_t count = (uint64_t)picked->count + last - first + 1;
+        if (count > most)
+            cli_die("%s: more than %" PRIu32 " rows are selected", picked->option, most);
+        picked->row = cli_grow(picked->row, (size_t)count, sizeof *picked->row);
+        for (uint32_t r = first; picked->count < count; r++)
+            picked->row[picked->count++] = r;
         text += length;
         if (*text == '\0')
-            return 0;
+            return;
     }
 }
 

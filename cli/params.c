@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Sampling parameters: checks that name the option at fault, and parameters per row, which are
- * read from files. cli/lists.c has the parameters that are lists. */
+/* Sampling parameters: checks that name the option at fault, parameters per row, which are read
+ * from files, and their JSON. cli/lists.c has the parameters that are lists. */
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,29 +38,15 @@ static bool valid_alone(const cli_option *option, const cls_params *params, uint
     return cls_params_check(&alone, vocab) == CLS_OK;
 }
 
-int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab)
+void cli_params_check(const cls_params *params, uint32_t vocab)
 {
-    for (; options->name != NULL; options++) {
-        const char *value = options->value;
-        if (options->given && value >= (const char *)params && value < (const char *)(params + 1) &&
-            !valid_alone(options, params, vocab))
-            return cli_fail("--%s: %s", options->name, cls_error_message());
-    }
-    return cls_params_check(params, vocab) == CLS_OK ? 0 : cli_fail_library("parameters");
-}
-
-/* ---------------------------------------------------------------------- lists */
-
-void cli_params_free(cls_params *base, cls_params *params, uint32_t rows)
-{
-#define FREE_LIST(p, kind, list, kept, option, meta, key, help) \
-    for (uint32_t r = 0; r < rows && params != NULL; r++) \
-        if (params[r].list.CLS_ARRAY_##kind != base->list.CLS_ARRAY_##kind) \
-            free((void *)(uintptr_t)params[r].list.CLS_ARRAY_##kind); \
-    free((void *)(uintptr_t)base->list.CLS_ARRAY_##kind);
-    CLS_LISTS(FREE_LIST, )
-#undef FREE_LIST
-    free(params);
+    cls_params all = *params;
+    const cli_option fields[] = {CLI_PARAM_OPTIONS(&all) CLI_NO_OPTION};
+    for (const cli_option *field = fields; field->name != NULL; field++)
+        if (cli_given(field->name) && !valid_alone(field, &all, vocab))
+            cli_die("--%s: %s", field->name, cls_error_message());
+    if (cls_params_check(params, vocab) != CLS_OK)
+        cli_die("parameters: %s", cls_error_message());
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -90,134 +78,206 @@ static bool same_name(const char *key, const char *option)
 #field,
 static const char *const field_names[] = {CLS_PARAMS(FIELD_NAME, )};
 
-int cli_set_from_json(const cli_option *option, const char *what, json_t *value)
+void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value)
 {
+    const bool text = type == CLI_CHOICE || type == CLI_UINT64;
     char number[32];
-    const bool text = option->type == CLI_CHOICE || option->type == CLI_UINT64;
-    if (option->type == CLI_SWITCH && !json_is_boolean(value))
-        return cli_fail("%s: the value is neither true nor false", what);
-    if (option->type == CLI_SWITCH) {
-        *(int32_t *)option->value = json_is_true(value);
-        return 0;
+    if (type == CLI_SWITCH && !json_is_boolean(value))
+        cli_die("%s: the value is neither true nor false", what);
+    if (type == CLI_SWITCH) {
+        *(int32_t *)to = json_is_true(value);
+        return;
     }
-    if (option->type == CLI_FLOAT && json_is_number(value)) {
+    if (text && json_is_string(value)) {
+        cli_set(type, to, meta, what, json_string_value(value));
+        return;
+    }
+    if (type == CLI_CHOICE)
+        cli_die("%s: the value is not a string", what);
+    if (type == CLI_FLOAT ? !json_is_number(value) : !json_is_integer(value))
+        cli_die("%s: the value is not %s", what, type == CLI_FLOAT ? "a number" : "an integer");
+    if (type == CLI_FLOAT)
         snprintf(number, sizeof number, "%.17g", json_number_value(value));
-        return cli_set(option, what, number);
-    }
-    if (text && json_is_string(value))
-        return cli_set(option, what, json_string_value(value));
-    if (option->type == CLI_FLOAT)
-        return cli_fail("%s: the value is not a number", what);
-    if (option->type == CLI_CHOICE)
-        return cli_fail("%s: the value is not a string", what);
-    if (!json_is_integer(value))
-        return cli_fail("%s: the value is not an integer", what);
-    snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    return cli_set(option, what, number);
+    else
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    cli_set(type, to, meta, what, number);
 }
 
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                         cli_ids *force)
+void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                          cli_ids *force)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
     const char *key;
     json_t *value;
     if (!json_is_object(object))
-        return cli_fail("%s is not an object", where);
+        cli_die("%s is not an object", where);
     json_object_foreach(object, key, value)
     {
         const char *const name = option_for_key(key);
         const cli_option *field = fields;
-        int failed;
         char what[PATH_MAX + 160];
         while (field->name != NULL && !same_name(name, field->name) &&
                strcmp(name, field_names[field - fields]) != 0)
             field++;
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
         if (strcmp(key, "force") == 0) {
-            if (cli_ids_from_json(what, value, &force->ids, &force->count) != 0 ||
-                cli_ids_check(what, force->ids, force->count, vocab) != 0)
-                return 1;
-            continue;
+            cli_ids_from_json(what, value, &force->ids, &force->count);
+            cli_ids_check(what, force->ids, force->count, vocab);
+        } else if (field->name == NULL) {
+            if (!cli_list_from_json(name, what, value, vocab, params))
+                cli_die("%s is not a known key", what);
+        } else {
+            cli_set_from_json(field->type, field->value, field->meta, what, value);
+            if (!valid_alone(field, params, vocab))
+                cli_die("%s: %s", what, cls_error_message());
         }
-        if (field->name == NULL) {
-            if ((failed = cli_list_from_json(name, what, value, vocab, params)) < 0)
-                return cli_fail("%s is not a known key", what);
-            if (failed != 0)
-                return 1;
-            continue;
-        }
-        if (cli_set_from_json(field, what, value) != 0)
-            return 1;
-        if (!valid_alone(field, params, vocab))
-            return cli_fail("%s: %s", what, cls_error_message());
     }
     /* Parameters that are valid alone can contradict each other: for example, a stage is turned on
      * that the chain does not contain. */
     if (cls_params_check(params, vocab) != CLS_OK)
-        return cli_fail("%s: %s", where, cls_error_message());
-    return 0;
+        cli_die("%s: %s", where, cls_error_message());
 }
 
-static int rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
-                          cls_params *params, cli_ids *force)
+static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
+                           cls_params *params, cli_ids *force)
 {
     json_error_t error;
     errno = 0;
-    json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
-    int failed = 0;
+    const json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (array == NULL && error.line < 1)
-        return cli_fail("%s: cannot be opened: %s", path,
-                        errno != 0 ? strerror(errno) : error.text);
+        cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
     if (array == NULL)
-        return cli_fail("%s: line %d: %s", path, error.line, error.text);
+        cli_die("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
-        failed = cli_fail("%s: the file is not an array with one object for each row", path);
-    else if (json_array_size(array) != rows->all)
-        failed = cli_fail("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
-                          json_array_size(array), rows->all, rows->of);
-    for (uint32_t i = 0; i < rows->count && !failed; i++) {
+        cli_die("%s: the file is not an array with one object for each row", path);
+    if (json_array_size(array) != rows->all)
+        cli_die("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
+                json_array_size(array), rows->all, rows->of);
+    for (uint32_t i = 0; i < rows->count; i++) {
         const uint32_t r = cli_row_number(rows->picked, i);
         char where[PATH_MAX + 32];
         snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
-        failed =
-            cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
+        cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
     }
-    json_decref(array);
-    return failed;
 }
 
 /* --------------------------------------------------------------------- seeds */
 
-static int seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
+static void seeds_from_npy(const char *path, const cli_rows *rows, cls_params *params)
 {
     cli_npy seeds;
-    int failed = 0;
-    if (cli_npy_open(path, &seeds) != 0)
-        return 1;
+    cli_npy_open(path, &seeds);
     if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
-        failed = cli_npy_refuse(&seeds, path, "uint64 [rows]");
-    else if (seeds.shape[0] != rows->all)
-        failed = cli_fail("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path,
-                          seeds.shape[0], rows->all, rows->of);
-    if (failed)
-        cli_npy_close(&seeds);
-    if (failed || cli_npy_rows(&seeds, rows->picked) != 0)
-        return 1;
+        cli_npy_refuse(&seeds, "uint64 [rows]");
+    if (seeds.shape[0] != rows->all)
+        cli_die("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
+                rows->all, rows->of);
+    cli_npy_rows(&seeds, rows->picked);
     for (uint32_t i = 0; i < rows->count; i++)
         params[i].seed = ((const uint64_t *)seeds.data)[i];
-    free(seeds.data);
-    return 0;
 }
 
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
+void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force)
 {
     for (uint32_t i = 0; i < rows->count; i++) {
         params[i] = *base;
         params[i].seed = base->seed + cli_row_number(rows->picked, i);
     }
-    if (seeds_path != NULL && seeds_from_npy(seeds_path, rows, params) != 0)
-        return 1;
-    return params_path != NULL ? rows_from_json(params_path, rows, vocab, params, force) : 0;
+    if (seeds_path != NULL)
+        seeds_from_npy(seeds_path, rows, params);
+    if (params_path != NULL)
+        rows_from_json(params_path, rows, vocab, params, force);
+}
+
+/* --------------------------------------------------------------- parameters as JSON */
+
+/* The number with the fewest digits that is read as x. JSON has no infinity; the parameters that
+ * may be minus infinity treat the least finite number in the same way. The text of the largest
+ * float must not exceed it. */
+static json_t *real(float x)
+{
+    char text[32];
+    if (fabsf(x) >= FLT_MAX)
+        return json_real(x < 0 ? -3.4028234e38 : 3.4028234e38);
+    for (int digits = 6; digits <= 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)x);
+        if ((float)strtod(text, NULL) == x)
+            break;
+    }
+    return json_real(strtod(text, NULL));
+}
+
+json_t *cli_uint64_json(uint64_t x)
+{
+    char text[24];
+    if (x <= INT64_MAX)
+        return json_integer((json_int_t)x);
+    snprintf(text, sizeof text, "%" PRIu64, x);
+    return json_string(text);
+}
+
+json_t *cli_word_json(const char *words, int32_t index)
+{
+    for (; index > 0; index--)
+        words += strcspn(words, "|") + 1;
+    return json_stringn(words, strcspn(words, "|"));
+}
+
+json_t *cli_ids_json(const int32_t *ids, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, json_integer(ids[i]));
+    return array;
+}
+
+static json_t *biases_json(const cls_logit_bias *list, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(
+            array, json_pack("[i, o]", (int)list[i].id,
+                             isinf(list[i].bias) ? json_string("-inf") : real(list[i].bias)));
+    return array;
+}
+
+static json_t *sequences_json(const cls_ids *list, size_t count)
+{
+    json_t *const array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, cli_ids_json(list[i].ids, list[i].count));
+    return array;
+}
+
+static bool is_of_request(const char *key)
+{
+    return strcmp(key, "seed") != 0 && strcmp(key, "stream") != 0 && strcmp(key, "position") != 0;
+}
+
+#define JSON_FLOAT(x, meta) real((float)(x))
+#define JSON_INT(x, meta) json_integer((json_int_t)(x))
+#define JSON_UINT(x, meta) json_integer((json_int_t)(x))
+#define JSON_UINT64(x, meta) cli_uint64_json((uint64_t)(x))
+#define JSON_SWITCH(x, meta) json_boolean((x) != 0)
+#define JSON_CHOICE(x, meta) cli_word_json(meta, (int32_t)(x))
+
+json_t *cli_params_to_json(const cls_params *p)
+{
+    json_t *const object = json_object();
+    cls_params off;
+    cls_params_init(&off);
+    if (p->chain != off.chain)
+        json_object_set_new(object, "chain", cli_chain_json(p));
+#define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+    if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
+        json_object_set_new(object, #field, JSON_##type(p->field, meta));
+    CLS_PARAMS(SET_NUMBER, p)
+#define id_json cli_ids_json
+#define ids_json cli_ids_json
+#define SET_LIST(p, kind, list, kept, option, meta, key, help) \
+    if (p->list.count != 0 || (p->only_allowed != 0 && strcmp(key, "allowed_token_ids") == 0)) \
+        json_object_set_new(object, key, kind##_json(p->list.CLS_ARRAY_##kind, p->list.count));
+    CLS_LISTS(SET_LIST, p)
+    return object;
 }

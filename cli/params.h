@@ -11,15 +11,15 @@
 /* clang-format off */
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
-    {option, CLI_##type, &(p)->field, meta, help, meta, 0},
+    {option, CLI_##type, &(p)->field, meta, help},
 #define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 
 /* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, list, kept, option, meta, key, help) \
-    {option, CLI_LIST, &(l)->list, meta, help, NULL, 0},
+    {option, CLI_LIST, &(l)->list, meta, help},
 #define CLI_LIST_OPTIONS(l) \
     {"chain", CLI_STRING, &(l)->chain, "ORDER", \
-     "the order of the stages: default, vllm, llama, or stages separated by commas", NULL, 0}, \
+     "the order of the stages: default, vllm, llama, or stages separated by commas"}, \
     CLS_LISTS(CLI_LIST_OPTION, l)
 /* clang-format on */
 
@@ -33,42 +33,39 @@ typedef struct cli_lists {
 
 /* ------------------------------------------------------------------ cli/lists.c */
 
-/* Parses the texts into params, which must not contain lists before. The caller frees the lists
- * with cli_params_free(), after a failure, too. */
-int cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
-void cli_lists_free(cli_lists *texts); /* frees the texts, but not the parsed lists */
+/* Parses the texts into params. */
+void cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
 
-/* Sets the list with this key from a JSON value; returns -1 if no list has the key. Messages begin
- * with `what`. The list that params had before is replaced but not freed. */
-int cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
-                       cls_params *params);
+/* Sets the list with this key from a JSON value; returns false if no list has the key. Messages
+ * begin with `what`. */
+bool cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
+                        cls_params *params);
 
 /* The value of "chain" that cli_list_from_json() reads. */
 json_t *cli_chain_json(const cls_params *params);
 
-/* Parses ids that are separated by commas. The caller frees them, after a failure, too. */
-int cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
+/* Parses ids that are separated by commas. */
+void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids, uint32_t *count);
 
 /* Fails if an id is not a token of the vocabulary. Messages begin with `what`. */
-int cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
+void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_t vocab);
 
-/* Sets *ids to the ids of a JSON array, or to NULL if it is empty. The caller frees them, after a
- * failure, too. */
-int cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
+/* Sets *ids to the ids of a JSON array, or to NULL if it is empty. */
+void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
 
 /* ----------------------------------------------------------------- cli/params.c */
 
-/* Sets an option's value from a JSON value of its type. Messages begin with `what`. An integer that
- * exceeds JSON's 63 bits is a string. */
-int cli_set_from_json(const cli_option *option, const char *what, json_t *value);
+/* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
+ */
+void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
 
 /* Sets parameters of which any one can be replaced and checked: the defaults, except for parameters
  * that others need. */
 void cli_params_alone(cls_params *params);
 
-/* Checks the parameters. The message names the option whose value the library refuses. `options` is
- * the table after the command line was parsed. */
-int cli_params_check(const cli_option *options, const cls_params *params, uint32_t vocab);
+/* Checks the parameters of the command line. The message names the option whose value the library
+ * refuses. */
+void cli_params_check(const cls_params *params, uint32_t vocab);
 
 /* The rows that a command reads from its files. */
 typedef struct cli_rows {
@@ -81,23 +78,20 @@ typedef struct cli_rows {
 /* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
  * parameter, and the ids of --force, which the caller has set. Both paths may be NULL. */
-int cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
-                    const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
+void cli_params_rows(const cls_params *base, const char *params_path, const char *seeds_path,
+                     const cli_rows *rows, uint32_t vocab, cls_params *params, cli_ids *force);
 
 /* Sets the parameters that an object names, and the ids of "force". Messages begin with `where`:
- * "FILE: row 3". Lists that were there before are replaced but not freed. */
-int cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
-                         cli_ids *force);
+ * "FILE: row 3". */
+void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
+                          cli_ids *force);
 
 /* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
  * parameters that have their defaults, and the seed, the stream and the position, which do not
- * belong to a request alone. NULL: out of memory. These functions are in cli/params_json.c. */
+ * belong to a request alone. */
 json_t *cli_params_to_json(const cls_params *params);
 json_t *cli_ids_json(const int32_t *ids, size_t count);
 json_t *cli_uint64_json(uint64_t x); /* a string if JSON's integers do not hold it */
-
-/* Frees the rows' parameters (which may be NULL), and the lists of base and of the rows, which may
- * share them. */
-void cli_params_free(cls_params *base, cls_params *params, uint32_t rows);
+json_t *cli_word_json(const char *words, int32_t index); /* one of the words, which | separates */
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints JSON, status words and bars to standard output. */
+/* Prints JSON, also as text, status words and bars. */
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
@@ -10,48 +10,98 @@
 
 #include "cli.h"
 
-int cli_flush_output(void)
+void cli_flush_output(void)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return cli_fail("standard output cannot be written: %s", strerror(errno));
-    return 0;
+        cli_die("standard output cannot be written: %s", strerror(errno));
 }
 
-int cli_print_json(json_t *value)
+void cli_print_json(const json_t *value)
 {
-    int failed;
     if (value == NULL)
-        return cli_no_memory();
-    failed = json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
-    json_decref(value);
+        cli_die("the results have a text that is not valid UTF-8, which JSON requires");
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(9));
     putchar('\n');
-    return failed != 0 ? cli_fail("standard output cannot be written: %s", strerror(errno))
-                       : cli_flush_output();
+    cli_flush_output();
 }
 
-void cli_append(json_t **array, json_t *value)
+const char *cli_string(const json_t *object, const char *key)
 {
-    if (json_array_append_new(*array, value) != 0) {
-        json_decref(*array);
-        *array = NULL;
-    }
+    return json_string_value(json_object_get(object, key));
+}
+
+json_int_t cli_integer(const json_t *object, const char *key)
+{
+    return json_integer_value(json_object_get(object, key));
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
 
 json_t *cli_text(const char *text)
 {
-    json_t *value = json_string(text);
-    char *plain;
-    if (value != NULL || (plain = malloc(strlen(text) + 1)) == NULL)
+    json_t *const value = json_string(text);
+    if (value != NULL)
         return value;
-    strcpy(plain, text);
-    for (char *c = plain; *c != '\0'; c++)
-        if ((unsigned char)*c > 126)
-            *c = '?';
-    value = json_string(plain);
-    free(plain);
-    return value;
+    char *const plain = cli_alloc(strlen(text) + 1, 1);
+    for (size_t i = 0; text[i] != '\0'; i++)
+        plain[i] = (unsigned char)text[i] > 126 ? '?' : text[i];
+    return json_string(plain);
+}
+
+/* Text in a cell of Markdown is on one line, without the bars between cells. */
+static const char *cell_of(const char *text)
+{
+    char *const cell = cli_alloc(2 * strlen(text) + 1, 1), *to = cell;
+    for (; *text != '\0'; text++) {
+        if (*text == '|')
+            *to++ = '\\';
+        *to++ = *text == '\n' || *text == '\r' ? ' ' : *text;
+    }
+    return cell;
+}
+
+/* Writes a value by the conversion %SPEC of printf(), with the letter of the value's type. */
+static void put_value(FILE *file, const json_t *value, const char *spec, size_t length, bool cells)
+{
+    const bool in_thousandths = length != 0 && spec[length - 1] == 'm';
+    const bool is_real = json_is_real(value) || memchr(spec, '.', length) != NULL;
+    const char *text = json_string_value(value);
+    char format[32];
+    snprintf(format, sizeof format, "%%%.*s%s", (int)(length - in_thousandths), spec,
+             is_real                  ? "f"
+             : json_is_integer(value) ? JSON_INTEGER_FORMAT
+                                      : "s");
+    if (is_real)
+        fprintf(file, format, (in_thousandths ? 1e3 : 1.0) * json_number_value(value));
+    else if (json_is_integer(value))
+        fprintf(file, format, json_integer_value(value));
+    else if (text != NULL)
+        fprintf(file, format, cells ? cell_of(text) : text);
+    else
+        fprintf(file, format, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
+}
+
+static void put(FILE *file, const char *line, const json_t *object, bool cells)
+{
+    for (; *line != '\0'; line++) {
+        char key[40];
+        if (*line != '{') {
+            fputc(*line, file);
+            continue;
+        }
+        const size_t length = strcspn(++line, "}"), name = strcspn(line, ":}");
+        snprintf(key, sizeof key, "%.*s", (int)name, line);
+        const size_t spec = name < length ? name + 1 : length;
+        put_value(file, json_object_get(object, key), line + spec, length - spec, cells);
+        line += length;
+    }
+}
+
+void cli_put(const char *text, const json_t *object) { put(stdout, text, object, false); }
+
+void cli_put_cells(FILE *file, const char *text, const json_t *object)
+{
+    put(file, text, object, true);
 }
 
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])

@@ -8,24 +8,20 @@
 #include "request.h"
 
 /* Reads an array that must have as many rows as `rows`. Messages say that it should be `what`. */
-static int array_read(const char *path, const cli_rows *rows, const char *what,
-                      bool (*fits)(const cli_npy *), cli_npy *array)
+static void array_read(const char *path, const cli_rows *rows, const char *what,
+                       bool (*fits)(const cli_npy *), cli_npy *array)
 {
-    if (cli_npy_open(path, array) != 0)
-        return 1;
+    cli_npy_open(path, array);
     if (array->bytes == 0)
-        cli_fail("%s: the array is empty", path);
-    else if (array->dims != 2 || !fits(array))
-        cli_npy_refuse(array, path, what);
-    else if (array->shape[0] != rows->all)
-        cli_fail("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
-                 rows->all, rows->of);
-    else if (array->shape[1] > INT32_MAX)
-        cli_fail("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
-    else
-        return cli_npy_rows(array, rows->picked);
-    cli_npy_close(array);
-    return 1;
+        cli_die("%s: the array is empty", path);
+    if (array->dims != 2 || !fits(array))
+        cli_npy_refuse(array, what);
+    if (array->shape[0] != rows->all)
+        cli_die("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
+                rows->all, rows->of);
+    if (array->shape[1] > INT32_MAX)
+        cli_die("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
+    cli_npy_rows(array, rows->picked);
 }
 
 static const char of_logits[] = "rows of logits";
@@ -54,34 +50,29 @@ cls_mask_kind cli_mask_kind(const cli_npy *array)
 }
 static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
 
-static int mask_read(const char *path, cli_job *job)
+static void mask_read(const char *path, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(job);
     cli_npy mask;
-    if (array_read(path, &rows, CLI_MASK_TYPES, cli_is_mask, &mask) != 0)
-        return 1;
+    array_read(path, &rows, CLI_MASK_TYPES, cli_is_mask, &mask);
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
     job->mask_kind = cli_mask_kind(&mask);
     if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
-        return cli_fail("%s: rows of %" PRIu32 " elements are longer than any vocabulary", path,
-                        job->mask_width);
-    return 0;
+        cli_die("%s: rows of %" PRIu32 " elements are longer than any vocabulary", path,
+                job->mask_width);
 }
 
-static int bias_read(const char *path, cli_job *job)
+static void bias_read(const char *path, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(job);
     cli_npy bias;
-    if (array_read(path, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias) != 0)
-        return 1;
+    array_read(path, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias);
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
     if (bias.shape[1] != job->logits->vocab)
-        return cli_fail("%s: the rows have %" PRIu64 " values, but the vocabulary has %" PRIu32
-                        " tokens",
-                        path, bias.shape[1], job->logits->vocab);
-    return 0;
+        cli_die("%s: the rows have %" PRIu64 " values, but the vocabulary has %" PRIu32 " tokens",
+                path, bias.shape[1], job->logits->vocab);
 }
 
 void cli_ids_narrow(void *ids, unsigned size, size_t count)
@@ -95,69 +86,60 @@ void cli_ids_narrow(void *ids, unsigned size, size_t count)
 }
 
 /* Reads prompts or outputs; rows that are shorter than the array are padded with -1. */
-static int tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
+static void tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
 {
     const cli_rows rows = rows_of_requests(q);
     cli_npy array;
-    if (array_read(path, &rows, "int32 [rows, tokens]", is_ids, &array) != 0)
-        return 1;
+    array_read(path, &rows, "int32 [rows, tokens]", is_ids, &array);
     tokens->ids = array.data;
     tokens->width = (uint32_t)array.shape[1];
     cli_ids_narrow(tokens->ids, array.size, (size_t)q->requests * tokens->width);
-    return 0;
 }
 
 /* ---------------------------------------------------------------------- infill */
 
-int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
+void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill)
 {
     cli_npy array;
     infill->struct_size = sizeof *infill;
     if (path == NULL) {
-        int32_t *const none = malloc(vocab * sizeof *none);
-        if (none != NULL)
-            memset(none, -1, vocab * sizeof *none);
-        infill->prefix_of = none;
-        return none == NULL ? cli_no_memory() : 0;
+        infill->prefix_of = memset(cli_alloc(vocab, 4), -1, vocab * (size_t)4);
+        return;
     }
-    if (cli_npy_read(path, &array) != 0)
-        return 1;
+    cli_npy_read(path, &array);
     infill->prefix_of = array.data;
     if (array.kind != 'i' || array.size != 4 || array.dims != 1)
-        return cli_npy_refuse(&array, path, "int32 [vocab]");
-    return array.shape[0] == vocab
-               ? 0
-               : cli_fail("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32
-                          " tokens",
-                          path, array.shape[0], vocab);
+        cli_npy_refuse(&array, "int32 [vocab]");
+    if (array.shape[0] != vocab)
+        cli_die("%s: the array has %" PRIu64 " elements, but the vocabulary has %" PRIu32 " tokens",
+                path, array.shape[0], vocab);
 }
 
 /* Parses token ids that are separated by commas, if there are any. */
-static int tokens_parse(const char *what, const cli_list *texts, uint32_t vocab,
-                        const int32_t **ids, uint32_t *count)
+static void tokens_parse(const char *what, const cli_list *texts, uint32_t vocab,
+                         const int32_t **ids, uint32_t *count)
 {
-    return texts->count != 0 && (cli_ids_parse(what, texts, ids, count) != 0 ||
-                                 cli_ids_check(what, *ids, *count, vocab) != 0);
+    if (texts->count == 0)
+        return;
+    cli_ids_parse(what, texts, ids, count);
+    cli_ids_check(what, *ids, *count, vocab);
 }
 
 /* Reads the tables of the infill stage and, if a row turns the stage on, passes them to the job. */
-static int infill_read(cli_request *q, cli_job *job)
+static void infill_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
     cls_infill *const infill = &q->infill;
     bool enabled = false;
     for (uint32_t r = 0; r < q->requests; r++)
         enabled |= job->params[r].infill != 0;
-    if (tokens_parse("--infill-end", &q->end_ids, vocab, &infill->end_ids.ids,
-                     &infill->end_ids.count) ||
-        (q->prefixes != NULL && cli_prefixes_read(q->prefixes, vocab, infill)))
-        return 1;
-    if (!enabled)
-        return 0;
-    if (infill->end_ids.ids == NULL)
-        return cli_fail("--infill: this option requires --infill-end, the tokens that end a text");
-    job->infill = infill;
-    return q->prefixes == NULL && cli_prefixes_read(NULL, vocab, infill);
+    tokens_parse("--infill-end", &q->end_ids, vocab, &infill->end_ids.ids, &infill->end_ids.count);
+    if (enabled && infill->end_ids.ids == NULL)
+        cli_die("--infill: this option requires --infill-end, the tokens that end a text");
+    if (enabled || q->prefixes != NULL)
+        cli_prefixes_read(q->prefixes, vocab, infill);
+    if (enabled)
+        job->infill = infill;
 }
 
 /* ------------------------------------------------------------------------- all */
@@ -188,33 +170,21 @@ static uint32_t history_of(const cli_job *job, uint32_t requests)
     return history > CLI_MOST_HISTORY ? CLI_MOST_HISTORY : history;
 }
 
-static int inputs_read(cli_request *q, cli_job *job)
-{
-    return (q->mask != NULL && mask_read(q->mask, job)) ||
-           (q->bias != NULL && bias_read(q->bias, job)) ||
-           (q->prompt != NULL && tokens_read(q->prompt, q, &job->prompt)) ||
-           (q->output != NULL && tokens_read(q->output, q, &job->output)) || infill_read(q, job);
-}
-
 /* Reads all parameters: those of the command line into q->params, those of each row into q->rows.
  */
-static int params_read(cli_request *q, const cli_option *options, cli_job *job)
+static void params_read(cli_request *q, cli_job *job)
 {
     const uint32_t vocab = job->logits->vocab;
     const cli_rows rows = rows_of_requests(q);
-    q->rows = calloc(q->requests, sizeof *q->rows);
-    q->forces = calloc(q->requests, sizeof *q->forces);
-    if (q->rows == NULL || q->forces == NULL)
-        return cli_no_memory();
-    job->params = q->rows;
-    job->force = q->forces;
-    if (tokens_parse("--force", &q->force, vocab, &q->force_all.ids, &q->force_all.count))
-        return 1;
+    cli_ids force = {NULL, 0};
+    job->params = q->rows = cli_alloc(q->requests, sizeof *q->rows);
+    job->force = q->forces = cli_alloc(q->requests, sizeof *q->forces);
+    tokens_parse("--force", &q->force, vocab, &force.ids, &force.count);
     for (uint32_t r = 0; r < q->requests; r++)
-        q->forces[r] = q->force_all;
-    return cli_lists_parse(&q->lists, vocab, &q->params) ||
-           cli_params_check(options, &q->params, vocab) ||
-           cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
+        q->forces[r] = force;
+    cli_lists_parse(&q->lists, vocab, &q->params);
+    cli_params_check(&q->params, vocab);
+    cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
 }
 
 void cli_request_default(cli_request *q)
@@ -223,44 +193,29 @@ void cli_request_default(cli_request *q)
     cls_params_init(&q->params);
 }
 
-int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job)
+void cli_sampling_read(cli_request *q, cli_job *job)
 {
     job->logits = &q->logits;
     job->picked = &q->picked;
-    if (params_read(q, options, job) != 0 || inputs_read(q, job) != 0)
-        return 1;
+    params_read(q, job);
+    if (q->mask != NULL)
+        mask_read(q->mask, job);
+    if (q->bias != NULL)
+        bias_read(q->bias, job);
+    if (q->prompt != NULL)
+        tokens_read(q->prompt, q, &job->prompt);
+    if (q->output != NULL)
+        tokens_read(q->output, q, &job->output);
+    infill_read(q, job);
     job->history = history_of(job, q->requests);
-    return 0;
 }
 
-int cli_request_read(cli_request *q, const cli_option *options, cli_job *job)
+void cli_request_read(cli_request *q, cli_job *job)
 {
-    memset(job, 0, sizeof *job);
     if (q->logits_path == NULL)
-        return cli_fail("--logits: this option is required; name a file of logits");
-    if (cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits) != 0)
-        return 1;
+        cli_die("--logits: this option is required; name a file of logits");
+    cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits);
     q->requests = q->logits.rows;
     q->of = of_logits;
-    return cli_sampling_read(q, options, job);
-}
-
-void cli_request_free(cli_request *q, cli_job *job)
-{
-    free((void *)(uintptr_t)job->mask);
-    free((void *)(uintptr_t)job->bias);
-    free(job->prompt.ids);
-    free(job->output.ids);
-    cli_params_free(&q->params, q->rows, q->requests);
-    cli_lists_free(&q->lists);
-    for (uint32_t r = 0; r < q->requests && q->forces != NULL; r++)
-        if (q->forces[r].ids != q->force_all.ids)
-            free((void *)(uintptr_t)q->forces[r].ids);
-    free((void *)(uintptr_t)q->force_all.ids);
-    free(q->forces);
-    free(q->force.text);
-    free(q->end_ids.text);
-    free((void *)(uintptr_t)q->infill.end_ids.ids);
-    free((void *)(uintptr_t)q->infill.prefix_of);
-    free(q->logits.data);
+    cli_sampling_read(q, job);
 }

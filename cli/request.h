@@ -14,14 +14,13 @@ typedef struct cli_request {
     cli_lists lists;
     cli_list end_ids; /* --infill-end */
     cli_list force;
-    cli_picked picked; /* the rows to read; the caller frees them */
+    cli_picked picked; /* the rows to read */
 
     /* Read from the files. */
     cli_logits logits;
     uint32_t requests; /* rows of parameters, prompts and outputs */
     const char *of;    /* the noun for these rows in messages */
     cls_params *rows;  /* [requests] */
-    cli_ids force_all; /* from the command line, for all rows */
     cli_ids *forces;   /* [requests] */
     cls_infill infill;
 } cli_request;
@@ -29,44 +28,43 @@ typedef struct cli_request {
 /* clang-format off */
 #define CLI_REQUEST_OPTIONS(q) \
     {"logits", CLI_INPUT, &(q)->logits_path, "FILE.npy", \
-     "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16", NULL, 0}, \
+     "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16"}, \
     CLI_SAMPLING_OPTIONS(q)
 
 /* All of these options except --logits. */
 #define CLI_SAMPLING_OPTIONS(q) \
     {"dtype", CLI_STRING, &(q)->dtype, "TYPE", \
-     "the type of the logits: f32, f16 or bf16 (default: the type of the file)", NULL, 0}, \
+     "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     CLI_PARAM_OPTIONS(&(q)->params) \
     CLI_LIST_OPTIONS(&(q)->lists) \
     {"force", CLI_LIST, &(q)->force, "IDS", \
-     "the first tokens of the output, separated by commas, in place of those drawn", NULL, 0}, \
+     "the first tokens of the output, separated by commas, in place of those drawn"}, \
     {"infill-end", CLI_LIST, &(q)->end_ids, "IDS", \
-     "the tokens that end a text, separated by commas", NULL, 0}, \
+     "the tokens that end a text, separated by commas"}, \
     {"infill-prefix", CLI_INPUT, &(q)->prefixes, "FILE.npy", \
-     "the longest token that is a prefix of each token, or -1: int32 [vocab]", NULL, 0}, \
+     "the longest token that is a prefix of each token, or -1: int32 [vocab]"}, \
     {"seeds", CLI_INPUT, &(q)->seeds, "FILE.npy", \
-     "the seed of each row: uint64 [rows]", NULL, 0}, \
+     "the seed of each row: uint64 [rows]"}, \
     {"params", CLI_INPUT, &(q)->params_file, "FILE.json", \
-     "the parameters of each row: an array with one object per row", NULL, 0}, \
+     "the parameters of each row: an array with one object per row"}, \
     {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
-     "the prompt of each request: int32 [rows, tokens], padded with -1", NULL, 0}, \
+     "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
     {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
-     "the tokens generated so far, in the same format as --prompt", NULL, 0}, \
+     "the tokens generated so far, in the same format as --prompt"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
-     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each", NULL, 0}, \
+     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each"}, \
     {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
-     "values to add to the logits: float32 or float16 [rows, vocab]", NULL, 0}
+     "values to add to the logits: float32 or float16 [rows, vocab]"}
 /* clang-format on */
 
 /* Sets all fields to zero and the parameters to their defaults. */
 void cli_request_default(cli_request *q);
 
-/* Reads all files that the options name. The caller calls cli_request_free() after a failure, too.
- */
-int cli_request_read(cli_request *q, const cli_option *options, cli_job *job);
+/* Reads all files that the options name. */
+void cli_request_read(cli_request *q, cli_job *job);
 
 /* Reads all files except the logits. q->logits, q->requests and q->of must be set. */
-int cli_sampling_read(cli_request *q, const cli_option *options, cli_job *job);
+void cli_sampling_read(cli_request *q, cli_job *job);
 
 /* Converts token ids of `size` bytes each to int32 in place; numbers that int32 cannot hold and
  * negative ones become -1. */
@@ -79,11 +77,7 @@ bool cli_is_mask(const cli_npy *array);
 bool cli_is_bias(const cli_npy *array);
 cls_mask_kind cli_mask_kind(const cli_npy *array);
 
-/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. The caller frees
- * infill->prefix_of, after a failure, too. */
-int cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
-
-/* Frees what the request and the job's inputs own. */
-void cli_request_free(cli_request *q, cli_job *job);
+/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
+void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
 
 #endif

@@ -3,11 +3,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "log.h"
-#include "outputs.h"
+#include "results.h"
 #include "shards.h"
 
 /* The most rows of --rows, which are listed before the file is read. */
@@ -19,280 +17,195 @@
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *rows, *device, *tokens, *probs, *logprobs, *top_ids, *top_values, *set_ids,
-        *set_counts, *candidates, *log;
-    uint32_t draws;
+    const char *rows, *device, *candidates, *log;
+    const char *files[CLI_PARTS]; /* .npy files for parts of the results */
     cls_context_options kernels;
     cli_split_options split;
     int32_t logprob_kind;
     bool json;
-    cli_outputs outputs;
+    cli_results results;
 } command;
 
 /* ------------------------------------------------------------------- results */
 
 /* Prints the likeliest tokens below the row's first draw. */
-static void print_top(const cli_outputs *outputs, uint32_t r)
+static void print_top(const cli_results *results, uint32_t r)
 {
-    const int32_t *const ids = cli_outputs_ints(outputs, CLI_TOP_IDS, r);
-    const float *const logprobs = cli_outputs_floats(outputs, CLI_TOP_LOGPROBS, r);
-    for (uint32_t i = 0; i < outputs->top_n && ids[i] >= 0; i++)
+    const int32_t *const ids = cli_ints(results, CLI_TOP_IDS, r);
+    const float *const logprobs = cli_floats(results, CLI_TOP_LOGPROBS, r);
+    for (uint32_t i = 0; i < results->top_n && ids[i] >= 0; i++)
         printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i],
                (double)logprobs[i], exp((double)logprobs[i]));
 }
 
 /* Prints the kept set of the row's first draw. */
-static void print_set(const cli_outputs *outputs, uint32_t r)
+static void print_set(const cli_results *results, uint32_t r)
 {
-    const int32_t *const ids = cli_outputs_ints(outputs, CLI_SET_IDS, r);
-    printf("%15s %8" PRId32 ":", "kept", *cli_outputs_ints(outputs, CLI_SET_COUNTS, r));
-    for (uint32_t i = 0; i < outputs->set_n && ids[i] >= 0; i++)
+    const int32_t *const ids = cli_ints(results, CLI_SET_IDS, r);
+    printf("%15s %8" PRId32 ":", "kept", *cli_ints(results, CLI_SET_COUNTS, r));
+    for (uint32_t i = 0; i < results->set_n && ids[i] >= 0; i++)
         printf(" %" PRId32, ids[i]);
     putchar('\n');
 }
 
-static void print_table(const command *q, const cli_job *job)
+static void print_table(const cli_job *job)
 {
+    const cli_results *const results = job->results;
     printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
            "status");
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < q->draws; d++) {
-            const size_t at = (size_t)r * q->draws + d;
+    for (uint32_t r = 0; r < results->rows; r++)
+        for (uint32_t d = 0; d < results->draws; d++) {
+            const double logprob = (double)cli_floats(results, CLI_LOGPROBS, r)[d];
             char words[CLI_STATUS_WORDS];
             printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n",
-                   cli_row_number(job->picked, r), cli_position(job, r) + d, job->tokens[at],
-                   (double)job->logprobs[at], exp((double)job->logprobs[at]),
-                   cli_status_words(job->status[at], words));
-            if (d == 0 && job->outputs != NULL)
-                print_top(job->outputs, r);
-            if (d == 0 && q->outputs.set_n != 0)
-                print_set(job->outputs, r);
+                   cli_row_number(job->picked, r), cli_position(job, r) + d,
+                   cli_ints(results, CLI_TOKENS, r)[d], logprob, exp(logprob),
+                   cli_status_words(cli_ints(results, CLI_STATUS, r)[d], words));
+            if (d == 0)
+                print_top(results, r);
+            if (d == 0 && results->set_n != 0)
+                print_set(results, r);
         }
 }
 
-/* {"row", "position", "status", "statuses", "status_words", "token", "tokens",
- * "logprob", "logprobs"}: a key in the singular has the value of the first draw. */
-static json_t *row_json(const cli_job *job, uint32_t r)
+static void print_results(const command *q, const cli_job *job)
 {
-    const size_t at = (size_t)r * job->draws;
-    json_t *logprobs = json_array();
-    char words[CLI_STATUS_WORDS];
-    for (uint32_t d = 0; d < job->draws; d++)
-        cli_append(&logprobs, cli_real((double)job->logprobs[at + d]));
-    json_t *const object = json_pack(
-        "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, r),
-        "position", (json_int_t)cli_position(job, r), "status", (int)job->status[at], "statuses",
-        cli_ids_json(job->status + at, job->draws), "status_words",
-        cli_status_words(job->status[at], words), "token", (int)job->tokens[at], "tokens",
-        cli_ids_json(job->tokens + at, job->draws), "logprob", cli_real((double)job->logprobs[at]),
-        "logprobs", logprobs);
-    return job->outputs == NULL ? object : cli_outputs_json(job->outputs, r, object);
+    json_t *const array = json_array();
+    for (uint32_t r = 0; r < job->logits->rows && q->json; r++)
+        json_array_append_new(array, cli_row_json(job, r));
+    if (q->json)
+        cli_print_json(array);
+    else
+        print_table(job);
 }
 
-static int print_results(const command *q, const cli_job *job)
+static void write_files(const command *q, const cli_job *job)
 {
-    json_t *array;
-    if (!q->json) {
-        print_table(q, job);
-        return cli_flush_output();
-    }
-    array = json_array();
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        cli_append(&array, row_json(job, r));
-    return cli_print_json(array);
-}
-
-/* Writes one of the further outputs of all rows. */
-static int write_part(const char *path, char kind, unsigned dims, const cli_outputs *outputs,
-                      cli_part part)
-{
-    const uint64_t shape[2] = {outputs->rows, outputs->width[part]};
-    return path != NULL &&
-           cli_npy_write(path, kind, dims, shape, cli_outputs_ints(outputs, part, 0));
-}
-
-static int write_files(const command *q, const cli_job *job)
-{
-    const uint64_t drawn[2] = {job->logits->rows, q->draws};
-    const uint64_t whole[2] = {job->logits->rows, job->logits->vocab};
-    const unsigned dims = q->draws > 1 ? 2 : 1;
-    return (q->tokens != NULL && cli_npy_write(q->tokens, 'i', dims, drawn, job->tokens)) ||
-           (q->logprobs != NULL && cli_npy_write(q->logprobs, 'f', dims, drawn, job->logprobs)) ||
-           (q->probs != NULL && cli_npy_write(q->probs, 'f', 2, whole, job->probs)) ||
-           write_part(q->top_ids, 'i', 2, &q->outputs, CLI_TOP_IDS) ||
-           write_part(q->top_values, 'f', 2, &q->outputs, CLI_TOP_LOGPROBS) ||
-           write_part(q->set_ids, 'i', 2, &q->outputs, CLI_SET_IDS) ||
-           write_part(q->set_counts, 'i', 1, &q->outputs, CLI_SET_COUNTS) ||
-           (q->candidates != NULL && cli_candidates_write(q->candidates, job)) ||
-           (q->log != NULL && cli_log_write(q->log, &q->request, job));
+    for (int i = 0; i < CLI_PARTS; i++)
+        if (q->files[i] != NULL)
+            cli_part_write(q->files[i], job->results, (cli_part)i);
+    if (q->candidates != NULL)
+        cli_candidates_write(q->candidates, job);
+    if (q->log != NULL)
+        cli_log_write(q->log, &q->request, job);
 }
 
 /* ----------------------------------------------------------------------- run */
 
-/* Whether the log-probabilities are for the table alone and few. The host then computes them, in
- * less time than three more programs take to compile. */
-static bool host_has_logprobs(const command *q, const cli_job *job)
-{
-    const uint64_t logits = (uint64_t)job->logits->rows * q->draws * job->logits->vocab;
-    return !q->json && q->logprobs == NULL && job->kind == CLS_LOGPROB_RAW &&
-           logits <= MOST_BY_HOST;
-}
-
-static int run(const command *q, const cli_job *job)
-{
-    const bool by_host = host_has_logprobs(q, job);
-    cls_context_options options = q->kernels;
-    cli_job drawn = *job;
-    cli_target *targets;
-    int failed;
-    if (cli_on_host(q->device))
-        return cli_job_run_host(job);
-    options.dtypes = 1u << job->logits->dtype;
-    if (cli_split_open(q->device, &options, &job->split, &targets) != 0)
-        return 1;
-    if (by_host)
-        drawn.logprobs = NULL;
-    failed = cli_job_run(targets, &drawn);
-    cli_split_close(&job->split, targets);
-    return failed || (by_host && cli_job_logprobs(job));
-}
-
 /* Fails if options are out of range or exclude each other. */
-static int check(const command *q)
+static void check(const command *q)
 {
-    const char *const of_top = q->top_ids != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
-    const char *const of_set = q->set_ids != NULL ? "--kept-set-ids" : "--kept-set-counts";
+    const char *const of_top =
+        q->files[CLI_TOP_IDS] != NULL ? "--logprobs-top-ids" : "--logprobs-top-values";
+    const char *const of_set =
+        q->files[CLI_SET_IDS] != NULL ? "--kept-set-ids" : "--kept-set-counts";
     const uint32_t vector = q->kernels.vector;
     const bool on_host = cli_on_host(q->device);
-    if (q->draws == 0)
-        return cli_fail("--draws: it must be at least 1");
+    if (q->results.draws == 0)
+        cli_die("--draws: it must be at least 1");
     if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
-        return cli_fail("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
-    if (q->outputs.top_n > CLI_MOST_TOP)
-        return cli_fail("--logprobs-top: %" PRIu32 " is too large; the most is %u",
-                        q->outputs.top_n, CLI_MOST_TOP);
-    if ((q->top_ids != NULL || q->top_values != NULL) && q->outputs.top_n == 0)
-        return cli_fail("%s: it requires --logprobs-top", of_top);
-    if ((q->set_ids != NULL || q->set_counts != NULL) && q->outputs.set_n == 0)
-        return cli_fail("%s: it requires --kept-set", of_set);
+        cli_die("--vector: %" PRIu32 " is not one of 2, 4, 8, 16", vector);
+    if (q->results.top_n > CLI_MOST_TOP)
+        cli_die("--logprobs-top: %" PRIu32 " is too large; the most is %u", q->results.top_n,
+                CLI_MOST_TOP);
+    if ((q->files[CLI_TOP_IDS] != NULL || q->files[CLI_TOP_LOGPROBS] != NULL) &&
+        q->results.top_n == 0)
+        cli_die("%s: it requires --logprobs-top", of_top);
+    if ((q->files[CLI_SET_IDS] != NULL || q->files[CLI_SET_COUNTS] != NULL) &&
+        q->results.set_n == 0)
+        cli_die("%s: it requires --kept-set", of_set);
     if (on_host && q->candidates != NULL)
-        return cli_fail(
-            "--candidates: the reference does not return them; choose another --device");
-    if (on_host && q->outputs.top_n != 0 && q->logprob_kind == 1)
-        return cli_fail("--logprobs-top: the reference has only those of raw logits; choose "
-                        "another --device");
-    return 0;
-}
-
-static int results_alloc(const command *q, cli_job *job)
-{
-    const size_t rows = job->logits->rows, drawn = rows * q->draws;
-    job->draws = q->draws;
-    job->kind = q->logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
-    job->tokens = calloc(drawn, sizeof *job->tokens);
-    job->logprobs = calloc(drawn, sizeof *job->logprobs);
-    job->status = calloc(drawn, sizeof *job->status);
-    if (q->probs != NULL)
-        job->probs = calloc(rows * job->logits->vocab, sizeof *job->probs);
-    if (job->tokens == NULL || job->logprobs == NULL || job->status == NULL ||
-        (q->probs != NULL && job->probs == NULL))
-        return cli_no_memory();
-    return 0;
+        cli_die("--candidates: the reference does not return them; choose another --device");
+    if (on_host && q->results.top_n != 0 && q->logprob_kind == 1)
+        cli_die("--logprobs-top: the reference has only those of raw logits; choose "
+                "another --device");
 }
 
 static int sample(command *q, cli_job *job)
 {
     const uint32_t rows = job->logits->rows;
-    if (q->outputs.top_n != 0 || q->outputs.candidates || q->outputs.set_n != 0)
-        job->outputs = &q->outputs;
-    if (q->outputs.set_n > job->logits->vocab)
-        return cli_fail("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
-                        q->outputs.set_n, job->logits->vocab);
-    if (q->draws > SIZE_MAX / 8 / rows)
-        return cli_fail("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
-                        q->draws, rows);
+    if (q->results.set_n > job->logits->vocab)
+        cli_die("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
+                q->results.set_n, job->logits->vocab);
+    if (q->results.draws > SIZE_MAX / 8 / rows)
+        cli_die("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
+                q->results.draws, rows);
     for (uint32_t r = 0; r < rows; r++)
-        if (cli_position(job, r) > UINT32_MAX - (q->draws - 1))
-            return cli_fail("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
-                            " on exceed the last position, 4294967295",
-                            q->draws, cli_row_number(job->picked, r), cli_position(job, r));
-    return results_alloc(q, job) || run(q, job) || write_files(q, job) || print_results(q, job);
-}
-
-static void results_free(cli_job *job)
-{
-    free(job->tokens);
-    free(job->logprobs);
-    free(job->status);
-    free(job->probs);
+        if (cli_position(job, r) > UINT32_MAX - (q->results.draws - 1))
+            cli_die("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
+                    " on exceed the last position, 4294967295",
+                    q->results.draws, cli_row_number(job->picked, r), cli_position(job, r));
+    /* For the table alone the host computes few log-probabilities in less time than three more
+     * programs take to compile. */
+    q->results.logprobs_by_host =
+        !q->json && q->files[CLI_LOGPROBS] == NULL && q->results.kind == CLS_LOGPROB_RAW &&
+        (uint64_t)rows * q->results.draws * job->logits->vocab <= MOST_BY_HOST;
+    if (cli_job_run(job, q->device, &q->kernels, false) != 0)
+        return 1;
+    write_files(q, job);
+    print_results(q, job);
+    return 0;
 }
 
 int cls_cmd_sample(int argc, char **argv)
 {
-    command q = {.draws = 1};
-    cli_job job = {0};
+    command q = {.results = {.draws = 1, .logprobs = true}};
+    cli_job job = {.results = &q.results};
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.request),
         {"rows", CLI_STRING, &q.rows, "LIST",
-         "read and sample only these rows, such as 0,3,8-15 (default: all)", NULL, 0},
+         "read and sample only these rows, such as 0,3,8-15 (default: all)"},
         CLI_DEVICE_OR_HOST(&q.device),
         {"shards", CLI_UINT, &q.split.shards, "N",
-         "split the vocabulary over N shards, as a runtime splits it over devices", NULL, 0},
+         "split the vocabulary over N shards, as a runtime splits it over devices"},
         {"borders", CLI_LIST, &q.split.borders, "IDS",
-         "the first token of each shard but shard 0, separated by commas", NULL, 0},
-        {"draws", CLI_UINT, &q.draws, "N",
-         "draw N tokens for each row, at successive positions (default 1)", NULL, 0},
-        {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
-         "write the tokens: int32 [rows], or [rows, draws]", NULL, 0},
-        {"logprobs", CLI_OUTPUT, &q.logprobs, "OUT.npy",
-         "write their log-probabilities: float32 of the same shape", NULL, 0},
-        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND",
-         "raw (default): by the logits; final: by the distribution that is drawn from", "raw|final",
-         0},
-        {"probs", CLI_OUTPUT, &q.probs, "OUT.npy",
-         "write the final distribution: float32 [rows, vocab]", NULL, 0},
-        {"logprobs-top", CLI_UINT, &q.outputs.top_n, "N",
-         "also print the N likeliest tokens of each row", NULL, 0},
-        {"logprobs-top-ids", CLI_OUTPUT, &q.top_ids, "OUT.npy", "write their ids: int32 [rows, N]",
-         NULL, 0},
-        {"logprobs-top-values", CLI_OUTPUT, &q.top_values, "OUT.npy",
-         "write their log-probabilities: float32 [rows, N]", NULL, 0},
-        {"kept-set", CLI_UINT, &q.outputs.set_n, "N",
-         "also print the ids of each row's kept set, at most N", NULL, 0},
-        {"kept-set-ids", CLI_OUTPUT, &q.set_ids, "OUT.npy", "write these ids: int32 [rows, N]",
-         NULL, 0},
-        {"kept-set-counts", CLI_OUTPUT, &q.set_counts, "OUT.npy",
-         "write the sizes of the whole sets: int32 [rows]", NULL, 0},
+         "the first token of each shard but shard 0, separated by commas"},
+        {"draws", CLI_UINT, &q.results.draws, "N",
+         "draw N tokens for each row, at successive positions (default 1)"},
+        {"tokens", CLI_OUTPUT, &q.files[CLI_TOKENS], "OUT.npy",
+         "write the tokens: int32 [rows], or [rows, draws]"},
+        {"logprobs", CLI_OUTPUT, &q.files[CLI_LOGPROBS], "OUT.npy",
+         "write their log-probabilities: float32 of the same shape"},
+        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND=raw|final",
+         "raw (default): by the logits; final: by the distribution that is drawn from"},
+        {"probs", CLI_OUTPUT, &q.files[CLI_PROBS], "OUT.npy",
+         "write the final distribution: float32 [rows, vocab]"},
+        {"logprobs-top", CLI_UINT, &q.results.top_n, "N",
+         "also print the N likeliest tokens of each row"},
+        {"logprobs-top-ids", CLI_OUTPUT, &q.files[CLI_TOP_IDS], "OUT.npy",
+         "write their ids: int32 [rows, N]"},
+        {"logprobs-top-values", CLI_OUTPUT, &q.files[CLI_TOP_LOGPROBS], "OUT.npy",
+         "write their log-probabilities: float32 [rows, N]"},
+        {"kept-set", CLI_UINT, &q.results.set_n, "N",
+         "also print the ids of each row's kept set, at most N"},
+        {"kept-set-ids", CLI_OUTPUT, &q.files[CLI_SET_IDS], "OUT.npy",
+         "write these ids: int32 [rows, N]"},
+        {"kept-set-counts", CLI_OUTPUT, &q.files[CLI_SET_COUNTS], "OUT.npy",
+         "write the sizes of the whole sets: int32 [rows]"},
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",
-         "write the tokens of each row that the chain keeps", NULL, 0},
-        {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay", NULL, 0},
+         "write the tokens of each row that the chain keeps"},
+        {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay"},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
-         "work-items in a group (default: chosen for the device)", NULL, 0},
+         "work-items in a group (default: chosen for the device)"},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
-         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)", NULL, 0},
+         "logits per load: 2, 4, 8 or 16 (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&q.kernels),
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row", NULL, 0},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_init(&q.kernels);
-    const cli_parsed parsed = cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
-                                        "Draws a token for each row of logits.", options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        q.outputs.candidates = q.candidates != NULL;
-        q.request.picked.option = "--rows";
-        failed = check(&q) || cli_split_check(&q.split, options, q.device) ||
-                 (q.log != NULL && cli_log_check(&q.request)) ||
-                 (q.rows != NULL && cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked)) ||
-                 cli_request_read(&q.request, options, &job) ||
-                 cli_split_read(&q.split, options, q.device, job.logits->vocab, &job.split) ||
-                 sample(&q, &job);
-    }
-    results_free(&job);
-    free(job.split.borders);
-    free(q.split.borders.text);
-    free(q.outputs.data);
-    free(q.request.picked.row);
-    cli_request_free(&q.request, &job);
-    return failed;
+    cli_parse(argc, argv, "sample --logits FILE.npy [OPTION]...",
+              "Draws a token for each row of logits.", options);
+    q.results.candidates = q.candidates != NULL;
+    q.results.probs = q.files[CLI_PROBS] != NULL;
+    q.results.kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+    q.request.picked.option = "--rows";
+    check(&q);
+    if (q.log != NULL)
+        cli_log_check(&q.request);
+    if (q.rows != NULL)
+        cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked);
+    cli_request_read(&q.request, &job);
+    cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
+    return sample(&q, &job);
 }

@@ -6,7 +6,7 @@
 
 #include "cli.h"
 
-/* --------------------------------------------------------- steps, cli/shards.c */
+/* ----------------------------------------------------------------------- steps */
 
 #define CLI_EXCHANGES 8u /* whose sizes are recorded */
 
@@ -31,8 +31,8 @@ typedef struct cli_shard_times {
     double merge_us; /* of shard 0: all that follows, until its queue is finished */
 } cli_shard_times;
 
-/* Allocates room for `most` shards. After a failure, too, cli_shards_free() frees what there is. */
-int cli_shards_alloc(cli_shards *shards, uint32_t most);
+/* Allocates room for `most` shards. */
+void cli_shards_alloc(cli_shards *shards, uint32_t most);
 /* Destroys the shards, before the samplers are destroyed. */
 void cli_shards_free(cli_shards *shards);
 
@@ -45,25 +45,21 @@ int cli_shards_add(cli_shards *shards, const cli_split *split, cls_sampler *samp
  * finished when the call returns. */
 int cli_shards_step(cli_shards *shards, cli_shard_times *times);
 
-/* -------------------------------------------------------- options, cli/split.c */
+/* --------------------------------------------------------------------- options */
 
 typedef struct cli_split_options {
     uint32_t shards;
     cli_list borders;
 } cli_split_options;
 
-/* Checks the value of --shards if it was given. vocab 0: it is not yet known. */
-int cli_shards_check(const cli_option *options, uint32_t shards, uint32_t vocab);
+/* Checks the value of --shards if it was given. */
+void cli_shards_check(uint32_t shards, uint32_t vocab);
 
-/* Checks --shards, --borders and --device, as far as that does not depend on the vocabulary. */
-int cli_split_check(const cli_split_options *q, const cli_option *options, const char *device);
+/* Checks --shards, --borders and --device, and converts them. */
+void cli_split_read(const cli_split_options *q, const char *device, uint32_t vocab,
+                    cli_split *split);
 
-/* Checks them against the vocabulary, and converts them. */
-int cli_split_read(const cli_split_options *q, const cli_option *options, const char *device,
-                   uint32_t vocab, cli_split *split);
-
-/* Opens the devices that --device names: [split->targets], or one if the vocabulary is not split.
- * A failure leaves nothing to close. */
+/* Opens the devices that --device names: [split->targets]. A failure leaves nothing to close. */
 int cli_split_open(const char *device, const cls_context_options *options, const cli_split *split,
                    cli_target **targets);
 void cli_split_close(const cli_split *split, cli_target *targets);

@@ -2,8 +2,6 @@
 /* clsample verify: verifies draft tokens against a model's logits, all from files. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "verify.h"
 
@@ -74,63 +72,44 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
                      "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
 }
 
-static int print_results(const command *q, const cli_job *job)
+static void print_results(const command *q, const cli_job *job)
 {
-    json_t *array;
-    if (!q->json) {
+    json_t *const array = json_array();
+    for (uint32_t i = 0; i < q->drafts.requests && q->json; i++)
+        json_array_append_new(array, request_json(job, &q->drafts, i));
+    if (q->json)
+        cli_print_json(array);
+    else
         print_table(job, &q->drafts);
-        return cli_flush_output();
-    }
-    array = json_array();
-    for (uint32_t i = 0; i < q->drafts.requests; i++)
-        cli_append(&array, request_json(job, &q->drafts, i));
-    return cli_print_json(array);
 }
 
 /* Writes an array; a single trial has no axis of trials. */
-static int write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
-                     const int32_t *data)
+static void write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
+                      const int32_t *data)
 {
     const uint64_t shape[3] = {d->trials, d->requests, width};
     const unsigned first = d->trials == 1;
-    return path != NULL && cli_npy_write(path, 'i', dims - first, shape + first, data) != 0;
+    if (path != NULL)
+        cli_npy_write(path, 'i', dims - first, shape + first, data);
 }
 
-static int write_files(const command *q)
+static void write_files(const command *q)
 {
     const cli_drafts *const d = &q->drafts;
-    return write_one(q->tokens, d, 3, d->most + 1, d->tokens) ||
-           write_one(q->nodes, d, 3, d->most, d->nodes) ||
-           write_one(q->accepted, d, 2, 0, d->accepted);
+    write_one(q->tokens, d, 3, d->most + 1, d->tokens);
+    write_one(q->nodes, d, 3, d->most, d->nodes);
+    write_one(q->accepted, d, 2, 0, d->accepted);
 }
 
 /* ----------------------------------------------------------------------- run */
 
-static int run(const command *q, const cli_job *job)
-{
-    cls_context_options options = q->kernels;
-    cli_target target;
-    int failed;
-    if (cli_on_host(q->device))
-        return cli_verify_host(job, &q->drafts);
-    options.dtypes = 1u << job->logits->dtype;
-    if (cli_open(q->device, &options, 0, &target) != 0)
-        return 1;
-    failed = cli_verify(&target, job, &q->drafts);
-    cli_close(&target);
-    return failed;
-}
-
-static int results_alloc(cli_drafts *d)
+static void results_alloc(cli_drafts *d)
 {
     const size_t results = (size_t)d->trials * d->requests;
-    d->tokens = calloc(results * (d->most + 1), sizeof *d->tokens);
-    d->nodes = calloc(results * d->most + 1, sizeof *d->nodes);
-    d->accepted = calloc(results, sizeof *d->accepted);
-    d->status = calloc(results, sizeof *d->status);
-    if (d->tokens == NULL || d->nodes == NULL || d->accepted == NULL || d->status == NULL)
-        return cli_no_memory();
-    return 0;
+    d->tokens = cli_alloc(results, (d->most + 1) * sizeof *d->tokens);
+    d->nodes = cli_alloc(results, d->most * sizeof *d->nodes);
+    d->accepted = cli_alloc(results, sizeof *d->accepted);
+    d->status = cli_alloc(results, sizeof *d->status);
 }
 
 static int verify(command *q, const cli_job *job)
@@ -138,53 +117,55 @@ static int verify(command *q, const cli_job *job)
     cli_drafts *const d = &q->drafts;
     const uint64_t width = d->most + (uint64_t)1;
     if (d->trials > SIZE_MAX / 16 / width / d->requests)
-        return cli_fail("--trials: %" PRIu32 " trials of %" PRIu32 " requests need too much memory",
-                        d->trials, d->requests);
+        cli_die("--trials: %" PRIu32 " trials of %" PRIu32 " requests need too much memory",
+                d->trials, d->requests);
     for (uint32_t i = 0; i < d->requests; i++)
         if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
-            return cli_fail("--trials: the %" PRIu64 " positions of request %" PRIu32
-                            " from %" PRIu64 " on exceed the last position, 4294967295",
-                            d->trials * width, i, cli_position(job, i));
-    return results_alloc(d) || run(q, job) || write_files(q) || print_results(q, job);
+            cli_die("--trials: the %" PRIu64 " positions of request %" PRIu32 " from %" PRIu64
+                    " on exceed the last position, 4294967295",
+                    d->trials * width, i, cli_position(job, i));
+    results_alloc(d);
+    if (cli_verify(q->device, &q->kernels, job, d) != 0)
+        return 1;
+    write_files(q);
+    print_results(q, job);
+    return 0;
 }
 
 /* Fails if options are missing, out of range or exclude each other. */
-static int check(const command *q)
+static void check(const command *q)
 {
     static const char *const methods[] = {"match", "standard", "block", "typical"};
     if (q->files.target == NULL)
-        return cli_fail("--target: this option is required; name a file of logits");
+        cli_die("--target: this option is required; name a file of logits");
     if (q->files.cu == NULL)
-        return cli_fail(
-            "--cu: this option is required; name a file with the first row of each request");
+        cli_die("--cu: this option is required; name a file with the first row of each request");
     if (q->files.probs != NULL && q->files.logits != NULL)
-        return cli_fail("--draft-logits: it cannot be combined with --draft-probs");
+        cli_die("--draft-logits: it cannot be combined with --draft-probs");
     if (q->files.parents != NULL && q->drafts.method != CLS_VERIFY_MATCH)
-        return cli_fail("--parents: the method %s does not support trees; use match",
-                        methods[q->drafts.method]);
+        cli_die("--parents: the method %s does not support trees; use match",
+                methods[q->drafts.method]);
     if (!(q->drafts.epsilon > 0.0f && q->drafts.epsilon <= 1.0f))
-        return cli_fail("--epsilon: %g is out of range; it must be above 0 and at most 1",
-                        (double)q->drafts.epsilon);
+        cli_die("--epsilon: %g is out of range; it must be above 0 and at most 1",
+                (double)q->drafts.epsilon);
     if (!(q->drafts.delta > 0.0f && q->drafts.delta <= 16.0f))
-        return cli_fail("--delta: %g is out of range; it must be above 0 and at most 16",
-                        (double)q->drafts.delta);
-    return q->drafts.trials == 0 ? cli_fail("--trials: it must be at least 1") : 0;
+        cli_die("--delta: %g is out of range; it must be above 0 and at most 16",
+                (double)q->drafts.delta);
+    if (q->drafts.trials == 0)
+        cli_die("--trials: it must be at least 1");
 }
 
-static int read_all(command *q, const cli_option *options, cli_job *job)
+static void read_all(command *q, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
-    if (cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits) != 0 ||
-        cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d) != 0)
-        return 1;
-    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK) {
-        free(d->draft); /* this method does not need it */
-        d->draft = NULL;
-    }
+    cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits);
+    cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d);
+    if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK)
+        d->draft = NULL; /* this method does not need it */
     q->request.requests = d->requests;
     q->request.of = "requests";
     job->ahead = d->most;
-    return cli_sampling_read(&q->request, options, job);
+    cli_sampling_read(&q->request, job);
 }
 
 int cls_cmd_verify(int argc, char **argv)
@@ -200,43 +181,38 @@ int cls_cmd_verify(int argc, char **argv)
     cli_job job = {0};
     cli_option options[] = {
         {"target", CLI_INPUT, &q.files.target, "FILE.npy",
-         "[drafts + requests, vocab] float32 or float16, or uint16 as bf16", NULL, 0},
+         "[drafts + requests, vocab] float32 or float16, or uint16 as bf16"},
         {"cu", CLI_INPUT, &q.files.cu, "FILE.npy",
-         "int32 [requests + 1]: the first row of each request, then the number of rows", NULL, 0},
+         "int32 [requests + 1]: the first row of each request, then the number of rows"},
         {"draft-ids", CLI_INPUT, &q.files.ids, "FILE.npy",
-         "int32 [drafts]: the drafts of all requests, in order", NULL, 0},
+         "int32 [drafts]: the drafts of all requests, in order"},
         {"draft-probs", CLI_INPUT, &q.files.probs, "FILE.npy",
-         "float32 [drafts, vocab]: the distributions that they were drawn from", NULL, 0},
+         "float32 [drafts, vocab]: the distributions that they were drawn from"},
         {"draft-logits", CLI_INPUT, &q.files.logits, "FILE.npy",
-         "the same as logits, of the type of the target", NULL, 0},
-        {"method", CLI_CHOICE, &q.method, "METHOD",
-         "match, standard, block or typical (default: standard with --draft-*, else match)",
-         "match|standard|block|typical", 0},
+         "the same as logits, of the type of the target"},
+        {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical",
+         "match, standard, block or typical (default: standard with --draft-*, else "
+         "match)"},
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
-         "match",
-         NULL, 0},
+         "match"},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
-         "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)", NULL, 0},
-        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)",
-         NULL, 0},
+         "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)"},
+        {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)"},
         {"disable-bonus", CLI_SWITCH, &q.drafts.disable_bonus, NULL,
-         "emit no further token if all drafts are accepted", NULL, 0},
+         "emit no further token if all drafts are accepted"},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
-         "verify N times, each at the positions after the previous one (default 1)", NULL, 0},
+         "verify N times, each at the positions after the previous one (default 1)"},
         CLI_DEVICE_OR_HOST(&q.device),
         CLI_DEVICE_OPTIONS(&q.kernels),
         {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
-         "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1",
-         NULL, 0},
+         "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1"},
         {"accepted", CLI_OUTPUT, &q.accepted, "OUT.npy",
-         "write the numbers of accepted drafts: int32 [requests], or [trials, ...]", NULL, 0},
+         "write the numbers of accepted drafts: int32 [requests], or [trials, ...]"},
         {"nodes", CLI_OUTPUT, &q.nodes, "OUT.npy",
          "write which were accepted: int32 [requests, most drafts], or [trials, ...]; padded with "
-         "-1",
-         NULL, 0},
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request", NULL,
-         0},
+         "-1"},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request"},
         CLI_SAMPLING_OPTIONS(&q.request),
         CLI_NO_OPTION};
     cls_context_options_init(&q.kernels);
@@ -245,15 +221,11 @@ int cls_cmd_verify(int argc, char **argv)
     q.drafts.delta = defaults.delta;
     q.method = -1;
     cli_request_default(&q.request);
-    const cli_parsed parsed = cli_parse(argc, argv, usage, about, options);
-    int failed = parsed == CLI_FAILED;
-    if (parsed == CLI_GO) {
-        q.drafts.method = q.method >= 0                                     ? q.method
-                          : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
-                                                                            : CLS_VERIFY_MATCH;
-        failed = check(&q) || read_all(&q, options, &job) || verify(&q, &job);
-    }
-    cli_drafts_free(&q.drafts);
-    cli_request_free(&q.request, &job);
-    return failed;
+    cli_parse(argc, argv, usage, about, options);
+    q.drafts.method = q.method >= 0                                     ? q.method
+                      : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
+                                                                        : CLS_VERIFY_MATCH;
+    check(&q);
+    read_all(&q, &job);
+    return verify(&q, &job);
 }

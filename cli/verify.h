@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample verify: verifies draft tokens against a model's logits.
  *
- *     verify.c         the command; prints and writes the results
- *     verify_files.c   reads the drafts from files
- *     verify_device.c  verifies them on the device
- *     verify_host.c    verifies them by the reference
+ *     verify.c        the command; prints and writes the results
+ *     verify_files.c  reads the drafts from files
+ *     verify_run.c    verifies them on the device or by the reference
  */
 #ifndef CLS_CLI_VERIFY_H
 #define CLS_CLI_VERIFY_H
@@ -37,11 +36,9 @@ typedef struct cli_draft_files {
     const char *target, *cu, *ids, *probs, *logits, *parents;
 } cli_draft_files;
 
-/* Reads the other files after the target's logits. dtype: the value of --dtype, or NULL. Free the
- * drafts after a failure, too. */
-int cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
-                    cli_drafts *drafts);
-void cli_drafts_free(cli_drafts *drafts);
+/* Reads the other files after the target's logits. dtype: the value of --dtype, or NULL. */
+void cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
+                     cli_drafts *drafts);
 
 static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
 {
@@ -58,9 +55,9 @@ size_t cli_draft_size(const cli_job *job, const cli_drafts *drafts);
 /* The number of tokens that a request emitted in a trial: those before the first -1. */
 uint32_t cli_emitted(const cli_drafts *drafts, uint32_t trial, uint32_t request);
 
-/* Verify the drafts and store the results. job: the target's logits and the requests; the rows of
- * masks and biases are the target's. */
-int cli_verify(cli_target *target, const cli_job *job, const cli_drafts *drafts);
-int cli_verify_host(const cli_job *job, const cli_drafts *drafts);
+/* Verifies the drafts and stores the results. device: the value of --device. job: the target's
+ * logits and the requests; the rows of masks and biases are the target's. */
+int cli_verify(const char *device, const cls_context_options *options, const cli_job *job,
+               const cli_drafts *drafts);
 
 #endif

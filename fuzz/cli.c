@@ -1,26 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* Replaces cli/errors.c: error messages are stored, not printed. */
+/* Replaces cli/errors.c: an error message is stored, and ends the call and not the process. */
 #include <stdarg.h>
 #include <string.h>
 
 #include "cli/cli.h"
 #include "fuzz.h"
 
+jmp_buf refusal;
+int cli_failure = 1;
 static char message[4096], last[sizeof message];
+
+static void store(const char *format, va_list arguments)
+{
+    vsnprintf(message, sizeof message, format, arguments);
+    demand(*message != '\0', "an error without a message");
+}
 
 int cli_fail(const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    store(format, arguments);
     va_end(arguments);
-    demand(*message != '\0', "an error without a message");
     return 1;
 }
 
-int cli_no_memory(void) { return cli_fail("out of memory"); }
-
-int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
+void cli_die(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    store(format, arguments);
+    va_end(arguments);
+    longjmp(refusal, 1);
+}
 
 const char *take_message(void)
 {

@@ -4,6 +4,7 @@
 #ifndef CLS_FUZZ_H
 #define CLS_FUZZ_H
 
+#include <setjmp.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -46,7 +47,11 @@ const uint8_t *file_written(size_t *size); /* the last file that was written; do
 
 /* --------------------------------------------------------------------- cli.c */
 
-/* The message of cli_fail() since the last call of this function; "" if there was none. */
+/* Where cli_die() goes on. */
+extern jmp_buf refusal;
+
+/* The message of cli_fail() or cli_die() since the last call of this function; "" if there was
+ * none. */
 const char *take_message(void);
 
 #endif

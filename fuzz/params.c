@@ -5,7 +5,6 @@
  * the vocabulary; the rows; the length of the seeds, if there are any. */
 #include "fuzz.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include <jansson.h>
@@ -71,13 +70,9 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
 {
     const cli_rows all = {rows, rows, NULL, "rows"};
     cli_ids force[MOST_ROWS] = {{NULL, 0}};
-    if (cli_params_rows(base, "input", seeds, &all, vocab, params, force) == 0)
-        for (uint32_t r = 0; r < rows; r++)
-            use(&params[r], &force[r], vocab);
-    else
-        demand(*take_message() != '\0', "refused without a message");
+    cli_params_rows(base, "input", seeds, &all, vocab, params, force);
     for (uint32_t r = 0; r < rows; r++)
-        free((void *)(uintptr_t)force[r].ids);
+        use(&params[r], &force[r], vocab);
 }
 
 /* Splits a copy of the text into lines, each an argument. --help would only print. */
@@ -97,18 +92,13 @@ static void from_options(uint32_t vocab, cls_params *params)
     const cli_ids none = {NULL, 0};
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
-    char *const text = calloc(rest.size + 1, 1);
+    char *const text = cli_alloc(rest.size + 1, 1);
     cli_option options[] = {CLI_PARAM_OPTIONS(params) CLI_LIST_OPTIONS(&lists) CLI_NO_OPTION};
-    demand(text != NULL, "out of memory");
     memcpy(text, rest.data, rest.size);
-    if (cli_parse(split(text, argv), argv, "", "", options) == CLI_GO &&
-        cli_lists_parse(&lists, vocab, params) == 0 &&
-        cli_params_check(options, params, vocab) == 0)
-        use(params, &none, vocab);
-    else
-        demand(*take_message() != '\0', "refused without a message");
-    cli_lists_free(&lists);
-    free(text);
+    cli_parse(split(text, argv), argv, "", "", options);
+    cli_lists_parse(&lists, vocab, params);
+    cli_params_check(params, vocab);
+    use(params, &none, vocab);
 }
 
 static const char *take_seeds(void)
@@ -125,14 +115,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     rest = (input){data, size};
     const uint8_t how = take_byte(&rest);
     const uint32_t vocab = 1u + take_byte(&rest), rows = 1u + take_byte(&rest) % MOST_ROWS;
-    cls_params base, *const params = calloc(rows, sizeof *params);
-    demand(params != NULL, "out of memory");
+    cli_memory_begin();
+    cls_params base, *const params = cli_alloc(rows, sizeof *params);
     cls_params_init(&base);
     take_message();
-    if (how & 1)
+    if (setjmp(refusal) != 0)
+        demand(*take_message() != '\0', "refused without a message");
+    else if (how & 1)
         from_options(vocab, &base);
     else
         from_json(&base, how & 2 ? take_seeds() : NULL, rows, vocab, params);
-    cli_params_free(&base, params, rows);
+    file_abandon();
+    cli_memory_end(NULL);
     return 0;
 }

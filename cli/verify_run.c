@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* Verifies drafts on the device, as a runtime would call the library.
+/* Verifies drafts: by the reference, or on the device, as a runtime would call the library.
  *
- * Each trial of a request is a separate request with a slot, which begins before the call. A call
- * has as many trials as memory allows, because it costs more than a trial of a small vocabulary.
- * If there are too many requests for one call, several calls share them. */
+ * There each trial of a request is a separate request with a slot, which begins before the call. A
+ * call has as many trials as memory allows, because it costs more than a trial of a small
+ * vocabulary. If there are too many requests for one call, several calls share them. */
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "verify.h"
@@ -23,19 +22,6 @@ typedef struct device_side {
     cl_mem logits, draft, mask, bias, tokens, nodes, accepted, status;
     int32_t *cu, *ids, *parents, *positions, *rows;
 } device_side;
-
-static void release_all(device_side *side)
-{
-    const cl_mem buffers[] = {side->logits, side->draft, side->mask,     side->bias,
-                              side->tokens, side->nodes, side->accepted, side->status};
-    int32_t *const arrays[] = {side->cu, side->ids, side->parents, side->positions, side->rows};
-    for (size_t i = 0; i < sizeof buffers / sizeof buffers[0]; i++)
-        if (buffers[i] != NULL)
-            clReleaseMemObject(buffers[i]);
-    for (size_t i = 0; i < sizeof arrays / sizeof arrays[0]; i++)
-        free(arrays[i]);
-    cls_sampler_destroy(side->sampler);
-}
 
 static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side *side)
 {
@@ -59,11 +45,11 @@ static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side
                       : side->rows_of_call;
 }
 
-/* n copies of `size` bytes, one after another. */
+/* n copies of `size` bytes, one after another; NULL of NULL. */
 static void *repeated(const void *from, size_t size, uint32_t n)
 {
-    char *const to = malloc(size * n);
-    for (uint32_t i = 0; i < n && to != NULL; i++)
+    char *const to = from != NULL ? cli_alloc(n, size) : NULL;
+    for (uint32_t i = 0; i < n && from != NULL; i++)
         memcpy(to + i * size, from, size);
     return to;
 }
@@ -72,41 +58,22 @@ static int create_repeated(cli_target *target, cl_mem *buffer, const char *what,
                            const void *from, uint32_t n)
 {
     void *const all = repeated(from, size, n);
-    const int failed =
-        all == NULL ? cli_no_memory() : cli_buffer(target, buffer, what, size * n, all);
-    free(all);
+    const int failed = all != NULL && cli_buffer(target, buffer, what, size * n, all);
+    cli_free(all);
     return failed;
 }
 
 /* Allocates the arrays of a call on the host. All trials share the rows of masks and biases. */
-static int create_arrays(const cli_job *job, const cli_drafts *drafts, device_side *side)
+static void create_arrays(const cli_job *job, const cli_drafts *drafts, device_side *side)
 {
     const size_t ids = drafts->count * sizeof *drafts->ids, rows = job->logits->rows;
-    side->cu = calloc(side->slots + (size_t)1, sizeof *side->cu);
-    side->positions = calloc(side->slots, sizeof *side->positions);
-    side->rows = calloc(side->trials * rows, sizeof *side->rows);
-    if (drafts->ids != NULL)
-        side->ids = repeated(drafts->ids, ids, side->trials);
-    if (drafts->parents != NULL)
-        side->parents = repeated(drafts->parents, ids, side->trials);
-    if (side->cu == NULL || side->positions == NULL || side->rows == NULL ||
-        (side->ids == NULL && drafts->count != 0) ||
-        (side->parents == NULL && drafts->parents != NULL))
-        return cli_no_memory();
+    side->cu = cli_alloc(side->slots + (size_t)1, sizeof *side->cu);
+    side->positions = cli_alloc(side->slots, sizeof *side->positions);
+    side->rows = cli_alloc(side->trials * rows, sizeof *side->rows);
+    side->ids = repeated(drafts->ids, ids, side->trials);
+    side->parents = repeated(drafts->parents, ids, side->trials);
     for (size_t r = 0; r < side->trials * rows; r++)
         side->rows[r] = (int32_t)(r % rows);
-    return 0;
-}
-
-static int create_sampler(cli_target *target, const cli_job *job, const cli_drafts *drafts,
-                          device_side *side)
-{
-    cls_sampler_options options;
-    cli_sampler_options(job, drafts->requests, &options);
-    options.features |= CLS_FEATURE_VERIFY;
-    options.max_rows = side->rows_of_call;
-    options.slot_count = side->slots;
-    return cli_sampler_create(target, job, &options, &side->sampler);
 }
 
 static int create_all(cli_target *target, const cli_job *job, const cli_drafts *drafts,
@@ -114,14 +81,19 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
 {
     const size_t rows = job->logits->rows, vocab = job->logits->vocab,
                  results = (size_t)drafts->trials * drafts->requests;
+    cls_sampler_options options;
     size_calls(job, drafts, side);
-    return create_sampler(target, job, drafts, side) || create_arrays(job, drafts, side) ||
+    create_arrays(job, drafts, side);
+    cli_sampler_options(job, drafts->requests, &options);
+    options.features |= CLS_FEATURE_VERIFY;
+    options.max_rows = side->rows_of_call;
+    options.slot_count = side->slots;
+    return cli_sampler_create(target, job, &options, &side->sampler) ||
            create_repeated(target, &side->logits, "logits", rows * vocab * job->logits->size,
                            job->logits->data, side->trials) ||
-           (drafts->draft != NULL &&
-            create_repeated(target, &side->draft, "draft",
-                            drafts->count * vocab * cli_draft_size(job, drafts), drafts->draft,
-                            side->trials)) ||
+           create_repeated(target, &side->draft, "draft",
+                           drafts->count * vocab * cli_draft_size(job, drafts), drafts->draft,
+                           side->trials) ||
            cli_buffer(target, &side->mask, "mask", rows * cli_mask_size(job), job->mask) ||
            cli_buffer(target, &side->bias, "bias", rows * cli_bias_size(job), job->bias) ||
            cli_buffer(target, &side->tokens, "tokens", results * (drafts->most + 1) * 4, NULL) ||
@@ -206,12 +178,9 @@ static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts
     if (begin_part(job, drafts, of, side) != 0)
         return 1;
     make_call(job, drafts, of, side, &call);
-    status = cls_verify(side->sampler, target->queue, &call, 0, NULL, NULL);
-    if (status == CLS_BUSY) {
-        clFinish(target->queue);
-        status = cls_verify(side->sampler, target->queue, &call, 0, NULL, NULL);
-    }
-    return status == CLS_OK ? 0 : cli_fail_library("verifying");
+    CLI_RETRY(status, target->queue,
+              cls_verify(side->sampler, target->queue, &call, 0, NULL, NULL));
+    return cli_try(status, "verifying");
 }
 
 /* The number of requests from `first` on that fit into one call. */
@@ -240,18 +209,71 @@ static int enqueue(cli_target *target, const cli_job *job, const cli_drafts *dra
     return 0;
 }
 
-int cli_verify(cli_target *target, const cli_job *job, const cli_drafts *drafts)
+static int verify_on(cli_target *target, const cli_job *job, const cli_drafts *drafts)
 {
     const size_t results = (size_t)drafts->trials * drafts->requests * 4;
     device_side side = {0};
     const int failed =
         create_all(target, job, drafts, &side) || enqueue(target, job, drafts, &side) ||
         cli_fetch(target, side.tokens, drafts->tokens, results * (drafts->most + 1)) ||
-        (side.nodes != NULL &&
-         cli_fetch(target, side.nodes, drafts->nodes, results * drafts->most)) ||
+        cli_fetch(target, side.nodes, drafts->nodes, results * drafts->most) ||
         cli_fetch(target, side.accepted, drafts->accepted, results) ||
         cli_fetch(target, side.status, drafts->status, results);
     clFinish(target->queue);
-    release_all(&side);
+    cls_sampler_destroy(side.sampler);
+    return failed;
+}
+
+/* ----------------------------------------------------------------------- the host */
+
+static void host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t trial,
+                       uint32_t request)
+{
+    const uint32_t row = (uint32_t)drafts->cu[request];
+    const size_t before = row - request; /* drafts */
+    const size_t at = (size_t)trial * drafts->requests + request, width = drafts->most + 1;
+    cls_host_row host;
+    cls_host_drafts of;
+    cls_host_verified result = {.struct_size = sizeof result};
+    cli_host_row(job, request, row, &host);
+    host.position = cli_draft_position(job, drafts, trial, request);
+    cls_host_drafts_init(&of);
+    of.row = &host;
+    of.draft_count = cli_drafts_of(drafts, request);
+    of.method = drafts->method;
+    of.ids = of.draft_count != 0 ? drafts->ids + before : NULL;
+    of.parents = drafts->parents != NULL ? drafts->parents + before : NULL;
+    if (drafts->draft != NULL) {
+        of.draft =
+            (const char *)drafts->draft + before * job->logits->vocab * cli_draft_size(job, drafts);
+        of.draft_kind = (int32_t)drafts->kind;
+    }
+    of.disable_bonus = drafts->disable_bonus;
+    of.epsilon = drafts->epsilon;
+    of.delta = drafts->delta;
+    if (cls_host_verify(&of, &result) != CLS_OK)
+        cli_die("request %" PRIu32 ": %s", request, cls_error_message());
+    memcpy(drafts->tokens + at * width, result.tokens, width * 4);
+    memcpy(drafts->nodes + at * drafts->most, result.nodes, drafts->most * 4);
+    drafts->accepted[at] = result.accepted;
+    drafts->status[at] = result.status;
+}
+
+int cli_verify(const char *device, const cls_context_options *options, const cli_job *job,
+               const cli_drafts *drafts)
+{
+    cls_context_options of_type = *options;
+    cli_target target;
+    if (cli_on_host(device)) {
+        for (uint32_t t = 0; t < drafts->trials; t++)
+            for (uint32_t i = 0; i < drafts->requests; i++)
+                host_trial(job, drafts, t, i);
+        return 0;
+    }
+    of_type.dtypes = 1u << job->logits->dtype;
+    if (cli_open(device, &of_type, 0, &target) != 0)
+        return 1;
+    const int failed = verify_on(&target, job, drafts);
+    cli_close(&target);
     return failed;
 }
