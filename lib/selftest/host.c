@@ -253,8 +253,8 @@ cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan, cls_selft
     tables *const t = calloc(1, sizeof *t);
     memset(a, 0, sizeof *a);
     a->count = cls_selftest_draft_answer(plan, SELFTEST_METHODS, 0);
-    a->trace = calloc(n, sizeof *a->trace);
-    a->result = calloc(n, sizeof *a->result);
+    a->trace = calloc(n + 1, sizeof *a->trace);
+    a->result = calloc(n + 1, sizeof *a->result);
     a->known = calloc(a->count, sizeof *a->known);
     cls_status status = CLS_OK;
     if (t == NULL || a->trace == NULL || a->result == NULL || a->known == NULL)

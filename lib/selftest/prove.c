@@ -44,7 +44,7 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     return CLS_OK;
 }
 
-/* The parts of the self-test in which a kernel runs, and the features that these need. */
+/* Returns the parts of the self-test in which a kernel runs, and the features that these need. */
 static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
 {
     switch (kernel) {
@@ -97,7 +97,8 @@ static cls_status plan_cases(cls_selftest_run *t, int variant)
                                : !(cls_selftest_cases[i].proves & BIT(variant)))
             continue;
         status = find_features(s, i, &more);
-        if (status != CLS_OK || !cls_variants_suffice(available, features | more))
+        if (status != CLS_OK || !cls_variants_suffice(available, features | more) ||
+            t->plan.count == SELFTEST_ROWS) /* the sampler has no more rows */
             continue;
         features |= more;
         t->plan.cases[t->plan.count++] = i;
