@@ -148,17 +148,20 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t *launched)
 {
     const int has_sampler = cls_variants[variant].kernel != CLS_SELF_TEST;
-    cls_selftest_run t = cls_selftest_new(context);
-    t.dtype = dtype;
-    const uint32_t tiles = proof_shape(&context->shape, &t.plan.vocab);
-    cls_status status = cls_selftest_open(&t, has_sampler ? CLS_FEATURES_ALL : 0);
-    if (t.sampler != NULL) {
-        t.sampler->tiles_per_group = tiles;
-        t.sampler->dtypes = UINT32_C(1) << dtype;
+    cls_selftest_run *const t = cls_selftest_new(context);
+    *launched = 0;
+    if (t == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    t->dtype = dtype;
+    const uint32_t tiles = proof_shape(&context->shape, &t->plan.vocab);
+    cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);
+    if (t->sampler != NULL) {
+        t->sampler->tiles_per_group = tiles;
+        t->sampler->dtypes = UINT32_C(1) << dtype;
     }
     if (status == CLS_OK)
-        status = run_cases(&t, variant);
-    *launched = t.launched;
-    cls_selftest_close(&t);
+        status = run_cases(t, variant);
+    *launched = t->launched;
+    cls_selftest_close(t);
     return status;
 }
