@@ -207,15 +207,11 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
 
 cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan, cls_selftest_answers *a)
 {
-    const size_t n = (size_t)plan->count * SELFTEST_STEPS;
     tables *const t = calloc(1, sizeof *t);
     memset(a, 0, sizeof *a);
     a->count = cls_selftest_draft_answer(plan, SELFTEST_METHODS, 0);
-    a->trace = calloc(n, sizeof *a->trace);
-    a->result = calloc(n, sizeof *a->result);
-    a->known = calloc(a->count, sizeof *a->known);
     cls_status status = CLS_OK;
-    if (t == NULL || a->trace == NULL || a->result == NULL || a->known == NULL)
+    if (t == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     if (status == CLS_OK) {
         t->plan = plan;
@@ -234,11 +230,4 @@ cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan, cls_selft
             status = run_drafts(a, i / SELFTEST_REQUESTS, (uint32_t)i % SELFTEST_REQUESTS, t);
     free(t);
     return status;
-}
-
-void cls_selftest_answers_free(cls_selftest_answers *a)
-{
-    free(a->trace);
-    free(a->result);
-    free(a->known);
 }

@@ -41,7 +41,7 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     return CLS_OK;
 }
 
-/* The parts of the self-test in which a kernel runs, and the features that these need. */
+/* Returns the parts of the self-test in which a kernel runs, and the features that these need. */
 static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
 {
     switch (kernel) {
@@ -90,7 +90,8 @@ static cls_status plan_cases(cls_selftest_run *t, int variant)
         if (!(cls_selftest_cases[i].proves & BIT(variant)))
             continue;
         status = find_features(s, i, &more);
-        if (status != CLS_OK || !cls_variants_suffice(available, features | more))
+        if (status != CLS_OK || !cls_variants_suffice(available, features | more) ||
+            t->plan.count == SELFTEST_ROWS) /* the sampler has no more rows */
             continue;
         features |= more;
         t->plan.cases[t->plan.count++] = i;
@@ -140,17 +141,20 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
 cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t *launched)
 {
     const int has_sampler = cls_variants[variant].kernel != CLS_SELF_TEST;
-    cls_selftest_run t = cls_selftest_new(context);
-    t.dtype = dtype;
-    const uint32_t tiles = proof_shape(&context->shape, &t.plan.vocab);
-    cls_status status = cls_selftest_open(&t, has_sampler ? CLS_FEATURES_ALL : 0);
-    if (t.sampler != NULL) {
-        t.sampler->tiles_per_group = tiles;
-        t.sampler->dtypes = UINT32_C(1) << dtype;
+    cls_selftest_run *const t = cls_selftest_new(context);
+    *launched = 0;
+    if (t == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    t->dtype = dtype;
+    const uint32_t tiles = proof_shape(&context->shape, &t->plan.vocab);
+    cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);
+    if (t->sampler != NULL) {
+        t->sampler->tiles_per_group = tiles;
+        t->sampler->dtypes = UINT32_C(1) << dtype;
     }
     if (status == CLS_OK)
-        status = run_cases(&t, variant);
-    *launched = t.launched;
-    cls_selftest_close(&t);
+        status = run_cases(t, variant);
+    *launched = t->launched;
+    cls_selftest_close(t);
     return status;
 }

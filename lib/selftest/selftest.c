@@ -113,7 +113,7 @@ cls_status cls_selftest_parts(cls_selftest_run *t)
         if (status != CLS_OK)
             cls_selftest_count(t, parts[i].stage, cls_error_message());
     }
-    cls_selftest_inputs_free(&t->in);
+    cls_selftest_inputs_release(&t->in);
     return status;
 }
 
@@ -127,11 +127,6 @@ cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot create a queue for the self-test");
     if (features == 0) /* the arithmetic alone */
         return CLS_OK;
-    t->token = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->token);
-    t->status = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->status);
-    t->trace = malloc((size_t)rows * SELFTEST_STEPS * sizeof *t->trace);
-    if (t->token == NULL || t->status == NULL || t->trace == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     cls_sampler_options_init(&o);
     o.features = features;
     o.vocab = t->plan.vocab;
@@ -149,10 +144,7 @@ void cls_selftest_close(cls_selftest_run *t)
     cls_sampler_destroy(t->sampler);
     if (t->queue != NULL)
         clReleaseCommandQueue(t->queue);
-    cls_selftest_answers_free(&t->host);
-    free(t->token);
-    free(t->status);
-    free(t->trace);
+    free(t);
 }
 
 const cls_selftest_stage *cls_selftest_failed(const cls_selftest_report *report)
@@ -173,14 +165,15 @@ static cls_status verdict(const cls_selftest_report *report)
                                 (unsigned)s->failed, (unsigned)s->cases, s->message);
 }
 
-cls_selftest_run cls_selftest_new(cls_context *context)
+cls_selftest_run *cls_selftest_new(cls_context *context)
 {
-    cls_selftest_run t;
-    memset(&t, 0, sizeof t);
-    t.context = context;
-    t.report.stage_count = ST_STAGES;
+    cls_selftest_run *const t = calloc(1, sizeof *t);
+    if (t == NULL)
+        return NULL;
+    t->context = context;
+    t->report.stage_count = ST_STAGES;
     for (int i = 0; i < ST_STAGES; i++)
-        t.report.stages[i].name = stage_names[i];
+        t->report.stages[i].name = stage_names[i];
     return t;
 }
 
@@ -189,23 +182,26 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
 {
     int32_t prefix_of[SELFTEST_VOCAB], ends[SELFTEST_ENDS];
     const cls_infill infill = {sizeof infill, {ends, SELFTEST_ENDS}, prefix_of};
-    cls_selftest_run t = cls_selftest_new(context);
-    t.known = known;
-    t.plan = cls_selftest_whole();
+    cls_selftest_run *const t = cls_selftest_new(context);
+    memset(report, 0, sizeof *report);
+    if (t == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    t->known = known;
+    t->plan = cls_selftest_whole();
     cls_selftest_prefixes(prefix_of);
     cls_selftest_ends(ends);
-    cls_status status = cls_selftest_open(&t, CLS_FEATURES_ALL);
+    cls_status status = cls_selftest_open(t, CLS_FEATURES_ALL);
     if (status == CLS_OK)
-        status = cls_sampler_add_features(t.sampler, CLS_FEATURES_ALL);
+        status = cls_sampler_add_features(t->sampler, CLS_FEATURES_ALL);
     if (status == CLS_OK)
-        status = cls_sampler_infill(t.sampler, &infill);
+        status = cls_sampler_infill(t->sampler, &infill);
     if (status == CLS_OK)
-        status = cls_selftest_answers_compute(&t.plan, &t.host);
-    for (t.dtype = 0; t.dtype < CLS_DTYPES && status == CLS_OK; t.dtype++)
-        if (cls_context_dtypes(context) >> t.dtype & 1u)
-            status = cls_selftest_parts(&t);
-    cls_selftest_close(&t);
-    *report = t.report;
+        status = cls_selftest_answers_compute(&t->plan, &t->host);
+    for (t->dtype = 0; t->dtype < CLS_DTYPES && status == CLS_OK; t->dtype++)
+        if (cls_context_dtypes(context) >> t->dtype & 1u)
+            status = cls_selftest_parts(t);
+    *report = t->report;
+    cls_selftest_close(t);
     return status == CLS_OK ? verdict(report) : status;
 }
 

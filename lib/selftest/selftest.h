@@ -168,18 +168,18 @@ extern const uint32_t cls_selftest_table_count;
 
 /* The results of the host functions, for what a plan runs. */
 typedef struct cls_selftest_answers {
-    cls_row *trace;          /* [cases][steps] */
-    cls_host_result *result; /* [cases][steps] */
+    cls_row trace[SELFTEST_MOST_CASES * SELFTEST_STEPS]; /* [cases][steps] */
+    cls_host_result result[SELFTEST_MOST_CASES * SELFTEST_STEPS];
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
-    cls_selftest_known *known; /* as the table: cases, requests of each method */
+    /* As the table: cases, requests of each method. */
+    cls_selftest_known known[SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_LISTS +
+                             SELFTEST_METHODS * SELFTEST_REQUESTS];
     uint32_t count;
 } cls_selftest_answers;
 
-/* Computes all results. Fails if memory runs out or a host function fails;
- * cls_selftest_answers_free() must be called in any case. */
+/* Computes all results. Fails if memory runs out or a host function fails. */
 cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan,
                                         cls_selftest_answers *answers);
-void cls_selftest_answers_free(cls_selftest_answers *answers);
 
 /* Returns the index of an answer in the table. */
 static inline uint32_t cls_selftest_draft_answer(const cls_selftest_plan *plan, int method,
@@ -208,8 +208,8 @@ const int32_t *cls_selftest_parents(int method, uint32_t request);
 /* What the steps of all cases read and write. */
 typedef struct cls_selftest_inputs {
     cl_mem logits, words, dense[2], tokens, status;
-    int32_t *maps[4]; /* draws, masks, biases, slots */
-    uint8_t *bools;
+    int32_t maps[4][SELFTEST_MOST_CASES]; /* draws, masks, biases, slots */
+    uint8_t bools[SELFTEST_MOST_VOCAB];
 } cls_selftest_inputs;
 
 /* A self-test or a proof while it runs. */
@@ -224,17 +224,17 @@ typedef struct cls_selftest_run {
     uint32_t launched; /* variants that were launched without the sampler */
     int32_t dtype;     /* type of logits under test */
     cls_selftest_inputs in;
-    int32_t *token, *status; /* [steps][cases] */
-    cls_row *trace;          /* [steps][cases] */
+    int32_t token[SELFTEST_STEPS * SELFTEST_MOST_CASES]; /* [steps][cases] */
+    int32_t status[SELFTEST_STEPS * SELFTEST_MOST_CASES];
+    cls_row trace[SELFTEST_STEPS * SELFTEST_MOST_CASES];
 } cls_selftest_run;
 
-/* Returns a run of nothing yet. */
-cls_selftest_run cls_selftest_new(cls_context *context);
-
-/* Creates the queue of a run and, unless `features` is 0, its sampler, which has no kernels yet.
- * cls_selftest_close() must be called in any case. */
-cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
+/* Returns a run of nothing yet, which cls_selftest_close() frees, or NULL if memory runs out. */
+cls_selftest_run *cls_selftest_new(cls_context *context);
 void cls_selftest_close(cls_selftest_run *t);
+
+/* Creates the queue of a run and, unless `features` is 0, its sampler, which has no kernels yet. */
+cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
 
 /* Runs all parts of the plan with the type t->dtype. Wrong answers are counted. A call that fails
  * counts as a case of the part's stage, and ends the run. */
@@ -274,7 +274,7 @@ cls_status cls_selftest_steps(cls_selftest_run *t);
 cls_status cls_selftest_outputs(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
 
-/* Frees what cls_selftest_steps() has made. */
-void cls_selftest_inputs_free(cls_selftest_inputs *in);
+/* Releases the buffers that cls_selftest_steps() has made. */
+void cls_selftest_inputs_release(cls_selftest_inputs *in);
 
 #endif

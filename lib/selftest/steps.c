@@ -145,41 +145,31 @@ static cls_status open_buffers(cls_selftest_run *t, char *scratch)
 
 static cls_status open_inputs(cls_selftest_run *t)
 {
-    const uint32_t n = t->plan.count;
-    cls_selftest_inputs *const in = &t->in;
-    char *const scratch = malloc(((size_t)n + 1) * t->plan.vocab * sizeof(float));
-    in->bools = malloc(t->plan.vocab);
-    int missing = scratch == NULL || in->bools == NULL;
-    for (int i = 0; i < 4; i++)
-        missing |= (in->maps[i] = malloc((n + 1) * sizeof(int32_t))) == NULL;
-    cls_status status =
-        missing ? cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test")
-                : open_buffers(t, scratch);
+    char *const scratch = malloc(((size_t)t->plan.count + 1) * t->plan.vocab * sizeof(float));
+    if (scratch == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    const cls_status status = open_buffers(t, scratch);
     free(scratch);
-    if (missing)
-        return status;
-    cls_selftest_mask(CLS_MASK_BOOL, t->plan.vocab, in->bools);
-    for (uint32_t i = 0; i < n; i++) {
+    cls_selftest_mask(CLS_MASK_BOOL, t->plan.vocab, t->in.bools);
+    for (uint32_t i = 0; i < t->plan.count; i++) {
         const cls_selftest_case *const c = &cls_selftest_cases[t->plan.cases[i]];
-        in->maps[0][i] = c->draw;
-        in->maps[1][i] = c->with & WITH_MASK ? 0 : -1;
-        in->maps[2][i] = c->with & WITH_DENSE ? 0 : -1;
-        in->maps[3][i] = (int32_t)i;
+        t->in.maps[0][i] = c->draw;
+        t->in.maps[1][i] = c->with & WITH_MASK ? 0 : -1;
+        t->in.maps[2][i] = c->with & WITH_DENSE ? 0 : -1;
+        t->in.maps[3][i] = (int32_t)i;
     }
     return status;
 }
 
-void cls_selftest_inputs_free(cls_selftest_inputs *in)
+void cls_selftest_inputs_release(cls_selftest_inputs *in)
 {
-    const cl_mem all[] = {in->logits,   in->words,  in->dense[0],
-                          in->dense[1], in->tokens, in->status};
+    cl_mem *const all[] = {&in->logits,   &in->words,  &in->dense[0],
+                           &in->dense[1], &in->tokens, &in->status};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        if (all[i] != NULL)
-            clReleaseMemObject(all[i]);
-    for (int i = 0; i < 4; i++)
-        free(in->maps[i]);
-    free(in->bools);
-    memset(in, 0, sizeof *in);
+        if (*all[i] != NULL) {
+            clReleaseMemObject(*all[i]);
+            *all[i] = NULL;
+        }
 }
 
 void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
