@@ -100,7 +100,7 @@ three_refused "ids.npy: the array must be float32 or float16" --draft-logits ids
 three_refused "f16.npy: .* another type than those of f32.npy" --draft-logits f16.npy
 npy slim.npy '<f4' '5, 3'; head -c 60 /dev/zero >>slim.npy
 three_refused "slim.npy: a row has 3 values, but the target's rows have 37" --draft-probs slim.npy
-three_refused "--method: 'best' is not one of match|standard|block|typical|greedy" --method best
+three_refused "--method: 'best' is not one of match|standard|block|typical" --method best
 three_refused "--epsilon: 0 " --epsilon 0
 three_refused "--epsilon: 1.5 " --epsilon 1.5
 three_refused "--delta: -1 " --delta -1
@@ -148,7 +148,7 @@ npy sure.npy '<f4' '2, 4'; bytes sure.npy $one $zero $zero $zero $zero $one $zer
 f="--target four.npy --cu two.npy"
 # shellcheck disable=SC2086
 {
-    for method in match standard block typical greedy; do
+    for method in match standard block typical; do
         gives '0 0 0 0' '1 1' $f --draft-ids right.npy --top-k 1 --method $method
         gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --top-k 1 --method $method
         gives '0 -1 0 -1' '1 0' $f --draft-ids wrong.npy --top-k 1 --method $method --disable-bonus
@@ -157,7 +157,7 @@ f="--target four.npy --cu two.npy"
         gives '-1 -1 1 0' '0 1' $f --draft-ids wrong.npy --top-k 1 --method $method --mask "$(
             ints m.npy '4, 1' 0 15 2 15; echo m.npy)"
     done
-    gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --method greedy
+    gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --method match --temperature 0
     for method in standard block; do
         gives '0 0 0 -1' '1 0' $f --draft-ids wrong.npy --top-k 1 --draft-probs sure.npy \
             --method $method
@@ -247,7 +247,7 @@ distribution="--draft-logits logits5.npy"
 # shellcheck disable=SC2086
 for on in $devices; do
     for how in "" "$distribution" "$distribution --method block" "--method typical" \
-        "--method greedy" \
+        "--method match --temperature 0" \
         "--draft-probs probs5.npy --disable-bonus"; do
         check "trials of '$how' on $on" verify_on "$on" $three $how $p --position 5 --trials 3 \
             --tokens t.npy --accepted a.npy
@@ -329,7 +329,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
 {"chain":"llama","top_p":0.8}]' >mixed.json
 # shellcheck disable=SC2046,SC2086
 {
-    for method in match standard block typical greedy; do
+    for method in match standard block typical; do
         both $request --method $method
         both $request --method $method $p --disable-bonus
         both $request --method $method --params mixed.json --mask mask.npy
@@ -342,14 +342,14 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
         both $request --method $method --draft-probs probs5.npy $p
         both $request --method $method $distribution --min-p 0.02 --typical 0.98
     done
-    for method in match standard block typical greedy; do
+    for method in match standard block typical; do
         both $request --method $method --force 5,1,36,0,1,2 --mask mask.npy --max-tokens 6
         both $request --method $method --thinking-forced 5,1 --thinking-budget 2 --thinking-end 36
         both $request --method $method --force 5,5,5,0 --loop-repeats 2 --top-k 3
     done
     both $request --method typical --epsilon 0.5 --delta 2 --top-p 0.9
     both $request --parents siblings.npy
-    both $request --parents chain.npy --method greedy $p
+    both $request --parents chain.npy $p --temperature 0
     both $request --mirostat 2
     both $request --adaptive-target 0.2
     both $request --top-p 0.8 --top-p-decay 0.9
