@@ -172,8 +172,8 @@ typedef struct cls_selftest_answers {
     cls_host_result result[SELFTEST_MOST_CASES * SELFTEST_STEPS];
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
     /* As the table: cases, requests of each method. */
-    cls_selftest_known known[SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_LISTS +
-                             SELFTEST_METHODS * SELFTEST_REQUESTS];
+    cls_selftest_known
+        known[SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_METHODS * SELFTEST_REQUESTS];
     uint32_t count;
 } cls_selftest_answers;
 
