@@ -139,9 +139,6 @@ static cls_status check_start(const cls_readback *r, cl_command_queue queue, con
         return cls_refuse("ticket is NULL");
     if (size < 1 || size > r->size)
         return cls_refuse("size is %zu; it must be 1 to the entry's %zu bytes", size, r->size);
-    if (from->offset != (size_t)from->offset)
-        return cls_refuse("from->offset is %llu; it exceeds this machine's limit of %zu bytes",
-                          (unsigned long long)from->offset, SIZE_MAX);
     int in_order;
     cls_status status = cls_wait_check(r->context, n_wait, wait);
     if (status == CLS_OK)

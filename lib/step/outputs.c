@@ -43,8 +43,8 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
 {
     const cls_outputs *const o = &plan->outputs;
     const int either = raw || o->logprob_kind != CLS_LOGPROB_RAW;
-    a->wants =
-        plan->wants & ((either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER));
+    const uint32_t report = (either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER);
+    a->wants = plan->wants & (plan->arg_set == CLS_ARG_SET_VERIFY ? UINT32_MAX : report);
     a->top_n = either ? o->top.count : 0;
     a->given_n = o->given.count;
     a->given_each = ids_per_group(s, plan);
@@ -107,9 +107,7 @@ static cls_status finish_logprobs(cls_sampler *s, cls_plan *plan)
 
 static cl_int launch_logprobs(cls_plan *plan, cls_commands *c, cl_event *done)
 {
-    cls_args a;
-    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_RAW);
-    const cl_int code = cls_commands_write_args(c, CLS_ARG_SET_RAW, &a);
+    const cl_int code = cls_args_write(plan, c, CLS_ARG_SET_RAW);
     return code == CL_SUCCESS ? cls_report_launch(plan, c, done) : code;
 }
 

@@ -54,6 +54,12 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->firsts = CLS_MAP_FIRSTS * s->max_rows;
     a->draft_kind = plan->draft_kind;
     a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
+    a->method = (uint32_t)plan->verify.method;
+    a->requests = plan->verify.requests;
+    a->bonus = plan->verify.disable_bonus == 0;
+    a->epsilon = cls_bits_q20(plan->verify.epsilon);
+    a->delta = cls_bits_q20(plan->verify.delta);
+    a->max_drafts = plan->verify.max_drafts;
     cls_report_args(a, s, plan, is_raw(arg_set));
 }
 
@@ -80,7 +86,7 @@ cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls
     const uint32_t per_group = tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
-                              plan->step.rows};
+                              which == CLS_VERIFY ? plan->verify.requests : plan->step.rows};
     return cls_commands_launch(c, a, groups, done);
 }
 
@@ -101,7 +107,7 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done)
     return code;
 }
 
-static cl_int write_args(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set)
+cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set)
 {
     cls_args a;
     cls_step_args(&a, c->sampler, plan, arg_set);
@@ -116,7 +122,7 @@ static cl_int write_force_args(cls_plan *plan, cls_commands *c)
     plan->forces = (plan->needs & CLS_FEATURE_FORCED) != 0;
     if (!plan->forces)
         return CL_SUCCESS;
-    const cl_int code = write_args(plan, c, CLS_ARG_SET_FORCE);
+    const cl_int code = cls_args_write(plan, c, CLS_ARG_SET_FORCE);
     plan->has &= ~(uint32_t)CLS_HAS_LATEST;
     plan->has |= CLS_DEFER | CLS_ACCEPTS_LATER;
     return code;
@@ -130,11 +136,11 @@ cl_int cls_step_write_args(cls_plan *plan, cls_commands *c)
     plan->has |= plan->accept_later ? CLS_DEFER | CLS_ACCEPTS_LATER : 0;
     cl_int code = write_force_args(plan, c);
     if (code == CL_SUCCESS)
-        code = write_args(plan, c, plan->arg_set);
+        code = cls_args_write(plan, c, plan->arg_set);
     if (code == CL_SUCCESS && cls_report_of_raw(plan))
-        code = write_args(plan, c, CLS_ARG_SET_RAW);
+        code = cls_args_write(plan, c, CLS_ARG_SET_RAW);
     if (code == CL_SUCCESS && plan->accept_later)
-        code = write_args(plan, c, CLS_ARG_SET_ACCEPT);
+        code = cls_args_write(plan, c, CLS_ARG_SET_ACCEPT);
     return code;
 }
 
@@ -218,7 +224,7 @@ static cls_status finish_accepted(cls_sampler *s, cls_plan *plan)
 
 static cl_int launch_accepted(cls_plan *plan, cls_commands *c, cl_event *done)
 {
-    const cl_int code = write_args(plan, c, CLS_ARG_SET_ACCEPT);
+    const cl_int code = cls_args_write(plan, c, CLS_ARG_SET_ACCEPT);
     return code == CL_SUCCESS ? cls_step_launch(plan, c, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, done)
                               : code;
 }

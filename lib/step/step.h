@@ -114,6 +114,9 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *sampler, enu
 
 /* The functions from here to cls_step_draw() return OpenCL's error code. */
 
+/* Sets all arguments of a step and writes those that have changed. */
+cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set);
+
 /* Launches a kernel over the rows or the tiles of a step; cls_step_launch() sets its arguments.
  * `done` is as for cls_commands_launch(). */
 cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,

@@ -185,35 +185,6 @@ static cls_plan drafts_plan(const cls_plan *of, const cls_sampler *s)
     return plan;
 }
 
-/* Writes the arguments of all kernels before the first launch. `drafts` is NULL unless the drafts
- * have logits. */
-static cl_int write_args(const cls_plan *plan, const cls_plan *drafts, cls_commands *c)
-{
-    const cls_verify_call *const call = &plan->verify;
-    cls_args a;
-    cls_step_args(&a, c->sampler, plan, CLS_ARG_SET_VERIFY);
-    a.method = (uint32_t)call->method;
-    a.requests = call->requests;
-    a.bonus = call->disable_bonus == 0;
-    a.epsilon = cls_bits_q20(call->epsilon);
-    a.delta = cls_bits_q20(call->delta);
-    a.max_drafts = call->max_drafts;
-    a.wants = plan->wants;
-    cl_int code = cls_commands_write_args(c, CLS_ARG_SET_VERIFY, &a);
-    if (code == CL_SUCCESS && drafts != NULL) {
-        cls_step_args(&a, c->sampler, drafts, CLS_ARG_SET_DRAFTS);
-        code = cls_commands_write_args(c, CLS_ARG_SET_DRAFTS, &a);
-    }
-    return code;
-}
-
-static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
-{
-    const size_t groups[2] = {1, plan->verify.requests};
-    const cls_arguments a = cls_step_arguments(plan, c->sampler, CLS_VERIFY, CLS_ARG_SET_VERIFY);
-    return cls_commands_launch(c, &a, groups, done);
-}
-
 static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int has_logits = plan->draft_kind == CLS_DRAFT_LOGITS;
@@ -222,7 +193,9 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
     cls_plan drafts;
     if (has_logits)
         drafts = drafts_plan(plan, c->sampler);
-    cl_int code = write_args(plan, has_logits ? &drafts : NULL, c);
+    cl_int code = cls_args_write(plan, c, CLS_ARG_SET_VERIFY); /* all before the first launch */
+    if (code == CL_SUCCESS && has_logits)
+        code = cls_args_write(&drafts, c, CLS_ARG_SET_DRAFTS);
     if (code == CL_SUCCESS)
         code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);
     if (code == CL_SUCCESS)
@@ -233,7 +206,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
         code = cls_step_rows(plan, c, NULL);
     if (code == CL_SUCCESS && has_residual)
         code = cls_step_launch(plan, c, CLS_RESIDUAL, plan->arg_set, NULL);
-    return code == CL_SUCCESS ? launch_verify(plan, c, done) : code;
+    return code == CL_SUCCESS ? cls_step_launch(plan, c, CLS_VERIFY, plan->arg_set, done) : code;
 }
 
 cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
