@@ -8,20 +8,6 @@
 
 #include "params.h"
 
-/* Checks the lists alone. */
-static void check_lists(const char *what, const cls_params *params, uint32_t vocab)
-{
-    cls_params alone;
-    cli_params_alone(&alone);
-#define COPY_LIST(p, kind, list, kept, option, meta, key, help) \
-    if (params->list.count != 0) \
-        alone.list = params->list;
-    CLS_LISTS(COPY_LIST, )
-#undef COPY_LIST
-    if (cls_params_check(&alone, vocab) != CLS_OK)
-        cli_die("%s: %s", what, cls_error_message());
-}
-
 /* Where a list comes from. The texts of the command line are split into JSON strings, so that both
  * sources are read by the same functions. */
 typedef struct source {
@@ -270,36 +256,27 @@ void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids,
 
 #define read_id read_ids
 
-void cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params)
+void cli_lists_parse(const cli_lists *texts, cls_params *params)
 {
     if (texts->chain != NULL)
         chain_parse("--chain", texts->chain, params);
 #define PARSE_LIST(p, kind, list, kept, option, meta, key, help) \
-    if (texts->list.count != 0) { \
+    if (texts->list.count != 0) \
         read_##kind(&(source){"--" option, true}, list_of(&texts->list, add_##kind), \
-                    &params->list.CLS_ARRAY_##kind, &params->list.count); \
-        check_lists("--" option, params, vocab); \
-    }
+                    &params->list.CLS_ARRAY_##kind, &params->list.count);
     CLS_LISTS(PARSE_LIST, )
 #undef PARSE_LIST
 }
 
-bool cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
-                        cls_params *params)
+void cli_list_from_json(const char *key, const char *what, json_t *value, cls_params *params)
 {
     const source from = {what, false};
-    bool known = strcmp(key, "chain") == 0;
-    if (known)
+    if (strcmp(key, "chain") == 0)
         chain_from_json(what, value, params);
 #define LIST_FROM_JSON(p, kind, list, kept, option, meta, name, help) \
-    if (strcmp(key, name) == 0) { \
-        read_##kind(&from, value, &params->list.CLS_ARRAY_##kind, &params->list.count); \
-        known = true; \
-    }
+    if (strcmp(key, name) == 0) \
+        read_##kind(&from, value, &params->list.CLS_ARRAY_##kind, &params->list.count);
     CLS_LISTS(LIST_FROM_JSON, )
 #undef LIST_FROM_JSON
     params->only_allowed |= strcmp(key, "allowed_token_ids") == 0;
-    if (known)
-        check_lists(what, params, vocab);
-    return known;
 }

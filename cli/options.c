@@ -214,12 +214,12 @@ bool cli_given(const char *name)
 /* Parses the option at argv[*i], and its value, which may be the next argument. */
 static void parse_one(int argc, char **argv, int *i, const cli_option *options)
 {
+    if (strncmp(argv[*i], "--", 2) != 0)
+        cli_die("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
     const char *const name = argv[*i] + 2;
     const size_t length = strcspn(name, "=");
     const char *text = NULL;
     char what[64];
-    if (strncmp(argv[*i], "--", 2) != 0)
-        cli_die("%s: unexpected argument '%s'; options begin with --", argv[0], argv[*i]);
     const cli_option *const option = find(options, name, length);
     if (option == NULL)
         cli_die("%s: unknown option '%.*s'; --help lists the options", argv[0], (int)length + 2,

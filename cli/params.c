@@ -12,57 +12,49 @@
 
 #include "params.h"
 
-/* Copies the field of `from` that the option sets into `to`. */
-static void copy_field(const cli_option *option, const cls_params *from, cls_params *to)
-{
-    const size_t at = (size_t)((const char *)option->value - (const char *)from);
-    const size_t size = option->type == CLI_UINT64 ? sizeof(uint64_t) : sizeof(uint32_t);
-    memcpy((char *)to + at, (const char *)from + at, size);
-}
+/* The names of the parameters: of the command's option, and of the field, which messages of the
+ * library begin with. The option's name with underscores for hyphens and the field's name are JSON
+ * keys of a number; a list has a key of its own. The numbers are in the order of the options. */
+static const struct name {
+    const char *option, *field, *key;
+} names[] = {
+#define NUMBER_NAMES(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
+    {option, #field, #field},
+#define LIST_NAMES(p, kind, list, kept, option, meta, key, help) {option, #list, key},
+    CLS_PARAMS(NUMBER_NAMES, ) CLS_LISTS(LIST_NAMES, ){"chain", "chain", "chain"}};
+#define COUNTED(p, id, type, field, stage, initial, least, most, range, option, meta, help) +1
+enum { NAMES = sizeof names / sizeof *names, NUMBERS = 0 CLS_PARAMS(COUNTED, ) };
 
-void cli_params_alone(cls_params *params)
+/* Whether the library refuses the parameters. *at_fault is the name of the one that its message is
+ * about. NULL: they contradict each other, and the message names several: for example, a stage is
+ * turned on that the chain does not contain. */
+static bool is_refused(const cls_params *params, uint32_t vocab, const struct name **at_fault)
 {
-    static const int32_t any_id = 0;
-    cls_params_init(params);
-    params->thinking_forced.ids = &any_id;
-    params->thinking_forced.count = 1;
-    params->loop_max = CLS_MAX_LOOP;
-}
-
-/* Whether the library accepts the parameter alone. If it does not, this parameter is at fault. */
-static bool valid_alone(const cli_option *option, const cls_params *params, uint32_t vocab)
-{
-    cls_params alone;
-    cli_params_alone(&alone);
-    copy_field(option, params, &alone);
-    return cls_params_check(&alone, vocab) == CLS_OK;
+    static const char before[] = "params->";
+    *at_fault = NULL;
+    if (cls_params_check(params, vocab) == CLS_OK)
+        return false;
+    const char *const found = strstr(cls_error_message(), before);
+    const char *const field = found != NULL ? found + strlen(before) : "";
+    for (int i = 0; i < NAMES && strstr(field, before) == NULL; i++) {
+        const size_t length = strlen(names[i].field);
+        if (strncmp(field, names[i].field, length) == 0 && strchr(" [.", field[length]) != NULL)
+            *at_fault = &names[i];
+    }
+    return true;
 }
 
 void cli_params_check(const cls_params *params, uint32_t vocab)
 {
-    cls_params all = *params;
-    const cli_option fields[] = {CLI_PARAM_OPTIONS(&all) CLI_NO_OPTION};
-    for (const cli_option *field = fields; field->name != NULL; field++)
-        if (cli_given(field->name) && !valid_alone(field, &all, vocab))
-            cli_die("--%s: %s", field->name, cls_error_message());
-    if (cls_params_check(params, vocab) != CLS_OK)
-        cli_die("parameters: %s", cls_error_message());
+    const struct name *at_fault;
+    if (!is_refused(params, vocab, &at_fault))
+        return;
+    if (at_fault != NULL && cli_given(at_fault->option))
+        cli_die("--%s: %s", at_fault->option, cls_error_message());
+    cli_die("parameters: %s", cls_error_message());
 }
 
 /* ---------------------------------------------------------------------- JSON */
-
-/* The option for a key; two keys of other servers have a different name here. */
-static const char *option_for_key(const char *key)
-{
-    static const char *const others[][2] = {
-        {"samplers", "chain"},
-        {"repeat_penalty", "repetition_penalty"},
-    };
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(key, others[i][0]) == 0)
-            return others[i][1];
-    return key;
-}
 
 /* Whether a key is an option's name with underscores for hyphens: "top_k" is --top-k. */
 static bool same_name(const char *key, const char *option)
@@ -73,10 +65,21 @@ static bool same_name(const char *key, const char *option)
     return *key == *option;
 }
 
-/* The names of the fields in the order of the options. A field's name is a valid key, too. */
-#define FIELD_NAME(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-#field,
-static const char *const field_names[] = {CLS_PARAMS(FIELD_NAME, )};
+/* The name for a key, or NULL; two keys of other servers have a different name here. */
+static const struct name *name_of(const char *key)
+{
+    static const char *const others[][2] = {
+        {"samplers", "chain"},
+        {"repeat_penalty", "repetition_penalty"},
+    };
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
+        if (strcmp(key, others[i][0]) == 0)
+            key = others[i][1];
+    for (int i = 0; i < NAMES; i++)
+        if (strcmp(key, names[i].key) == 0 || (i < NUMBERS && same_name(key, names[i].option)))
+            return &names[i];
+    return NULL;
+}
 
 void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value)
 {
@@ -107,35 +110,33 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
                           cli_ids *force)
 {
     const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
+    const struct name *at_fault;
     const char *key;
     json_t *value;
     if (!json_is_object(object))
         cli_die("%s is not an object", where);
     json_object_foreach(object, key, value)
     {
-        const char *const name = option_for_key(key);
-        const cli_option *field = fields;
+        const struct name *const name = name_of(key);
         char what[PATH_MAX + 160];
-        while (field->name != NULL && !same_name(name, field->name) &&
-               strcmp(name, field_names[field - fields]) != 0)
-            field++;
         snprintf(what, sizeof what, "%s: \"%.64s\"", where, key);
         if (strcmp(key, "force") == 0) {
             cli_ids_from_json(what, value, &force->ids, &force->count);
             cli_ids_check(what, force->ids, force->count, vocab);
-        } else if (field->name == NULL) {
-            if (!cli_list_from_json(name, what, value, vocab, params))
-                cli_die("%s is not a known key", what);
-        } else {
+        } else if (name == NULL) {
+            cli_die("%s is not a known key", what);
+        } else if (name - names < NUMBERS) {
+            const cli_option *const field = &fields[name - names];
             cli_set_from_json(field->type, field->value, field->meta, what, value);
-            if (!valid_alone(field, params, vocab))
-                cli_die("%s: %s", what, cls_error_message());
+        } else {
+            cli_list_from_json(name->key, what, value, params);
         }
     }
-    /* Parameters that are valid alone can contradict each other: for example, a stage is turned on
-     * that the chain does not contain. */
-    if (cls_params_check(params, vocab) != CLS_OK)
-        cli_die("%s: %s", where, cls_error_message());
+    if (!is_refused(params, vocab, &at_fault))
+        return;
+    json_object_foreach(object, key, value) if (at_fault != NULL && name_of(key) == at_fault)
+        cli_die("%s: \"%.64s\": %s", where, key, cls_error_message());
+    cli_die("%s: %s", where, cls_error_message());
 }
 
 static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,

@@ -34,12 +34,10 @@ typedef struct cli_lists {
 /* ------------------------------------------------------------------ cli/lists.c */
 
 /* Parses the texts into params. */
-void cli_lists_parse(const cli_lists *texts, uint32_t vocab, cls_params *params);
+void cli_lists_parse(const cli_lists *texts, cls_params *params);
 
-/* Sets the list with this key from a JSON value; returns false if no list has the key. Messages
- * begin with `what`. */
-bool cli_list_from_json(const char *key, const char *what, json_t *value, uint32_t vocab,
-                        cls_params *params);
+/* Sets the chain, or the list with this key, from a JSON value. Messages begin with `what`. */
+void cli_list_from_json(const char *key, const char *what, json_t *value, cls_params *params);
 
 /* The value of "chain" that cli_list_from_json() reads. */
 json_t *cli_chain_json(const cls_params *params);
@@ -58,10 +56,6 @@ void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uin
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
  */
 void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
-
-/* Sets parameters of which any one can be replaced and checked: the defaults, except for parameters
- * that others need. */
-void cli_params_alone(cls_params *params);
 
 /* Checks the parameters of the command line. The message names the option whose value the library
  * refuses. */

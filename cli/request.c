@@ -182,7 +182,7 @@ static void params_read(cli_request *q, cli_job *job)
     tokens_parse("--force", &q->force, vocab, &force.ids, &force.count);
     for (uint32_t r = 0; r < q->requests; r++)
         q->forces[r] = force;
-    cli_lists_parse(&q->lists, vocab, &q->params);
+    cli_lists_parse(&q->lists, &q->params);
     cli_params_check(&q->params, vocab);
     cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
 }

@@ -96,7 +96,7 @@ static void from_options(uint32_t vocab, cls_params *params)
     cli_option options[] = {CLI_PARAM_OPTIONS(params) CLI_LIST_OPTIONS(&lists) CLI_NO_OPTION};
     memcpy(text, rest.data, rest.size);
     cli_parse(split(text, argv), argv, "", "", options);
-    cli_lists_parse(&lists, vocab, params);
+    cli_lists_parse(&lists, params);
     cli_params_check(params, vocab);
     use(params, &none, vocab);
 }
