@@ -46,7 +46,7 @@ cat >"$dir/table" <<'END'
 3@temperature@w->c.scale = w->tokens > 1 && !(t < 1e-5f) ? scale_of(t) : w->slot->scale;@w->c.scale = w->slot->scale;
 3@mirostat@mu = surprise > tau ? mu - by : mu + by;@mu = surprise > tau ? mu + by : mu - by;
 3@verify: typical@whole < max(args->epsilon, args->delta + entropy);@whole > max(args->epsilon, args->delta + entropy);
-3@verify: match@const u32 ended = ends_request(v->slot, v->s->lists, (u32)out.token, outputs);@const u32 ended = 1u;
+3@verify: match@const u32 ended = ends_request(v->slot, lists_of(v->s, v->slot), (u32)out.token, outputs);@const u32 ended = 1u;
 4@top-k@reach(w, 1, (u32)w->slot->top_k);@reach(w, 1, (u32)w->slot->top_k + 1);
 4@top-p@return list_reach(&w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(&w->list, 0, w->c.kept, 0, w->target);
 4@threshold search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
