@@ -259,7 +259,7 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
 {
     cls_sampler_options so;
     cl_int code;
-    uint32_t first = 0, width;
+    uint32_t first = 0;
     memset(p, 0, sizeof *p);
     cls_sampler_options_init(&so);
     so.vocab = VOCAB;
@@ -269,7 +269,10 @@ static void party_open(party *p, const scene *s, uint32_t rows, const cls_shard_
     must(cls_sampler_create(s->context, &so, &p->sampler));
     if (o != NULL) {
         must(cls_shard_create(p->sampler, o, &p->shard));
-        must(cls_shard_window(p->shard, &first, &width));
+        cls_shard_info info;
+        cls_shard_info_init(&info);
+        must(cls_shard_query(p->shard, &info));
+        first = info.first;
     }
     p->tokens = clCreateBuffer(s->cl, CL_MEM_READ_WRITE, rows * sizeof(int32_t), NULL, &code);
     if (code != CL_SUCCESS)
@@ -471,14 +474,15 @@ static void run_split(scene *s, uint32_t n, int even)
     party_open(&whole, s, rows, NULL);
     for (uint32_t i = 0; i < n; i++) {
         cls_shard_options o;
-        uint32_t first, width;
         cls_shard_options_init(&o);
         o.shard_count = n;
         o.shard = i;
         o.borders = even ? borders : NULL;
         party_open(&shards[i], s, rows, &o);
-        must(cls_shard_window(shards[i].shard, &first, &width));
-        widest = width > widest ? width : widest;
+        cls_shard_info info;
+        cls_shard_info_init(&info);
+        must(cls_shard_query(shards[i].shard, &info));
+        widest = info.count > widest ? info.count : widest;
     }
     printf("\n%u shards, %s borders, at most %u tokens a shard; %u rows\n", (unsigned)n,
            even ? "even" : "default", (unsigned)widest, (unsigned)rows);

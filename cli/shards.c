@@ -43,7 +43,12 @@ int cli_shards_add(cli_shards *p, const cli_split *split, cls_sampler *sampler,
         return cli_fail("creating shard %" PRIu32 ": %s", i, cls_error_message());
     p->queue[i] = queue;
     p->count++;
-    return cli_try(cls_shard_window(p->shard[i], first, width), "asking for a shard's tokens");
+    cls_shard_info info;
+    cls_shard_info_init(&info);
+    const int failed = cli_try(cls_shard_query(p->shard[i], &info), "asking for a shard's tokens");
+    *first = info.first;
+    *width = info.count;
+    return failed;
 }
 
 /* --------------------------------------------------------------------- a step */

@@ -124,7 +124,7 @@ CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_create(MPI_Comm comm, cls_sampler
  * that step is then refused there, and so are all later ones. NULL is allowed. */
 CLS_MPI_API void cls_mpi_destroy(cls_mpi *mpi);
 
-/* Returns the shard, for cls_shard_window(), cls_shard_logits() and cls_shard_digest(). Its other
+/* Returns the shard, for cls_shard_query(), cls_shard_logits() and cls_shard_digest(). Its other
  * functions must not be called: they belong to the steps. */
 CLS_MPI_API cls_shard *cls_mpi_shard(const cls_mpi *mpi);
 

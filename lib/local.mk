@@ -8,7 +8,7 @@ pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
 library_sources = \
-	lib/base/status.c lib/base/structs.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c \
+	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
 	lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
@@ -54,7 +54,9 @@ EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
 
 # The LM head is a separate library with a separate kernel. Only it uses CLBlast.
 head_cflags = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
-head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c
+# What lib/private.h declares, but for cls_fail(), is compiled into each library.
+head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c lib/queue/events.c \
+	lib/queue/buffers.c
 check_LTLIBRARIES += libclsample_head_internal.la
 libclsample_head_internal_la_CFLAGS = $(test_hooks) $(head_cflags)
 libclsample_head_internal_la_LIBADD = $(CLBLAST_LIBS)
@@ -76,7 +78,7 @@ pkgconfig_DATA += clsample-mpi.pc
 dist_man3_MANS += doc/clsample-mpi.3
 noinst_LTLIBRARIES += libclsample_mpi_internal.la
 libclsample_mpi_internal_la_CFLAGS = -DCLS_MPI_BUILD $(library_cflags) $(MPI_CFLAGS)
-libclsample_mpi_internal_la_SOURCES = lib/mpi/create.c lib/mpi/agree.c lib/mpi/exchange.c
+libclsample_mpi_internal_la_SOURCES = lib/mpi/create.c lib/mpi/agree.c lib/mpi/exchange.c lib/base/read.c
 lib_LTLIBRARIES += libclsample-mpi.la
 libclsample_mpi_la_SOURCES =
 libclsample_mpi_la_LIBADD = libclsample_mpi_internal.la libclsample.la $(MPI_LIBS) $(OPENCL_LIBS)

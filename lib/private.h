@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the project's other libraries use of libclsample beside its public calls: errors, structs
- * that grow, checks of the caller's queues, events and buffers, uploads, and how shards divide a
- * vocabulary. The functions are exported in the version node CLSAMPLE_PRIVATE (lib/clsample.map).
- * They may change with every release, so the libraries must be from the same one; no program may
- * call them.
+ * What the project's libraries have in common beside the public calls: errors, structs that grow,
+ * checks of the caller's queues, events and buffers, and uploads. Only cls_fail() is exported, in
+ * the version node CLSAMPLE_PRIVATE (lib/clsample.map), since the thread's error is in libclsample;
+ * the rest is compiled into each library. No program may call it, and the libraries must be from
+ * the same release.
  *
  * This header includes no other private one: what is not here, the other libraries cannot use.
  */
@@ -39,46 +39,35 @@ cls_fail(cls_status status, cl_int opencl, const char *format, ...);
  * If the struct is an input (is_output is 0), it also fails if a field that this version does not
  * know is not 0.
  */
-CLS_API cls_status cls_struct_read(void *object, size_t our_size, size_t min_size,
-                                   const void *callers, const char *name, int is_output);
-
-/* ----------------------------------------------------------------- context */
-
-/* Adds a reference to a context; cls_context_destroy() removes it. */
-CLS_API void cls_context_retain(cls_context *context);
+cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
+                           const char *name, int is_output);
 
 /* ------------------------------------------------------- queues and events */
 
 /* Sets *in_order to 1 if the queue is in order, otherwise to 0. Fails if the queue does not belong
  * to the context and its device. */
-CLS_API cls_status cls_queue_check(const cls_context *context, cl_command_queue queue,
-                                   int *in_order);
+cls_status cls_queue_check(cl_context context, cl_device_id device, cl_command_queue queue,
+                           int *in_order);
 
 /* Fails unless each event belongs to the context and has not ended with an error. Some drivers run
  * commands that wait for a failed event, others never do (doc/reliability.md). */
-CLS_API cls_status cls_wait_check(const cls_context *context, cl_uint n_wait, const cl_event *wait);
+cls_status cls_wait_check(cl_context context, cl_uint n_wait, const cl_event *wait);
 
 /* ----------------------------------------------------------------- uploads */
 
 /* Returns the state of an upload. CL_COMPLETE: it has ended, with or without an error, or *done is
  * NULL; *done is released and becomes NULL. A larger value: it is in flight. A smaller value: an
  * OpenCL error prevented the query. */
-CLS_API cl_int cls_upload_poll(cl_event *done);
+cl_int cls_upload_poll(cl_event *done);
 
 /* Replaces the event of an upload by `end`, the event of a later command. A caller that waits for
  * `end` can then rely on the upload's memory being free: rusticl may report an upload as complete
  * after the step that follows it. */
-CLS_API cl_int cls_upload_extend(cl_event *done, cl_event end);
+cl_int cls_upload_extend(cl_event *done, cl_event end);
 
 /* Waits for an upload and releases its event. Returns 0 if OpenCL cannot confirm that the upload
  * has ended; its memory must then never be freed. */
-CLS_API int cls_upload_wait(cl_event *done);
-
-/* ------------------------------------------------------------------ shards */
-
-/* Returns a digest of the borders of all shards, and sets *vocab to the tokens of the whole
- * vocabulary and *shortlist to those that the device's shortlist holds. */
-CLS_API uint64_t cls_shard_split(const cls_shard *shard, uint32_t *vocab, uint32_t *shortlist);
+int cls_upload_wait(cl_event *done);
 
 /* ----------------------------------------------------------------- buffers */
 
@@ -118,17 +107,17 @@ typedef struct cls_ranges {
 } cls_ranges;
 
 /* Fails if a buffer, which may be absent, has fields that this version does not support. */
-CLS_API cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
+cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
 /* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
  * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
  * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages, and
  * remains as long as `ranges`. */
-CLS_API cls_status cls_buffer_check(const cls_context *context, const char *name,
-                                    const cls_buffer *buffer, uint64_t size, uint64_t element,
-                                    enum cls_access access, cls_ranges *ranges);
+cls_status cls_buffer_check(cl_context context, const char *name, const cls_buffer *buffer,
+                            uint64_t size, uint64_t element, enum cls_access access,
+                            cls_ranges *ranges);
 
 /* Fails if a range that the call writes overlaps another range. */
-CLS_API cls_status cls_ranges_check(const cls_ranges *ranges);
+cls_status cls_ranges_check(const cls_ranges *ranges);
 
 #endif

@@ -16,7 +16,7 @@ static void open_head(sampling *s, bool half)
     head.max_rows = s->m->batch;
     head.dtype = half ? CLS_F16 : CLS_F32;
     head.weight.buffer = s->weight;
-    must(cls_head_create(s->context, s->m->d->queue, &head, &s->head), "the last layer");
+    must(cls_head_create(s->m->d->queue, &head, &s->head), "the last layer");
 }
 
 static size_t tokens_size(const sampling *s)

@@ -28,7 +28,11 @@ void vocabulary_end(void) { MPI_Finalize(); }
 void vocabulary_open(sampling *s, const options *o)
 {
     must(cls_mpi_create(MPI_COMM_WORLD, s->sampler, NULL, &ranks), "the ranks");
-    must(cls_shard_window(cls_mpi_shard(ranks), &s->first, &s->count), "the ranks");
+    cls_shard_info info;
+    cls_shard_info_init(&info);
+    must(cls_shard_query(cls_mpi_shard(ranks), &info), "the ranks");
+    s->first = info.first;
+    s->count = info.count;
     if (o->check_logits != NULL && s->count != s->m->c.vocab)
         die("--check-logits needs the whole vocabulary on one rank");
 }

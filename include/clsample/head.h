@@ -14,7 +14,7 @@
  *     logits  float32 [rows, vocab]              one row for each token to be sampled
  *
  * The library is optional: a runtime that computes its logits itself does not need it. It is
- * installed with libclsample and uses a cls_context of it. Link a program with
+ * installed with libclsample. Link a program with
  *
  *     cc program.c $(pkg-config --cflags --libs clsample-head)
  *
@@ -103,13 +103,13 @@ typedef struct cls_head_options {
                                negative; 0 (default): no limit */
 } cls_head_options;
 
-/* Creates a head for the device of `context`. The call compiles the kernels and runs them twice on
- * `queue`, so that no later call compiles anything; it blocks until they have run. The contents of
- * the weight do not matter yet. The head keeps max_rows hidden rows of float32 on the device; the
- * call needs memory for max_rows rows of logits in addition, and frees it before it returns.
+/* Creates a head for the OpenCL context and the device of `queue`. The call compiles the kernels
+ * and runs them twice on `queue`, so that no later call compiles anything; it blocks until they
+ * have run. The contents of the weight do not matter yet. The head keeps max_rows hidden rows of
+ * float32 on the device; the call needs memory for max_rows rows of logits in addition, and frees
+ * it before it returns.
  *
- * The queue must belong to the context; later calls may use other queues. The head retains
- * `context`.
+ * Later calls may use other queues of this context and device. The head retains the context.
  *
  * Returns CLS_OK and stores the head in *out, which the caller destroys; else *out is NULL:
  * CLS_BAD_ARGUMENT        an argument is wrong, or libclsample is from another release;
@@ -117,8 +117,7 @@ typedef struct cls_head_options {
  * CLS_UNSUPPORTED_DEVICE  CLBlast refuses the device;
  * CLS_BUILD_FAILED        the kernels do not compile; the message has the beginning of the log;
  * CLS_OPENCL_ERROR        OpenCL refused a call. */
-CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cls_context *context,
-                                                        cl_command_queue queue,
+CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cl_command_queue queue,
                                                         const cls_head_options *options,
                                                         cls_head **out);
 

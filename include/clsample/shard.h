@@ -79,9 +79,22 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_create(cls_sampler *sampler,
  * under way has ended. NULL is allowed. */
 CLS_API void cls_shard_destroy(cls_shard *shard);
 
-/* Reports which tokens a shard has: *first to *first + *count - 1. CLS_OK; CLS_BAD_ARGUMENT. */
-CLS_API CLS_WARN_UNUSED cls_status cls_shard_window(const cls_shard *shard, uint32_t *first,
-                                                    uint32_t *count);
+/* What a shard is. */
+typedef struct cls_shard_info {
+    size_t struct_size;
+    uint32_t vocab;       /* tokens of the whole vocabulary */
+    uint32_t first;       /* the shard's first token */
+    uint32_t count;       /* the shard has the tokens first to first + count - 1 */
+    uint32_t shard;       /* the shard's number */
+    uint32_t shard_count; /* the number of shards */
+    uint32_t shortlist;   /* candidates that a row's list holds on the shard's device */
+    uint64_t borders;     /* a digest of the borders of all shards: equal on all of them */
+} cls_shard_info;
+
+CLS_INIT_FUNCTION(cls_shard_info)
+
+/* Reports what a shard is. CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_shard_info *info);
 
 /* Opens a step: checks its arguments, enqueues the changes of slot calls and the computation of the
  * first partial, and flushes the queue. If the sampler's last step is on another queue, this call

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads and initializes public structs. Their sizes may be those of an older or a newer header,
- * since fields are only ever added at the end. */
+/* The defaults of public structs. Their sizes may be those of an older or a newer header, since
+ * fields are only ever added at the end. */
 #include "base/base.h"
 #include "base/param_table.h"
 
@@ -33,6 +33,7 @@
     X(cls_accept_call, .per_row = 1) \
     X(cls_verify_call, .epsilon = 0.09f, .delta = 0.3f) \
     X(cls_shard_options, .shard_count = 1) \
+    X(cls_shard_info, ) \
     X(cls_host_row, .invalid_token = -1) \
     X(cls_host_result, ) \
     X(cls_host_candidates, .vocab = CLS_MAX_VOCAB) \
@@ -70,70 +71,4 @@ cls_status cls_struct_init(const char *structure, void *object, size_t struct_si
     }
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "no struct with a struct_size is named %s",
                     structure != NULL ? structure : "NULL");
-}
-
-cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
-                           const char *name, int is_output)
-{
-    size_t size;
-    if (callers == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", name);
-    memcpy(&size, callers, sizeof size);
-    if (size < min_size || size > 65536)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->struct_size is %zu; it must be at least %zu. Call the struct's "
-                        "_init() function first",
-                        name, size, min_size);
-    for (size_t i = our_size; i < size && !is_output; i++)
-        if (((const unsigned char *)callers)[i] != 0)
-            return cls_fail(
-                CLS_BAD_ARGUMENT, CL_SUCCESS,
-                "%s has a field at byte %zu that this version of the library, %s, does not "
-                "know. Leave the field 0, or use a newer library",
-                name, i, CLS_VERSION_STRING);
-    memset(object, 0, our_size);
-    memcpy(object, callers, size < our_size ? size : our_size);
-    memcpy(object, &our_size, sizeof our_size);
-    return CLS_OK;
-}
-
-void cls_struct_write(const void *object, size_t our_size, void *callers)
-{
-    size_t size;
-    memcpy(&size, callers, sizeof size);
-    memcpy(callers, object, size < our_size ? size : our_size);
-    memcpy(callers, &size, sizeof size);
-}
-
-cls_status cls_reserved_check(const char *name, uint64_t value)
-{
-    return value == 0 ? CLS_OK
-                      : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                 "%s is %llu; it is reserved for later versions and must be 0",
-                                 name, (unsigned long long)value);
-}
-
-cls_status cls_switch_check(const char *name, int32_t value)
-{
-    return value == 0 || value == 1 ? CLS_OK
-                                    : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                               "%s is %d; it must be 0 or 1", name, (int)value);
-}
-
-cls_status cls_method_check(const char *call, int32_t method, int has_parents)
-{
-    enum { GREEDY = 4 }; /* as if all temperatures were 0; it was removed */
-    if (method == GREEDY)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->method is 4, which was CLS_VERIFY_GREEDY and is reserved: use "
-                        "CLS_VERIFY_MATCH, and the temperature 0 for the requests",
-                        call);
-    if (method < CLS_VERIFY_MATCH || method > CLS_VERIFY_TYPICAL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "%s->method is %d, which is not a cls_verify_method", call, (int)method);
-    return !has_parents || method == CLS_VERIFY_MATCH
-               ? CLS_OK
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "%s->parents is set: %s->method must then be CLS_VERIFY_MATCH, but is %d",
-                          call, call, (int)method);
 }

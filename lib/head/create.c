@@ -44,13 +44,10 @@ static cls_status check_numbers(cls_head_options *o)
 /* Bytes of an element of the weight. */
 static size_t weight_element(int32_t dtype) { return dtype == CLS_F16 ? 2 : sizeof(float); }
 
-static cls_status check(const cls_context *context, cl_command_queue queue, cls_head_options *o)
+static cls_status check(cl_context context, cls_head_options *o)
 {
     const size_t size = weight_element(o->dtype);
-    int ordered;
     cls_status status = check_numbers(o);
-    if (status == CLS_OK)
-        status = cls_queue_check(context, queue, &ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(context, "options->weight", &o->weight,
                                   cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
@@ -73,15 +70,11 @@ static int clblast_can_count(const cls_head *h)
 }
 
 /* CLBlast multiplies float32 weights on GPUs, which it is made for; doc/design.md has figures for a
- * CPU. The context's OpenCL objects are those of a queue that belongs to it. */
-static cls_status choose_product(cls_head *h, cl_command_queue queue)
+ * CPU. */
+static cls_status choose_product(cls_head *h)
 {
     cl_device_type type = 0;
-    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof h->cl, &h->cl, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof h->device, &h->device, NULL);
-    if (code == CL_SUCCESS)
-        code = clGetDeviceInfo(h->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
+    const cl_int code = clGetDeviceInfo(h->device, CL_DEVICE_TYPE, sizeof type, &type, NULL);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot query the device's CL_DEVICE_TYPE");
     const int wanted = cls_test_head_product == CLS_HEAD_BY_DEVICE
@@ -192,7 +185,7 @@ static cls_status compile(cls_head *h)
     cls_device_info info = {.struct_size = sizeof info};
     cl_program program;
     size_t limit = SIZE_MAX;
-    cls_status status = cls_context_info(h->context, &info);
+    cls_status status = cls_device_query(h->device, NULL, &info);
     if (status != CLS_OK)
         return status;
     h->vector = info.vector;
@@ -285,9 +278,24 @@ static cls_status warm_up(cls_head *h, cl_command_queue queue)
 
 /* --------------------------------------------------------- create and destroy */
 
-cls_status cls_head_create(cls_context *context, cl_command_queue queue,
-                           const cls_head_options *callers, cls_head **out)
+/* Sets a queue's context and device. */
+static cls_status query(cl_command_queue queue, cl_context *context, cl_device_id *device)
 {
+    if (queue == NULL)
+        return cls_refuse("queue is NULL");
+    cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof *context, context, NULL);
+    if (code == CL_SUCCESS)
+        code = clGetCommandQueueInfo(queue, CL_QUEUE_DEVICE, sizeof *device, device, NULL);
+    return code == CL_SUCCESS ? CLS_OK
+           : code == CL_INVALID_COMMAND_QUEUE
+               ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is not a command queue")
+               : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
+}
+
+cls_status cls_head_create(cl_command_queue queue, const cls_head_options *callers, cls_head **out)
+{
+    cl_context context = NULL;
+    cl_device_id device = NULL;
     cls_head_options o;
     cls_head_options_init(&o);
     if (out == NULL)
@@ -298,18 +306,23 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue,
                         "libclsample is version %s, and libclsample-head version %s: install both "
                         "from one release",
                         cls_version(), CLS_VERSION_STRING);
-    if (context == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
     if (status == CLS_OK)
-        status = check(context, queue, &o);
+        status = query(queue, &context, &device);
+    if (status == CLS_OK)
+        status = check(context, &o);
     if (status != CLS_OK)
         return status;
     cls_head *const h = calloc(1, sizeof *h);
     if (h == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a head");
-    cls_context_retain(context);
-    h->context = context;
+    cl_int code = clRetainContext(context);
+    if (code != CL_SUCCESS) {
+        free(h);
+        return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain the queue's context");
+    }
+    h->cl = context;
+    h->device = device;
     h->vocab = o.vocab;
     h->hidden = o.hidden;
     h->max_rows = o.max_rows;
@@ -320,7 +333,7 @@ cls_status cls_head_create(cls_context *context, cl_command_queue queue,
     h->scale = o.scale;
     h->softcap = o.softcap;
     choose_tile(h);
-    status = choose_product(h, queue);
+    status = choose_product(h);
     if (status == CLS_OK)
         status = retain(h, &o);
     if (status == CLS_OK)
@@ -356,7 +369,7 @@ void cls_head_destroy(cls_head *h)
         if (*buffers[i] != NULL)
             clReleaseMemObject(*buffers[i]);
     release_kernels(h);
-    cls_context_destroy(h->context);
+    clReleaseContext(h->cl);
     free(h->sent);
     free(h);
 }

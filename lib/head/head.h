@@ -27,7 +27,6 @@ typedef struct cls_head_staging {
 } cls_head_staging;
 
 struct cls_head {
-    cls_context *context;
     cl_context cl;       /* the context's, which retains both */
     cl_device_id device; /* ... */
     uint32_t vocab, hidden, max_rows;

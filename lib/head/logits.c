@@ -15,7 +15,7 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
     if (status != CLS_OK)
         return status;
     if (call->which.device.buffer != NULL)
-        return cls_buffer_check(h->context, "call->which.device", &call->which.device,
+        return cls_buffer_check(h->cl, "call->which.device", &call->which.device,
                                 call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
                                 ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
@@ -46,18 +46,18 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->hidden_stride is %llu, less than the hidden row of %u",
                         (unsigned long long)call->hidden_stride, (unsigned)h->hidden);
-    cls_status status = cls_wait_check(h->context, n_wait, wait);
+    cls_status status = cls_wait_check(h->cl, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_queue_check(h->context, queue, ordered);
+        status = cls_queue_check(h->cl, h->device, queue, ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(
-            h->context, "call->hidden", &call->hidden,
+            h->cl, "call->hidden", &call->hidden,
             cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
             sizeof(float), CLS_KERNEL_READS, &ranges);
     if (status == CLS_OK)
         status = check_which(h, call, &ranges);
     if (status == CLS_OK)
-        status = cls_buffer_check(h->context, "call->logits", &call->logits,
+        status = cls_buffer_check(h->cl, "call->logits", &call->logits,
                                   cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)),
                                   sizeof(float), CLS_KERNEL_WRITES, &ranges);
     if (status == CLS_OK)

@@ -86,11 +86,15 @@ static cls_status all_opened(MPI_Comm comm, int rank, cls_status status)
 /* Compares what all ranks have created. */
 static cls_status all_fit(cls_mpi *m)
 {
-    uint32_t vocab;
-    cls_mpi_say(&m->own, CLS_MPI_CREATE, CLS_OK);
-    m->own.digest = cls_shard_split(m->shard, &vocab, &m->shortlist);
-    m->own.size = vocab;
-    cls_status status = cls_mpi_post(m);
+    cls_shard_info info;
+    cls_shard_info_init(&info);
+    cls_status status = cls_shard_query(m->shard, &info);
+    cls_mpi_say(&m->own, CLS_MPI_CREATE, status);
+    m->shortlist = info.shortlist;
+    m->own.digest = info.borders;
+    m->own.size = info.vocab;
+    if (status == CLS_OK)
+        status = cls_mpi_post(m);
     if (status == CLS_OK)
         status = cls_mpi_await(m);
     return status == CLS_OK ? cls_mpi_agreed(m) : status;

@@ -171,6 +171,9 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
 
 /* ----------------------------------------------------------- lifetime.c */
 
+/* Adds a reference to a context; cls_context_destroy() removes it. */
+void cls_context_retain(cls_context *context);
+
 /* A program of a context. */
 typedef struct cls_program {
     cl_program program; /* NULL if it is not compiled */

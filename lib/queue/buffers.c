@@ -85,7 +85,7 @@ static cls_status check_size(const char *name, const cls_buffer *b, size_t all, 
                             (unsigned long long)size, (unsigned long long)b->size);
 }
 
-cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_buffer *b,
+cls_status cls_buffer_check(cl_context context, const char *name, const cls_buffer *b,
                             uint64_t size, uint64_t element, enum cls_access access,
                             cls_ranges *ranges)
 {
@@ -112,7 +112,7 @@ cls_status cls_buffer_check(const cls_context *c, const char *name, const cls_bu
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query the buffer of %s", name);
     if (m->type != CL_MEM_OBJECT_BUFFER)
         return cls_refuse("%s is not a buffer but an image or a pipe", name);
-    if (m->context != c->cl)
+    if (m->context != context)
         return cls_refuse("%s belongs to another OpenCL context than the cls_context", name);
     if (m->flags & accesses[access].forbidden)
         return cls_refuse("%s was created with %s, but %s", name, accesses[access].flags,

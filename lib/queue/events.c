@@ -2,7 +2,8 @@
 /* Checks the caller's queue and events, and waits for uploads. */
 #include "queue/queue.h"
 
-cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *in_order)
+cls_status cls_queue_check(cl_context wanted, cl_device_id wanted_device, cl_command_queue queue,
+                           int *in_order)
 {
     cl_context context = NULL;
     cl_device_id device = NULL;
@@ -19,13 +20,13 @@ cls_status cls_queue_check(const cls_context *c, cl_command_queue queue, int *in
         return code == CL_INVALID_COMMAND_QUEUE
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "queue is not a command queue")
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query queue");
-    if (context != c->cl || device != c->device)
+    if (context != wanted || device != wanted_device)
         return cls_refuse("queue belongs to another OpenCL context or device than the cls_context");
     *in_order = !(properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     return CLS_OK;
 }
 
-static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
+static cls_status check_event(cl_context wanted, cl_uint i, cl_event event)
 {
     cl_context context = NULL;
     cl_int state = CL_COMPLETE;
@@ -38,7 +39,7 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
         return code == CL_INVALID_EVENT
                    ? cls_fail(CLS_BAD_ARGUMENT, code, "wait[%u] is not an event", (unsigned)i)
                    : cls_fail(CLS_OPENCL_ERROR, code, "cannot query wait[%u]", (unsigned)i);
-    if (context != c->cl)
+    if (context != wanted)
         return cls_refuse("wait[%u] belongs to another OpenCL context than the cls_context",
                           (unsigned)i);
     if (state < CL_COMPLETE)
@@ -46,14 +47,14 @@ static cls_status check_event(const cls_context *c, cl_uint i, cl_event event)
     return CLS_OK;
 }
 
-cls_status cls_wait_check(const cls_context *c, cl_uint n_wait, const cl_event *wait)
+cls_status cls_wait_check(cl_context context, cl_uint n_wait, const cl_event *wait)
 {
     cls_status status = CLS_OK;
     if ((n_wait == 0) != (wait == NULL))
         return cls_refuse("n_wait is %u, but wait is %s", (unsigned)n_wait,
                           wait == NULL ? "NULL" : "not NULL");
     for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
-        status = check_event(c, i, wait[i]);
+        status = check_event(context, i, wait[i]);
     return status;
 }
 

@@ -140,11 +140,11 @@ static cls_status check_start(const cls_readback *r, cl_command_queue queue, con
     if (size < 1 || size > r->size)
         return cls_refuse("size is %zu; it must be 1 to the entry's %zu bytes", size, r->size);
     int in_order;
-    cls_status status = cls_wait_check(r->context, n_wait, wait);
+    cls_status status = cls_wait_check(r->context->cl, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_queue_check(r->context, queue, &in_order);
+        status = cls_queue_check(r->context->cl, r->context->device, queue, &in_order);
     if (status == CLS_OK)
-        status = cls_buffer_check(r->context, "from", from, size, 1, CLS_HOST_READS, NULL);
+        status = cls_buffer_check(r->context->cl, "from", from, size, 1, CLS_HOST_READS, NULL);
     return status;
 }
 

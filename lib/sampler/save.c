@@ -400,7 +400,7 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
     const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
     cls_commands c;
     int ordered = 0;
-    cls_status status = cls_queue_check(s->context, queue, &ordered);
+    cls_status status = cls_queue_check(s->context->cl, s->context->device, queue, &ordered);
     if (status == CLS_OK && s->rounds != 0) {
         cl_event end = NULL;
         status = cls_commands_begin(&c, s, queue, ordered, 0, NULL, 0, NULL);

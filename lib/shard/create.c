@@ -114,21 +114,27 @@ void cls_shard_destroy(cls_shard *h)
     free(h);
 }
 
-uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab, uint32_t *shortlist)
+uint64_t cls_shard_borders(const cls_shard *h)
 {
-    *vocab = h->sampler->vocab;
-    *shortlist = h->sampler->context->shape.shortlist;
     return cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
 }
 
-cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count)
+cls_status cls_shard_query(const cls_shard *h, cls_shard_info *callers)
 {
-    if (h == NULL || first == NULL || count == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
-                        h == NULL       ? "shard"
-                        : first == NULL ? "first"
-                                        : "count");
-    *first = h->first;
-    *count = h->width;
+    cls_shard_info info;
+    if (h == NULL)
+        return cls_refuse("shard is NULL");
+    const cls_status status = CLS_STRUCT_READ_OUTPUT(&info, callers, "info");
+    if (status != CLS_OK)
+        return status;
+    info = (cls_shard_info){.struct_size = info.struct_size,
+                            .vocab = h->sampler->vocab,
+                            .first = h->first,
+                            .count = h->width,
+                            .shard = h->shard,
+                            .shard_count = h->shards,
+                            .shortlist = h->sampler->context->shape.shortlist,
+                            .borders = cls_shard_borders(h)};
+    CLS_STRUCT_WRITE(&info, callers);
     return CLS_OK;
 }

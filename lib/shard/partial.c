@@ -22,9 +22,8 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
     const cls_sampler *const s = h->sampler;
     const cls_plan *const plan = &h->plan;
     const cls_step *const step = &plan->step;
-    uint32_t vocab, shortlist;
-    uint64_t hash = cls_shard_split(h, &vocab, &shortlist);
-    const uint32_t words[] = {vocab,
+    uint64_t hash = cls_shard_borders(h);
+    const uint32_t words[] = {s->vocab,
                               step->rows,
                               step->logits_rows,
                               (uint32_t)plan->count[CLS_N_LOGIT_BYTES],

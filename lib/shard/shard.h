@@ -97,6 +97,9 @@ typedef char cls_partial_header_size
 /* Returns the digest of a shard's open step. */
 uint64_t cls_shard_step_digest(const cls_shard *shard);
 
+/* Returns a digest of the borders of all shards. */
+uint64_t cls_shard_borders(const cls_shard *shard);
+
 /* Writes what else may make two shards' steps differ, for messages: one of their shortlists does
  * not hold a top_k. The text is empty if the shortlists are equal. */
 #define CLS_SHORTLISTS_SIZE 200

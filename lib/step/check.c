@@ -175,9 +175,9 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
     plan->count[CLS_N_VOCAB] = s->vocab;
     plan->count[CLS_N_ROWS] = plan->step.rows;
     plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
-    cls_status status = cls_wait_check(s->context, n_wait, wait);
+    cls_status status = cls_wait_check(s->context->cl, n_wait, wait);
     if (status == CLS_OK)
-        status = cls_queue_check(s->context, queue, &plan->ordered);
+        status = cls_queue_check(s->context->cl, s->context->device, queue, &plan->ordered);
     if (status == CLS_OK && plan->operands->reads_logits)
         status = check_inputs(s, width, plan);
     return status == CLS_OK ? cls_operands_check(s, plan) : status;

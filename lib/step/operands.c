@@ -152,9 +152,10 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
     const uint64_t size = size_of(plan, o);
     if (host != NULL && size >= SIZE_MAX)
         return cls_refuse("%s: its rows on the host exceed the memory of any host", o->name);
-    return host != NULL ? check_entries(plan, o, host)
-                        : cls_buffer_check(s->context, o->name, b, size, plan->count[o->element],
-                                           (enum cls_access)o->access, ranges);
+    return host != NULL
+               ? check_entries(plan, o, host)
+               : cls_buffer_check(s->context->cl, o->name, b, size, plan->count[o->element],
+                                  (enum cls_access)o->access, ranges);
 }
 
 /* Checks a row of a table. Adds it to the present operands if it is one. */

@@ -79,7 +79,7 @@ START_TEST(kernels_that_do_not_compile)
     h.vocab = h.hidden = 16;
     h.dtype = CLS_F16;
     h.weight.buffer = buffer_of(d, 16 * 16 * 2, NULL);
-    const cls_status of_head = cls_head_create(good, d->queue, &h, &head);
+    const cls_status of_head = cls_head_create(d->queue, &h, &head);
     char head_said[512];
     snprintf(head_said, sizeof head_said, "%s", cls_error_message());
     const faulty_live so_far = faulty_alive();

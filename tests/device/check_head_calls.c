@@ -225,8 +225,7 @@ END_TEST
 static void refuse_create(layer *l, const char *word)
 {
     cls_head *head = l->head;
-    const cls_status status = cls_head_create(fixture_context(l->d, 1u << CLS_F32, 0, 0, 0),
-                                              l->d->queue, &l->options, &head);
+    const cls_status status = cls_head_create(l->d->queue, &l->options, &head);
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
                   cls_error_message());
     ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
@@ -293,11 +292,9 @@ START_TEST(refused)
     BAD_OPTION(softcap, -1.0f, "options->softcap");
     BAD_OPTION(softcap, NAN, "options->softcap");
     BAD_OPTION(softcap, INFINITY, "options->softcap");
-    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    ck_assert_int_eq(cls_head_create(context, d->queue, &l.options, NULL), CLS_BAD_ARGUMENT);
-    ck_assert_int_eq(cls_head_create(NULL, d->queue, &l.options, &head), CLS_BAD_ARGUMENT);
-    ck_assert_int_eq(cls_head_create(context, NULL, &l.options, &head), CLS_BAD_ARGUMENT);
-    ck_assert_int_eq(cls_head_create(context, d->queue, NULL, &head), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_head_create(d->queue, &l.options, NULL), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_head_create(NULL, &l.options, &head), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_head_create(d->queue, NULL, &head), CLS_BAD_ARGUMENT);
 
     BAD_CALL(struct_size, 0, "call->struct_size");
     BAD_CALL(rows, 0, "call->rows");
@@ -339,7 +336,7 @@ START_TEST(refused)
     BAD_CALL(hidden.buffer, foreign, "call->hidden");
     BAD_CALL(logits.buffer, foreign, "call->logits");
     ck_assert_int_eq(cls_head_logits(l.head, queue, &l.call, 0, NULL, NULL), CLS_BAD_ARGUMENT);
-    ck_assert_int_eq(cls_head_create(context, queue, &l.options, &head), CLS_BAD_ARGUMENT);
+    ck_assert_int_eq(cls_head_create(queue, &l.options, &head), CLS_BAD_ARGUMENT); /* the weight */
     clReleaseMemObject(foreign);
     clReleaseCommandQueue(queue);
     clReleaseContext(other);
@@ -364,7 +361,7 @@ static cls_head *float32_head(device *d, cl_mem weight, uint64_t stride, float *
     o.vocab = o.hidden = 1;
     o.weight.buffer = weight;
     o.weight_stride = stride;
-    must(cls_head_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), d->queue, &o, &head));
+    must(cls_head_create(d->queue, &o, &head));
     cls_head_call_init(&c);
     c.rows = 1;
     c.hidden.buffer = hidden;

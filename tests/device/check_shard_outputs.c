@@ -120,7 +120,11 @@ static void open_shards(shard_verifier *all, uint32_t n, const uint32_t *borders
         verifier_open(&s->v, d, fixture_context(d, 0, 0, 0, 0), of, i % 2 == 0,
                       of->most + i <= CLS_MAX_DRAFTS ? i : 0);
         must(cls_shard_create(s->v.sampler, &o, &s->shard));
-        must(cls_shard_window(s->shard, &s->first, &s->width));
+        cls_shard_info info;
+        cls_shard_info_init(&info);
+        must(cls_shard_query(s->shard, &info));
+        s->first = info.first;
+        s->width = info.count;
         s->whole = s->v.call.logits.values.buffer;
         s->own = (cls_logits){.dtype = of->rows->dtype,
                               .values.buffer = columns(d, of->rows, s->first, s->width)};

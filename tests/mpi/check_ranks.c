@@ -137,7 +137,11 @@ static void open_ranked(ranked *t, batch *b, device *d, cls_context *context,
     cls_mpi_options_init(&o);
     o.borders = borders;
     must(cls_mpi_create(MPI_COMM_WORLD, t->s.sampler, &o, &t->mpi));
-    must(cls_shard_window(cls_mpi_shard(t->mpi), &first, &width));
+    cls_shard_info info;
+    cls_shard_info_init(&info);
+    must(cls_shard_query(cls_mpi_shard(t->mpi), &info));
+    first = info.first;
+    width = info.count;
     unsigned char *const part = malloc(b->rows * width * element);
     ck_assert_ptr_nonnull(part);
     for (uint32_t row = 0; row < b->rows; row++)

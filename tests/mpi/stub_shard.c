@@ -59,21 +59,16 @@ void cls_shard_destroy(cls_shard *h)
         exists = 0;
 }
 
-cls_status cls_shard_window(const cls_shard *h, uint32_t *first, uint32_t *count)
+cls_status cls_shard_query(const cls_shard *h, cls_shard_info *info)
 {
-    *first = h->borders[h->shard];
-    *count = h->borders[h->shard + 1] - *first;
-    return CLS_OK;
-}
-
-uint64_t cls_shard_split(const cls_shard *h, uint32_t *vocab, uint32_t *shortlist)
-{
-    uint64_t digest = 1;
-    *shortlist = stub.shortlist;
-    *vocab = h->borders[h->shards];
+    info->shortlist = stub.shortlist;
+    info->vocab = h->borders[h->shards];
+    info->first = h->borders[h->shard];
+    info->count = h->borders[h->shard + 1] - info->first;
+    info->borders = 1;
     for (uint32_t i = 0; i <= h->shards; i++)
-        digest = digest * 31 + h->borders[i];
-    return digest;
+        info->borders = info->borders * 31 + h->borders[i];
+    return CLS_OK;
 }
 
 /* Fills the partial: the number of the step, of the exchange and of the shard, then a sum. */

@@ -72,7 +72,7 @@ void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
     cls_context *const context = fixture_context(d, 1u << CLS_F32, w->work_group, w->vector, 0);
     ck_assert(context != NULL);
     cls_test_head_product = w->product == LAYER_CLBLAST ? CLS_HEAD_CLBLAST : CLS_HEAD_OWN_KERNEL;
-    const cls_status status = cls_head_create(context, d->queue, o, &l->head);
+    const cls_status status = cls_head_create(d->queue, o, &l->head);
     cls_test_head_product = CLS_HEAD_BY_DEVICE;
     ck_assert_msg(status == CLS_OK, "%s: vocab %u, hidden %u, max_rows %u, %s: %s", d->name,
                   w->vocab, w->hidden, w->max_rows, layer_product_names[w->product],

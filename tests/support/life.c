@@ -193,7 +193,7 @@ static cls_status head_create(life *l)
     o.weight.buffer = l->weight;
     o.bias.buffer = l->head_bias;
     o.softcap = 20.0f;
-    return cls_head_create(l->context, l->queue, &o, &l->head);
+    return cls_head_create(l->queue, &o, &l->head);
 }
 
 static cls_status head_call(life *l, const int32_t *which)

@@ -41,7 +41,11 @@ void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,
         o.borders = borders;
         o.on_device = p->n % 2; /* with cls_shard_partial() both must give the same */
         must(cls_shard_create(p->sampler[i], &o, &p->shard[i]));
-        must(cls_shard_window(p->shard[i], &p->first[i], &p->width[i]));
+        cls_shard_info info;
+        cls_shard_info_init(&info);
+        must(cls_shard_query(p->shard[i], &info));
+        p->first[i] = info.first;
+        p->width[i] = info.count;
         p->step[i] = s->step;
         logits_of(b, s->d, p->first[i], p->width[i], &p->step[i].logits);
         p->step[i].tokens.buffer = buffer_of(s->d, b->rows * sizeof(int32_t), NULL);

@@ -293,7 +293,11 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             o.borders = setup->borders;
             o.on_device = setup->on_device;
             must(cls_shard_create(s->sampler, &o, &s->shard));
-            must(cls_shard_window(s->shard, &s->first, &s->width));
+            cls_shard_info info;
+            cls_shard_info_init(&info);
+            must(cls_shard_query(s->shard, &info));
+            s->first = info.first;
+            s->width = info.count;
         }
         s->bytes = malloc(t->size);
         ck_assert_ptr_nonnull(s->bytes);

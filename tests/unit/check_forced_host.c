@@ -549,7 +549,7 @@ START_TEST(refused)
         *at[list] = ids;
         *count[list] = 2;
         snprintf(message, sizeof message,
-                 "params->thinking_%s[1] is 5, which is not a token of a vocabulary of 5",
+                 "params->thinking_%s.ids[1] is 5, which is not a token of a vocabulary of 5",
                  name[list]);
         expect_message(cls_params_check(&p, 5), message);
         must(cls_params_check(&p, 6));

@@ -127,7 +127,7 @@ static bench open_bench(device *d)
     h.max_rows = 4;
     h.dtype = CLS_F16;
     h.weight.buffer = b.small;
-    must(cls_head_create(context, d->queue, &h, &b.head));
+    must(cls_head_create(d->queue, &h, &b.head));
     return b;
 }
 
