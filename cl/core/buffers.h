@@ -12,7 +12,7 @@
 #define CLS_REQUEST_BUFFERS(B) \
     B(cls_slot, slots) B(const i32, slot_map) B(u32, state) B(const u32, lists)
 #define CLS_MASK_BUFFERS(B) B(const u32, mask) B(const i32, mask_map)
-#define CLS_ROW_BUFFERS(B) \
+#define CLS_BUFFERS_OF_ROWS(B) \
     CLS_REQUEST_BUFFERS(B) \
     CLS_MASK_BUFFERS(B) \
     B(const logit, logits) \
@@ -20,7 +20,7 @@
     B(const i32, bias_map) \
     B(u32, effects) B(i32, tile_key) B(u64, tile_mass) B(u32, tile_flags) B(cls_row, rows)
 /* In a verification each row has its own logits. */
-#define CLS_MAPPED_BUFFERS(B) CLS_ROW_BUFFERS(B) B(const i32, logits_map)
+#define CLS_MAPPED_BUFFERS(B) CLS_BUFFERS_OF_ROWS(B) B(const i32, logits_map)
 #define CLS_RANDOM_BUFFERS(B) B(const i32, positions) B(const i32, draws) B(const u64, random)
 #define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(u64, tile_sums) B(f32, row_scratch)
 #define CLS_DRAFT_BUFFERS(B) B(const i32, maps) B(const i32, draft_ids)
@@ -82,7 +82,7 @@
     CLS_MAPPED_BUFFERS(B) \
     B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
 #define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
-#define CLS_RESIDUAL_BUFFERS(B) CLS_ROW_BUFFERS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
+#define CLS_RESIDUAL_BUFFERS(B) CLS_BUFFERS_OF_ROWS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
 #define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
 #define CLS_PARTIAL_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \

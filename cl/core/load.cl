@@ -38,9 +38,7 @@ typedef ushort logit; /* bfloat16: the upper half of a float32 */
 /* Returns the status bits of a logit, from its bits in memory. */
 static inline u32 bits_status(i32 bits)
 {
-    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_STATUS_NAN
-           : bits == 0x7f800000             ? CLS_STATUS_INF
-                                            : 0u;
+    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_ROW_NAN : bits == 0x7f800000 ? CLS_ROW_INF : 0u;
 }
 
 /* Where the host knows that rows start at multiples of 16 bytes (CLS_WIDE), groups of several items

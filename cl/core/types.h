@@ -191,11 +191,13 @@ typedef struct cls_slot {
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
  * thinking budget before each token that can be rolled back. `layout` says which of these parts
  * exist: a cls_counts, the history (1 to 16,384) and the rollback (0 to 16,384). */
+#ifdef __OPENCL_C_VERSION__
 enum {
-    CLS_KEEPS_NONE = 0,     /* nothing for penalties */
-    CLS_KEEPS_PRESENCE = 1, /* whether a token counts, one bit */
-    CLS_KEEPS_COUNTS = 2,   /* how often it counts, 16 bits */
+    CLS_COUNTS_NONE = 0,     /* nothing for penalties */
+    CLS_COUNTS_PRESENCE = 1, /* whether a token counts, one bit */
+    CLS_COUNTS_ALL = 2,      /* how often it counts, 16 bits */
 };
+#endif
 #define CLS_LAYOUT(keep, history, rollback) \
     ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
 #define CLS_LAYOUT_KEEP(layout) ((layout)&3u)
@@ -218,7 +220,7 @@ CLS_INLINE u32 state_bitmap(u32 vocab)
 CLS_INLINE u32 state_adjusted(void) { return 0; }
 CLS_INLINE u32 state_in_context(u32 vocab, u32 layout)
 {
-    return CLS_LAYOUT_KEEP(layout) != CLS_KEEPS_NONE ? state_bitmap(vocab) : 0u;
+    return CLS_LAYOUT_KEEP(layout) != CLS_COUNTS_NONE ? state_bitmap(vocab) : 0u;
 }
 CLS_INLINE u32 state_counts(u32 vocab, u32 layout) { return state_in_context(vocab, layout) * 2; }
 CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
@@ -331,7 +333,7 @@ typedef struct cls_row {
     u64 draft_mass;
     i32 token;
     u32 status; /* bits of cls_row_status */
-    u32 state;  /* CLS_ROW_DONE or CLS_ROW_SEARCH_* */
+    u32 state;  /* CLS_RECORD_DONE or CLS_RECORD_SEARCH_* */
     i32 max_key;
     i32 cut_key;
     i32 cut_id;
@@ -353,10 +355,10 @@ typedef struct cls_row {
 } cls_row;
 
 enum {
-    CLS_ROW_DONE = 0,         /* the token is drawn, or the row has none */
-    CLS_ROW_SEARCH_MASS = 1,  /* the pass measures the masses above the pivots */
-    CLS_ROW_SEARCH_COUNT = 2, /* the pass counts the tokens above the pivots */
-    CLS_ROW_SEARCH_ALL = 3,   /* the search needs more than sums above keys: no pass */
+    CLS_RECORD_DONE = 0,         /* the token is drawn, or the row has none */
+    CLS_RECORD_SEARCH_MASS = 1,  /* the pass measures the masses above the pivots */
+    CLS_RECORD_SEARCH_COUNT = 2, /* the pass counts the tokens above the pivots */
+    CLS_RECORD_SEARCH_ALL = 3,   /* the search needs more than sums above keys: no pass */
 };
 
 /* What a step has: the bits of cls_args.has. */
@@ -487,20 +489,22 @@ CLS_INLINE u32 sample_size(u32 vocab)
                                    : vocab / CLS_SAMPLE_BLOCK * CLS_SAMPLE_RUN;
 }
 
-/* The bits of cls_row_status that kernels set, with the values of clsample.h. */
+/* The bits of cls_row_status that kernels set: those of clsample.h. */
+#ifdef __OPENCL_C_VERSION__
 enum {
-    CLS_STATUS_NAN = 1,
-    CLS_STATUS_INF = 2,
-    CLS_STATUS_EMPTY = 4,
-    CLS_STATUS_SKIPPED = 8,
-    CLS_STATUS_NO_SLOT = 16,
-    CLS_STATUS_STOPPED = 32,
-    CLS_STATUS_LENGTH = 64,
-    CLS_STATUS_UNFIT = 128,
-    CLS_STATUS_LOOP = 256,
-    CLS_STATUS_FORCED = 512,
-    CLS_STATUS_OVERFLOW = 1024,
+    CLS_ROW_NAN = 1,
+    CLS_ROW_INF = 2,
+    CLS_ROW_EMPTY = 4,
+    CLS_ROW_SKIPPED = 8,
+    CLS_ROW_NO_SLOT = 16,
+    CLS_ROW_STOPPED = 32,
+    CLS_ROW_LENGTH = 64,
+    CLS_ROW_UNFIT = 128,
+    CLS_ROW_LOOP = 256,
+    CLS_ROW_FORCED = 512,
+    CLS_ROW_OVERFLOW = 1024,
 };
+#endif
 /* Two more bits of a tile's flags: the slot may adjust a token of the tile; the mask forbids
  * one. */
 #define CLS_TILE_ADJUSTED 65536u

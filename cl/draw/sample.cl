@@ -14,8 +14,8 @@ static inline void record_begin(i32 slot_index, i32 invalid_token, cls_row *out)
     out->next.mu = 0;
     out->next.sum = out->next.weight = out->next.top_p = 0;
     out->token = invalid_token;
-    out->status = slot_index == -1 ? CLS_STATUS_SKIPPED : slot_index < 0 ? CLS_STATUS_NO_SLOT : 0u;
-    out->state = CLS_ROW_DONE;
+    out->status = slot_index == -1 ? CLS_ROW_SKIPPED : slot_index < 0 ? CLS_ROW_NO_SLOT : 0u;
+    out->state = CLS_RECORD_DONE;
     out->max_key = out->cut_key = out->top_key = CLS_KEY_NONE;
     out->cut_id = out->upper_last = CLS_MAX_ID;
     out->upper_key = CLS_KEY_INF;
@@ -38,7 +38,7 @@ static inline u32 row_flags(const step_args *s, i32 slot_index)
 ONE_COPY void adaptive_after(const row_logits *r, __global const cls_slot *slot, u32 flags,
                              const cls_row *out, cls_slot_adaptive *m)
 {
-    if (out->no_token || out->state != CLS_ROW_DONE)
+    if (out->no_token || out->state != CLS_RECORD_DONE)
         return;
     *m = slot->adaptive;
     if (!(flags & CLS_SLOT_STATEFUL))
@@ -129,7 +129,7 @@ static inline void record_set(row_job *w)
 {
     chain_state *const c = &w->c;
     cls_row *const out = &w->out;
-    out->state = CLS_ROW_DONE;
+    out->state = CLS_RECORD_DONE;
     out->scale = c->scale;
     out->top_key = c->set.top_key;
     out->kept = 0; /* counted only if the set is a list */
@@ -179,7 +179,7 @@ ONE_COPY void pick_token(row_job *w)
                               out->drawn, w->list.scratch);
     if (out->token < 0) { /* impossible by the arithmetic, but llvmpipe may cut loops short */
         out->token = w->s->args->invalid_token;
-        out->status |= CLS_STATUS_UNFIT;
+        out->status |= CLS_ROW_UNFIT;
         out->no_token = 1;
     }
 #if CHAIN == 2

@@ -12,7 +12,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     const step_args s = STEP_OF(CLS_FORCE_BUFFERS);
     const u32 row = get_group_id(1), has = s.has;
     u32 status = rows[row].status;
-    const int skipped = (status & (CLS_STATUS_SKIPPED | CLS_STATUS_NO_SLOT)) != 0,
+    const int skipped = (status & (CLS_ROW_SKIPPED | CLS_ROW_NO_SLOT)) != 0,
               drew = !rows[row].no_token;
     const i32 own = rows[row].token, slot_index = skipped ? -1 : mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
@@ -30,8 +30,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     }
     if (due >= 0) {
         forced = emits = mask_allows(&s, row, (u32)due);
-        status = (status & (CLS_STATUS_NAN | CLS_STATUS_INF)) |
-                 (forced ? CLS_STATUS_FORCED : CLS_STATUS_EMPTY);
+        status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
         token = forced ? due : args->invalid_token;
     }
     if (drew && token == own)
@@ -40,7 +39,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1);
     const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
-        status |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
+        status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
     const int keeps = drew && emits && first_of_slot(&s, flags, row, slot_index);
     BARRIER(); /* every item has read the record */
     if (LOCAL_ID == 0) {

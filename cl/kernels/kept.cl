@@ -117,7 +117,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, _
     if (writes)
         kept_end(ids, min(first * CLS_TILE, capacity), min(last * CLS_TILE, capacity), total);
     if (LOCAL_ID == 0 && !counting && group == 0) {
-        const u32 status = out->status | CLS_STATUS_OVERFLOW;
+        const u32 status = out->status | CLS_ROW_OVERFLOW;
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
             OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[row] = (i32)total;
         if (total > capacity)

@@ -206,7 +206,7 @@ ONE_COPY void merge_row(const step_args *s, u32 row, __local u64 *scratch)
         clear_row(&m, 0);
         BARRIER();
         if (LOCAL_ID == 0)
-            m.flags[0] = CLS_STATUS_UNFIT;
+            m.flags[0] = CLS_ROW_UNFIT;
         return;
     }
     if (p.sends & CLS_MERGE_BEGINS) {

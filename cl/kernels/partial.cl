@@ -214,7 +214,7 @@ ONE_COPY void send_row(const step_args *s, u32 row, const shortlist *the_list)
         for (u32 i = ROW_FIRST(&r) + LOCAL_ID; i < ROW_LAST(&r); i += WGS)
             out[i - ROW_FIRST(&r)] = sent_key(&r, active, i);
     if (LOCAL_ID == 0) {
-        section[CLS_SECTION_STATUS] = status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+        section[CLS_SECTION_STATUS] = status & (CLS_ROW_NAN | CLS_ROW_INF);
         section[CLS_SECTION_LISTED] = listed;
         section[CLS_SECTION_REACH] = reach;
     }

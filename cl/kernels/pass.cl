@@ -103,14 +103,14 @@ KERNEL void cls_pass(STEP_PARAMETERS(CLS_PASS_BUFFERS))
 #endif
     const u32 row = get_group_id(1);
     const u32 search_state = rows[row].state;
-    const int idle = search_state == CLS_ROW_DONE || search_state == CLS_ROW_SEARCH_ALL;
+    const int idle = search_state == CLS_RECORD_DONE || search_state == CLS_RECORD_SEARCH_ALL;
     const row_logits r = row_view(&s, row, idle ? -1 : row_slot(&s, row));
     const u32 first = get_group_id(0) * tiles_per_group;
     const u32 last = idle ? first : min(first + tiles_per_group, tiles);
-    const measure m = measure_of(search_state == CLS_ROW_SEARCH_COUNT,
+    const measure m = measure_of(search_state == CLS_RECORD_SEARCH_COUNT,
                                  float_of_key(rows[row].max_key), rows[row].scale);
     /* If the cut is at a known key and not at an estimated one, all four pivots are that key. */
-    const int known = search_state == CLS_ROW_SEARCH_MASS &&
+    const int known = search_state == CLS_RECORD_SEARCH_MASS &&
                       rows[row].pivot[0] == rows[row].pivot[CLS_PIVOTS - 1];
     __global u64 *const out = pass + (size_t)row * tiles * CLS_PIVOTS;
     f32 bound[CLS_PIVOTS];

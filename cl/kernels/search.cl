@@ -26,25 +26,25 @@ ONE_COPY void search_row(const step_args *s, u32 row, const shortlist *list)
 {
     const cut no_cut = {CLS_KEY_NONE, CLS_MAX_ID, -1, 0, 0, 0};
     row_job w;
-    if (s->rows[row].state == CLS_ROW_DONE) /* the same for the whole group */
+    if (s->rows[row].state == CLS_RECORD_DONE) /* the same for the whole group */
         return;
     job_begin(s, row, list, &w);
     record_from_token(s->rows + row, &w.out);
     BARRIER(); /* every item has read the record, which the first item writes */
     chain_begin(w.out.max_key, &w.c);
     w.c.complete = 1;
-    w.pass.valid = w.out.state != CLS_ROW_SEARCH_ALL;
-    w.pass.counts = w.out.state == CLS_ROW_SEARCH_COUNT;
+    w.pass.valid = w.out.state != CLS_RECORD_SEARCH_ALL;
+    w.pass.counts = w.out.state == CLS_RECORD_SEARCH_COUNT;
     w.pass.by_tile = s->pass + (size_t)row * w.r.tiles * CLS_PIVOTS;
     w.pass.last = no_cut;
     if (!run_chain(&w))
-        w.out.status |= CLS_STATUS_UNFIT;
-    if (!w.listed && !(w.out.status & CLS_STATUS_UNFIT))
+        w.out.status |= CLS_ROW_UNFIT;
+    if (!w.listed && !(w.out.status & CLS_ROW_UNFIT))
         w.out.mass = set_masses(&w, s->rows[row].scale);
-    if (!(w.out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+    if (!(w.out.status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY))) {
         pick_token(&w);
     } else {
-        w.out.state = CLS_ROW_DONE;
+        w.out.state = CLS_RECORD_DONE;
         w.out.no_token = 1;
     }
     job_end(&w, 1);

@@ -46,7 +46,7 @@ static inline void state_clear(const slot_state *s)
             continue;
         vstore16((uint16)(0u), v, s->adjusted);
         vstore16((uint16)(0u), v, s->in_context);
-        if (s->keep == CLS_KEEPS_PRESENCE) {
+        if (s->keep == CLS_COUNTS_PRESENCE) {
             vstore16((uint16)(0u), v, s->counts);
         } else {
             EACH_16(CLEAR_COUNTS)
@@ -69,7 +69,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
             continue;
         vstore16(adjusted, v, s->adjusted);
         vstore16(vload16(v, from->in_context), v, s->in_context);
-        if (s->keep == CLS_KEEPS_PRESENCE) {
+        if (s->keep == CLS_COUNTS_PRESENCE) {
             vstore16(vload16(v, from->counts), v, s->counts);
         } else {
             EACH_16(COPY_COUNTS)
@@ -87,7 +87,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
 static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
                                  __local u64 *scratch)
 {
-    if (s->keep == CLS_KEEPS_NONE)
+    if (s->keep == CLS_COUNTS_NONE)
         return;
     BARRIER();
     state_clear(s);
@@ -103,7 +103,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 /* Returns the tokens of a word that count, a bit each. */
 static inline u32 counted_word(const slot_state *s, u32 w)
 {
-    if (s->keep == CLS_KEEPS_PRESENCE)
+    if (s->keep == CLS_COUNTS_PRESENCE)
         return s->counts[w];
     __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
     const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
@@ -114,7 +114,7 @@ static inline u32 counted_word(const slot_state *s, u32 w)
 #define COUNT_AS_PROMPT(k) \
     if (adjusted.s##k != 0) { \
         s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
-        if (s->keep == CLS_KEEPS_PRESENCE) \
+        if (s->keep == CLS_COUNTS_PRESENCE) \
             s->counts[v * 16 + 0x##k] = 0u; \
         else \
             vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \
@@ -134,7 +134,7 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *
 {
     for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
         vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
-    if (s->keep != CLS_KEEPS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
+    if (s->keep != CLS_COUNTS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
         state_count_as_prompt(s);
     BARRIER();
     if (slot->window != 0)

@@ -86,9 +86,9 @@ static inline void plan_pass(row_job *w)
     cls_row *const out = &w->out;
     const u32 stage = first_truncation(slot), is = stage_properties(stage);
     const f32 scale = stage_scale(slot, stage), row_max = float_of_key(out->max_key);
-    out->state = stage == CLS_STAGE_TOP_K ? CLS_ROW_SEARCH_COUNT
-                 : is & BY_PASS           ? CLS_ROW_SEARCH_MASS
-                                          : CLS_ROW_SEARCH_ALL;
+    out->state = stage == CLS_STAGE_TOP_K ? CLS_RECORD_SEARCH_COUNT
+                 : is & BY_PASS           ? CLS_RECORD_SEARCH_MASS
+                                          : CLS_RECORD_SEARCH_ALL;
     out->scale = scale;
     if (is & BY_KEY) {
         i32 lowest = depth_key(row_max, scale, slot->min_p);
@@ -98,7 +98,7 @@ static inline void plan_pass(row_job *w)
 #endif
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             out->pivot[p] = lowest - 1;
-    } else if (out->state != CLS_ROW_SEARCH_ALL) {
+    } else if (out->state != CLS_RECORD_SEARCH_ALL) {
         const measure m = measure_of(stage == CLS_STAGE_TOP_K, row_max, scale);
         const u64 target = stage == CLS_STAGE_TOP_K ? (u64)(u32)slot->top_k
                                                     : top_p_target(out->total, row_top_p(slot));
@@ -111,12 +111,12 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
     row_job w;
     job_begin(s, row, list, &w);
     if (w.slot_index >= 0 && w.slot->stopped) {
-        w.out.status = CLS_STATUS_STOPPED | CLS_STATUS_SKIPPED;
+        w.out.status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else if (w.slot_index >= 0) {
         w.out.max_key = w.out.top_key = row_summary(&w.r, &w.out.status, w.list.scratch);
-        w.out.status &= CLS_STATUS_NAN | CLS_STATUS_INF | CLS_STATUS_UNFIT;
+        w.out.status &= CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_UNFIT;
         w.out.no_token = w.out.max_key == CLS_KEY_NONE;
-        w.out.status |= w.out.no_token ? CLS_STATUS_EMPTY : 0u;
+        w.out.status |= w.out.no_token ? CLS_ROW_EMPTY : 0u;
         w.out.scale = w.slot->scale;
     }
     if (!w.out.no_token &&
@@ -147,13 +147,13 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
         }
 #endif
         if ((w.c.set.untruncated || w.listed) &&
-            !(w.out.status & (CLS_STATUS_UNFIT | CLS_STATUS_EMPTY))) {
+            !(w.out.status & (CLS_ROW_UNFIT | CLS_ROW_EMPTY))) {
             pick_token(&w);
         } else if (w.listed || !(s->has & CLS_HAS_SEARCH)) {
             /* There is nothing to draw from; or the host expected that the list would do, and
              * enqueued no search. The row gets a status instead of a wrong token. */
-            w.out.status |= w.listed ? 0u : CLS_STATUS_UNFIT;
-            w.out.state = CLS_ROW_DONE;
+            w.out.status |= w.listed ? 0u : CLS_ROW_UNFIT;
+            w.out.state = CLS_RECORD_DONE;
             w.out.no_token = 1;
         }
 #if CHAIN > 0
@@ -162,7 +162,7 @@ ONE_COPY void token_row(const step_args *s, u32 row, const shortlist *list)
         }
 #endif
     }
-    job_end(&w, w.out.state == CLS_ROW_DONE);
+    job_end(&w, w.out.state == CLS_RECORD_DONE);
 }
 
 KERNEL void cls_token(STEP_PARAMETERS(CLS_TOKEN_BUFFERS))

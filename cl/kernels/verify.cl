@@ -26,7 +26,7 @@ typedef struct walk {
 /* Takes status and token from a row's record. Returns 0 if the row has no token. */
 static inline int walk_row(const cls_row *out, walk *w)
 {
-    w->status |= out->no_token ? out->status : out->status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+    w->status |= out->no_token ? out->status : out->status & (CLS_ROW_NAN | CLS_ROW_INF);
     w->token = out->no_token ? -1 : out->token;
     return !out->no_token;
 }
@@ -127,7 +127,7 @@ static inline int next_block(const verifier *v, const cls_row *out, u64 bits, u3
         *best = *w;
         best->from_residual = inner;
         best->prefix_prob = *prefix_prob;
-        best->status |= inner ? next.status & (CLS_STATUS_NAN | CLS_STATUS_INF) : stop;
+        best->status |= inner ? next.status & (CLS_ROW_NAN | CLS_ROW_INF) : stop;
         best->token = inner ? next.token : -1;
     }
     /* If the last prefix was accepted, the row after it gives the next token. */
@@ -222,8 +222,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
     __global cls_slot *const slot = v->slot;
     __global const cls_row *const rows = v->s->rows;
     __global const u32 *const lists = lists_of(v->s, slot);
-    const u32 last = v->last, read = w->status & (CLS_STATUS_NAN | CLS_STATUS_INF),
-              whole = w->status & ~(CLS_STATUS_STOPPED | CLS_STATUS_LENGTH), depth = w->depth;
+    const u32 last = v->last, read = w->status & (CLS_ROW_NAN | CLS_ROW_INF),
+              whole = w->status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH), depth = w->depth;
     const i32 final = w->token;
     const cls_slot_adaptive same = slot->adaptive;
     int by_rows = 0; /* 1 from the first forced id on */
@@ -241,9 +241,9 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                    : empty    ? -1
                               : own;
         if (by_rows)
-            w->status |= row_status & (CLS_STATUS_NAN | CLS_STATUS_INF);
+            w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
         if (due >= 0 && !mask_allows(v->s, w->row, (u32)due)) {
-            w->status |= CLS_STATUS_EMPTY;
+            w->status |= CLS_ROW_EMPTY;
             w->token = -1;
         } else if (w->token < 0) {
             w->status |= by_rows ? row_status : whole;
@@ -257,11 +257,11 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
             w->token = -1;
             return;
         }
-        w->status |= due >= 0 ? CLS_STATUS_FORCED : 0u;
+        w->status |= due >= 0 ? CLS_ROW_FORCED : 0u;
         const text t = text_in(state->ring, state->n_ring, slot->length);
         u32 ended = ends_request(slot, lists, (u32)w->token, slot->outputs + 1);
         if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
-            ended |= CLS_STATUS_STOPPED | CLS_STATUS_LOOP;
+            ended |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
         w->status |= ended;
         if (at == last && !by_rows)
             w->status |= whole;
@@ -310,7 +310,7 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
     }
     if (WANTED(wants, STATUS))
         OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] = (i32)w->status;
-    if (WANTED(wants, COUNTERS) && v->slot_index >= 0 && !(w->status & CLS_STATUS_SKIPPED)) {
+    if (WANTED(wants, COUNTERS) && v->slot_index >= 0 && !(w->status & CLS_ROW_SKIPPED)) {
         __global i32 *const sum =
             OUTPUT(s, counters, CLS_VERIFIED_COUNTERS) + (size_t)v->slot_index * 3;
         sum[0] += (i32)(v->last - v->first - 1);

@@ -102,7 +102,7 @@ static inline FV load_checked(const row_logits *r, u32 i)
 /* Returns the status bits of a vector that load_checked() returned. */
 static inline u32 vector_status(FV x)
 {
-    return (ANY(x != x) ? CLS_STATUS_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_STATUS_INF : 0u);
+    return (ANY(x != x) ? CLS_ROW_NAN : 0u) | (ANY(x == CLS_INF) ? CLS_ROW_INF : 0u);
 }
 
 /* -------------------------------------------------------- biases, penalties, history effects */

@@ -35,14 +35,14 @@ static inline f32 fold_maxima(const FV *m, __global i32 *key)
  * +inf met -inf, or if the sum overflowed; only then the tile is read again to find out. */
 static inline u32 tile_status(const row_logits *r, u32 tile, FV sum, f32 top)
 {
-    u32 flags = top == CLS_INF ? CLS_STATUS_INF : 0u;
+    u32 flags = top == CLS_INF ? CLS_ROW_INF : 0u;
     if (ANY(sum != sum)) {
         IV nan = (IV)(0);
         for (u32 v = 0; v < tile_vectors(r, tile); v++) {
             const FV x = load_checked(r, tile * CLS_TILE + v * VEC);
             nan |= x != x;
         }
-        flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;
+        flags |= ANY(nan) ? CLS_ROW_NAN : 0u;
     }
     return flags;
 }
@@ -209,7 +209,7 @@ static inline f32 tile_maxima(const row_logits *r, u32 tile, int unchecked, u32 
     if (r->masked == CLS_HAS_MASK && !r->dense && adjusted == 0 && tile_is_whole(r, tile) &&
         (tile + 1) * (CLS_TILE / 32) <= r->mask_width) {
         const f32 max = unchecked_maxima(r, tile, 1, key, flags, kept);
-        *is_kept = !(*flags & CLS_STATUS_INF); /* the stored vectors are not cleaned */
+        *is_kept = !(*flags & CLS_ROW_INF); /* the stored vectors are not cleaned */
         return max;
     }
     *is_kept = !unchecked || (r->adjustments & (ADJUST_RAISES | ADJUST_BIAS_ROW));
@@ -312,7 +312,7 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
         if (!next_is_read)
             tile_max = tile_maxima(r, t, unchecked, adjusted, key, &flags, kept, &is_kept);
         const int overlaps = needs_mass && tile_max > CLS_MASKED && unchecked && adjusted == 0 &&
-                             !(flags & CLS_STATUS_INF) && t + 1 < last &&
+                             !(flags & CLS_ROW_INF) && t + 1 < last &&
                              tile_is_unchecked(r, t + 1, tile_mask(r, t + 1)) &&
                              !(adjusted_tiles >> (t + 1 - first) & 1u);
         if (overlaps)
@@ -321,9 +321,9 @@ ONE_COPY void survey_tiles(const row_logits *row, u32 first, u32 last, u32 needs
         next_is_read = overlaps;
         if (!next_is_read && needs_mass && tile_max > CLS_MASKED)
             mass = survey_mass(r, t,
-                               !unchecked                                        ? TILE_CHECKED
-                               : adjusted != 0 || (flags & CLS_STATUS_INF) != 0u ? TILE_UNCHECKED
-                                                                                 : TILE_RAW,
+                               !unchecked                                     ? TILE_CHECKED
+                               : adjusted != 0 || (flags & CLS_ROW_INF) != 0u ? TILE_UNCHECKED
+                                                                              : TILE_RAW,
                                is_kept ? kept : 0, tile_max, scale);
         flags_of[t] = flags | (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
         mass_of[t] = mass;

@@ -38,7 +38,7 @@ static inline u32 tile_state(const row_logits *r, u32 tile)
 #define SUM_INF (1u << 24)
 static inline u32 status_in_sum(u32 flags)
 {
-    return (flags & CLS_STATUS_NAN ? SUM_NAN : 0u) | (flags & CLS_STATUS_INF ? SUM_INF : 0u);
+    return (flags & CLS_ROW_NAN ? SUM_NAN : 0u) | (flags & CLS_ROW_INF ? SUM_INF : 0u);
 }
 
 #define SHARE_CLEAN(g) x[g] = clean_v(x[g]);
@@ -61,10 +61,10 @@ static inline f32 share_read(const row_logits *r, u32 i, u32 state, FV *x, u32 *
         if (ANY(sum != sum)) {
             IV nan = (IV)(0);
             CLS_EACH_4(SHARE_NAN)
-            flags = ANY(nan) ? CLS_STATUS_NAN : 0u;
+            flags = ANY(nan) ? CLS_ROW_NAN : 0u;
         }
         if (FMAX(most) == CLS_INF) {
-            flags |= CLS_STATUS_INF;
+            flags |= CLS_ROW_INF;
             CLS_EACH_4(SHARE_CLEAN)
         }
     } else {
@@ -112,8 +112,7 @@ static inline f32 max_tile_maximum(__local const f32 *share_max)
 static inline u32 team_flags(u32 hi, u32 state)
 {
     const u32 masked = state & STATE_MASK;
-    return (hi & (SUM_INF - SUM_NAN) ? CLS_STATUS_NAN : 0u) |
-           (hi >= SUM_INF ? CLS_STATUS_INF : 0u) |
+    return (hi & (SUM_INF - SUM_NAN) ? CLS_ROW_NAN : 0u) | (hi >= SUM_INF ? CLS_ROW_INF : 0u) |
            (masked != MASK_NONE && (state & STATE_ADJUSTED) ? CLS_TILE_ADJUSTED : 0u) |
            (masked != MASK_ALL ? CLS_TILE_MASKED : 0u);
 }

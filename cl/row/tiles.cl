@@ -112,7 +112,7 @@ static inline int kind_in_tile(const row_logits *r, u32 tile, int whole)
         return TILE_CHECKED;
     if (r->truncated)
         return TILE_UNCHECKED;
-    return r->flags[tile] & (CLS_STATUS_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
+    return r->flags[tile] & (CLS_ROW_INF | CLS_TILE_ADJUSTED) ? TILE_UNCHECKED : TILE_RAW;
 }
 static inline int tile_kind(const row_logits *r, u32 tile)
 {
@@ -127,7 +127,7 @@ static inline int max_tile_kind(const row_logits *r, u32 m)
         r, tile, m * CLS_MAX_TILE >= ROW_FIRST(r) && (m + 1) * CLS_MAX_TILE <= ROW_LAST(r));
 #if ROW
     const u32 w = m * (CLS_MAX_TILE / 32);
-    if (kind != TILE_UNCHECKED || r->truncated || (r->flags[tile] & CLS_STATUS_INF))
+    if (kind != TILE_UNCHECKED || r->truncated || (r->flags[tile] & CLS_ROW_INF))
         return kind;
     return (adjusted_word(r, w) | adjusted_word(r, w + 1)) == 0 ? TILE_RAW : TILE_UNCHECKED;
 #else

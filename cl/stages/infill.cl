@@ -118,7 +118,7 @@ static inline void infill(row_job *w)
     u32 left = 0;
     w->cut = CUT_DONE;
     if (!LISTED(w) || c->kept > CLS_INFILL_MAX) {
-        w->out.status |= CLS_STATUS_UNFIT;
+        w->out.status |= CLS_ROW_UNFIT;
         w->cut = CUT_EMPTY;
         return;
     }
@@ -128,7 +128,7 @@ static inline void infill(row_job *w)
     if (left != 0) {
         list_drop(&w->list, c->kept);
     } else if (!infill_first_end(w, w->s->infill[0])) {
-        w->out.status |= CLS_STATUS_EMPTY;
+        w->out.status |= CLS_ROW_EMPTY;
         w->cut = CUT_EMPTY;
     }
     c->kept = w->list.n;

@@ -9,18 +9,18 @@
 /* Finds how a request's first truncation bounds its set. `wants`: the outputs. */
 static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale)
 {
-    cls_row_plan plan = {CLS_ROW_OF_KEYS, 0, -1.0f, 0};
+    cls_row_plan plan = {CLS_EXCHANGE_LOGITS, 0, -1.0f, 0};
     uint32_t i = 0;
     *scale = slot->total_scale;
     if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) /* a share of the whole row's mass */
         return plan;
     if (slot->flags & CLS_SLOT_UNTRUNCATED) {
         /* The drawn token is all that shards know of each other's tokens. */
-        plan.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_ROW_OF_KEYS : CLS_ROW_PLAIN;
+        plan.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_EXCHANGE_LOGITS : CLS_EXCHANGE_PLAIN;
         return plan;
     }
     if (!(slot->flags & CLS_SLOT_SEARCH)) {
-        plan.kind = CLS_ROW_OF_LIST;
+        plan.kind = CLS_EXCHANGE_LIST;
         plan.target = slot->flags & CLS_SLOT_GREEDY ? 1 : (uint32_t)slot->top_k;
         return plan;
     }
@@ -33,16 +33,16 @@ static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale
         first = slot->scale;
     }
     if (cls_slot_stage(slot, i) == CLS_STAGE_TOP_P && !(slot->flags & CLS_SLOT_DECAYS)) {
-        plan.kind = CLS_ROW_BY_MASS;
+        plan.kind = CLS_EXCHANGE_MASS;
         plan.target = slot->top_p;
     } else if (cls_slot_stage(slot, i) == CLS_STAGE_TOP_K) {
-        plan.kind = CLS_ROW_BY_COUNT;
+        plan.kind = CLS_EXCHANGE_COUNT;
         plan.target = (uint32_t)slot->top_k;
     } else if (cls_slot_stage(slot, i) == CLS_STAGE_MIN_P) {
-        plan.kind = CLS_ROW_BY_KEY;
+        plan.kind = CLS_EXCHANGE_KEY;
         plan.min_p = slot->min_p;
     }
-    if (plan.kind != CLS_ROW_OF_KEYS)
+    if (plan.kind != CLS_EXCHANGE_LOGITS)
         *scale = first;
     return plan;
 }
@@ -51,12 +51,12 @@ static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale
 static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
 {
     static const uint32_t first[] = {
-        [CLS_ROW_OF_LIST] = CLS_SENDS_LIST,
-        [CLS_ROW_PLAIN] = CLS_SENDS_TILES, /* nothing else of the row is read */
-        [CLS_ROW_BY_KEY] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
-        [CLS_ROW_BY_MASS] = CLS_SENDS_TILES | CLS_MERGE_CLEARS,
-        [CLS_ROW_BY_COUNT] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
-        [CLS_ROW_OF_KEYS] = CLS_SENDS_KEYS | CLS_MERGE_CLEARS,
+        [CLS_EXCHANGE_LIST] = CLS_SENDS_LIST,
+        [CLS_EXCHANGE_PLAIN] = CLS_SENDS_TILES, /* nothing else of the row is read */
+        [CLS_EXCHANGE_KEY] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
+        [CLS_EXCHANGE_MASS] = CLS_SENDS_TILES | CLS_MERGE_CLEARS,
+        [CLS_EXCHANGE_COUNT] = CLS_SENDS_LIST | CLS_MERGE_CLEARS,
+        [CLS_EXCHANGE_LOGITS] = CLS_SENDS_KEYS | CLS_MERGE_CLEARS,
     };
     const int total = (slot->flags & CLS_SLOT_TOTAL) && !(slot->flags & CLS_SLOT_GREEDY);
     const uint32_t wants = h->plan.wants;
@@ -65,13 +65,13 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
     memset(r, 0, sizeof *r);
     *plan = plan_slot(slot, wants, &r->scale);
     r->sends = first[plan->kind] | CLS_MERGE_BEGINS;
-    if (plan->kind == CLS_ROW_OF_LIST && total)
+    if (plan->kind == CLS_EXCHANGE_LIST && total)
         r->sends |= CLS_SENDS_TILES | CLS_MERGE_CLEARS;
-    if (plan->kind == CLS_ROW_OF_KEYS && total)
+    if (plan->kind == CLS_EXCHANGE_LOGITS && total)
         r->sends |= CLS_MERGE_WEIGHS;
     if (wants != 0) /* outputs may read any token */
         r->sends |= CLS_MERGE_CLEARS;
-    r->wanted = plan->kind == CLS_ROW_OF_LIST ? plan->target : 1;
+    r->wanted = plan->kind == CLS_EXCHANGE_LIST ? plan->target : 1;
     r->k = r->wanted < h->widest ? r->wanted : h->widest;
     r->depth = plan->min_p;
 }
@@ -83,7 +83,7 @@ static int plan_any_slot(cls_shard *h)
     const cls_slot longest = {.top_k = (int32_t)cls_needs_longest(&h->sampler->needs)};
     for (uint32_t row = 0; row < h->plan.step.rows && longest.top_k != 0; row++)
         plan_row(h, row, &longest);
-    return longest.top_k != 0 && h->plans[0].kind == CLS_ROW_OF_LIST;
+    return longest.top_k != 0 && h->plans[0].kind == CLS_EXCHANGE_LIST;
 }
 
 enum cls_protocol cls_rows_plan(cls_shard *h)
@@ -268,7 +268,7 @@ static void send_above_edge(const cls_shard *h, const void *partials, const cls_
         for (uint32_t s = 0; s < h->shards; s++) {
             const uint32_t *const at = cls_partial_words(h, partials, s) + r->offset +
                                        CLS_SECTION_WORDS + e * CLS_EDGE_WORDS;
-            sum += plan->kind == CLS_ROW_BY_COUNT ? at[0] : ((uint64_t)at[2] << 32 | at[1]);
+            sum += plan->kind == CLS_EXCHANGE_COUNT ? at[0] : ((uint64_t)at[2] << 32 | at[1]);
             most = at[0] > most ? at[0] : most;
         }
         if (sum >= target && most != 0) {
@@ -286,7 +286,7 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
     const uint32_t sent = r->sends;
     int32_t top = CLS_KEY_NONE;
     r->sends = 0;
-    if (plan->kind == CLS_ROW_OF_LIST || plan->kind == CLS_ROW_OF_KEYS ||
+    if (plan->kind == CLS_EXCHANGE_LIST || plan->kind == CLS_EXCHANGE_LOGITS ||
         (sent & (CLS_SENDS_TOKEN | CLS_SENDS_TOKENS | CLS_SENDS_KEYS)))
         return;
     if (sent & CLS_SENDS_COUNTS) {
@@ -298,9 +298,9 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
                                  : largest_listed(h, partials, r);
     if (top == CLS_KEY_NONE) { /* the row has no token */
         r->sends = 0;
-    } else if (plan->kind == CLS_ROW_PLAIN) {
+    } else if (plan->kind == CLS_EXCHANGE_PLAIN) {
         r->sends = CLS_SENDS_TOKEN | (sent & CLS_MERGE_CLEARS);
-    } else if (plan->kind == CLS_ROW_BY_KEY) {
+    } else if (plan->kind == CLS_EXCHANGE_KEY) {
         uint32_t most = 1;
         for (uint32_t s = 0; s < h->shards; s++) {
             const uint32_t reach = section_word(h, partials, s, r, CLS_SECTION_REACH);
@@ -311,7 +311,7 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
     } else {
         uint64_t total = 0;
         plan->goal = plan->target;
-        if (plan->kind == CLS_ROW_BY_MASS) {
+        if (plan->kind == CLS_EXCHANGE_MASS) {
             scan_tiles(&table, top, &total);
             plan->goal = top_p_target(total, plan->target);
             plan->goal += plan->goal == 0;

@@ -365,7 +365,7 @@ static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
     plan.has |= CLS_MERGED;
     plan.needs |= CLS_FEATURE_SHARD;
     for (uint32_t row = 0; row < plan.step.rows; row++)
-        plan.has |= h->plans[row].kind == CLS_ROW_PLAIN ? CLS_DRAWN : 0;
+        plan.has |= h->plans[row].kind == CLS_EXCHANGE_PLAIN ? CLS_DRAWN : 0;
     const cl_int code = cls_step_write_args(&plan, c);
     return code == CL_SUCCESS ? cls_step_draw(&plan, c, end) : code;
 }
@@ -429,7 +429,7 @@ cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_even
 int cls_rows_are_single(const cls_shard *h)
 {
     for (uint32_t row = 0; row < h->plan.step.rows; row++)
-        if (h->plans[row].kind != CLS_ROW_OF_LIST && h->plans[row].kind != CLS_ROW_OF_KEYS)
+        if (h->plans[row].kind != CLS_EXCHANGE_LIST && h->plans[row].kind != CLS_EXCHANGE_LOGITS)
             return 0;
     return h->protocol == CLS_PROTOCOL_ROWS;
 }

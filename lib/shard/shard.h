@@ -14,12 +14,13 @@ enum cls_protocol {
 
 /* How the first truncation of a row bounds its set, and so what its exchanges are. */
 enum cls_row_kind {
-    CLS_ROW_OF_LIST,  /* a number of tokens from the top, which all shards send at once */
-    CLS_ROW_PLAIN,    /* nothing is truncated: the masses of tiles, then the drawn token */
-    CLS_ROW_BY_KEY,   /* min-p: the largest logit, then the tokens above the cut */
-    CLS_ROW_BY_MASS,  /* top-p: masses of tiles, masses above edges, the tokens above one of them */
-    CLS_ROW_BY_COUNT, /* a large top-k: the same with counts */
-    CLS_ROW_OF_KEYS   /* more of the row must be known: all adjusted logits */
+    CLS_EXCHANGE_LIST,  /* a number of tokens from the top, which all shards send at once */
+    CLS_EXCHANGE_PLAIN, /* nothing is truncated: the masses of tiles, then the drawn token */
+    CLS_EXCHANGE_KEY,   /* min-p: the largest logit, then the tokens above the cut */
+    CLS_EXCHANGE_MASS,  /* top-p: masses of tiles, masses above edges, the tokens above one of them
+                         */
+    CLS_EXCHANGE_COUNT, /* a large top-k: the same with counts */
+    CLS_EXCHANGE_LOGITS /* more of the row must be known: all adjusted logits */
 };
 
 /* A row of the open step. */

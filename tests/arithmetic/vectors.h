@@ -4,6 +4,7 @@
 #ifndef CLS_VECTORS_H
 #define CLS_VECTORS_H
 
+#include "clsample.h"
 #include "core/philox.h"
 #include "reference/reference.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Kernels cannot include the public header, so the numbers that both use stand in it and in
-# cl/core. This checks that they are equal: stages, row statuses, what slots keep, methods of
+# cl/core. This checks that they are equal: stages, row statuses, what slots count, methods of
 # verification, kinds of drafts' distributions.
 set -u
 top=${srcdir-.}
@@ -33,8 +33,8 @@ compare() { # PUBLIC PRIVATE NAMES: but for names that one side alone has
     fi
 }
 compare STAGE STAGE 'MIROSTAT_[12]'
-compare ROW STATUS 'OK'
-compare KEEP KEEPS '-'
+compare ROW ROW 'OK'
+compare COUNTS COUNTS '-'
 compare VERIFY VERIFY '-'
 compare DRAFT DRAFT '-'
 

@@ -24,7 +24,7 @@ passed=0 failed=0
 # Faults of a group touch different stages.
 cat >"$dir/table" <<'END'
 1@random numbers@c[2] = stream[0];@c[2] = stream[1];
-1@survey@flags |= ANY(nan) ? CLS_STATUS_NAN : 0u;@flags |= ANY(nan) ? CLS_STATUS_INF : 0u;
+1@survey@flags |= ANY(nan) ? CLS_ROW_NAN : 0u;@flags |= ANY(nan) ? CLS_ROW_INF : 0u;
 1@biases@return x + VLOAD(r->bias + i);@return x - VLOAD(r->bias + i);
 1@p-less@at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(@at_key(w, 0x00400000 + depth_q20_key(w->top, w->scale, p_less_depth(
 1@infill@list->mass[i] * 5 < mass@list->mass[i] * 2 < mass
