@@ -126,7 +126,7 @@ static cls_status query_properties(cl_device_id device, properties *p)
 
 /* ----------------------------------------------------------------- the options */
 
-static cls_status check_options(const cls_context_options *o)
+static cls_status check_context_options(const cls_context_options *o)
 {
     if (o->vector != 0 && o->vector != 2 && o->vector != 4 && o->vector != 8 && o->vector != 16)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -277,7 +277,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (status == CLS_OK && device == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device is NULL");
     if (status == CLS_OK)
-        status = check_options(&o);
+        status = check_context_options(&o);
     if (status == CLS_OK)
         status = query_properties(device, &p);
     if (status != CLS_OK)

@@ -233,8 +233,8 @@ static cl_int compare_groups(groups_test *t, size_t groups, int *differ)
 }
 
 /* Runs the built program in one group, then in many. Returns NULL, or what is wrong. */
-static const char *run(cl_context cl, cl_device_id device, cl_program program,
-                       const cls_shape *shape, uint32_t group)
+static const char *test_groups(cl_context cl, cl_device_id device, cl_program program,
+                               const cls_shape *shape, uint32_t group)
 {
     const size_t groups = (size_t)GROUPS_OF_UNIT * units_to_fill(device, shape);
     const char *reason = NULL;
@@ -272,7 +272,7 @@ static const char *test_group(cl_context cl, cl_device_id device, const cls_shap
              (unsigned)shape->standard / 100, (unsigned)shape->standard / 10 % 10, (unsigned)group,
              (unsigned)subgroups);
     if (clBuildProgram(program, 1, &device, options, NULL, NULL) == CL_SUCCESS)
-        reason = run(cl, device, program, shape, group);
+        reason = test_groups(cl, device, program, shape, group);
     clReleaseProgram(program);
     return reason;
 }

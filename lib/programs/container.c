@@ -4,7 +4,7 @@
  * checks everything before a driver gets a program. This file calls nothing of OpenCL.
  *
  * offset  contents
- *      0  magic "clsample", then the format's number, 4 bytes
+ *      0  container_magic "clsample", then the format's number, 4 bytes
  *     12  the cache key, 32 bytes: what the programs were compiled for
  *     44  the payload's size, 8 bytes, and its SHA-256, 32 bytes
  *     84  the payload: the number of programs, 4 bytes, and the programs
@@ -23,7 +23,7 @@ enum {
     COUNT_SIZE = 4,          /* the number of programs */
     PROGRAM_HEADER_SIZE = 36 /* a program without its bytes */
 };
-static const char magic[FORMAT_OFFSET] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
+static const char container_magic[FORMAT_OFFSET] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e'};
 
 static void put_number(uint8_t **to, uint64_t x, int bytes)
 {
@@ -39,7 +39,7 @@ static uint64_t get_number(const uint8_t **from, int bytes)
     return x;
 }
 
-static void digest(const uint8_t *bytes, size_t size, uint8_t out[CLS_DIGEST_SIZE])
+static void container_digest(const uint8_t *bytes, size_t size, uint8_t out[CLS_DIGEST_SIZE])
 {
     cls_sha256 hash;
     cls_sha256_init(&hash);
@@ -85,13 +85,13 @@ void cls_container_write(const cls_container *c, const uint8_t key[CLS_DIGEST_SI
     const size_t payload_size = (size_t)(to - payload);
     to = payload;
     put_number(&to, n, 4);
-    memcpy(start, magic, sizeof magic);
+    memcpy(start, container_magic, sizeof container_magic);
     to = start + FORMAT_OFFSET;
     put_number(&to, FORMAT, 4);
     memcpy(to, key, CLS_DIGEST_SIZE);
     to = start + SIZE_OFFSET;
     put_number(&to, payload_size, 8);
-    digest(payload, payload_size, to);
+    container_digest(payload, payload_size, to);
 }
 
 /* ------------------------------------------------------------------- reading */
@@ -100,8 +100,8 @@ int cls_container_payload_size(const void *header, const uint8_t key[CLS_DIGEST_
                                uint64_t *size)
 {
     const uint8_t *const start = header, *from = start + FORMAT_OFFSET;
-    if (memcmp(start, magic, sizeof magic) != 0 || get_number(&from, 4) != FORMAT ||
-        memcmp(from, key, CLS_DIGEST_SIZE) != 0)
+    if (memcmp(start, container_magic, sizeof container_magic) != 0 ||
+        get_number(&from, 4) != FORMAT || memcmp(from, key, CLS_DIGEST_SIZE) != 0)
         return 0;
     from = start + SIZE_OFFSET;
     *size = get_number(&from, 8);
@@ -156,7 +156,7 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
         !cls_container_payload_size(bytes, key, &payload_size) ||
         payload_size != size - CLS_CONTAINER_HEADER)
         return 0;
-    digest(from, size - CLS_CONTAINER_HEADER, hash);
+    container_digest(from, size - CLS_CONTAINER_HEADER, hash);
     if (memcmp(hash, start + HASH_OFFSET, sizeof hash) != 0)
         return 0;
     const uint32_t n = (uint32_t)get_number(&from, 4);

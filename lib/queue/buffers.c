@@ -64,8 +64,8 @@ cls_status cls_buffer_kind_check(const char *name, const cls_buffer *b)
                             name, (int)b->reserved);
 }
 
-static cls_status check_size(const char *name, const cls_buffer *b, size_t all, uint64_t size,
-                             uint64_t element)
+static cls_status check_buffer_size(const char *name, const cls_buffer *b, size_t all,
+                                    uint64_t size, uint64_t element)
 {
     if (b->offset % element != 0)
         return cls_refuse("%s: offset %llu is no multiple of the element's %llu bytes", name,
@@ -117,7 +117,7 @@ cls_status cls_buffer_check(cl_context context, const char *name, const cls_buff
     if (m->flags & accesses[access].forbidden)
         return cls_refuse("%s was created with %s, but %s", name, accesses[access].flags,
                           accesses[access].use);
-    status = check_size(name, b, m->size, size, element);
+    status = check_buffer_size(name, b, m->size, size, element);
     if (status == CLS_OK)
         add_range(ranges, name, m->root, m->origin + b->offset, size, access == CLS_KERNEL_WRITES);
     return status;

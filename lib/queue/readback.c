@@ -54,7 +54,7 @@ void cls_readback_destroy(cls_readback *r)
     free(r);
 }
 
-static cls_status check_size(const cls_context *context, size_t size, uint32_t depth)
+static cls_status check_entry_size(const cls_context *context, size_t size, uint32_t depth)
 {
     if (context == NULL)
         return cls_refuse("context is NULL");
@@ -92,7 +92,7 @@ cls_status cls_readback_create(cls_context *context, size_t size, uint32_t depth
     if (out == NULL)
         return cls_refuse("out is NULL");
     *out = NULL;
-    cls_status status = check_size(context, size, depth);
+    cls_status status = check_entry_size(context, size, depth);
     if (status != CLS_OK)
         return status;
     cls_readback *const r = calloc(1, sizeof *r);

@@ -2,14 +2,14 @@
 /* Draws from a list of candidates that the host has filtered. */
 #include "reference/reference.h"
 
-static float logit(const cls_host_candidates *c, uint32_t i)
+static float candidate_logit(const cls_host_candidates *c, uint32_t i)
 {
     return c->ids[i] >= 0 && (uint32_t)c->ids[i] < c->vocab ? clean(c->logits[i]) : CLS_MASKED;
 }
 
 static uint64_t mass_of(const cls_host_candidates *c, uint32_t i, float top, float fraction)
 {
-    return to_row_units(weight(logit(c, i), top, CLS_LOG2E, fraction), 0);
+    return to_row_units(weight(candidate_logit(c, i), top, CLS_LOG2E, fraction), 0);
 }
 
 static int32_t draw(const cls_host_candidates *c, uint64_t bits)
@@ -18,7 +18,7 @@ static int32_t draw(const cls_host_candidates *c, uint64_t bits)
     uint64_t all = 0, mass;
     uint32_t i = 0;
     for (uint32_t j = 0; j < c->count; j++)
-        top = logit(c, j) > top ? logit(c, j) : top;
+        top = candidate_logit(c, j) > top ? candidate_logit(c, j) : top;
     if (top == CLS_MASKED)
         return -1;
     const float fraction = split(top, CLS_LOG2E).fraction;

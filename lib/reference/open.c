@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static cls_status check_row(const cls_host_row *row)
+static cls_status check_host_row(const cls_host_row *row)
 {
     if (row->logits == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "row->logits is NULL");
@@ -80,7 +80,7 @@ static cls_status read_infill(cls_work *w)
     X(unit, w->tiles)
 
 /* Allocates the arrays. Returns 0 if memory runs out; cls_work_close() frees what was allocated. */
-static int allocate(cls_work *w, uint32_t more)
+static int allocate_row(cls_work *w, uint32_t more)
 {
     const size_t n = w->vocab, text = (size_t)w->row.prompt_count + w->row.output_count + more + 1;
     w->tiles = (w->vocab + CLS_TILE - 1) / CLS_TILE;
@@ -102,7 +102,7 @@ cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more
     memset(w, 0, sizeof *w);
     cls_status status = CLS_STRUCT_READ(row, callers, "row");
     if (status == CLS_OK)
-        status = check_row(row);
+        status = check_host_row(row);
     if (status == CLS_OK)
         status = cls_reserved_check("row->reserved", row->reserved);
     if (row->mask_width == 0)
@@ -116,7 +116,7 @@ cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more
         status = cls_params_read(row->params, &w->params);
     if (status == CLS_OK)
         status = read_infill(w);
-    if (status == CLS_OK && !allocate(w, more))
+    if (status == CLS_OK && !allocate_row(w, more))
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                           "out of host memory for a row of %u tokens", (unsigned)w->vocab);
     return status;

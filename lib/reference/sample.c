@@ -149,7 +149,7 @@ static void report_set(cls_work *w, cls_host_result *result)
 /* ---------------------------------------------------------------------- the row */
 
 /* Draws a token from the adjusted row. Returns 0 if the chain leaves no token. */
-static int sample(cls_work *w, cls_host_result *result)
+static int sample_host_row(cls_work *w, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
     cls_row *const trace = &w->trace;
@@ -250,7 +250,7 @@ void cls_work_run(cls_work *w, int forces, cls_host_result *result)
         trace->status = cls_work_read(w, 0);
         if (is_masked || w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
-        } else if (sample(w, result)) {
+        } else if (sample_host_row(w, result)) {
             trace->no_token = 0;
             state = adaptive_after(w);
         }

@@ -23,7 +23,7 @@ static cls_status check_share(const char *name, float value, float most)
                           (double)value, (double)most);
 }
 
-static cls_status check_parents(const cls_host_drafts *d)
+static cls_status check_host_parents(const cls_host_drafts *d)
 {
     for (uint32_t i = 0; i < d->draft_count && d->parents != NULL; i++)
         if (d->parents[i] < -1 || d->parents[i] >= (int32_t)i)
@@ -33,7 +33,7 @@ static cls_status check_parents(const cls_host_drafts *d)
     return CLS_OK;
 }
 
-static cls_status check_drafts(const cls_host_drafts *d)
+static cls_status check_host_drafts(const cls_host_drafts *d)
 {
     const int distributions = d->method == CLS_VERIFY_STANDARD || d->method == CLS_VERIFY_BLOCK;
     cls_status status = check_range("draft_count", d->draft_count, 0, CLS_MAX_DRAFTS);
@@ -54,7 +54,7 @@ static cls_status check_drafts(const cls_host_drafts *d)
         status = check_share("epsilon", d->epsilon, 1.0f);
     if (status == CLS_OK && d->method == CLS_VERIFY_TYPICAL)
         status = check_share("delta", d->delta, 16.0f);
-    return status == CLS_OK ? check_parents(d) : status;
+    return status == CLS_OK ? check_host_parents(d) : status;
 }
 
 /* Sets the default strides. Fails if a row does not fit in its stride; the strides of an absent
@@ -85,7 +85,7 @@ static cls_status check_strides(cls_verification *v)
     return CLS_OK;
 }
 
-static cls_status verify(cls_verification *v)
+static cls_status verify_host(cls_verification *v)
 {
     const size_t n = v->w.vocab, count = v->w.row.output_count;
     v->p = malloc(n * sizeof *v->p);
@@ -114,7 +114,7 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     if (status == CLS_OK)
         status = CLS_STRUCT_READ_OUTPUT(&v.result, callers, "result");
     if (status == CLS_OK)
-        status = check_drafts(&v.drafts);
+        status = check_host_drafts(&v.drafts);
     if (status == CLS_OK)
         status = cls_switch_check("drafts->disable_bonus", v.drafts.disable_bonus);
     if (status != CLS_OK)
@@ -124,7 +124,7 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)
-        status = verify(&v);
+        status = verify_host(&v);
     if (status == CLS_OK)
         CLS_STRUCT_WRITE(&v.result, callers);
     cls_work_close(&v.w);

@@ -104,7 +104,8 @@ static cls_status grow_data(const cls_commands *c, const cls_host_data *data)
     return cls_device_buffer_grow(c->sampler, &c->sampler->masks, data->size, data->what);
 }
 
-static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size, const void *data)
+static cl_int upload_bytes(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
+                           const void *data)
 {
     cls_staging *const staging = c->staging;
     cl_uint n;
@@ -125,7 +126,7 @@ static cl_int upload(cls_commands *c, cl_mem buffer, size_t offset, size_t size,
 cl_int cls_commands_upload_data(cls_commands *c, const cls_host_data *data)
 {
     memcpy(c->staging->masks.data, data->data, data->size);
-    return upload(c, c->sampler->masks.buffer, 0, data->size, c->staging->masks.data);
+    return upload_bytes(c, c->sampler->masks.buffer, 0, data->size, c->staging->masks.data);
 }
 
 int cls_map_changed(const cls_sampler *s, enum cls_map which, const int32_t *map, uint32_t rows)
@@ -144,7 +145,8 @@ cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_
         return CL_SUCCESS;
     memcpy(c->staging->maps + offset, map, size);
     s->device_map_rows[which] = 0;
-    const cl_int code = upload(c, s->maps, offset * sizeof *map, size, c->staging->maps + offset);
+    const cl_int code =
+        upload_bytes(c, s->maps, offset * sizeof *map, size, c->staging->maps + offset);
     if (code == CL_SUCCESS) {
         memcpy(s->device_maps + offset, map, size);
         s->device_map_rows[which] = rows;
@@ -155,7 +157,7 @@ cl_int cls_commands_upload_map(cls_commands *c, enum cls_map which, const int32_
 cl_int cls_commands_upload_rows(cls_commands *c, cl_mem buffer, size_t size, const void *rows)
 {
     memcpy(c->staging->rows.data, rows, size);
-    return upload(c, buffer, 0, size, c->staging->rows.data);
+    return upload_bytes(c, buffer, 0, size, c->staging->rows.data);
 }
 
 /* ------------------------------------------------------------------- kernels */
@@ -339,7 +341,8 @@ static cl_int run_changes(cls_commands *c)
     swap(changes, &s->pending_changes);
     swap(words, &s->pending_words);
     s->pending_changes.used = s->pending_words.used = 0;
-    code = upload(c, s->changes.buffer, 0, changes->used + n * sizeof(uint32_t), changes->data);
+    code =
+        upload_bytes(c, s->changes.buffer, 0, changes->used + n * sizeof(uint32_t), changes->data);
     if (code != CL_SUCCESS) { /* nothing was enqueued: the changes stay pending */
         swap(changes, &s->pending_changes);
         swap(words, &s->pending_words);
@@ -347,7 +350,7 @@ static cl_int run_changes(cls_commands *c)
     }
     c->started = 1; /* the upload is using their memory, so they cannot become pending again */
     if (words->used != 0)
-        code = upload(c, s->words.buffer, 0, words->used, words->data);
+        code = upload_bytes(c, s->words.buffer, 0, words->used, words->data);
     for (uint32_t round = 1; round <= s->rounds; round++)
         for (uint32_t i = end[round - 1], count; i < end[round] && code == CL_SUCCESS; i += count) {
             count = end[round] - i < MAX_GROUPS ? end[round] - i : MAX_GROUPS;

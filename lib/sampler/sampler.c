@@ -40,7 +40,7 @@ static void list_fixed_buffers(cls_sampler *s, fixed_buffer all[FIXED_BUFFERS])
             (fixed_buffer){"kernels' arguments", &s->arg_buffers[i].buffer, sizeof(cls_args)};
 }
 
-static cls_status allocate(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
+static cls_status allocate_sampler(cls_sampler *s, cl_mem *buffer, uint64_t bytes, const char *what)
 {
     cl_int code = CL_INVALID_BUFFER_SIZE;
     if (bytes <= SIZE_MAX)
@@ -59,14 +59,14 @@ static cls_status allocate_device(cls_sampler *s)
     cls_status status = CLS_OK;
     list_fixed_buffers(s, all);
     for (size_t i = 0; i < FIXED_BUFFERS && status == CLS_OK; i++)
-        status = allocate(s, all[i].buffer, all[i].bytes, all[i].what);
+        status = allocate_sampler(s, all[i].buffer, all[i].bytes, all[i].what);
     for (size_t i = 0; i < sizeof growing / sizeof growing[0] && status == CLS_OK; i++) {
         growing[i]->size = 4096;
-        status = allocate(s, &growing[i]->buffer, growing[i]->size, "slot calls");
+        status = allocate_sampler(s, &growing[i]->buffer, growing[i]->size, "slot calls");
     }
     if (status == CLS_OK && s->host_mask_size != 0) {
         s->masks.size = (size_t)s->host_mask_size;
-        status = allocate(s, &s->masks.buffer, s->masks.size, "masks");
+        status = allocate_sampler(s, &s->masks.buffer, s->masks.size, "masks");
     }
     return status;
 }
@@ -243,7 +243,7 @@ cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
     return status;
 }
 
-static cls_status check_options(const cls_sampler_options *o)
+static cls_status check_sampler_options(const cls_sampler_options *o)
 {
     if (o->vocab < 1 || o->vocab > CLS_MAX_VOCAB)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->vocab is %u; it must be 1 to %d",
@@ -288,7 +288,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     cls_status status = CLS_STRUCT_READ(&o, callers, "options");
     if (status != CLS_OK)
         return status;
-    status = check_options(&o);
+    status = check_sampler_options(&o);
     if (status != CLS_OK)
         return status;
     cls_sampler *const s = calloc(1, sizeof *s);

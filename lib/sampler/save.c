@@ -24,7 +24,7 @@
 #define OLDEST_FORMAT 2u /* the oldest format that can be read */
 #define IN_CONTEXT_BIT 0x80000000u
 #define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
-static const char magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
+static const char slot_magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
 
 /* ----------------------------------------------------------------- the stream */
 
@@ -210,7 +210,7 @@ static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_param
 /* ------------------------------------------------------------------------ state */
 
 /* Returns the adaptive state before a token of the history, in a slot's state. */
-static cls_slot_adaptive *adaptive_before(const cls_sampler *s, uint32_t *state, uint32_t at)
+static cls_slot_adaptive *ring_adaptive(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
     return (cls_slot_adaptive *)(void *)(state + state_adaptive(s->vocab, s->layout) +
                                          at % s->rollback * CLS_ADAPTIVE_WORDS);
@@ -277,7 +277,7 @@ static const char *put_state(stream *b, const cls_sampler *s, cls_slot *slot, ui
                          "the history has an impossible token");
     }
     for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && fault == NULL; i++)
-        fault = put_adaptive(b, slot, adaptive_before(s, state, i));
+        fault = put_adaptive(b, slot, ring_adaptive(s, state, i));
     return fault;
 }
 
@@ -377,7 +377,7 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
     uint32_t head[] = {format, s->vocab, s->keep, s->history, s->rollback};
     cls_params p = r->params;
     b->format = format;
-    put_bytes(b, (void *)(uintptr_t)magic, sizeof magic);
+    put_bytes(b, (void *)(uintptr_t)slot_magic, sizeof slot_magic);
     put_words(b, head, sizeof head / sizeof head[0]);
     put_params(b, &p);
     for (const cls_list_param *l = NULL; (l = cls_list_after(l)) != NULL;)
@@ -483,10 +483,10 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     static const char *const name[] = {"vocab", "counts", "max_history", "max_rollback"};
     const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
     uint32_t theirs = 0;
-    char start[sizeof magic];
+    char start[sizeof slot_magic];
     put_bytes(b, start, sizeof start);
-    if (b->is_cut_short || memcmp(start, magic, sizeof magic) != 0)
-        return damaged("bad magic");
+    if (b->is_cut_short || memcmp(start, slot_magic, sizeof slot_magic) != 0)
+        return damaged("bad slot_magic");
     put_u32(b, &theirs);
     if (!b->is_cut_short && (theirs < OLDEST_FORMAT || theirs > FORMAT))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,

@@ -117,7 +117,7 @@ static cls_status run_method(cls_selftest_run *t, int method, const drafts *f, c
     return status == CLS_OK ? cls_selftest_read(t, f->out, sizeof *v, v) : status;
 }
 
-static cls_status verify(cls_selftest_run *t, int method, const drafts *f)
+static cls_status verify_requests(cls_selftest_run *t, int method, const drafts *f)
 {
     const int32_t kind = cls_selftest_draft_kind(method);
     cl_mem draft = NULL;
@@ -158,7 +158,7 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
         status = cls_selftest_buffer(t, sizeof(verified), NULL, &f.out);
     for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
         if (t->plan.methods >> method & 1u)
-            status = verify(t, method, &f);
+            status = verify_requests(t, method, &f);
     release((const cl_mem[]){f.logits, f.out}, 2);
     free(f.rows);
     return status;

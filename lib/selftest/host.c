@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Returns the FNV-1a hash of words. */
-static uint32_t digest(const uint32_t *words, size_t n)
+static uint32_t answer_digest(const uint32_t *words, size_t n)
 {
     uint32_t h = 0x811c9dc5u;
     for (size_t i = 0; i < n; i++)
@@ -33,7 +33,7 @@ static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *
                               r->adaptive.sum,
                               r->adaptive.weight,
                               r->adaptive.top_p};
-    return (cls_selftest_known){r->token, digest(words, sizeof words / sizeof *words)};
+    return (cls_selftest_known){r->token, answer_digest(words, sizeof words / sizeof *words)};
 }
 
 /* ----------------------------------------------------------------------- cases */
@@ -199,7 +199,7 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
         words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];
     }
     a->known[cls_selftest_draft_answer(t->plan, method, request)] =
-        (cls_selftest_known){v->tokens[0], digest(words, sizeof words / sizeof *words)};
+        (cls_selftest_known){v->tokens[0], answer_digest(words, sizeof words / sizeof *words)};
     return status;
 }
 

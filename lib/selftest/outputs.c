@@ -144,7 +144,7 @@ static double logprob(const expected *e, int32_t token)
     return token >= 0 && e->probs[token] > 0.0f ? log((double)e->probs[token]) : -INFINITY;
 }
 
-static void check_tokens(finding *f, const expected *e, const row_outputs *o, uint32_t r)
+static void compare_tokens(finding *f, const expected *e, const row_outputs *o, uint32_t r)
 {
     for (uint32_t j = 0; j < N; j++) {
         expect_equal(f, "a likeliest token", o->top_ids[r][j], e->order[j]);
@@ -200,14 +200,14 @@ static void check_set(finding *f, const expected *e, const row_outputs *o, uint3
         expect_equal(f, "a token of the kept set", o->set_ids[r][j], e->set[j]);
 }
 
-static void check_row(cls_selftest_run *t, int stage, const char *which, const expected *e,
-                      const row_outputs *o, uint32_t r)
+static void compare_row(cls_selftest_run *t, int stage, const char *which, const expected *e,
+                        const row_outputs *o, uint32_t r)
 {
     const uint32_t features = t->sampler->features;
     finding f = {""};
     char name[64], message[200] = "";
     if (features & CLS_FEATURE_LOGPROBS)
-        check_tokens(&f, e, o, r);
+        compare_tokens(&f, e, o, r);
     if ((features & CLS_FEATURE_LOGPROBS) && stage == ST_REPORT)
         check_report(&f, e, o, r);
     if ((features & CLS_FEATURE_KEPT_SETS) && stage == ST_REPORT)
@@ -318,7 +318,7 @@ static cls_status open_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
 }
 
 /* Runs both calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(). */
-static cls_status run(cls_selftest_run *t, const output_rows *rows, row_outputs *o)
+static cls_status run_outputs(cls_selftest_run *t, const output_rows *rows, row_outputs *o)
 {
     cls_step step;
     cls_outputs outputs;
@@ -337,14 +337,14 @@ static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
 {
     cls_status status = open_rows(t, rows, o);
     if (status == CLS_OK && rows->n != 0)
-        status = run(t, rows, o);
+        status = run_outputs(t, rows, o);
     for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++) {
         expect_raw(e, t->plan.cases[rows->position[r]], t->plan.vocab);
         if (t->sampler->features & CLS_FEATURE_LOGPROBS)
-            check_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
+            compare_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
         status = expect_final(t, e, rows->position[r]);
         if (status == CLS_OK)
-            check_row(t, ST_REPORT, rows->name[r], e, &o[0], r);
+            compare_row(t, ST_REPORT, rows->name[r], e, &o[0], r);
     }
     if (rows->logits != NULL)
         clReleaseMemObject(rows->logits);

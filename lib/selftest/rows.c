@@ -24,7 +24,7 @@ static int32_t peaked(uint32_t h, int32_t most)
 }
 
 /* Returns a logit in units of 1/32, or one of the three values above. */
-static int32_t logit(uint32_t seed, int kind, uint32_t token)
+static int32_t row_logit(uint32_t seed, int kind, uint32_t token)
 {
     const uint32_t h = mix(seed, token);
     switch (kind) {
@@ -79,7 +79,7 @@ static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
 void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, uint32_t vocab, void *logits)
 {
     for (uint32_t i = 0; i < vocab; i++)
-        put(logits, i, dtype, bits_of(logit(seed, kind, i)));
+        put(logits, i, dtype, bits_of(row_logit(seed, kind, i)));
 }
 
 /* The mask allows a third of the tokens. */

@@ -117,8 +117,8 @@ static cls_status accept_last(cls_selftest_run *t)
 /* ----------------------------------------------------------------------- steps */
 
 /* Creates a buffer with the first `size` bytes of `data`, which were written if `status` is OK. */
-static cls_status upload(cls_selftest_run *t, cls_status status, size_t size, const void *data,
-                         cl_mem *out)
+static cls_status upload_inputs(cls_selftest_run *t, cls_status status, size_t size,
+                                const void *data, cl_mem *out)
 {
     return status == CLS_OK ? cls_selftest_buffer(t, size, data, out) : status;
 }
@@ -132,15 +132,15 @@ static cls_status open_buffers(cls_selftest_run *t, char *scratch)
         cls_selftest_row(cls_selftest_seed(t->plan.cases[i]),
                          cls_selftest_cases[t->plan.cases[i]].row, t->dtype, vocab,
                          scratch + i * size);
-    cls_status status = upload(t, CLS_OK, n * size, scratch, &in->logits);
+    cls_status status = upload_inputs(t, CLS_OK, n * size, scratch, &in->logits);
     cls_selftest_mask(CLS_MASK_PACKED, vocab, scratch);
-    status = upload(t, status, (vocab + 31) / 32 * sizeof(uint32_t), scratch, &in->words);
+    status = upload_inputs(t, status, (vocab + 31) / 32 * sizeof(uint32_t), scratch, &in->words);
     for (int i = 0; i < 2; i++) {
         cls_selftest_dense(i == 0 ? CLS_F32 : CLS_F16, vocab, scratch);
-        status = upload(t, status, vocab * sizeof(float), scratch, &in->dense[i]);
+        status = upload_inputs(t, status, vocab * sizeof(float), scratch, &in->dense[i]);
     }
-    status = upload(t, status, ints, NULL, &in->tokens);
-    return upload(t, status, ints, NULL, &in->status);
+    status = upload_inputs(t, status, ints, NULL, &in->tokens);
+    return upload_inputs(t, status, ints, NULL, &in->status);
 }
 
 static cls_status open_inputs(cls_selftest_run *t)
@@ -191,7 +191,7 @@ void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *ma
 }
 
 /* Runs a step, by a shard that has the whole vocabulary if the cases want one. */
-static cls_status sample(cls_selftest_run *t, const cls_step *step, int by_shard)
+static cls_status sample_cases(cls_selftest_run *t, const cls_step *step, int by_shard)
 {
     cls_shard *shard = NULL;
     const void *partial;
@@ -235,7 +235,7 @@ static cls_status run_step(cls_selftest_run *t, uint32_t which, uint32_t first, 
     cls_selftest_guide(t, which == 0, in->maps[1] + first, in->maps[2] + first, &step);
     step.tokens.buffer = in->tokens;
     step.status.buffer = in->status;
-    cls_status status = sample(t, &step, batch_of(t, first) == ST_SHARDS);
+    cls_status status = sample_cases(t, &step, batch_of(t, first) == ST_SHARDS);
     if (status == CLS_OK)
         status = cls_selftest_read(t, in->tokens, size, t->token + at);
     if (status == CLS_OK)

@@ -15,7 +15,7 @@ static uint32_t default_border(uint32_t vocab, uint32_t shards, uint32_t i)
     return (uint32_t)((uint64_t)i * tiles / shards) * CLS_TILE;
 }
 
-static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
+static cls_status check_shard_options(const cls_shard_options *o, uint32_t vocab)
 {
     if (o->shard_count < 1 || o->shard_count > CLS_MAX_SHARDS || o->shard_count > vocab)
         return cls_fail(
@@ -45,7 +45,7 @@ static cls_status check_options(const cls_shard_options *o, uint32_t vocab)
 }
 
 /* Allocates what a shard needs beside its sampler. */
-static cls_status allocate(cls_shard *h, const cls_shard_options *o)
+static cls_status allocate_shard(cls_shard *h, const cls_shard_options *o)
 {
     const uint32_t n = o->shard_count, vocab = h->sampler->vocab;
     h->borders = malloc((n + 1) * sizeof *h->borders);
@@ -73,7 +73,7 @@ cls_status cls_try_shard(cls_sampler *s, const cls_shard_options *callers, cls_s
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK)
-        status = check_options(&o, s->vocab);
+        status = check_shard_options(&o, s->vocab);
     if (status == CLS_OK)
         status = cls_switch_check("options->on_device", o.on_device);
     if (status == CLS_OK)
@@ -87,7 +87,7 @@ cls_status cls_try_shard(cls_sampler *s, const cls_shard_options *callers, cls_s
     if (h == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a shard");
     h->sampler = s;
-    status = allocate(h, &o);
+    status = allocate_shard(h, &o);
     if (status == CLS_OK)
         status = cls_rows_create(h);
     if (status != CLS_OK) {

@@ -74,8 +74,8 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     return status;
 }
 
-static cls_status sample(cls_shard *h, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
-                         const cl_event *wait)
+static cls_status sample_step(cls_shard *h, cl_command_queue queue, const cls_step *step,
+                              cl_uint n_wait, const cl_event *wait)
 {
     cls_status status = check_closed(h);
     if (status == CLS_OK)
@@ -91,12 +91,12 @@ cls_status cls_shard_sample(cls_shard *h, cl_command_queue queue, const cls_step
     if (h == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
     return cls_sampler_lock(h->sampler) == CLS_OK
-               ? cls_sampler_leave(h->sampler, sample(h, queue, step, n_wait, wait))
+               ? cls_sampler_leave(h->sampler, sample_step(h, queue, step, n_wait, wait))
                : CLS_BAD_ARGUMENT;
 }
 
-static cls_status gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
-                         const cls_logits *logits, cl_uint n_wait, const cl_event *wait)
+static cls_status gather_step(cls_shard *h, cl_command_queue queue, uint32_t rows,
+                              const cls_logits *logits, cl_uint n_wait, const cl_event *wait)
 {
     cls_plan *const plan = &h->plan;
     cls_status status = check_closed(h);
@@ -120,7 +120,7 @@ cls_status cls_shard_gather(cls_shard *h, cl_command_queue queue, uint32_t rows,
     if (h == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "shard is NULL");
     return cls_sampler_lock(h->sampler) == CLS_OK
-               ? cls_sampler_leave(h->sampler, gather(h, queue, rows, logits, n_wait, wait))
+               ? cls_sampler_leave(h->sampler, gather_step(h, queue, rows, logits, n_wait, wait))
                : CLS_BAD_ARGUMENT;
 }
 

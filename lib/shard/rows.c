@@ -138,7 +138,7 @@ static uint32_t own_tiles(const cls_shard *h)
     return (h->first + h->width + CLS_TILE - 1) / CLS_TILE - h->first / CLS_TILE;
 }
 
-static uint32_t tiles_per_group(const cls_shard *h)
+static uint32_t shard_tiles_per_group(const cls_shard *h)
 {
     return cls_step_tiles_per_group(h->sampler, (uint64_t)own_tiles(h) * h->plan.step.rows);
 }
@@ -147,7 +147,7 @@ static cl_int write_args(const cls_shard *h, cls_commands *c)
 {
     cls_args a;
     cls_step_args(&a, h->sampler, &h->plan, CLS_ARG_SET_STEP);
-    a.tiles_per_group = tiles_per_group(h);
+    a.tiles_per_group = shard_tiles_per_group(h);
     a.first = h->first;
     if (h->first * (uint64_t)h->plan.count[CLS_N_LOGIT_BYTES] % 16 != 0)
         a.has &= ~CLS_WIDE; /* kernels read from where the row's first token would be */
@@ -175,7 +175,7 @@ static cls_arguments arguments_of(cls_shard *h, enum cls_kernel which)
 
 static cl_int launch_survey(cls_shard *h, cls_commands *c)
 {
-    const uint32_t per_group = tiles_per_group(h);
+    const uint32_t per_group = shard_tiles_per_group(h);
     const size_t groups[2] = {(own_tiles(h) + per_group - 1) / per_group, h->plan.step.rows};
     const cls_arguments a = arguments_of(h, CLS_SHARD_SURVEY);
     return cls_commands_launch(c, &a, groups, NULL);

@@ -31,8 +31,8 @@ static int is_set(const cls_ints *map) { return map->host != NULL || map->device
 
 /* Sets the default of a mask's or a dense bias's rows. Fails if there are fewer than the step has
  * and no map says which to use, or if there is a map but nothing that it refers to. */
-static cls_status check_rows(const cls_plan *plan, const char *what, const char *field, int present,
-                             const cls_ints *map, uint32_t *rows)
+static cls_status check_map_rows(const cls_plan *plan, const char *what, const char *field,
+                                 int present, const cls_ints *map, uint32_t *rows)
 {
     const char *const call = plan->operands->call;
     if (!present)
@@ -54,7 +54,7 @@ static cls_status check_mask(const cls_sampler *s, cls_plan *plan)
               present = m->words.buffer != NULL || m->host != NULL;
     if (m->width == 0)
         m->width = bytes ? s->vocab : (s->vocab + 31) / 32;
-    const cls_status status = check_rows(plan, "mask", "words", present, &m->row_map, &m->rows);
+    const cls_status status = check_map_rows(plan, "mask", "words", present, &m->row_map, &m->rows);
     plan->has |= present && bytes ? CLS_MASK_BYTES : 0;
     plan->count[CLS_N_MASK_ROWS] = m->rows;
     plan->count[CLS_N_MASK_WIDTH] = m->width;
@@ -75,7 +75,8 @@ static cls_status check_bias(cls_plan *plan)
             "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
             "values as they are",
             call, (double)b->factor);
-    const cls_status status = check_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
+    const cls_status status =
+        check_map_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
     plan->has |= present && b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0;
     plan->count[CLS_N_BIAS_ROWS] = b->rows;
     plan->count[CLS_N_BIAS_BYTES] = cls_dtype_size(b->dtype);
@@ -219,8 +220,9 @@ cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s
     return cls_commands_end(&c, code, call->failure, end, done);
 }
 
-static cls_status run(const cls_call *call, cls_sampler *s, cl_command_queue queue,
-                      const void *callers, cl_uint n_wait, const cl_event *wait, cl_event *done)
+static cls_status run_call(const cls_call *call, cls_sampler *s, cl_command_queue queue,
+                           const void *callers, cl_uint n_wait, const cl_event *wait,
+                           cl_event *done)
 {
     cls_plan plan;
     const cls_status status = cls_call_check(call, s, queue, callers, 0, n_wait, wait, &plan);
@@ -232,5 +234,5 @@ cls_status cls_call_run(const cls_call *call, cls_sampler *s, cl_command_queue q
 {
     if (done != NULL)
         *done = NULL;
-    return CLS_GUARDED_CALL(s, run(call, s, queue, callers, n_wait, wait, done));
+    return CLS_GUARDED_CALL(s, run_call(call, s, queue, callers, n_wait, wait, done));
 }

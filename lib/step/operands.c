@@ -262,7 +262,7 @@ static void bind(cls_plan *plan, const cls_sampler *s)
 }
 
 /* Uploads what the operands have on the host. Larger data become a buffer of the plan. */
-static cl_int upload(cls_plan *plan, cls_commands *c, const cls_host_data *data)
+static cl_int upload_operand(cls_plan *plan, cls_commands *c, const cls_host_data *data)
 {
     cl_int code = CL_SUCCESS;
     for (uint32_t i = 0; i < plan->n_present && code == CL_SUCCESS; i++) {
@@ -298,7 +298,7 @@ cls_status cls_plan_upload(cls_plan *plan, cls_sampler *s, cl_command_queue queu
     }
     const cls_status status =
         cls_commands_begin(c, s, queue, plan->ordered, n_wait, wait, uploads, &data);
-    *code = status == CLS_OK ? upload(plan, c, &data) : CL_SUCCESS;
+    *code = status == CLS_OK ? upload_operand(plan, c, &data) : CL_SUCCESS;
     bind(plan, s);
     return status;
 }

@@ -16,7 +16,7 @@ uint32_t cls_step_tiles_per_group(const cls_sampler *s, uint64_t tiles)
                                    : cls_shape_tiles_per_group(&s->context->shape, tiles);
 }
 
-static uint32_t tiles_per_group(const cls_sampler *s, uint32_t rows)
+static uint32_t step_tiles_per_group(const cls_sampler *s, uint32_t rows)
 {
     return cls_step_tiles_per_group(s, (uint64_t)s->tiles * rows);
 }
@@ -42,7 +42,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->has = has_of(plan, arg_set);
     a->n_rows = step->rows;
     a->scratch_stride = s->scratch_stride;
-    a->tiles_per_group = tiles_per_group(s, step->rows);
+    a->tiles_per_group = step_tiles_per_group(s, step->rows);
     a->mask_width = step->mask.width;
     a->mask_rows = step->mask.rows;
     a->bias_rows = step->bias.rows;
@@ -83,7 +83,7 @@ cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls
 {
     const cls_sampler *const s = c->sampler;
     const int over_tiles = cls_kernel_covers_tiles(which);
-    const uint32_t per_group = tiles_per_group(s, plan->step.rows);
+    const uint32_t per_group = step_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
                               which == CLS_VERIFY ? plan->verify.requests : plan->step.rows};
@@ -158,7 +158,7 @@ cl_int cls_step_draw(cls_plan *plan, cls_commands *c, cl_event *done)
     return code;
 }
 
-static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
+static cl_int launch_step(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     cl_int code = cls_step_write_args(plan, c);
     if (code == CL_SUCCESS && plan->prepare)
@@ -192,7 +192,7 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
     return cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
 }
 
-const cls_call cls_step_call = {&cls_step_operands, read_step, finish_step, launch_all,
+const cls_call cls_step_call = {&cls_step_operands, read_step, finish_step, launch_step,
                                 "cannot enqueue the step"};
 
 cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,

@@ -6,7 +6,7 @@
 /* ---------------------------------------------------------------------- checks */
 
 /* Checks the requests' rows, and sets the numbers that follow from them. */
-static cls_status check_rows(cls_plan *plan)
+static cls_status check_call_rows(cls_plan *plan)
 {
     const uint32_t most_rows = (uint32_t)plan->count[CLS_N_MOST_ROWS];
     cls_verify_call *const c = &plan->verify;
@@ -46,7 +46,7 @@ static cls_status check_rows(cls_plan *plan)
     return CLS_OK;
 }
 
-static cls_status check_parents(const cls_verify_call *c)
+static cls_status check_call_parents(const cls_verify_call *c)
 {
     for (uint32_t i = 0, k = 0; i < c->requests && c->parents.host != NULL; i++)
         for (int32_t at = 0; at < c->row_offsets[i + 1] - c->row_offsets[i] - 1; at++, k++)
@@ -58,7 +58,7 @@ static cls_status check_parents(const cls_verify_call *c)
     return CLS_OK;
 }
 
-static cls_status check_drafts(cls_plan *plan)
+static cls_status check_call_drafts(cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
     const uint32_t drafts = (uint32_t)plan->count[CLS_N_DRAFTS];
@@ -146,12 +146,12 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
     if (status == CLS_OK)
-        status = check_rows(plan);
+        status = check_call_rows(plan);
     if (status == CLS_OK)
         status = check_fields(c);
     if (status == CLS_OK)
-        status = check_parents(c);
-    return status == CLS_OK ? check_drafts(plan) : status;
+        status = check_call_parents(c);
+    return status == CLS_OK ? check_call_drafts(plan) : status;
 }
 
 static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
@@ -185,7 +185,7 @@ static cls_plan drafts_plan(const cls_plan *of, const cls_sampler *s)
     return plan;
 }
 
-static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
+static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int has_logits = plan->draft_kind == CLS_DRAFT_LOGITS;
     const int has_residual =
@@ -212,7 +212,7 @@ static cl_int launch_all(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    static const cls_call call = {&cls_verify_operands, read_drafts, finish_drafts, launch_all,
+    static const cls_call call = {&cls_verify_operands, read_drafts, finish_drafts, launch_verify,
                                   "cannot enqueue the verification"};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
