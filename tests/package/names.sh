@@ -4,10 +4,12 @@
 # can be compiled as one file. lib/head and lib/mpi are libraries of their own.
 set -u
 top=${srcdir-.}
-names=$(find "$top/lib" -name '*.c' ! -path '*/head/*' ! -path '*/mpi/*' | sort | while read -r file; do
-    sed -n '/^static inline/d
-        s/^static [^=;(]*[ *]\([a-z_][a-z_0-9]*\)(.*/\1/p' "$file" | sort -u | sed "s|\$| ${file#"$top"/}|"
-done)
+names=$(find "$top/lib" -name '*.c' ! -path '*/head/*' ! -path '*/mpi/*' | sort |
+    while read -r file; do
+        sed -n '/^static inline/d
+            s/^static [^=;(]*[ *]\([a-z_][a-z_0-9]*\)(.*/\1/p' "$file" | sort -u |
+            sed "s|\$| ${file#"$top"/}|"
+    done)
 twice=$(echo "$names" | cut -d' ' -f1 | sort | uniq -d)
 for name in $twice; do
     echo "FAILED: several files have a static function $name():"

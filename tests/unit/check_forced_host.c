@@ -555,7 +555,7 @@ START_TEST(refused)
         must(cls_params_check(&p, 6));
         *at[list] = NULL;
         snprintf(message, sizeof message,
-                 "params->thinking_%s_count is 2, but params->thinking_%s is NULL", name[list],
+                 "params->thinking_%s.count is 2, but params->thinking_%s.ids is NULL", name[list],
                  name[list]);
         expect_message(cls_params_check(&p, 5), message);
     }
@@ -563,12 +563,12 @@ START_TEST(refused)
     p.thinking_budget = 3;
     ck_assert_int_eq(cls_params_check(&p, 5), CLS_BAD_ARGUMENT);
     ck_assert(strstr(cls_error_message(), "params->thinking_budget") != NULL &&
-              strstr(cls_error_message(), "params->thinking_forced.ids") != NULL);
+              strstr(cls_error_message(), "params->thinking_forced") != NULL);
     p.thinking_budget = 0;
     p.thinking_end.ids = ids;
     p.thinking_end.count = 1;
     ck_assert_int_eq(cls_params_check(&p, 5), CLS_BAD_ARGUMENT);
-    ck_assert(strstr(cls_error_message(), "params->thinking_end.ids") != NULL);
+    ck_assert(strstr(cls_error_message(), "params->thinking_end") != NULL);
 }
 END_TEST
 
