@@ -136,18 +136,8 @@ typedef struct cls_outputs {
 
     /* int32 [slot_count]: each row's token, at the index of its slot, for a next embedding look-up
      * that is indexed by slots. The entries of slots without a row, and of rows without a token,
-     * are unchanged. Two rows of one slot are not allowed with it.
-     *
-     * Only rows write it; slot calls and cls_accept() do not. The runtime must therefore update it
-     * in these cases:
-     * - When a request begins, begins its next turn or gets more prompt: with the prompt's last
-     *   token, if that is the next one to be looked up; after cls_accept(): with the accepted
-     *   token.
-     * - After a fork: with a copy of the parent's entry, made on the device behind the parent's
-     *   last step. While that step is in flight, cls_slot_copy() gives the child the state after
-     *   it, but the latest token that the host knows is one step old.
-     * - After cls_slot_rollback() the entry is still a token that was removed, until the runtime
-     *   writes the last one that is left. */
+     * are unchanged. Two rows of one slot are not allowed with it. Only rows write it: after slot
+     * calls and cls_accept() the runtime must write it (doc/integration.md, "The decode loop"). */
     cls_buffer latest;
 
     cls_kept_set kept_set; /* requires CLS_FEATURE_KEPT_SETS */

@@ -200,19 +200,12 @@ typedef struct cls_params {
      * the beginning of the request if that is empty), and ends when the text ends with those of
      * thinking_end. Output tokens in between count. When thinking_budget of them have followed
      * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
-     * sampling continues after the last one. This text usually tells the model to answer, and
-     * contains thinking_end. A budget of 0 forces it at once. Thinking may begin again later; then
-     * its tokens count from 0. While it continues, thinking_start does not begin it again, and a
-     * token that ends it does not begin it: with equal sequences it begins and ends in turn.
-     *
-     * cls_slot_force() says what a forced token is; ids that it sets come first. Where another
-     * token is accepted (cls_accept()), the forced id stays due. The next turn counts from 0, also
-     * if the thinking of the last one has not ended.
-     *
-     * An empty thinking_forced is off (default); a budget, a start or an end is refused then.
-     * Refused are also a budget above 2^31 - 1, and a thinking_start or thinking_end longer than
-     * the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's
-     * thinking-budget processors) */
+     * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
+     * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
+     * (default); a budget, a start or an end is refused then. Refused are also a budget above
+     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
+     * 1.
+     * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;

@@ -128,26 +128,9 @@ CLS_INIT_FUNCTION(cls_infill)
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_infill(cls_sampler *sampler,
                                                       const cls_infill *infill);
 
-/* Returns the number of kernel launches of the last call that enqueued a step.
- *
- * A cls_sample() takes 2 launches if the parameters of all rows limit the kept sets to the
- * shortlist (with a device map: the parameters of all begun slots), and 4 otherwise. It takes
- * 1 more before these for DRY, n-grams, bad words and min_tokens; 2 more for log-probabilities,
- * ranks, top and given tokens of the raw logits; 1 more for these of the final distribution,
- * entropy, the kept set and kept_mass together; 1 more for entropy, kept_mass, probs and
- * final_logits together; 2 more for kept_set; 1 more for requests with a thinking budget, a loop
- * stop or forced ids; and 1 more for accepting the token after outputs of the final distribution.
- * cls_logprobs() takes 2, cls_accept() 1, and cls_verify() as many as it says.
- *
- * Slot calls before it add as many launches as the longest chain of calls that wait for each other
- * has calls: 1 if none waits. A call waits for the earlier calls on its slot, a copy also for those
- * on its source, and a later call on the source for the copy; copies of one slot do not wait for
- * each other. These consecutive calls on a slot count as one: prompts that are
- * appended to a beginning or to each other, up to 8,192 tokens; a beginning, a reset or a load
- * after any other call; and new parameters after parameters that changed neither the window, the
- * scope, top_p nor which of Mirostat, adaptive p and top-p decay are on, without a thinking budget
- * before and after. Of more than 65,535 calls that need not wait, every further 65,535 add 1
- * launch. */
+/* Returns the number of kernel launches of the last call that enqueued a step. A cls_sample() takes
+ * 2 if the parameters of all rows limit the kept sets to the shortlist, and 4 otherwise; the page
+ * "Design" says what else adds launches ("Launches"). */
 CLS_API uint32_t cls_sampler_launches(const cls_sampler *sampler);
 
 #ifdef __cplusplus
