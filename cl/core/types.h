@@ -198,9 +198,9 @@ enum {
     CLS_COUNTS_ALL = 2,      /* how often it counts, 16 bits */
 };
 #endif
-#define CLS_LAYOUT(keep, history, rollback) \
-    ((u32)(keep) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
-#define CLS_LAYOUT_KEEP(layout) ((layout)&3u)
+#define CLS_LAYOUT(counts, history, rollback) \
+    ((u32)(counts) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
+#define CLS_LAYOUT_COUNTS(layout) ((layout)&3u)
 #define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
@@ -220,15 +220,15 @@ CLS_INLINE u32 state_bitmap(u32 vocab)
 CLS_INLINE u32 state_adjusted(void) { return 0; }
 CLS_INLINE u32 state_in_context(u32 vocab, u32 layout)
 {
-    return CLS_LAYOUT_KEEP(layout) != CLS_COUNTS_NONE ? state_bitmap(vocab) : 0u;
+    return CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE ? state_bitmap(vocab) : 0u;
 }
 CLS_INLINE u32 state_counts(u32 vocab, u32 layout) { return state_in_context(vocab, layout) * 2; }
 CLS_INLINE u32 state_ring(u32 vocab, u32 layout)
 {
     /* A count takes 16 bits a token, or 1, or none. This is not written with ?:, which Oclgrind
      * gets wrong. */
-    const u32 keep = CLS_LAYOUT_KEEP(layout);
-    return state_counts(vocab, layout) + state_bitmap(vocab) * ((keep >> 1) * 16 + (keep & 1u));
+    const u32 counts = CLS_LAYOUT_COUNTS(layout);
+    return state_counts(vocab, layout) + state_bitmap(vocab) * ((counts >> 1) * 16 + (counts & 1u));
 }
 CLS_INLINE u32 state_adaptive(u32 vocab, u32 layout)
 {

@@ -27,7 +27,7 @@ static inline void finish_row(const step_args *s, u32 row, i32 slot_index, cls_r
             AT_OFFSET(s, latest)[valid_slot(slot_index)] = out->token;
 #if CHAIN == 2
         if (drawn && first)
-            keep_pending(slot, has, out->token, next);
+            store_pending(slot, has, out->token, next);
 #endif
     }
     /* The addresses of the slot's state are computed here, so that they do not occupy registers

@@ -45,7 +45,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     if (LOCAL_ID == 0) {
         if (keeps) {
             const cls_slot_adaptive drawn = rows[row].next;
-            keep_pending(slot, has, own, &drawn);
+            store_pending(slot, has, own, &drawn);
         }
         rows[row].token = token;
         rows[row].status = status;

@@ -142,7 +142,7 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
         drafts =
             copy_path(&p, draft_nodes(s)[row], draft_parents(s), AT_OFFSET(s, draft_ids), vocab);
         patched = slot_index >= 0 && drafts != 0 && (from->flags & CLS_SLOT_PENALIZED) &&
-                  CLS_LAYOUT_KEEP(layout) != CLS_COUNTS_NONE;
+                  CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
         wanted |= patched;
         if (lid == 0) {
             p.draft_info[0] = wanted;

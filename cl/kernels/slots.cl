@@ -46,7 +46,7 @@ static inline void state_clear(const slot_state *s)
             continue;
         vstore16((uint16)(0u), v, s->adjusted);
         vstore16((uint16)(0u), v, s->in_context);
-        if (s->keep == CLS_COUNTS_PRESENCE) {
+        if (s->counting == CLS_COUNTS_PRESENCE) {
             vstore16((uint16)(0u), v, s->counts);
         } else {
             EACH_16(CLEAR_COUNTS)
@@ -69,7 +69,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
             continue;
         vstore16(adjusted, v, s->adjusted);
         vstore16(vload16(v, from->in_context), v, s->in_context);
-        if (s->keep == CLS_COUNTS_PRESENCE) {
+        if (s->counting == CLS_COUNTS_PRESENCE) {
             vstore16(vload16(v, from->counts), v, s->counts);
         } else {
             EACH_16(COPY_COUNTS)
@@ -87,7 +87,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
 static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
                                  __local u64 *scratch)
 {
-    if (s->keep == CLS_COUNTS_NONE)
+    if (s->counting == CLS_COUNTS_NONE)
         return;
     BARRIER();
     state_clear(s);
@@ -103,7 +103,7 @@ static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 fla
 /* Returns the tokens of a word that count, a bit each. */
 static inline u32 counted_word(const slot_state *s, u32 w)
 {
-    if (s->keep == CLS_COUNTS_PRESENCE)
+    if (s->counting == CLS_COUNTS_PRESENCE)
         return s->counts[w];
     __global const ushort *const counts = (__global const ushort *)s->counts + w * 32;
     const int16 low = convert_int16(vload16(0, counts)), high = convert_int16(vload16(1, counts));
@@ -114,7 +114,7 @@ static inline u32 counted_word(const slot_state *s, u32 w)
 #define COUNT_AS_PROMPT(k) \
     if (adjusted.s##k != 0) { \
         s->in_context[v * 16 + 0x##k] |= counted_word(s, v * 16 + 0x##k); \
-        if (s->keep == CLS_COUNTS_PRESENCE) \
+        if (s->counting == CLS_COUNTS_PRESENCE) \
             s->counts[v * 16 + 0x##k] = 0u; \
         else \
             vstore16((uint16)(0u), v * 16 + 0x##k, s->counts); \
@@ -134,7 +134,7 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *
 {
     for (u32 i = LOCAL_ID * 16; i < s->n_ring; i += WGS * 16)
         vstore16(vload16(0, s->ring + i) & ~(CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST), 0, s->ring + i);
-    if (s->keep != CLS_COUNTS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
+    if (s->counting != CLS_COUNTS_NONE && slot->window == 0 && !(slot->flags & CLS_SLOT_SCOPE_ALL))
         state_count_as_prompt(s);
     BARRIER();
     if (slot->window != 0)
@@ -236,8 +236,8 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
 /* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
  * changes_only_params() in lib/sampler/changes.c must know everything that new parameters change in
  * a slot besides the parameters themselves. */
-static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
-                                 cls_slot_adaptive *adaptive)
+static inline void adaptive_carry(const cls_slot *slot, const cls_slot *was,
+                                  cls_slot_adaptive *adaptive)
 {
     const u32 both = slot->flags & was->flags;
     if (!(both & CLS_SLOT_MIROSTAT))
@@ -253,7 +253,7 @@ static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
     if (i + k * WGS < s->n_adaptive) { \
         cls_slot_adaptive adaptive; \
         adaptive_load(s, i + k * WGS, &adaptive); \
-        adaptive_keep(slot, &was, &adaptive); \
+        adaptive_carry(slot, &was, &adaptive); \
         adaptive_store(s, i + k * WGS, &adaptive); \
     }
 #endif
@@ -262,7 +262,7 @@ static inline void adaptive_keep(const cls_slot *slot, const cls_slot *was,
 /* Returns a state of the thinking budget under new parameters. The tokens that counted still count,
  * but not for more than the new budget; and of the ids that end the thinking, as many have been
  * emitted as before. */
-static inline u32 thinking_keep(const cls_slot *slot, const cls_slot *was, u32 thinking)
+static inline u32 thinking_carry(const cls_slot *slot, const cls_slot *was, u32 thinking)
 {
     if (!(slot->flags & CLS_SLOT_THINKING))
         return 0;
@@ -313,16 +313,16 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
         slot->forced = was.forced;
         slot->n_forced = was.n_forced;
         slot->forced_from = was.forced_from;
-        slot->thinking = thinking_keep(slot, &was, was.thinking);
+        slot->thinking = thinking_carry(slot, &was, was.thinking);
         if ((slot->flags | was.flags) & CLS_SLOT_THINKING)
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
-                s->thinking[i] = thinking_keep(slot, &was, s->thinking[i]);
+                s->thinking[i] = thinking_carry(slot, &was, s->thinking[i]);
         if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) {
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
                 CLS_EACH_4(KEEP_ADAPTIVE)
             }
             cls_slot_adaptive adaptive = was.adaptive;
-            adaptive_keep(slot, &was, &adaptive);
+            adaptive_carry(slot, &was, &adaptive);
             slot->adaptive = adaptive;
         }
         if (slot->window != was.window || ((slot->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL))

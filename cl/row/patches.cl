@@ -50,7 +50,7 @@ static inline uint2 window_change_token(const history_effects *p, const window_c
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;
-    if (!counts || s->keep == CLS_COUNTS_PRESENCE) /* counts know how many entries are left; for
+    if (!counts || s->counting == CLS_COUNTS_PRESENCE) /* counts know how many entries are left; for
                                                  bits the window must be searched */
         adds |= PATCH_LEAVES(counts);
     return (uint2)(entry & CLS_ENTRY_ID, adds);
@@ -191,7 +191,7 @@ static inline void make_patches(const history_effects *p, const cls_slot *slot, 
         u32 in_context = bit_of(s->in_context, id), counts = count_of(s, id);
         if (word & PATCH_LEAVES(0))
             in_context = (u32)((word & PATCH_STAYS(0)) != 0);
-        if (s->keep == CLS_COUNTS_ALL) {
+        if (s->counting == CLS_COUNTS_ALL) {
             counts = min(counts - out + in, (u32)CLS_MAX_COUNT);
         } else {
             if (word & PATCH_LEAVES(1))

@@ -12,7 +12,7 @@
 
 typedef struct slot_state {
     __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking;
-    u32 keep, n_ring, n_adaptive, words; /* words: of a bitmap */
+    u32 counting, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
 static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
@@ -24,10 +24,10 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.ring = region + state_ring(vocab, layout);
     s.adaptive = region + state_adaptive(vocab, layout);
     s.thinking = region + state_thinking(vocab, layout);
-    s.keep = CLS_LAYOUT_KEEP(layout);
+    s.counting = CLS_LAYOUT_COUNTS(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
     s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
-    s.words = s.keep != CLS_COUNTS_NONE ? (vocab + 31) / 32 : 0u;
+    s.words = s.counting != CLS_COUNTS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
 }
 static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
@@ -84,9 +84,9 @@ static inline int entry_counts(u32 entry, u32 flags)
 
 static inline u32 count_of(const slot_state *s, u32 id)
 {
-    if (s->keep == CLS_COUNTS_ALL)
+    if (s->counting == CLS_COUNTS_ALL)
         return ((__global const ushort *)s->counts)[id];
-    return s->keep == CLS_COUNTS_PRESENCE ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
+    return s->counting == CLS_COUNTS_PRESENCE ? s->counts[id >> 5] >> (id & 31) & 1u : 0u;
 }
 
 /* Adds an entry to the counts. Returns it, with CLS_ENTRY_FIRST if it is the first of its token
@@ -95,7 +95,7 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
 {
     const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
     entry &= ~CLS_ENTRY_FIRST;
-    if (s->keep == CLS_COUNTS_NONE)
+    if (s->counting == CLS_COUNTS_NONE)
         return entry;
     s->adjusted[word] |= bit;
     if (!entry_counts(entry, flags)) {
@@ -103,7 +103,7 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
         return entry;
     }
     const u32 count = count_of(s, id);
-    if (s->keep == CLS_COUNTS_PRESENCE)
+    if (s->counting == CLS_COUNTS_PRESENCE)
         s->counts[word] |= bit;
     else if (count < CLS_MAX_COUNT)
         ((__global ushort *)s->counts)[id] = (ushort)(count + 1);
@@ -115,12 +115,12 @@ static inline u32 state_add(const slot_state *s, u32 entry, u32 flags)
 static inline void state_remove(const slot_state *s, u32 entry, u32 flags, int last)
 {
     const u32 id = entry & CLS_ENTRY_ID, word = id >> 5, bit = 1u << (id & 31);
-    if (s->keep == CLS_COUNTS_NONE)
+    if (s->counting == CLS_COUNTS_NONE)
         return;
     if (!entry_counts(entry, flags)) {
         if (last)
             s->in_context[word] &= ~bit;
-    } else if (s->keep == CLS_COUNTS_PRESENCE) {
+    } else if (s->counting == CLS_COUNTS_PRESENCE) {
         if (last)
             s->counts[word] &= ~bit;
     } else {
@@ -228,8 +228,8 @@ static inline cls_slot_adaptive adaptive_once(__global const cls_slot *slot,
 }
 
 /* Keeps the token that a deferred step drew, and the adaptive state after it, for cls_accept(). */
-static inline void keep_pending(__global cls_slot *slot, u32 has, i32 token,
-                                const cls_slot_adaptive *next)
+static inline void store_pending(__global cls_slot *slot, u32 has, i32 token,
+                                 const cls_slot_adaptive *next)
 {
     if ((has & (CLS_DEFER | CLS_ACCEPTS_LATER)) == CLS_DEFER && (slot->flags & CLS_SLOT_STATEFUL)) {
         slot->pending = token;
@@ -258,11 +258,11 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
     int leaves = 0;
     if (active) {
         const u32 window = slot->window, length = slot->length;
-        leaves = window != 0 && length >= window && s->keep != CLS_COUNTS_NONE;
+        leaves = window != 0 && length >= window && s->counting != CLS_COUNTS_NONE;
         if (leaves) {
             leaving = s->ring[(length - window) % s->n_ring];
             /* Counts know how many entries are left; for bits the window must be searched. */
-            if (s->keep == CLS_COUNTS_PRESENCE || !entry_counts(leaving, slot->flags)) {
+            if (s->counting == CLS_COUNTS_PRESENCE || !entry_counts(leaving, slot->flags)) {
                 first = length - window + 1;
                 last = length;
             }

@@ -134,7 +134,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
         const u32 flags = slot->flags, rows_of_drafts = s->has & CLS_DRAFTS;
         if (slot->n_bias != 0)
             r.adjustments |= flags & CLS_SLOT_BIAS_ROW ? ADJUST_BIAS_ROW : ADJUST_BIAS_LIST;
-        if (r.state.keep != CLS_COUNTS_NONE && (flags & CLS_SLOT_PENALIZED))
+        if (r.state.counting != CLS_COUNTS_NONE && (flags & CLS_SLOT_PENALIZED))
             r.adjustments |= ADJUST_PENALTIES;
         if (rows_of_drafts ? r.effects.draft_info[0] : has_effects(slot))
             r.adjustments |= ADJUST_MARKS;

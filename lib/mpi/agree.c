@@ -29,7 +29,7 @@ cls_status cls_mpi_check(cls_mpi *m, int code, const char *call)
     return cls_fail(CLS_MPI_ERROR, CL_SUCCESS, "%s failed on rank %d: %.300s", call, m->rank, text);
 }
 
-void cls_mpi_keep(cls_mpi_problem *problem, cls_status status)
+void cls_mpi_remember(cls_mpi_problem *problem, cls_status status)
 {
     problem->status = status;
     snprintf(problem->message, sizeof problem->message, "%s", cls_error_message());

@@ -82,7 +82,7 @@ static int begin(cls_mpi *m, uint32_t kind, cls_status *status)
     m->problem.status = CLS_OK;
     if (answered && m->behind.status != CLS_OK) {
         /* The header of the failed merge was this rank's answer to the step that now starts. */
-        cls_mpi_keep(&m->problem, cls_mpi_agreed(m));
+        cls_mpi_remember(&m->problem, cls_mpi_agreed(m));
         m->state = CLS_MPI_REFUSED;
         return 0;
     }
@@ -151,7 +151,7 @@ static cls_status send(cls_mpi *m)
     if (status == CLS_OK && m->abandoned)
         status = abandoned();
     if (status != CLS_OK) {
-        cls_mpi_keep(&m->problem, status);
+        cls_mpi_remember(&m->problem, status);
         char *const at = m->partials + (size_t)m->ranks * m->size;
         memset(at, 0, m->size);
         memcpy(at, CLS_MPI_MARK, MARK);

@@ -79,7 +79,7 @@ struct cls_mpi {
 cls_status cls_mpi_check(cls_mpi *m, int code, const char *call);
 
 /* Remembers the thread's last failure. */
-void cls_mpi_keep(cls_mpi_problem *problem, cls_status status);
+void cls_mpi_remember(cls_mpi_problem *problem, cls_status status);
 
 /* Fills a header; the thread's error message goes along if the status is not CLS_OK. */
 void cls_mpi_say(cls_mpi_header *header, uint32_t kind, cls_status status);

@@ -301,14 +301,14 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
     s->vocab = o.vocab;
     s->max_rows = o.max_rows;
     s->slots = o.slot_count != 0 ? o.slot_count : o.max_rows;
-    s->keep = (uint32_t)o.counts;
+    s->counts = (uint32_t)o.counts;
     s->history = o.max_history;
     s->rollback = o.max_rollback;
     s->dtypes = o.dtypes != 0 ? o.dtypes : cls_context_dtypes(context);
     s->features = (o.features != 0 ? o.features : CLS_FEATURE_SHORTLIST) | cls_test_features;
     s->no_late_compile = o.no_late_compile;
     /* At least one entry, since the latest token decides whether a request has ended. */
-    s->layout = CLS_LAYOUT(s->keep, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
+    s->layout = CLS_LAYOUT(s->counts, o.max_history != 0 ? o.max_history : 1, o.max_rollback);
     s->tiles = (o.vocab + CLS_TILE - 1) / CLS_TILE;
     s->scratch_stride = 2 * sample_size(o.vocab);
     if (s->scratch_stride <

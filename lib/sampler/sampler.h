@@ -104,7 +104,7 @@ typedef struct cls_needs {
 struct cls_sampler {
     cls_context *context;
     uint32_t vocab, max_rows, slots;
-    uint32_t keep, history, rollback;
+    uint32_t counts, history, rollback;
     uint32_t layout;           /* CLS_LAYOUT() of a slot's state */
     uint32_t tiles;            /* mass tiles of a row */
     uint32_t scratch_stride;   /* floats of a row's part of row_scratch */

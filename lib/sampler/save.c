@@ -285,7 +285,7 @@ static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t i
 {
     const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
     uint16_t count;
-    if (s->keep == CLS_COUNTS_PRESENCE)
+    if (s->counts == CLS_COUNTS_PRESENCE)
         return counts[id / 32] >> (id % 32) & 1u;
     memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
     return count;
@@ -297,7 +297,7 @@ static void write_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
     const size_t count_offset = b->offset;
     uint32_t n = 0;
     put_u32(b, &n);
-    for (uint32_t id = 0; s->keep != CLS_COUNTS_NONE && id < s->vocab; id++) {
+    for (uint32_t id = 0; s->counts != CLS_COUNTS_NONE && id < s->vocab; id++) {
         uint32_t count = count_in(s, state, id), word = id;
         if (in_context[id / 32] >> (id % 32) & 1u)
             word |= IN_CONTEXT_BIT;
@@ -322,7 +322,7 @@ static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
                                                                                 s->layout);
     uint32_t n = 0, next = 0;
     put_u32(b, &n);
-    if (b->is_cut_short || (n != 0 && s->keep == CLS_COUNTS_NONE))
+    if (b->is_cut_short || (n != 0 && s->counts == CLS_COUNTS_NONE))
         return "they are cut short";
     for (uint32_t i = 0; i < n; i++) {
         uint32_t word = 0, count = 0;
@@ -330,14 +330,14 @@ static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
         put_u32(b, &count);
         const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
         if (b->is_cut_short || id < next || id >= s->vocab ||
-            count > (s->keep == CLS_COUNTS_PRESENCE ? 1 : CLS_MAX_COUNT) ||
+            count > (s->counts == CLS_COUNTS_PRESENCE ? 1 : CLS_MAX_COUNT) ||
             (count == 0 && word == id))
             return "a token's count is impossible";
         next = id + 1;
         state[id / 32] |= bit;
         if (word != id)
             in_context[id / 32] |= bit;
-        if (s->keep == CLS_COUNTS_PRESENCE) {
+        if (s->counts == CLS_COUNTS_PRESENCE) {
             counts[id / 32] |= count != 0 ? bit : 0;
         } else {
             const uint16_t narrow = (uint16_t)count;
@@ -374,7 +374,7 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
 {
     const uint32_t format =
         (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? FORMAT : FORMAT - 1;
-    uint32_t head[] = {format, s->vocab, s->keep, s->history, s->rollback};
+    uint32_t head[] = {format, s->vocab, s->counts, s->history, s->rollback};
     cls_params p = r->params;
     b->format = format;
     put_bytes(b, (void *)(uintptr_t)slot_magic, sizeof slot_magic);
@@ -481,7 +481,7 @@ cls_status cls_slot_save(cls_sampler *s, cl_command_queue queue, uint32_t slot, 
 static cls_status read_header(stream *b, const cls_sampler *s)
 {
     static const char *const name[] = {"vocab", "counts", "max_history", "max_rollback"};
-    const uint32_t ours[] = {s->vocab, s->keep, s->history, s->rollback};
+    const uint32_t ours[] = {s->vocab, s->counts, s->history, s->rollback};
     uint32_t theirs = 0;
     char start[sizeof slot_magic];
     put_bytes(b, start, sizeof start);

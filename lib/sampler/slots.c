@@ -90,16 +90,16 @@ static cls_status check_history(const cls_sampler *s, const cls_params *p)
 }
 
 /* Fails if a parameter needs an option that the sampler was created without. */
-static cls_status check_kept(const cls_sampler *s, const cls_params *p)
+static cls_status check_capacities(const cls_sampler *s, const cls_params *p)
 {
-    const char *const need = s->keep == CLS_COUNTS_NONE
+    const char *const need = s->counts == CLS_COUNTS_NONE
                                  ? "options->counts of CLS_COUNTS_PRESENCE or CLS_COUNTS_ALL"
                                  : "options->counts of CLS_COUNTS_ALL";
     const char *const parameter =
-        s->keep == CLS_COUNTS_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
-        : s->keep == CLS_COUNTS_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
-        : s->keep != CLS_COUNTS_ALL && p->frequency_penalty != 0.0f ? "frequency_penalty"
-                                                                    : NULL;
+        s->counts == CLS_COUNTS_NONE && p->repetition_penalty != 1.0f ? "repetition_penalty"
+        : s->counts == CLS_COUNTS_NONE && p->presence_penalty != 0.0f ? "presence_penalty"
+        : s->counts != CLS_COUNTS_ALL && p->frequency_penalty != 0.0f ? "frequency_penalty"
+                                                                      : NULL;
     if (parameter != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
                         parameter, need);
@@ -125,7 +125,7 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
     if (status == CLS_OK)
         status = cls_params_read(callers, &out->params);
     if (status == CLS_OK)
-        status = check_kept(s, &out->params);
+        status = check_capacities(s, &out->params);
     if (status == CLS_OK)
         status = cls_arrays_copy(&out->params);
     if (status != CLS_OK) { /* the arrays still belong to the caller */
@@ -315,7 +315,7 @@ cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *param
         status = cls_checked_params_create(s, params, &p);
     if (status != CLS_OK)
         return status;
-    if (s->history == 0 && s->keep != CLS_COUNTS_NONE &&
+    if (s->history == 0 && s->counts != CLS_COUNTS_NONE &&
         ((p.slot.flags ^ s->request[slot].slot.flags) & CLS_SLOT_SCOPE_ALL))
         status =
             cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,

@@ -279,7 +279,7 @@ cls_status cls_rows_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 /* ------------------------------------------------------------------------- the merge */
 
 /* Keeps a copy of the partials, which are uploaded from it, and makes room on the device. */
-static cls_status keep_partials(cls_shard *h, const void *partials)
+static cls_status store_partials(cls_shard *h, const void *partials)
 {
     const size_t size = h->shards * h->partial.used;
     if (h->merging.size < size) {
@@ -402,7 +402,7 @@ static void swap_rows(cls_shard *h)
 cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_event *done)
 {
     const size_t used = h->partial.used;
-    cls_status status = keep_partials(h, partials);
+    cls_status status = store_partials(h, partials);
     if (status == CLS_OK)
         status = check_sections(h);
     if (status != CLS_OK)

@@ -16,7 +16,7 @@ static void *copy_of(const void *array, size_t size)
 }
 
 /* Allocates a list that is freed with the batch. */
-static void *keep_list(batch *b, const void *array, size_t size)
+static void *own_list(batch *b, const void *array, size_t size)
 {
     if (size == 0)
         return NULL;
@@ -25,11 +25,11 @@ static void *keep_list(batch *b, const void *array, size_t size)
     return b->lists[b->n_lists++] = copy_of(array, size);
 }
 
-static const cls_ids *keep_sequences(batch *b, const cls_ids *sequences, uint32_t count)
+static const cls_ids *own_sequences(batch *b, const cls_ids *sequences, uint32_t count)
 {
-    cls_ids *const mine = keep_list(b, sequences, count * sizeof *sequences);
+    cls_ids *const mine = own_list(b, sequences, count * sizeof *sequences);
     for (uint32_t i = 0; i < count; i++)
-        mine[i].ids = keep_list(b, sequences[i].ids, sequences[i].count * sizeof *sequences[i].ids);
+        mine[i].ids = own_list(b, sequences[i].ids, sequences[i].count * sizeof *sequences[i].ids);
     return mine;
 }
 
@@ -45,20 +45,20 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     mine->forced = copy_of(t->forced, t->forced_count * sizeof *t->forced);
     b->params[row] = *p;
     b->params[row].stop_ids.ids =
-        keep_list(b, p->stop_ids.ids, p->stop_ids.count * sizeof *p->stop_ids.ids);
+        own_list(b, p->stop_ids.ids, p->stop_ids.count * sizeof *p->stop_ids.ids);
     b->params[row].logit_bias.biases =
-        keep_list(b, p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
+        own_list(b, p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
     b->params[row].allowed_ids.ids =
-        keep_list(b, p->allowed_ids.ids, p->allowed_ids.count * sizeof *p->allowed_ids.ids);
+        own_list(b, p->allowed_ids.ids, p->allowed_ids.count * sizeof *p->allowed_ids.ids);
     b->params[row].dry_breakers.sequences =
-        keep_sequences(b, p->dry_breakers.sequences, p->dry_breakers.count);
+        own_sequences(b, p->dry_breakers.sequences, p->dry_breakers.count);
     b->params[row].bad_words.sequences =
-        keep_sequences(b, p->bad_words.sequences, p->bad_words.count);
-    b->params[row].thinking_start.ids = keep_list(
-        b, p->thinking_start.ids, p->thinking_start.count * sizeof *p->thinking_start.ids);
+        own_sequences(b, p->bad_words.sequences, p->bad_words.count);
+    b->params[row].thinking_start.ids =
+        own_list(b, p->thinking_start.ids, p->thinking_start.count * sizeof *p->thinking_start.ids);
     b->params[row].thinking_end.ids =
-        keep_list(b, p->thinking_end.ids, p->thinking_end.count * sizeof *p->thinking_end.ids);
-    b->params[row].thinking_forced.ids = keep_list(
+        own_list(b, p->thinking_end.ids, p->thinking_end.count * sizeof *p->thinking_end.ids);
+    b->params[row].thinking_forced.ids = own_list(
         b, p->thinking_forced.ids, p->thinking_forced.count * sizeof *p->thinking_forced.ids);
 }
 
