@@ -7,7 +7,7 @@ short_tests = tests/device/check_verify tests/device/check_history tests/device/
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
 	tests/device/check_kept_set tests/device/check_forced tests/device/check_forced_slots \
 	tests/device/check_forced_drafts tests/device/check_draw tests/device/check_shortlist \
-	tests/device/check_small_list tests/device/check_threshold tests/device/check_guards \
+	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
 	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference tests/unit/check_forced_host

@@ -476,7 +476,7 @@ typedef struct cls_args {
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];
 
-/* The sample of a row, from which a threshold is first estimated: all of a small row, 16 tokens of
+/* The sample of a row, from which a cut is first estimated: all of a small row, 16 tokens of
  * every 512 of a large one. */
 enum {
     CLS_SAMPLE_ALL = 4096,

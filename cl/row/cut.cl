@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cut: finds the exact place of a threshold in the order, down to the id among tokens of equal
+/* cut: finds the exact place of a cut in the order, down to the id among tokens of equal
  * keys, and the masses of what it keeps. */
 #include "row/measure.cl"
 #include "row/shortlist.cl"

@@ -213,7 +213,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *opt
 /* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
 cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
 
-/* For tests. Every row that truncates takes the threshold search. */
+/* For tests. Every row that truncates takes the search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);
 
 /* For tests. Reads the row records of the last step and waits for them. */

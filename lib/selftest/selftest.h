@@ -32,7 +32,7 @@
     stage(TOP_K, "top-k") stage(TOP_P, "top-p") stage(MIN_P, "min-p") \
     stage(TOP_A, "top-a") stage(SIGMA, "top-n-sigma") stage(TYPICAL, "typical") \
     stage(XTC, "XTC") stage(P_LESS, "p-less") stage(INFILL, "infill") \
-    stage(TEMPERATURE, "temperature") stage(SEARCH, "threshold search") \
+    stage(TEMPERATURE, "temperature") stage(SEARCH, "search") \
     stage(DRAW, "draw") stage(MIROSTAT, "mirostat") stage(ADAPTIVE, "adaptive p") \
     stage(DECAY, "top-p decay") stage(SLOTS, "slots") stage(FORCED, "forced tokens") \
     stage(SHARDS, "shards") stage(REPORT, "report") stage(LOGPROBS, "logprobs") \

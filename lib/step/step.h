@@ -20,7 +20,7 @@ typedef struct cls_plan {
     uint32_t needs;           /* cls_feature bits, CLS_NEED_LONG_LIST: of its rows and inputs */
     enum cls_arg_set arg_set; /* CLS_ARG_SET_STEP or CLS_ARG_SET_VERIFY */
     int ordered;              /* 1 if the queue is in order */
-    int search;               /* 1 if a row may need the threshold search */
+    int search;               /* 1 if a row may need the search */
     int prepare;              /* 1 if a row's parameters need its history */
     int uploads;              /* 1 if there is more to upload than the operands */
     int forces;               /* 1 if the force kernel finishes the rows */

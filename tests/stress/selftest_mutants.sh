@@ -49,7 +49,7 @@ cat >"$dir/table" <<'END'
 3@verify: match@const u32 ended = ends_request(v->slot, lists_of(v->s, v->slot), (u32)out.token, outputs);@const u32 ended = 1u;
 4@top-k@reach(w, 1, (u32)w->slot->top_k);@reach(w, 1, (u32)w->slot->top_k + 1);
 4@top-p@return list_reach(&w->list, 0, w->c.kept, 0, w->target);@return 1 + list_reach(&w->list, 0, w->c.kept, 0, w->target);
-4@threshold search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
+4@search@list_reach(list, 0, list->n, base, target) : list->n + 1;@1 + list_reach(list, 0, list->n, base, target) : list->n + 1;
 5@forced tokens@return due + 1 < slot->n_thinking_forced ? thinking + 1 : 0;@return 0;
 5@draw@rest = *drawn - sum;@rest = (*drawn - sum) >> 1;
 5@shards@m->z[id] = float_of_key(key);@m->z[id ^ 1] = float_of_key(key);

@@ -168,7 +168,7 @@ void batch_check(batch *b, device *d, cls_context *context, int search)
     cls_device_info info = {.struct_size = sizeof info};
     must(cls_context_info(context, &info));
     snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name,
-             info.work_group, info.vector, info.shortlist, search ? ", threshold search" : "");
+             info.work_group, info.vector, info.shortlist, search ? ", search" : "");
     batch_reference(b);
     batch_run(b, d, context, search);
     const uint32_t ended = batch_accept_loop_limit(b, d);

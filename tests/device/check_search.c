@@ -77,8 +77,8 @@ END_TEST
 
 static Suite *make(void)
 {
-    Suite *const s = suite_create("threshold");
-    TCase *const t = tcase_create("threshold");
+    Suite *const s = suite_create("search");
+    TCase *const t = tcase_create("search");
     tcase_set_timeout(t, 0);
     add_device_test(t, forced);
     add_device_test(t, hard_cuts);
