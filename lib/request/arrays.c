@@ -6,6 +6,20 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+/* clang-format off */
+#define AT(field) offsetof(cls_slot, field)
+#define NONE 0
+#define KEPT(id, matched, form, length, offset) id, matched, length, offset
+#define ids_ARRAY "ids", sizeof(int32_t)
+#define id_ARRAY ids_ARRAY
+#define biases_ARRAY "biases", sizeof(cls_logit_bias)
+#define sequences_ARRAY "sequences", sizeof(cls_ids)
+#define ROW(p, kind, list, kept, option, meta, key, help) \
+    {#list, kind##_ARRAY, CLS_LIST_##kind, offsetof(cls_params, list), KEPT kept},
+/* clang-format on */
+
+const cls_list_param cls_list_table[] = {CLS_LISTS(ROW, )};
+
 _Static_assert(sizeof(cls_list) == sizeof(cls_ids) && sizeof(cls_list) == sizeof(cls_biases) &&
                    sizeof(cls_list) == sizeof(cls_sequences) &&
                    offsetof(cls_list, count) == offsetof(cls_ids, count) &&

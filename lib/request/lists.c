@@ -257,18 +257,12 @@ static void write_dry(writer *w, const cls_list_param *l)
 /* -------------------------------------------------------------------- the table */
 
 /* clang-format off */
-#define AT(field) offsetof(cls_slot, field)
-#define NONE 0
-#define KEPT(id, matched, form, length, offset) id, matched, write_##form, length, offset
-#define ids_ARRAY "ids", sizeof(int32_t)
-#define id_ARRAY ids_ARRAY
-#define biases_ARRAY "biases", sizeof(cls_logit_bias)
-#define sequences_ARRAY "sequences", sizeof(cls_ids)
-#define ROW(p, kind, list, kept, option, meta, key, help) \
-    {#list, kind##_ARRAY, CLS_LIST_##kind, offsetof(cls_params, list), KEPT kept},
+#define FORM(id, matched, form, ...) write_##form
+#define WRITER(p, kind, list, kept, option, meta, key, help) FORM kept,
 /* clang-format on */
 
-const cls_list_param cls_list_table[] = {CLS_LISTS(ROW, )};
+/* By index of a list in the table. */
+static void (*const writers[])(writer *, const cls_list_param *) = {CLS_LISTS(WRITER, )};
 
 static uint32_t *in_slot(cls_slot *slot, size_t field)
 {
@@ -282,8 +276,8 @@ static void write_lists(writer *w)
     w->used = 0;
     for (const cls_list_param *l = cls_list_table + CLS_LIST_COUNT; l-- > cls_list_table;) {
         *in_slot(w->slot, l->offset) = (uint32_t)w->used;
-        l->write(w, l);
-        if (l->length != NONE)
+        writers[l - cls_list_table](w, l);
+        if (l->length != 0)
             *in_slot(w->slot, l->length) = cls_list_count(l, w->p);
     }
 }

@@ -147,8 +147,6 @@ static cls_status check_lists(const cls_params *p, uint32_t vocab)
     return CLS_OK;
 }
 
-float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
-
 static void set_penalties(const cls_params *p, cls_slot *slot)
 {
     int raises =

@@ -58,7 +58,7 @@ static inline int cls_params_allow_some(const cls_params *p)
 int32_t cls_bits_q20(float x);
 
 /* Returns x, or 0 if x is subnormal: devices may flush subnormals. */
-float cls_flush_subnormal(float x);
+static inline float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
 /* ------------------------------------------------------------- infill.c */
 
@@ -66,11 +66,9 @@ float cls_flush_subnormal(float x);
  * or if memory runs out. */
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
 
-/* -------------------------------------------------------------- lists.c */
+/* ------------------------------------------------- arrays.c and lists.c */
 
-struct cls_list_writer;
-
-/* A row of CLS_LISTS. `write` writes the list in its form for kernels. */
+/* A row of CLS_LISTS. */
 typedef struct cls_list_param {
     const char *name;  /* the field of cls_params */
     const char *array; /* of this field: the field that points to the elements */
@@ -79,7 +77,6 @@ typedef struct cls_list_param {
     size_t at; /* where the list is in cls_params */
     uint32_t id;
     int matched;
-    void (*write)(struct cls_list_writer *, const struct cls_list_param *);
     size_t length, offset; /* where these fields are in cls_slot; 0: none */
 } cls_list_param;
 
@@ -105,8 +102,6 @@ cls_status cls_lists_create(const cls_params *params, uint32_t vocab, uint32_t h
 int cls_dry_is_on(const cls_params *params);
 uint32_t cls_dry_max_exponent(const cls_params *params);
 float cls_dry_penalty(const cls_params *params, uint32_t exponent);
-
-/* ------------------------------------------------------------- arrays.c */
 
 /* What cls_ids, cls_biases and cls_sequences have in common. */
 typedef struct cls_list {

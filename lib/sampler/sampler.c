@@ -119,42 +119,6 @@ cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t varia
     return CLS_OK;
 }
 
-struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *s, enum cls_kernel which,
-                                              int32_t dtype, uint32_t features)
-{
-    static const struct cls_compiled_kernel none;
-    const struct cls_compiled_kernel *found = NULL;
-    int v = (int)which; /* each kernel has a variant at least, and they come in its order */
-    while (cls_variants[v].kernel != which)
-        v++;
-    for (; v < CLS_VARIANTS && cls_variants[v].kernel == which; v++) {
-        const struct cls_compiled_kernel *const entry =
-            &s->kernels[cls_variants[v].typed ? dtype : 0][v];
-        if (entry->handle == NULL)
-            continue;
-        if (found == NULL && cls_variant_supports(v, features))
-            found = entry;
-    }
-    return found != NULL ? *found : none;
-}
-
-cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
-{
-    const uint32_t missing = features & CLS_FEATURES_ALL & ~s->features;
-    if (missing == 0)
-        return CLS_OK;
-    if (s->no_late_compile) {
-        char names[CLS_FEATURE_NAMES];
-        cls_features_name(names, missing);
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "this needs %s, which the sampler's options->features lack, and "
-                        "options->no_late_compile forbids to compile it",
-                        names);
-    }
-    s->missing = missing;
-    return CLS_BAD_ARGUMENT;
-}
-
 /* -------------------------------------------------------------------- creation */
 
 /* Makes all slots free and empty. A map on the device may name any slot from the first step on, and
@@ -216,31 +180,6 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
 cls_status cls_sampler_infill(cls_sampler *s, const cls_infill *callers)
 {
     return CLS_GUARDED_CALL(s, set_infill(s, callers));
-}
-
-cls_status cls_sampler_lock(cls_sampler *s)
-{
-    return s == NULL || !atomic_flag_test_and_set_explicit(&s->in_use, memory_order_acquire)
-               ? CLS_OK
-               : cls_fail(
-                     CLS_BAD_ARGUMENT, CL_SUCCESS,
-                     "sampler is in use by another call: only one thread at a time may use it, "
-                     "and no callback during a call");
-}
-
-cls_status cls_sampler_enter(cls_sampler *s)
-{
-    const cls_status status = cls_sampler_lock(s);
-    if (s == NULL || status != CLS_OK || s->refusal == NULL)
-        return status;
-    return cls_sampler_leave(s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s", s->refusal));
-}
-
-cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
-{
-    if (s != NULL)
-        atomic_flag_clear_explicit(&s->in_use, memory_order_release);
-    return status;
 }
 
 static cls_status check_sampler_options(const cls_sampler_options *o)

@@ -8,7 +8,7 @@
 #include "queue/queue.h"
 #include "request/request.h"
 
-/* ------------------------------------------------------------ sampler.c */
+/* ------------------------------------------------ enter.c and sampler.c */
 
 /* The maps of a call: arrays of int32 that belong to its rows and may come from the host. */
 enum cls_map {

@@ -203,7 +203,7 @@ size_t cls_selftest_distributions(int32_t kind, int32_t dtype, uint32_t vocab, u
 /* Returns the parents of a request's drafts, or NULL if the method does not support trees. */
 const int32_t *cls_selftest_parents(int method, uint32_t request);
 
-/* ------------------------------------------------------------------ selftest.c */
+/* --------------------------------------- run.c, parts.c and selftest.c */
 
 /* What the steps of all cases read and write. */
 typedef struct cls_selftest_inputs {

@@ -114,11 +114,6 @@ void cls_shard_destroy(cls_shard *h)
     free(h);
 }
 
-uint64_t cls_shard_borders(const cls_shard *h)
-{
-    return cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
-}
-
 cls_status cls_shard_query(const cls_shard *h, cls_shard_info *callers)
 {
     cls_shard_info info;

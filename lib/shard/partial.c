@@ -17,6 +17,11 @@ static uint64_t mix_map(uint64_t hash, const cls_ints *map, uint32_t rows)
     return map->host != NULL ? cls_hash_bytes(hash, map->host, rows * sizeof *map->host) : hash;
 }
 
+uint64_t cls_shard_borders(const cls_shard *h)
+{
+    return cls_hash_bytes(1, h->borders, (h->shards + 1) * sizeof *h->borders);
+}
+
 uint64_t cls_shard_step_digest(const cls_shard *h)
 {
     const cls_sampler *const s = h->sampler;

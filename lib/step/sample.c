@@ -3,99 +3,7 @@
  * kernels. It never waits and never allocates. */
 #include "step/step.h"
 
-/* ------------------------------------------------------------ arguments of kernels */
-
-static int is_raw(enum cls_arg_set arg_set)
-{
-    return arg_set == CLS_ARG_SET_RAW || arg_set == CLS_ARG_SET_DRAFTS;
-}
-
-uint32_t cls_step_tiles_per_group(const cls_sampler *s, uint64_t tiles)
-{
-    return s->tiles_per_group != 0 ? s->tiles_per_group
-                                   : cls_shape_tiles_per_group(&s->context->shape, tiles);
-}
-
-static uint32_t step_tiles_per_group(const cls_sampler *s, uint32_t rows)
-{
-    return cls_step_tiles_per_group(s, (uint64_t)s->tiles * rows);
-}
-
-/* Returns the bits of `has` for an argument set. The tokens of a step are an output; those of
- * cls_accept() are an input. */
-static uint32_t has_of(const cls_plan *plan, enum cls_arg_set arg_set)
-{
-    return arg_set != CLS_ARG_SET_ACCEPT ? plan->has | plan->wide | (is_raw(arg_set) ? CLS_RAW : 0)
-           : plan->accept.rows != 0      ? plan->has
-                                         : plan->has & CLS_HAS_SLOT_MAP;
-}
-
-void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
-                   enum cls_arg_set arg_set)
-{
-    const cls_step *const step = &plan->step;
-    memset(a, 0, sizeof *a);
-    cls_operands_args(a, s, plan);
-    a->vocab = s->vocab;
-    a->n_slots = s->slots;
-    a->layout = s->layout;
-    a->has = has_of(plan, arg_set);
-    a->n_rows = step->rows;
-    a->scratch_stride = s->scratch_stride;
-    a->tiles_per_group = step_tiles_per_group(s, step->rows);
-    a->mask_width = step->mask.width;
-    a->mask_rows = step->mask.rows;
-    a->bias_rows = step->bias.rows;
-    a->logits_rows = step->logits_rows;
-    a->invalid_token = step->invalid_token;
-    a->n_end = s->infill_end_count;
-    a->nodes = CLS_MAP_NODES * s->max_rows;
-    a->parents = CLS_MAP_PARENTS * s->max_rows;
-    a->firsts = CLS_MAP_FIRSTS * s->max_rows;
-    a->draft_kind = plan->draft_kind;
-    a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
-    a->method = (uint32_t)plan->verify.method;
-    a->requests = plan->verify.requests;
-    a->bonus = plan->verify.disable_bonus == 0;
-    a->epsilon = cls_bits_q20(plan->verify.epsilon);
-    a->delta = cls_bits_q20(plan->verify.delta);
-    a->max_drafts = plan->verify.max_drafts;
-    cls_report_args(a, s, plan, is_raw(arg_set));
-}
-
-cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_kernel which,
-                                 enum cls_arg_set arg_set)
-{
-    cls_buffers *const b = &plan->buffers;
-    const int raw = is_raw(arg_set);
-    b->args = s->arg_buffers[arg_set].buffer;
-    b->tile_key = plan->survey != NULL ? plan->survey[0] : raw ? s->raw_key : s->tile_key;
-    b->tile_mass = plan->survey != NULL ? plan->survey[1] : raw ? s->raw_mass : s->tile_mass;
-    b->tile_flags = plan->survey != NULL ? plan->survey[2] : raw ? s->raw_flags : s->tile_flags;
-    return cls_kernel_arguments(
-        cls_sampler_kernel(s, which, plan->step.logits.dtype, raw ? 0 : plan->needs), which, b);
-}
-
 /* --------------------------------------------------------------------- launches */
-
-cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
-                                 const cls_arguments *a, cl_event *done)
-{
-    const cls_sampler *const s = c->sampler;
-    const int over_tiles = cls_kernel_covers_tiles(which);
-    const uint32_t per_group = step_tiles_per_group(s, plan->step.rows);
-    const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
-    const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
-                              which == CLS_VERIFY ? plan->verify.requests : plan->step.rows};
-    return cls_commands_launch(c, a, groups, done);
-}
-
-cl_int cls_step_launch(cls_plan *plan, cls_commands *c, enum cls_kernel which,
-                       enum cls_arg_set arg_set, cl_event *done)
-{
-    const cls_arguments a = cls_step_arguments(plan, c->sampler, which, arg_set);
-    return cls_step_launch_arguments(plan, c, which, &a, done);
-}
 
 cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done)
 {
@@ -105,13 +13,6 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done)
     if (code == CL_SUCCESS && plan->search)
         code = cls_step_launch(plan, c, CLS_SEARCH, plan->arg_set, done);
     return code;
-}
-
-cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set arg_set)
-{
-    cls_args a;
-    cls_step_args(&a, c->sampler, plan, arg_set);
-    return cls_commands_write_args(c, arg_set, &a);
 }
 
 /* Writes the arguments of the force kernel, which finishes a plan's rows, if they need it. The

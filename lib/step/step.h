@@ -91,7 +91,7 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *sampler, cl_command
  * rows use one slot. The slots of a map on the device are unknown to the host and not checked. */
 cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t n, int shared, cls_plan *plan);
 
-/* ------------------------------------------------------------- sample.c */
+/* ------------------------------------------------- launch.c and sample.c */
 
 /* Returns 64 bits as the arguments of kernels have them. */
 static inline cls_wide cls_wide_of(uint64_t x)
@@ -132,7 +132,21 @@ cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done);
 cl_int cls_step_write_args(cls_plan *plan, cls_commands *c);
 cl_int cls_step_draw(cls_plan *plan, cls_commands *c, cl_event *done);
 
+/* Launches the kernels that write outputs and returns OpenCL's error code. The last launch has the
+ * event. */
+cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done);
+
 /* ------------------------------------------------------------ outputs.c */
+
+/* The launches that write outputs, as returned by cls_report_kinds(): the report of the raw row,
+ * the distribution over all tokens, the report of the final set, and the kept set. */
+enum {
+    CLS_REPORT_OF_RAW = 1,
+    CLS_REPORT_OF_TILES = 2,
+    CLS_REPORT_OF_FINAL = 4,
+    CLS_REPORT_OF_KEPT = 8
+};
+int cls_report_kinds(const cls_plan *plan);
 
 /* Return 1 if an output needs the final distribution, or the raw row. */
 int cls_report_of_final(const cls_plan *plan);
@@ -142,9 +156,5 @@ int cls_report_of_raw(const cls_plan *plan);
  * CLS_REPORT a row has. */
 void cls_report_args(cls_args *args, const cls_sampler *s, const cls_plan *plan, int raw);
 uint32_t cls_report_groups(const cls_sampler *s, const cls_plan *plan);
-
-/* Launches the kernels that write outputs and returns OpenCL's error code. The last launch has the
- * event. */
-cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done);
 
 #endif

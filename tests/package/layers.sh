@@ -5,6 +5,7 @@
 # objects of the build, since a public function needs no private header.
 #
 # The reference has three layers: its set of tokens (set.c), its stages, and what runs them.
+# Within a folder of lib/, too, no files call each other in a circle.
 #
 #     sh tests/package/layers.sh [BUILD]     (the source's root is the current folder or $srcdir)
 set -u
@@ -71,12 +72,39 @@ calls() {
         "$work/symbols"
 }
 
+# Circles of files that call each other within a folder of lib/, as tsort reports them.
+circles() {
+    # shellcheck disable=SC2046 # a list of objects
+    ${NM:-nm} -A $(find "$build/lib" -name '*clsample_core_la-*.o') |
+        awk -v top="$build/lib/" '{
+        file = substr($0, length(top) + 1)
+        sub(/[.]o:.*/, "", file)
+        sub(/[.]libs\//, "", file)
+        sub(/[^\/]*_la-/, "", file)
+        if ($(NF - 1) == "U")
+            use[file " " $NF]
+        else if ($(NF - 1) ~ /^[TDBRC]$/)
+            where[$NF] = file
+    }
+    END {
+        for (u in use) {
+            split(u, p, " ")
+            from = folder = p[1]
+            to = where[p[2]]
+            sub(/[^\/]*$/, "", folder)
+            if (to != "" && to != from && folder != "" && index(to, folder) == 1)
+                print from, to
+        }
+    }' | sort -u | tsort 2>&1 >/dev/null | sed 's/^tsort: /lib: /'
+}
+
 {
     # shellcheck disable=SC2086 # lists of words
     includes lib $lib | upwards "$lib"
     # shellcheck disable=SC2086
     includes cl $cl | upwards "$cl"
     calls | upwards "$lib"
+    circles
 } | sort -u >"$work/found"
 n=$(wc -l <"$work/symbols")
 if [ "$n" = 0 ]; then
@@ -85,7 +113,7 @@ if [ "$n" = 0 ]; then
 fi
 cat "$work/found"
 [ ! -s "$work/found" ] || {
-    echo 'layers: a folder uses one that comes after it' >&2
+    echo 'layers: a folder uses one that comes after it, or files of one call each other' >&2
     exit 1
 }
 echo "1 passed, 0 failed"
