@@ -166,7 +166,8 @@ START_TEST(refused)
     REFUSE(counters, small_one, "counters");
     const cl_mem masks = v->call.mask.words.buffer;
     refuse_inputs(v, small);
-    v->call.mask = (cls_mask){.words = {masks, 0}, .width = of->rows->mask_width};
+    v->call.mask =
+        (cls_mask){.words = {.buffer = masks, .offset = 0}, .width = of->rows->mask_width};
 
     drafts_accept(of); /* ... and is again, after what it gave first */
     drafts_reference(of);
