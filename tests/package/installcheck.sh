@@ -32,7 +32,7 @@ headers() { # HEADER EXPRESSION FLAGS...: a program that includes it and uses th
     done
 }
 # shellcheck disable=SC2086 # flags are lists of words
-for part in base chain params context programs sampler slot step outputs draw verify readback \
+for part in base chain params context programs sampler slot step outputs verify readback \
     shard host selftest layout; do
     headers "clsample/$part.h" 0 $flags
 done
