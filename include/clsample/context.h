@@ -147,7 +147,7 @@ CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_dev
                                                       const cls_context_options *options,
                                                       cls_context **out);
 
-/* Releases a context. Its samplers, readbacks and heads keep what they need of it, so handles may
+/* Releases a context. Its samplers and readbacks keep what they need of it, so handles may
  * be destroyed in any order. NULL is allowed. */
 CLS_API void cls_context_destroy(cls_context *context);
 

@@ -53,7 +53,7 @@
  * A library that was configured with --without-clblast does not contain it.
  *
  * Threads. A cls_head is used by one thread at a time; the library does not check that. Two heads
- * may be used by two threads at once, also if they share a cls_context or a weight.
+ * may be used by two threads at once, also if they share an OpenCL context or a weight.
  * cls_head_has_clblast() and the functions that set defaults may be called from any thread.
  *
  * Errors. A function that fails returns a negative cls_status and leaves one sentence, which names

@@ -188,7 +188,7 @@ typedef struct cls_program {
 } cls_program;
 
 struct cls_context {
-    atomic_int references; /* by the creator, samplers, readbacks and heads */
+    atomic_int references; /* by the creator, samplers and readbacks */
     cl_context cl;
     cl_device_id device;
     cls_shape shape;
