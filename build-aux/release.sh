@@ -37,7 +37,7 @@ found=$(ls -A "$folder" | head -n 1)
 cd "$(dirname "$0")/.." || exit 1
 
 # ------------------------------------------------------------------- checks
-for tool in git autoreconf make tar xz sha256sum python3 dpkg-buildpackage dh lintian; do
+for tool in git autoreconf doxygen make tar xz sha256sum python3 dpkg-buildpackage dh lintian; do
     command -v $tool >/dev/null || die "$tool is not installed; doc/testing.md lists the tools."
 done
 for module in pip setuptools wheel cffi; do

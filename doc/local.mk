@@ -9,9 +9,30 @@ dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 doc/
 endif
 EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 
-# The manual begins at html/index.html.
-DOXYGEN = doxygen
+# Doxygen makes the manual. A man page for each function and type of the headers is in the archive, too.
+doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) build-aux/pages.awk
+	$(AM_V_GEN)rm -rf doc/man3 && $(MKDIR_P) doc/man3/doxygen && { cat doc/Doxyfile && printf '%s\n' \
+	    GENERATE_HTML=NO GENERATE_MAN=YES ALWAYS_DETAILED_SEC=YES OUTPUT_DIRECTORY=doc/man3/doxygen; } | \
+	    $(DOXYGEN) - && cd doc/man3 && LC_ALL=C $(AWK) -v version=$(VERSION) \
+	    -f $(abs_srcdir)/build-aux/pages.awk doxygen/man/man3/*.h.3 doxygen/man/man3/cls_*.3 && \
+	    rm -r doxygen && echo >made
+find_pages = pages=doc/man3; test -f $$pages/made || pages=$(srcdir)/doc/man3
+if HAVE_PAGES
+all-local: doc/man3/made
+install-data-local: doc/man3/made
+	$(MKDIR_P) '$(DESTDIR)$(man3dir)'; $(find_pages); \
+	    $(INSTALL_DATA) `find $$pages -name 'cls_*.3' $(without_mpi)` '$(DESTDIR)$(man3dir)'
+uninstall-local:
+	cd '$(DESTDIR)$(man3dir)' && rm -f cls_*.3
+dist-pages: doc/man3/made
+	$(find_pages); cp -R $$pages "$(distdir)/doc"
+else
+dist-pages:
+	@echo 'make dist needs Doxygen, which makes man pages; Debian: apt-get install doxygen' >&2; exit 1
+endif
+
+# The browsable manual begins at html/index.html.
 html-local:
-	@command -v $(DOXYGEN) >/dev/null || \
-	    { echo 'make html needs Doxygen ($(DOXYGEN)); Debian: apt-get install doxygen' >&2; exit 1; }
+	@test '$(DOXYGEN)' || \
+	    { echo 'make html needs Doxygen; Debian: apt-get install doxygen, then configure' >&2; exit 1; }
 	@echo '  GEN      html'; rm -rf html && $(DOXYGEN) doc/Doxyfile

@@ -85,4 +85,6 @@ libclsample_mpi_la_LIBADD = libclsample_mpi_internal.la libclsample.la $(MPI_LIB
 libclsample_mpi_la_LDFLAGS = -no-undefined -version-info $(CLS_MPI_LIBRARY_VERSION) \
 	$(version_script:=lib/mpi/clsample-mpi.map)
 EXTRA_libclsample_mpi_la_DEPENDENCIES = lib/mpi/clsample-mpi.map
+else
+without_mpi = ! -name 'cls_mpi*'
 endif
