@@ -41,9 +41,9 @@ libclsample_internal_la_SOURCES = $(library_sources) lib/base/hooks.c
 nodist_libclsample_internal_la_SOURCES = $(library_generated)
 
 # cls_struct_field() needs a list of the fields of the public structs.
-lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.sh
-	$(AM_V_GEN)$(MKDIR_P) lib && (cd $(srcdir) && \
-	    $(SHELL) build-aux/layout.sh include/clsample.h $(core_parts)) >$@.new && mv $@.new $@
+lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.awk
+	$(AM_V_GEN)$(MKDIR_P) lib && $(CC) -E $(AM_CPPFLAGS) $(CPPFLAGS) $(srcdir)/include/clsample.h | \
+	    $(AWK) -f $(srcdir)/build-aux/layout.awk >$@.new && mv $@.new $@
 
 lib_LTLIBRARIES = libclsample.la
 libclsample_la_SOURCES =
