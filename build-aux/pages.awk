@@ -58,12 +58,14 @@ function see_also(page,    text, list, i, other) {
     gsub(/\\f[A-Z]/, "", text)
     for (i = 1; i <= count; i++) {
         other = names[i]
-        if (other != page && other != "cls_status" && !is_link(other) && (names_it(text, other) || \
-            page != "cls_status" && names_it(synopsis[other] fields[other], page)))
+        if (other == page || other == "cls_status" || is_link(other))
+            continue
+        if (names_it(text, other) || \
+            page != "cls_status" && names_it(synopsis[other] fields[other], page))
             list = list ".BR " other " (3),\n"
     }
-    return list ".BR " (page ~ /^cls_(head|mpi)/ ? "clsample-" substr(page, 5, 4 - (page ~ /mpi/)) : \
-        "clsample") " (3)\n"
+    other = match(page, /^cls_(head|mpi)/) ? "-" substr(page, 5, RLENGTH - 4) : ""
+    return list ".BR clsample" other " (3)\n"
 }
 
 FNR == 1 {

@@ -9,9 +9,8 @@ name of the library that is opened where the package contains none.
 _cffi.py    the declarations, in cffi's compact form, which is the same for every Python version
 _types.py   the enums, the names and types of parameters, options and outputs, and their comments
 
-What a field is, beyond its C type, stands in its comment, in the words that the headers use
-everywhere: "a cls_chain" and "cls_feature bits" name an enum, and "float32 [rows, vocab]" the
-elements and the shape of a buffer. A new field therefore needs no line of Python.
+cffi parses the declarations. Comments become docstrings, and nothing else is read from them. A new
+parameter therefore needs no line of Python. A new output needs one: BUFFERS has its shape.
 """
 
 import contextlib
@@ -70,17 +69,65 @@ int cls_opencl_open(const char *);
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 STRUCT = re.compile(r"typedef struct (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
-ENUM = re.compile(r"typedef enum (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
-ELEMENTS = re.compile(r"(read: )?\b(float32|int32) \[([^]]+)\]")
-ENUM_NAME = re.compile(r"\b(?:a (cls_\w+)|bits 1u << (cls_\w+)|(cls_\w+) bits)\b", re.I)
 DEFINE = re.compile(r"^#define (CLS_\w+) (\d+)u?(?=\s)", re.M)
+
+# The buffers that calls write: elements and shape. None: refused until a later version.
+BUFFERS = {
+    "cls_step": {"tokens": "int32 rows", "status": "int32 rows"},
+    "cls_top_tokens": {"ids": "int32 rows, count", "logprobs": "float32 rows, count"},
+    "cls_given_tokens": {"logprobs": "float32 rows, count", "ranks": "int32 rows, count"},
+    "cls_candidates": {
+        "ids": "int32 rows, count",
+        "logits": "float32 rows, count",
+        "probs": "float32 rows, count",
+        "counts": "int32 rows",
+    },
+    "cls_kept_set": {"ids": "int32 rows, capacity", "counts": "int32 rows", "offsets": None},
+    "cls_outputs": {
+        "logprobs": "float32 rows",
+        "ranks": "int32 rows",
+        "probs": "float32 rows, vocab",
+        "final_logits": "float32 rows, vocab",
+        "entropy": "float32 rows",
+        "kept_mass": "float32 rows",
+        "latest": "int32 slot_count",
+    },
+    "cls_verify_call": {
+        "tokens": "int32 requests, max_drafts + 1",
+        "accepted": "int32 requests",
+        "emitted": "int32 requests",
+        "nodes": "int32 requests, max_drafts",
+        "status": "int32 requests",
+        "counters": "int32 slot_count, 3",
+        "latest": "int32 slot_count",
+    },
+}
+# The buffers of outputs that calls read.
+INPUTS = {"cls_given_tokens": ("ids",)}
+
+# A field is of the enum that has its name, or its struct's name before it. These have others. 0 is
+# a value, 1 a sum of bits, 2 a sum of 1 << value.
+VALUE, BITS, SHIFTS = range(3)
+ENUMS = {
+    "method": ("cls_verify_method", VALUE),
+    "features": ("cls_feature", BITS),
+    "status": ("cls_row_status", BITS),
+    "dtypes": ("cls_dtype", SHIFTS),
+}
+FLAGS = [name for name, how in ENUMS.values() if how == BITS]
 
 
 class Field:
-    """A field of a struct: its C type, its comment, and whether that comment is on the line."""
+    """A field of a struct: its C type without const, its enum as (class, how) or None, its comment,
+    and whether the comment is its own, not one that it shares with the field before it."""
 
-    def __init__(self, ctype, name, comment, own):
-        self.ctype, self.name, self.comment, self.own = ctype, name, comment, own
+    def __init__(self, structure, name, ctype, comment, own, enums):
+        self.name, self.comment, self.own, self.enum = name, comment, own, None
+        self.ctype = "function" if ctype.kind == "function" else ctype.cname
+        if self.ctype in ("int32_t", "uint32_t"):
+            found = [n for n in (f"cls_{name}", f"{structure}_{name}") if n in enums]
+            enum, how = ENUMS.get(name) or (found and (found[0], VALUE)) or (None, None)
+            self.enum = enum and (class_name(enum), how)
 
 
 def read_headers(include):
@@ -103,49 +150,37 @@ def plain(comment):
     return " ".join(re.sub(r"^\s*\*? ?", "", line) for line in comment[2:-2].splitlines()).strip()
 
 
-def fields_of(body):
-    """The fields between the braces of a struct. A comment stands behind its field on the line,
-    or before the fields that it is about; a blank line ends these."""
-    fields, latest, comment, fresh = [], [], "", False
+def comments_of(body):
+    """The comments of the fields between the braces of a struct, and whether each is its own. A
+    comment stands behind its field on the line, or before the fields that it is about; a blank line
+    ends these."""
+    comments, latest, comment, fresh = {}, [], "", False
     for space, remark, declaration in re.findall(r"(\s*)(?:(/\*.*?\*/)|([^;/]+;))", body, re.S):
         if space.count("\n") > 1:
             comment, fresh = "", False
         if remark and "\n" not in space:
-            for field in latest:
-                field.comment, field.own = plain(remark), True
+            comments.update((name, (plain(remark), True)) for name in latest)
         elif remark:
             comment, fresh = (comment + " " if fresh else "") + plain(remark), True
         else:
-            latest = [Field(*pair, comment, fresh) for pair in declared(declaration[:-1])]
-            fields += latest
+            name = r"\(\*(\w+)" if "(*" in declaration else r"(\w+)[,;[]"
+            latest = re.findall(name, declaration)
+            comments.update((name, (comment, fresh)) for name in latest)
             fresh = False
-    return fields
-
-
-def declared(text):
-    """The (type, name) pairs of one declaration."""
-    text = " ".join(text.split())
-    pointer = re.match(r"(.*)\(\*(\w+)\)(\(.*\))$", text)
-    if pointer:
-        return [("function", pointer[2])]
-    first, *others = text.split(",")
-    match = re.match(r"(.*?[ *])(\w+)(\[.*\])?$", first)
-    ctype = match[1].strip()
-    names = [match[2] + (match[3] or "")] + [other.strip() for other in others]
-    return [(ctype + re.sub(r"^\w+", "", name), re.match(r"\w+", name)[0]) for name in names]
+    return comments
 
 
 def class_name(name):
     return "".join(word.capitalize() for word in name.split("_")[1:]).replace("Dtype", "DType")
 
 
-def members_of(body):
-    names = re.findall(r"\b(CLS_\w+) = (-?\d+)", COMMENT.sub("", body))
-    words = [name.split("_") for name, _ in names]
+def members_of(enum):
+    members = sorted(enum.relements.items(), key=lambda member: abs(member[1]))
+    words = [name.split("_") for name, _ in members]
     common = 0
     while all(len(w) > common + 1 and w[common] == words[0][common] for w in words):
         common += 1
-    return [("_".join(w[common:]), int(value)) for w, (_, value) in zip(words, names)]
+    return [("_".join(w[common:]), value) for w, (_, value) in zip(words, members)]
 
 
 def declarations(headers):
@@ -163,13 +198,13 @@ def declarations(headers):
 ANNOTATIONS = {
     "float": "float",
     "double": "float",
-    "const int32_t *": "Ids",
-    "const uint32_t *": "Ids",
+    "int32_t *": "Ids",
+    "uint32_t *": "Ids",
     "cls_ids": "Ids",
     "cls_biases": "Biases",
     "cls_sequences": "Sequences",
-    "const char *": "Path",
-    "const void *": "bytes",
+    "char *": "Path",
+    "void *": "bytes",
     "function": "Callable[..., None]",
 }
 RECORDS = (
@@ -183,7 +218,7 @@ RECORDS = (
 RECORD_TYPES = {
     "float": "float",
     "double": "float",
-    "const char *": "str",
+    "char *": "str",
     "float *": "Any",
     "int32_t *": "Any",
 }
@@ -205,26 +240,12 @@ NUMPY_FLAGS = """
 """
 
 
-def annotation(field, enum):
-    if enum:
-        return f"Choices[{enum[0]}]" if enum[1] else f"Choice[{enum[0]}]"
+def annotation(field):
+    if field.enum:
+        return f"{'Choices' if field.enum[1] else 'Choice'}[{field.enum[0]}]"
     if field.ctype.startswith("uint8_t["):
         return "Stages"
     return ANNOTATIONS.get(field.ctype, "int")
-
-
-def enum_of(field, enums):
-    """The enum that a number's comment names, and how: 0 a value, 1 a sum of bits, 2 a sum of
-    1 << value. A comment that the field shares must name it as the field does."""
-    if field.ctype not in ("int32_t", "uint32_t"):
-        return None
-    for names in ENUM_NAME.findall(field.comment):
-        how = {0: 0, 1: 2, 2: 1}[[bool(n) for n in names].index(True)]
-        name = "".join(names)
-        alone = field.own and len(ENUM_NAME.findall(field.comment)) == 1
-        if name in enums and (alone or name.split("_")[-1] in field.name):
-            return class_name(name), how
-    return None
 
 
 def count_of(field, fields):
@@ -237,37 +258,38 @@ def count_of(field, fields):
     return max(counts, key=len, default=None)
 
 
-def typed_dict(name, title, fields, enums, skip=()):
+def typed_dict(name, title, fields, skip=()):
     lines = [f"class {name}(TypedDict, total=False):", f'    """{title}"""', ""]
     counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
         if field.name not in NOT_ARGUMENTS | counts | set(skip):
-            lines.append(f"    {field.name}: {annotation(field, enum_of(field, enums))}")
+            lines.append(f"    {field.name}: {annotation(field)}")
     return "\n".join(lines) + "\n\n\n"
 
 
-def outputs_class(name, title, fields, structs):
+def outputs_class(name, structure, title, structs):
     """A class with an attribute for each buffer that a call writes."""
     lines = [f"class {name}:", f'    """{title}"""', ""]
-    for field in fields:
-        if field.ctype == "cls_buffer" and field.elements and not field.elements[2]:
+    shapes, inputs = BUFFERS[structure], INPUTS.get(structure, ())
+    for field in structs[structure]:
+        if field.ctype == "cls_buffer" and shapes.get(field.name):
             lines.append(f"    {field.name}: Optional[DeviceArray] = None")
-        elif field.ctype in structs and any(f.ctype == "cls_buffer" for f in structs[field.ctype]):
+        elif field.ctype in BUFFERS:
             lines.append(f"    {field.name}: Optional[{class_name(field.ctype)}] = None")
+        elif field.ctype == "cls_buffer" and field.name not in (*shapes, *inputs):
+            raise SystemExit(f"generate.py: {structure}.{field.name} needs a shape in BUFFERS")
     return "\n".join(lines) + "\n\n\n"
 
 
-def record_class(name, fields, enums):
+def record_class(name, fields):
     """A named tuple of a struct that the library fills."""
     lines = [f"class {class_name(name)}(NamedTuple):", f'    """{name}."""', ""]
     for field in fields:
-        enum = enum_of(field, enums)
-        if enum:
-            kind = enum[0] if enum[1] < 2 else "int"
-        else:
-            kind = RECORD_TYPES.get(field.ctype, "Tuple[int, ...]" if "[" in field.ctype else "int")
-            if field.ctype in RECORDS:
-                kind = class_name(field.ctype)
+        kind = RECORD_TYPES.get(field.ctype, "Tuple[int, ...]" if "[" in field.ctype else "int")
+        if field.enum and field.enum[1] != SHIFTS:
+            kind = field.enum[0]
+        elif field.ctype in RECORDS:
+            kind = class_name(field.ctype)
         if field.name != "struct_size" and not field.name.startswith("reserved"):
             lines.append(f"    {field.name}: {kind}")
     lines += ["", "    @staticmethod", "    def structure() -> str:", f'        return "{name}"']
@@ -300,7 +322,7 @@ def manual(fields, skip=()):
     )
 
 
-def types_module(text, enums, flags, structs, library):
+def types_module(text, enums, structs, library):
     version = re.search(r'CLS_VERSION_STRING "([^"]+)"', text)[1]
     number = re.search(r"CLS_VERSION_NUMBER (\d+)", text)[1]
     out = [f'''# SPDX-License-Identifier: MIT
@@ -334,124 +356,94 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 """)
-    for name, body in enums.items():
-        base = "IntFlag" if name in flags else "IntEnum"
+    for name, enum in enums.items():
+        base = "IntFlag" if name in FLAGS else "IntEnum"
         out.append(f'class {class_name(name)}(enum.{base}):\n    """{name}"""\n\n')
-        out += [f"    {member} = {value}\n" for member, value in members_of(body)]
+        out += [f"    {member} = {value}\n" for member, value in members_of(enum)]
         if base == "IntFlag":
             out.append(NUMPY_FLAGS)
         out.append("\n\n")
-    out[-1] = "\n\nStages = Iterable[Union[Stage, str, int]]\n\n\n"
-    out.append(
-        typed_dict(
-            "Params",
-            "The sampling parameters of a request: cls_params.",
-            structs["cls_params"],
-            enums,
-        )
-    )
+    out.append("Stages = Iterable[Union[Stage, str, int]]\n\n\n")
+    title = "The sampling parameters of a request: cls_params."
+    out.append(typed_dict("Params", title, structs["cls_params"]))
     out[-1] = out[-1].replace("chain: Choice[Chain]", "chain: Union[Choice[Chain], Stages]")
-    out.append(
-        typed_dict("ContextOptions", "cls_context_options.", structs["cls_context_options"], enums)
-    )
-    out.append(
-        typed_dict(
-            "SamplerOptions",
-            "cls_sampler_options, but for vocab and max_rows.",
-            structs["cls_sampler_options"],
-            enums,
-            ("vocab", "max_rows"),
-        )
-    )
+    title = "cls_context_options."
+    out.append(typed_dict("ContextOptions", title, structs["cls_context_options"]))
+    title = "cls_sampler_options, but for vocab and max_rows."
+    skip = ("vocab", "max_rows")
+    out.append(typed_dict("SamplerOptions", title, structs["cls_sampler_options"], skip))
     lines = ["class OutputOptions(TypedDict, total=False):", '    """cls_outputs."""', ""]
     for field in structs["cls_outputs"]:
         if field.ctype == "cls_buffer" or field.ctype in structs:
             lines.append(f"    {field.name}: Any")
         elif field.name not in NOT_ARGUMENTS:
-            lines.append(f"    {field.name}: {annotation(field, enum_of(field, enums))}")
+            lines.append(f"    {field.name}: {annotation(field)}")
     out.append("\n".join(lines) + "\n\n\n")
     for field in structs["cls_outputs"]:
-        if field.ctype in structs and field.ctype != "cls_buffer":
-            out.append(
-                outputs_class(
-                    class_name(field.ctype), field.ctype + ".", structs[field.ctype], structs
-                )
-            )
-    out.append(
-        outputs_class(
-            "Outputs",
-            "What a step wrote beyond tokens and status: cls_outputs.",
-            structs["cls_outputs"],
-            structs,
-        )
-    )
-    out += [record_class(name, structs[name], enums) for name in RECORDS]
-    names = {name: class_name(name) for name in RECORDS}
-    out.append(f"RECORDS = {names!r}\n".replace("'", '"'))
-    out.append(f"STRUCTS = {list(structs)!r}\n\n".replace("'", '"'))
+        if field.ctype in BUFFERS:
+            name = field.ctype
+            out.append(outputs_class(class_name(name), name, name + ".", structs))
+    title = "What a step wrote beyond tokens and status: cls_outputs."
+    out.append(outputs_class("Outputs", "cls_outputs", title, structs))
+    out += [record_class(name, structs[name]) for name in RECORDS]
+    out.append(f"RECORDS = { {name: class_name(name) for name in RECORDS} }\n")
+    out.append(f"STRUCTS = {list(structs)}\n\n")
     out.append(
         "# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"
         "FIELD_ENUMS: Dict[str, Dict[str, Tuple[Any, int]]] = {\n"
     )
     for name, fields in structs.items():
-        found = {f.name: enum_of(f, enums) for f in fields if enum_of(f, enums)}
-        if found:
-            inner = ", ".join(f'"{k}": ({e}, {how})' for k, (e, how) in found.items())
-            out.append(f'    "{name}": {{{inner}}},\n')
+        found = [f'"{f.name}": ({f.enum[0]}, {f.enum[1]})' for f in fields if f.enum]
+        out.append(f'    "{name}": {{{", ".join(found)}}},\n')
+    out.append("}\n\n")
+    buffers = {
+        name: {field: split_shape(shape) for field, shape in shapes.items() if shape}
+        for name, shapes in BUFFERS.items()
+    }
+    counts = {
+        name: {f.name: count_of(f, fields) for f in fields if f.ctype.endswith("*")}
+        for name, fields in structs.items()
+    }
+    counts = {
+        name: {field: count for field, count in found.items() if count}
+        for name, found in counts.items()
+    }
     out.append(
-        "}\n\n# The elements and the shapes of the buffers that calls write.\n"
-        "BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {\n"
+        "# The elements and the shapes of the buffers that calls write.\n"
+        f"BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {buffers}\n\n"
+        f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n\n"
+        f"FIELD_COUNTS: Dict[str, Dict[str, str]] = {counts}\n"
     )
-    for name, fields in structs.items():
-        found = {
-            f.name: f.elements
-            for f in fields
-            if f.ctype == "cls_buffer" and f.elements and not f.elements[2]
-        }
-        if found:
-            out.append(f'    "{name}": {{\n')
-            out += [f'        "{k}": ("{e[0]}", {e[1]!r}),\n' for k, e in found.items()]
-            out.append("    },\n")
-    out.append("}\n\n# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {\n")
-    for name, fields in structs.items():
-        read = tuple(f.name for f in fields if f.elements and f.elements[2])
-        if read:
-            out.append(f'    "{name}": {read!r},\n'.replace("'", '"'))
-    out.append("}\n\nFIELD_COUNTS: Dict[str, Dict[str, str]] = {\n")
-    for name, fields in structs.items():
-        found = {
-            f.name: count_of(f, fields)
-            for f in fields
-            if f.ctype.endswith("*") and count_of(f, fields)
-        }
-        if found:
-            out.append(f'    "{name}": {found!r},\n'.replace("'", '"'))
-    out.append("}\n")
     for name in ("params", "context_options", "sampler_options", "outputs"):
         out.append(f'\n{name.upper()}_MANUAL = """\\\n{manual(structs["cls_" + name])}\n"""\n')
     return "".join(out)
 
 
+def split_shape(text):
+    elements, shape = text.split(" ", 1)
+    return elements, tuple(shape.split(", "))
+
+
 def main(include, package, library="libclsample.so"):
     text = read_headers(include)
-    enums = dict(ENUM.findall(text))
-    flags = {name for name in enums if f"{name} bits" in text}
-    structs = {name: fields_of(body) for name, body in STRUCT.findall(text)}
-    for fields in structs.values():
-        for field in fields:
-            found = ELEMENTS.search(field.comment) if field.own else None
-            field.elements = found and (
-                found[2],
-                tuple(part.strip() for part in found[3].split(",")),
-                bool(found[1]),
-            )
     package = pathlib.Path(package)
     ffi = cffi.FFI()
     ffi.cdef(declarations(text))
     ffi.set_source("clsample._cffi", None)
     with contextlib.redirect_stdout(None):  # it tells the file's name
         ffi.emit_python_code(str(package / "_cffi.py"))
-    (package / "_types.py").write_text(types_module(text, enums, flags, structs, library))
+    types = {name: ffi.typeof(name) for name in ffi.list_types()[0] if name.startswith("cls_")}
+    enums = {name: ctype for name, ctype in types.items() if ctype.kind == "enum"}
+    comments = {name: comments_of(body) for name, body in STRUCT.findall(text)}
+    structs = {
+        name: [
+            Field(name, field, place.type, *comments.get(name, {}).get(field, ("", False)), enums)
+            for field, place in ctype.fields
+        ]
+        for name, ctype in types.items()
+        if ctype.kind == "struct" and ctype.fields
+    }
+    (package / "_types.py").write_text(types_module(text, enums, structs, library))
 
 
 if __name__ == "__main__":

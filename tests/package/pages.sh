@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Each exported function and each type of the public headers has a man page, made from its comment.
-# It renders without a warning in 80 columns, says what it is and where it is declared, and refers to
-# pages that are there. Without Doxygen, a clone has no pages: the test is skipped.
+# It renders without a warning in 80 columns, says what it is and where it is declared, and refers
+# to pages that are there. Without Doxygen, a clone has no pages: the test is skipped.
 # shellcheck disable=SC2154 # checks.sh sets dir
 srcdir=$(cd "${srcdir-.}" && pwd)
 pages=${BUILD-$PWD}/doc/man3

@@ -326,6 +326,22 @@ def test_a_new_parameter_needs_no_line_of_python(tmp_path):
     assert "this version of the library" in out and "does not know" in out
 
 
+def test_comments_are_docstrings_alone(tmp_path):
+    """Whatever the headers' comments say, the package has the same names, types and shapes."""
+
+    def edit(headers):
+        for path in headers.glob("*.h"):
+            text = re.sub(r"(?s)/\*.*?\*/", "/* a cls_chain [vocab] */", path.read_text())
+            path.write_text(text)
+
+    def generated(folder):
+        text = (folder / "_types.py").read_text()
+        assert text.count("_MANUAL") == 4
+        return (folder / "_cffi.py").read_text(), re.sub(r'(?s)_MANUAL = """.*?"""', "", text)
+
+    assert generated(other_package(tmp_path, edit) / "clsample") == generated(PACKAGE)
+
+
 def test_an_older_version_and_another_layout(tmp_path):
     def later(headers):
         base = (headers / "base.h").read_text()
