@@ -1,310 +1,176 @@
 # SPDX-License-Identifier: MIT
-# The filter through which Doxygen reads the public headers and the pages (`make html`). In a header
-# it marks the comments above and behind declarations as Doxygen's, and writes the lists in them as
-# Markdown. In a page it makes links of the names of pages, headers and functions.
+# The filter through which Doxygen reads the public headers and the pages. It marks the comments of
+# a header as Doxygen's, whatever they say, and makes links of the names of pages and constants.
 # usage: awk -f manual.awk FILE
 
-# ------------------------------------------------------------------- text
 # The label of a page of the manual, by its file.
 function page_label(file) {
-    if (file == "README.md")
-        return "mainpage"
-    if (file == "HACKING.md")
-        return "hacking"
-    if (file !~ /^doc\/[a-z]+\.md$/)
-        return ""
     gsub(/^doc\/|\.md$/, "", file)
-    return file
+    return file == "README" ? "mainpage" : tolower(file)
 }
 
-# What stands between backticks: a link, code that may contain links, or code. Doxygen takes a
-# single quote for the end of code.
+# What stands between backticks: a link, code in which Doxygen finds functions and structs, or code.
+# Doxygen takes a single quote for the end of code.
 function code(text,    header) {
+    if (text ~ /^(doc\/[a-z]+|HACKING)\.md$/)
+        return "[" text "](@ref " page_label(text) ")"
     header = text
     sub(/^include\//, "", header)
-    if (page_label(text) != "" && text != "README.md")
-        return "[" text "](@ref " page_label(text) ")"
     if (header ~ /^clsample(-mpi|\/[a-z]+)?\.h$/)
         return "[" text "](@ref " header ")"
-    if (text ~ /(cls|CLS)_/ && text !~ /[\\@#%]/) {
-        gsub(/&/, "\\&amp;", text)
-        gsub(/</, "\\&lt;", text)
-        gsub(/>/, "\\&gt;", text)
+    if (text ~ /(cls|CLS)_/ && text !~ /[\\@#%<>&]/)
         return "<code>" text "</code>"
-    }
-    return index(text, "'") ? "``" text "``" : "`" text "`"
+    return text ~ /'/ ? "``" text "``" : "`" text "`"
 }
 
-# A line of text, whose special characters stand for themselves. In a page those of Markdown do
-# not. Code may end on a later line: `in_code` says so.
-function text_of(line,    special, out, end, c, word) {
-    special = is_page ? "\\@<" : "\\@<#%*_"
-    out = ""
-    while (line != "") {
-        if (in_code) {
-            end = index(line, "`")
-            in_code = !end
-            out = out (end ? substr(line, 1, end) : line)
-            line = end ? substr(line, end + 1) : ""
-            continue
-        }
-        c = substr(line, 1, 1)
-        end = index(substr(line, 2), "`")
-        if (c == "`" && end) {
-            out = out code(substr(line, 2, end - 1))
-            line = substr(line, end + 2)
-        } else if (c == "`") {
-            in_code = 1
-            out = out line
-            line = ""
-        } else if (match(line, /^doc\/[a-z]+\.md/)) {
-            out = out code(substr(line, 1, RLENGTH))
-            line = substr(line, RLENGTH + 1)
-        } else if (match(line, /^et al\. /)) { # not the end of a sentence
-            out = out "et al.&nbsp;"
-            line = substr(line, RLENGTH + 1)
-        } else if (match(line, /^[A-Za-z0-9][A-Za-z0-9_]*/)) {
-            word = substr(line, 1, RLENGTH)
-            line = substr(line, RLENGTH + 1)
-            # Doxygen finds functions and structs by itself.
-            if (!is_page && word ~ /^(cls|CLS)_[A-Za-z0-9_]*[A-Za-z0-9]$/ && line !~ /^\(/)
-                word = "#" word
-            out = out word
-        } else if (match(line, /^---*/)) {
-            out = out "\\--" substr(line, 3, RLENGTH - 2)
-            line = substr(line, RLENGTH + 1)
-        } else {
-            out = out (index(special, c) ? "\\" c : c)
-            line = substr(line, 2)
-        }
+# Words between pieces of code.
+function words(text,    out) {
+    gsub(/[\\@<]/, "\\\\&", text)
+    gsub(/et al\. /, "et al.\\&nbsp;", text) # not the end of a sentence
+    if (!is_page)
+        gsub(/CLS_[A-Z0-9_]*[A-Z0-9]/, "#&", text)
+    while (match(text, /doc\/[a-z]+\.md/)) {
+        out = out substr(text, 1, RSTART - 1) code(substr(text, RSTART, RLENGTH))
+        text = substr(text, RSTART + RLENGTH)
     }
+    return out text
+}
+
+# A line of text. `in_code`: it begins within a piece of code.
+function text_of(line,    part, n, i, out) {
+    n = split(line, part, "`")
+    for (i = 1; i <= n; i++)
+        if ((i + in_code) % 2)
+            out = out words(part[i])
+        else if (i > 1 && i < n)
+            out = out code(part[i])
+        else
+            out = out (i > 1 ? "`" : "") part[i] (i < n ? "`" : "")
+    in_code = n ? (in_code + n - 1) % 2 : 0
     return out
 }
 
 # ------------------------------------------------------------------ pages
-function filter_page(    name, label, titled, i, line, block, slug) {
-    name = FILENAME
-    sub(/.*\//, "", name)
-    label = page_label(name ~ /^[A-Z]+\.md$/ ? name : "doc/" name)
-    for (i = 1; i <= NR; i++) {
-        line = lines[i]
-        if (line ~ /^<!-- .* -->$/)
-            continue
-        block = line ~ /^    / && (block || lines[i - 1] == "") || line == "" && block
-        if (block || line ~ /^\|[-:| ]+\|$/) {
-            print line
-        } else if (line ~ /^# / && !titled) {
-            titled = 1
-            print text_of(line) " {#" label "}"
-        } else if (line ~ /^#/) {
-            slug = tolower(line)
-            gsub(/^#+ |[^a-z0-9_ -]/, "", slug)
-            gsub(/ /, "-", slug)
-            print text_of(line) " {#" label "-" slug "}"
-        } else {
-            # Links to a section of the page.
-            line = text_of(line)
-            gsub(/\]\(#/, "](@ref " label "-", line)
-            print line
-        }
+function page_line(line,    slug) {
+    block = line ~ /^    / && (block || latest == "") || line == "" && block
+    latest = line
+    if (block || line ~ /^\|[-:| ]+\|$/)
+        return line
+    if (line ~ /^#/) {
+        slug = tolower(line)
+        gsub(/^#+ |[^a-z0-9_ -]/, "", slug)
+        gsub(/ /, "-", slug)
+        line = text_of(line) " {#" label (titled ? "-" slug : "") "}"
+        titled = 1
+        return line
     }
+    line = text_of(line)
+    gsub(/\]\(#/, "](@ref " label "-", line)
+    return line
 }
 
 # ---------------------------------------------------------------- headers
-# A line that begins an item whose other lines are indented: "CLS_BUSY: too many ..." or, in
-# columns, "CLS_BUSY           too many ...".
-function is_item(line) {
-    return line ~ /^[a-z_]+:|^CLS_[A-Za-z_0-9, ]+:|^CLS_[A-Z_]+( or CLS_[A-Z_]+)*(\.|;|  )/
+# A line of a comment. What follows CLS_OK is what a function returns. The paragraphs of a file's
+# comment have titles.
+function comment_line(line,    is_number, returns) {
+    if (line ~ /^    /)
+        return line
+    if (of_file && latest == "" && match(line, /^[A-Z][a-z]+( [a-z]+)?( [a-z]+)?\. /))
+        line = "**" substr(line, 1, RLENGTH - 1) "** " substr(line, RLENGTH + 1)
+    is_number = line ~ /^[0-9]+\./ && latest !~ /^$|^[0-9]+\. /
+    latest = line
+    returns = !of_file && sub(/^(Returns )?CLS_OK/, "CLS_OK", line)
+    line = text_of(line)
+    if (is_number) # the end of a sentence, not an item
+        sub(/\./, "\\\\.", line)
+    return (returns ? "@return " : "") line
 }
 
-# Prints text[1] to text[count] as the body of a comment. A block that is indented behind an empty
-# line is code, or a list if it is numbered or names headers. Other indented lines continue an item.
-# What follows CLS_OK is what a function returns.
-function print_text(of_file,    i, line, lead, hangs, block, list, item, returns) {
-    for (i = 2; i <= count; i++)
-        if (text[i] ~ /^    +[^ ]/ && text[i - 1] ~ /^[^ ]/)
-            hangs = 1
+# Reads the comment that begins with this line.
+function read_comment(line,    text, last) {
     in_code = 0
-    for (i = 1; i <= count; i++) {
-        line = text[i]
-        if (line == "") {
-            print " *"
-        } else if (line ~ /^    /) {
-            if (text[i - 1] == "")
-                block = 1
-            item = block && (line ~ /^ +[0-9]+\. / || sub(/^ +clsample/, "- clsample", line))
-            if (item)
-                list = 1
-            if (line ~ /^- clsample/)
-                sub(/  +/, ": ", line)
-            if (!block || list) {
-                sub(/^ +/, "", line)
-                line = (item ? "" : "  ") text_of(line)
-            }
-            print " * " line
-        } else {
-            block = list = 0
-            lead = ""
-            if (of_file && (i == 1 || text[i - 1] == "") && \
-                match(line, /^([A-Z][a-z]+( [a-z]+)?( [a-z]+)?|[a-z]+\(\))\. /)) {
-                lead = "**" substr(line, 1, RLENGTH - 1) "** "
-                line = substr(line, RLENGTH + 1)
-            }
-            if (!of_file && !returns && match(line, /(^|[.)] )CLS_OK[.:;,]|^Returns CLS_OK/)) {
-                returns = 1
-                if (RSTART > 1) {
-                    print " * " text_of(substr(line, 1, RSTART))
-                    line = substr(line, RSTART + 2)
-                }
-                sub(/^Returns /, "", line)
-                lead = "@return "
-            }
-            if (hangs && is_item(line)) {
-                if (lead != "")
-                    print " * @return"
-                lead = "- "
-                sub(/  +/, ": ", line)
-            }
-            line = text_of(line)
-            if (match(line, /^[0-9]+\./)) # the end of a sentence, not an item
-                line = substr(line, 1, RLENGTH - 1) "\\" substr(line, RLENGTH)
-            print " * " lead line
-        }
-    }
-}
-
-# Prints text[1] to text[count] as the comment of what follows.
-function print_comment() {
-    print "/**"
-    print_text(0)
-    print " */"
-}
-
-# Reads the comment that begins at lines[i] behind `column` characters into text[1] to text[count],
-# and returns the index of its last line. Behind a field its other lines have no star.
-function read_comment(i, column,    line, last) {
-    count = 0
-    line = substr(lines[i], column + 1)
-    sub(/\/\*/, "*", line)
+    latest = "none"
     while (1) {
-        last = sub(/ *\*\/$/, "", line)
-        sub(/^ *\*/, "", line)
-        sub(column ? "^[ \t]+" : "^ ", "", line)
-        if (line != "" || count && !last)
-            text[++count] = line
-        if (last || i == NR)
-            return i
-        line = lines[++i]
+        last = sub(/ *\*\/.*/, "", line)
+        sub(/^ *\* ?|^ +/, "", line)
+        text = text comment_line(line)
+        if (last || (getline line) <= 0)
+            return "/** " text " */\n"
+        text = text "\n * "
     }
 }
 
-# Prints a line of fields as one line for each. `documented`: a comment is above it, which also
-# describes the fields that follow without one. `behind`: the comment behind it.
-function print_fields(line, structure, documented, behind,    part, n, i, type, name, comment) {
-    sub(/;$/, "", line)
-    n = split(line, part, /, /)
-    if (line ~ /\(/) { # a pointer to a function
-        part[1] = line
-        n = 1
-    }
-    type = part[1]
-    sub(/[a-z_0-9]+$/, "", type)
-    for (i = 1; i <= n; i++) {
-        line = (i == 1 ? "" : type) part[i]
+# Adds a comment to a declaration that has none, and prints both. Functions and fields share the
+# comment above them.
+function declare(line,    name, part, type, n, i) {
+    if (line ~ /^typedef struct .*\{/)
+        structure = substr(line, 16, length(line) - 17)
+    if (line ~ /^}/)
+        structure = ""
+    if (structure != "" && line ~ /;$/) {
         name = line
-        sub(/\[.*|\).*/, "", name)
+        sub(/[[)].*|, .*|;$/, "", name)
         sub(/.*[ *]/, "", name)
-        comment = behind
-        if (documented && i == 1)
-            group = name
-        else if (behind != "")
-            group = ""
+        if (comment != "")
+            group = above ? name : ""
         else if (group != "")
-            comment = "See " structure "::" group "."
+            comment = "/** See #" structure "::" group ". */\n"
         else if (name == "struct_size")
-            comment = "sizeof(" structure "): see \"Growth\" in clsample.h."
-        print line ";" (comment == "" ? "" : " /**< " comment " */")
-    }
-}
-
-# The first line of a function or a macro, likewise. The functions that set defaults may have no
-# comment, since clsample.h describes them all.
-function print_declaration(line, documented,    name) {
-    match(line, /cls_[a-z0-9_]+/)
-    name = substr(line, RSTART, RLENGTH)
-    if (documented) {
-        group = line
-    } else if (line ~ /^CLS_INIT_FUNCTION/) {
-        print "/** Calls " name "_default() with sizeof(" name "). */"
-        line = "static inline void " name "_init(" name " *object);"
-    } else if (line ~ /^static inline void cls_[a-z_]*_init\(/) {
-        sub(/_init$/, "", name)
-        print "/** Calls " name "_default() with sizeof(" name "). */"
-    } else if (group != "") {
-        print_comment()
-    } else if (sub(/_default$/, "", name)) {
-        print "/** Sets the defaults of a " name ", and its struct_size: see \"Growth\" in " \
-            "clsample.h. */"
-    }
-    print line
-}
-
-function filter_header(    i, n, line, before, behind, at, structure, documented, begun, file) {
-    for (i = 1; i <= NR; i++) {
-        line = lines[i]
-        at = index(line, "/*")
-        before = at ? substr(line, 1, at - 1) : line
-        sub(/ +$/, "", before)
-        if (at)
-            i = read_comment(i, before == "" ? 0 : at - 1)
-        if (at && before == "") {
-            group = ""
-            if (text[1] ~ /^(SPDX-|----)/)
-                continue
-            if (!begun) { # the comment of the file
-                begun = 1
-                file = FILENAME
-                sub(/^(.*\/)?include\//, "", file)
-                sub(/^clsample: /, "", text[1])
-                print "/** @file " file
-                print_text(1)
-                print " */"
-            } else if (lines[i + 1] !~ /^(#if|$)/) {
-                print_comment()
-                documented = 1
-            }
-            continue
+            comment = "/** sizeof(" structure "): see \"Growth\" in clsample.h. */\n"
+        # Doxygen describes only the first of several names.
+        n = line ~ /\(/ ? 1 : split(line, part, ", ")
+        type = part[1]
+        sub(/[a-z_0-9]+$/, "", type)
+        for (i = 1; i < n; i++) {
+            print comment (i > 1 ? type : "") part[i] ";"
+            if (above)
+                comment = "/** See #" structure "::" name ". */\n"
+            line = type part[n]
         }
-        if (before == "" || before ~ /^[#{}]/ && before !~ /^#define/)
-            group = ""
-        if (match(before, /^typedef struct [a-z_0-9]+ \{/))
-            structure = substr(before, 16, RLENGTH - 17)
-        if (before ~ /^}/)
-            structure = ""
-        behind = ""
-        in_code = 0
-        for (n = 1; at && n <= count; n++)
-            behind = behind (n == 1 ? "" : " ") text_of(text[n])
-        if (structure != "" && before ~ /^ .*;$/) {
-            print_fields(before, structure, documented, behind)
-        } else if (at && before !~ /^#e/) {
-            print before " /**< " behind " */"
-        } else if (before ~ /^(#define|static inline|CLS_[A-Z_]*(API|FUNCTION))/) {
-            print_declaration(before, documented)
-        } else {
-            print before
-        }
-        documented = 0
+    } else if (match(line, /^(CLS_INIT_FUNCTION\(|static inline void )cls_[a-z_]+/)) {
+        name = substr(line, 1, RLENGTH)
+        gsub(/.*[ (]|_init$/, "", name)
+        comment = "/** Sets the defaults of a " name ": see \"Growth\" in clsample.h. */\n"
+        if (line ~ /^CLS/)
+            line = "static inline void " name "_init(" name " *object);"
+    } else if (line ~ /^(CLS_[A-Z_]*API|#define)/) {
+        if (comment == "")
+            comment = shared
+        shared = comment
     }
+    print comment line
+    comment = ""
 }
 
-{
-    lines[NR] = $0
-}
-END {
+FNR == 1 {
     is_page = FILENAME ~ /\.md$/
-    if (is_page)
-        filter_page()
-    else
-        filter_header()
+    name = FILENAME
+    sub(is_page ? "^.*/" : "^(.*/)?include/", "", name)
+    label = page_label(name)
+}
+is_page && !/^<!-- .* -->$/ { print page_line($0) }
+is_page { next }
+/^\/\* (SPDX-|----)/ { $0 = "" }
+{
+    at = index($0, "/*")
+    before = at ? substr($0, 1, at - 1) : $0
+    sub(/ +$/, "", before)
+    if (at) {
+        of_file = !titled
+        comment = comment read_comment(substr($0, at + 2))
+        above = above || before == ""
+        if (of_file) {
+            sub(/clsample: /, "", comment)
+            sub(/\/\*\*/, "/** @file " name "\n *", comment)
+            print comment
+            titled = 1
+            comment = ""
+        }
+        if (before == "")
+            next
+    }
+    if (before ~ /^$|^}|^#(if|e)/)
+        comment = group = shared = ""
+    declare(before)
+    above = 0
 }

@@ -10,7 +10,7 @@ endif
 EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 
 # Doxygen makes the manual. A man page for each function and type of the headers is in the archive, too.
-doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) build-aux/pages.awk
+doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) build-aux/manual.awk build-aux/pages.awk
 	$(AM_V_GEN)rm -rf doc/man3 && $(MKDIR_P) doc/man3/doxygen && { cat doc/Doxyfile && printf '%s\n' \
 	    GENERATE_HTML=NO GENERATE_MAN=YES ALWAYS_DETAILED_SEC=YES OUTPUT_DIRECTORY=doc/man3/doxygen; } | \
 	    $(DOXYGEN) - && cd doc/man3 && LC_ALL=C $(AWK) -v version=$(VERSION) \

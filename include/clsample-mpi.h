@@ -110,11 +110,12 @@ typedef struct cls_mpi_options {
  *
  * CLS_OK, on all ranks, or none: the status and the sentence are those of the first rank that
  * failed.
- * CLS_BAD_ARGUMENT        an argument is wrong, the ranks' borders or vocabularies differ, or their
- *                         libraries are of different releases. If it is `comm`, or if MPI is not
- *                         initialized, the call is not collective: the other ranks wait;
- * CLS_MPI_ERROR           MPI failed;
- * and the statuses of cls_shard_create(). On failure *out is NULL. */
+ * - CLS_BAD_ARGUMENT: an argument is wrong, the ranks' borders or vocabularies differ, or their
+ *   libraries are of different releases. If it is `comm`, or if MPI is not initialized, the call
+ *   is not collective: the other ranks wait.
+ * - CLS_MPI_ERROR: MPI failed.
+ *
+ * Or a status of cls_shard_create(). On failure *out is NULL. */
 CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_create(MPI_Comm comm, cls_sampler *sampler,
                                                       const cls_mpi_options *options,
                                                       cls_mpi **out);
@@ -135,10 +136,10 @@ CLS_MPI_API cls_shard *cls_mpi_shard(const cls_mpi *mpi);
  * refused on all.
  *
  * CLS_OK: the step has started, and cls_mpi_test() or cls_mpi_wait() must be called until it has
- *     ended. Also if this rank's own arguments are refused: all ranks hear that by these calls.
- * CLS_BAD_ARGUMENT: mpi is NULL, a step is open, or a rank has destroyed its end. Other ranks are
- *     not told.
- * CLS_MPI_ERROR: MPI failed now or before. */
+ * ended. Also if this rank's own arguments are refused: all ranks hear that by these calls.
+ * - CLS_BAD_ARGUMENT: mpi is NULL, a step is open, or a rank has destroyed its end. Other ranks are
+ *   not told.
+ * - CLS_MPI_ERROR: MPI failed now or before. */
 CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_sample_start(cls_mpi *mpi, cl_command_queue queue,
                                                             const cls_step *step, cl_uint n_wait,
                                                             const cl_event *wait);
@@ -152,9 +153,9 @@ CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_gather_start(cls_mpi *mpi, cl_com
  * cls_sample(). Otherwise *done is NULL.
  *
  * CLS_OK: the step has ended well, or has not ended.
- * CLS_BAD_ARGUMENT: also if no step is open. *complete is 1.
- * CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_MPI_ERROR: the step has ended without a
- *     token; see above. */
+ * - CLS_BAD_ARGUMENT: also if no step is open. *complete is 1.
+ * - CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR; CLS_MPI_ERROR: the step has ended without a
+ *   token; see above. */
 CLS_MPI_API CLS_WARN_UNUSED cls_status cls_mpi_test(cls_mpi *mpi, int *complete, cl_event *done);
 
 /* Waits until the open step has ended; otherwise as cls_mpi_test(). It does not wait for the

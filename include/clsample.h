@@ -5,20 +5,20 @@
  * The headers in clsample/ are the manual, and each can be read and included alone. Most programs
  * need the first five. The types that they share are in clsample/base.h.
  *
- *     clsample/params.h      a request's sampling parameters (and clsample/chain.h: their order)
- *     clsample/context.h     opening a device
- *     clsample/sampler.h     the memory and the kernels that steps use
- *     clsample/slot.h        requests: beginning, continuing, copying, saving and ending them
- *     clsample/step.h        sampling one token for each row, and accepting tokens
+ * - clsample/params.h: a request's sampling parameters (and clsample/chain.h: their order)
+ * - clsample/context.h: opening a device
+ * - clsample/sampler.h: the memory and the kernels that steps use
+ * - clsample/slot.h: requests: beginning, continuing, copying, saving and ending them
+ * - clsample/step.h: sampling one token for each row, and accepting tokens
  *
- *     clsample/outputs.h     what a step can report beyond tokens; log-probabilities of prompts
- *     clsample/verify.h      speculative decoding
- *     clsample/readback.h    bringing results to the host without stalling a queue
- *     clsample/shard.h       one vocabulary over several devices, without gathering the logits
- *     clsample/host.h        the same results in plain C, without a device
- *     clsample/programs.h    which kernels are compiled, when, and their compiled form
- *     clsample/selftest.h    comparing a device with known answers
- *     clsample/layout.h      sizes and offsets of the structs, for bindings to other languages
+ * - clsample/outputs.h: what a step can report beyond tokens; log-probabilities of prompts
+ * - clsample/verify.h: speculative decoding
+ * - clsample/readback.h: bringing results to the host without stalling a queue
+ * - clsample/shard.h: one vocabulary over several devices, without gathering the logits
+ * - clsample/host.h: the same results in plain C, without a device
+ * - clsample/programs.h: which kernels are compiled, when, and their compiled form
+ * - clsample/selftest.h: comparing a device with known answers
+ * - clsample/layout.h: sizes and offsets of the structs, for bindings to other languages
  *
  * The flow. One step takes a row of logits through
  *
@@ -26,11 +26,11 @@
  *
  * The inference runtime owns the OpenCL platform, context, queue and logits. It
  *
- *     1. opens a cls_context for a device, which checks that the device computes correctly,
- *     2. creates a cls_sampler, which compiles the kernels that its options name and allocates
- *        all the memory that steps need,
- *     3. assigns each request a slot with cls_slot_begin(),
- *     4. calls cls_sample() once a step, which enqueues commands and never waits.
+ * 1. opens a cls_context for a device, which checks that the device computes correctly,
+ * 2. creates a cls_sampler, which compiles the kernels that its options name and allocates
+ *    all the memory that steps need,
+ * 3. assigns each request a slot with cls_slot_begin(),
+ * 4. calls cls_sample() once a step, which enqueues commands and never waits.
  *
  * A slot is the state of a request on the device: its parameters, its position, the tokens that
  * occur in its prompt and output with their counts, and its latest tokens in order. Each step reads

@@ -3,12 +3,12 @@
  *
  * Before the chain a row's logits are adjusted in this order:
  *
- *     1. the step's mask and allowed_ids,
- *     2. the step's dense bias,
- *     3. logit_bias,
- *     4. the bans: bad_words, no_repeat_ngram, min_tokens,
- *     5. the repetition, the frequency and the presence penalty,
- *     6. DRY.
+ * 1. the step's mask and allowed_ids,
+ * 2. the step's dense bias,
+ * 3. logit_bias,
+ * 4. the bans: bad_words, no_repeat_ngram, min_tokens,
+ * 5. the repetition, the frequency and the presence penalty,
+ * 6. DRY.
  *
  * After each of 3, 5 and 6 a logit is limited to the finite floats. A token that is masked or
  * banned is never drawn, whatever follows. */
@@ -37,11 +37,11 @@ typedef enum cls_stage {
 } cls_stage;
 
 /* The order in which a row's temperature and truncations apply. Each truncation sees the tokens
- * that the stage before it kept, renormalised; a stage before the temperature works at temperature
- * 1. A stage that is off does nothing. Each preset contains all stages, so that no parameter is
- * without effect: top-a follows min-p, and the other stages that the preset's comment does not name
- * come last, in the order top-n-sigma, typical, XTC, p-less, infill. cls_chain_stages() lists a
- * preset. */
+ * that the stage before it kept, renormalised; a stage before the temperature works at
+ * temperature 1. A stage that is off does nothing. Each preset contains all stages, so that no
+ * parameter is without effect: top-a follows min-p, and the other stages that the preset's comment
+ * does not name come last, in the order top-n-sigma, typical, XTC, p-less, infill.
+ * cls_chain_stages() lists a preset. */
 typedef enum cls_chain {
     CLS_CHAIN_DEFAULT = 0, /* temperature, top-k, top-p, min-p (QEfficient, Hugging Face) */
     CLS_CHAIN_VLLM = 1,    /* temperature, min-p, top-k, top-p (vLLM) */

@@ -50,7 +50,7 @@
  * and retain the OpenCL context: CLBlastClearCache(), or CLBlast's destructors when the process
  * exits, release them. CLBlast may write to standard output when it fails to compile a program, and
  * it may allocate memory in every call. A head that uses the library's kernel never calls CLBlast.
- * A library that was configured with --without-clblast does not contain it.
+ * A library that was configured with `--without-clblast` does not contain it.
  *
  * Threads. A cls_head is used by one thread at a time; the library does not check that. Two heads
  * may be used by two threads at once, also if they share an OpenCL context or a weight.
@@ -111,12 +111,12 @@ typedef struct cls_head_options {
  *
  * Later calls may use other queues of this context and device. The head retains the context.
  *
- * Returns CLS_OK and stores the head in *out, which the caller destroys; else *out is NULL:
- * CLS_BAD_ARGUMENT        an argument is wrong, or libclsample is from another release;
- * CLS_OUT_OF_MEMORY       there is not enough memory on the host;
- * CLS_UNSUPPORTED_DEVICE  CLBlast refuses the device;
- * CLS_BUILD_FAILED        the kernels do not compile; the message has the beginning of the log;
- * CLS_OPENCL_ERROR        OpenCL refused a call. */
+ * CLS_OK: *out is the head, which the caller destroys. Otherwise *out is NULL.
+ * - CLS_BAD_ARGUMENT: an argument is wrong, or libclsample is from another release.
+ * - CLS_OUT_OF_MEMORY: there is not enough memory on the host.
+ * - CLS_UNSUPPORTED_DEVICE: CLBlast refuses the device.
+ * - CLS_BUILD_FAILED: the kernels do not compile; the message has the beginning of the log.
+ * - CLS_OPENCL_ERROR: OpenCL refused a call. */
 CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cl_command_queue queue,
                                                         const cls_head_options *options,
                                                         cls_head **out);
@@ -149,13 +149,13 @@ typedef struct cls_head_call {
  * out-of-order queue, barriers before and after the call order it with all other commands of the
  * queue, because CLBlast takes no wait list.
  *
- * Returns CLS_OK;
- * CLS_BAD_ARGUMENT   an argument is wrong, and nothing was enqueued;
- * CLS_BUSY           too many calls with different maps from the host are in flight, and nothing
- *                    was enqueued: flush the queue, wait for an earlier call, and repeat this one;
- * CLS_BUILD_FAILED or CLS_UNSUPPORTED_DEVICE   CLBlast failed; the message gives its status;
- * CLS_OPENCL_ERROR   OpenCL refused a command; earlier ones of the call may run, so that the
- *                    contents of `logits` are undefined. The head can be used again. */
+ * CLS_OK.
+ * - CLS_BAD_ARGUMENT: an argument is wrong, and nothing was enqueued.
+ * - CLS_BUSY: too many calls with different maps from the host are in flight, and nothing was
+ *   enqueued: flush the queue, wait for an earlier call, and repeat this one.
+ * - CLS_BUILD_FAILED or CLS_UNSUPPORTED_DEVICE: CLBlast failed; the message gives its status.
+ * - CLS_OPENCL_ERROR: OpenCL refused a command; earlier ones of the call may run, so that the
+ *   contents of `logits` are undefined. The head can be used again. */
 CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_logits(cls_head *head, cl_command_queue queue,
                                                         const cls_head_call *call, cl_uint n_wait,
                                                         const cl_event *wait, cl_event *done);

@@ -119,7 +119,8 @@ CLS_INIT_FUNCTION(cls_host_candidates)
  * position and draw, and the token is the same on every machine. Its distribution is that of
  * cls_sample(), but it is not the token that cls_sample() draws from these candidates, because
  * cls_sample() orders and rounds them differently. cls_accept() enters the token into the slot.
- * Does not allocate. CLS_OK; CLS_BAD_ARGUMENT. */
+ * Does not allocate.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_draw(const cls_host_candidates *candidates,
                                                  int32_t *token);
 

@@ -107,7 +107,8 @@ typedef struct cls_memory {
 } cls_memory;
 CLS_INIT_FUNCTION(cls_memory)
 
-/* Reports a sampler's memory. *memory was initialized. CLS_OK; CLS_BAD_ARGUMENT. */
+/* Reports a sampler's memory. *memory was initialized.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_memory(const cls_sampler *sampler,
                                                       cls_memory *memory);
 

@@ -93,7 +93,8 @@ typedef struct cls_shard_info {
 
 CLS_INIT_FUNCTION(cls_shard_info)
 
-/* Reports what a shard is. CLS_OK; CLS_BAD_ARGUMENT. */
+/* Reports what a shard is.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_shard_info *info);
 
 /* Opens a step: checks its arguments, enqueues the changes of slot calls and the computation of the
@@ -105,10 +106,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_query(const cls_shard *shard, cls_s
  * until the step is complete or abandoned. All exchanges of the step use `queue`.
  *
  * CLS_OK.
- * CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
- *     cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. To
- *     CLS_BUSY, a step of other requests than the last one is a step with changed host arrays. The
- *     runtime must tell the other shards, which abandon theirs: see cls_shard_digest(). */
+ * - CLS_BAD_ARGUMENT; CLS_BUSY; CLS_OUT_OF_MEMORY; CLS_OPENCL_ERROR: no step is open, and as for
+ *   cls_sample(); CLS_BAD_ARGUMENT also if the partial of so many rows would exceed 16 GiB. To
+ *   CLS_BUSY, a step of other requests than the last one is a step with changed host arrays. The
+ *   runtime must tell the other shards, which abandon theirs: see cls_shard_digest(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_sample(cls_shard *shard, cl_command_queue queue,
                                                     const cls_step *step, cl_uint n_wait,
                                                     const cl_event *wait);
@@ -151,12 +152,12 @@ CLS_API CLS_WARN_UNUSED cls_status cls_shard_partial(cls_shard *shard, const voi
  * end and closed, and *done (done may be NULL) becomes its event, as that of cls_sample().
  *
  * CLS_OK.
- * CLS_BAD_ARGUMENT: a partial is damaged, truncated, of another step, of another split or of other
- *     parameters, or the next partial would exceed 16 GiB; the message says which. Nothing was
- *     accepted, and the step remains open: it can be merged again with the right partials, or
- *     abandoned.
- * CLS_BUSY; CLS_OUT_OF_MEMORY: nothing was enqueued, and the step remains open.
- * CLS_OPENCL_ERROR: as cls_sample(); the step is closed. */
+ * - CLS_BAD_ARGUMENT: a partial is damaged, truncated, of another step, of another split or of
+ *   other parameters, or the next partial would exceed 16 GiB; the message says which. Nothing was
+ *   accepted, and the step remains open: it can be merged again with the right partials, or
+ *   abandoned.
+ * - CLS_BUSY; CLS_OUT_OF_MEMORY: nothing was enqueued, and the step remains open.
+ * - CLS_OPENCL_ERROR: as cls_sample(); the step is closed. */
 CLS_API CLS_WARN_UNUSED cls_status cls_shard_merge(cls_shard *shard, const void *partials,
                                                    size_t size, int *more, cl_event *done);
 

@@ -66,8 +66,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
  * scope is refused. Of a thinking budget it keeps the tokens that counted, but not more of them
  * than the new budget, and the forced ids that were emitted. Where it was off before, the thinking
- * begins with the call if thinking_start is empty. CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY;
- * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * begins with the call if thinking_start is empty.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
                                                    const cls_params *params);
 

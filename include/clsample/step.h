@@ -149,16 +149,16 @@ CLS_INIT_FUNCTION(cls_step)
  * last step is on another queue, it flushes that queue.
  *
  * CLS_OK.
- * CLS_BAD_ARGUMENT: nothing was enqueued.
- * CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, and there is no staging
- *     memory for more. Nothing was enqueued: flush the queue, wait for an earlier step, and call
- *     again.
- * CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler unchanged: there is no memory for a
- *     mask.host that is larger than options->host_mask_size. Nothing was enqueued.
- * CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. If slot calls or a kernel had already
- *     been enqueued, slots may be partly changed and the sampler is lost: from then on all calls on
- *     it that enqueue, and its slot calls, return CLS_OPENCL_ERROR, and cls_error_opencl() returns
- *     CL_SUCCESS.
+ * - CLS_BAD_ARGUMENT: nothing was enqueued.
+ * - CLS_BUSY: 16 steps with slot calls or changed host arrays are in flight, and there is no
+ *   staging memory for more. Nothing was enqueued: flush the queue, wait for an earlier step, and
+ *   call again.
+ * - CLS_OUT_OF_MEMORY, or CLS_OPENCL_ERROR with the sampler unchanged: there is no memory for a
+ *   mask.host that is larger than options->host_mask_size. Nothing was enqueued.
+ * - CLS_OPENCL_ERROR: an OpenCL call failed, and *done is NULL. If slot calls or a kernel had
+ *   already been enqueued, slots may be partly changed and the sampler is lost: from then on all
+ *   calls on it that enqueue, and its slot calls, return CLS_OPENCL_ERROR, and cls_error_opencl()
+ *   returns CL_SUCCESS.
  *
  * The sampler is also lost if *done or one of `wait` completes with a negative status; no error is
  * reported then. Destroy a lost sampler. */
