@@ -25,7 +25,7 @@ function code(text,    header) {
 
 # Words between pieces of code.
 function words(text,    out) {
-    gsub(/[\\@<]/, "\\\\&", text)
+    gsub(is_page ? "[\\\\@<]" : "[\\\\@<#%]", "\\\\&", text)
     gsub(/et al\. /, "et al.\\&nbsp;", text) # not the end of a sentence
     if (!is_page)
         gsub(/CLS_[A-Z0-9_]*[A-Z0-9]/, "#&", text)
