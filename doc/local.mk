@@ -9,30 +9,27 @@ dist_man_MANS = doc/clsample.1 doc/clsample-devices.1 doc/clsample-sample.1 doc/
 endif
 EXTRA_DIST += $(srcdir)/doc/*.md $(srcdir)/doc/*.[13] doc/manual.css doc/manual.xml
 
-# Doxygen makes the manual. A man page for each function and type of the headers is in the archive, too.
+# Doxygen makes the manual, and a man page for each function and type. The archive has these pages.
+need_doxygen = test '$(DOXYGEN)' || { echo 'this needs Doxygen; Debian: apt-get install doxygen' >&2; exit 1; }
+html-local:
+	@$(need_doxygen); echo '  GEN      html'; rm -rf html && $(DOXYGEN) doc/Doxyfile
+if HAVE_DOXYGEN
 doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) build-aux/manual.awk build-aux/pages.awk
 	$(AM_V_GEN)rm -rf doc/man3 && $(MKDIR_P) doc/man3/doxygen && { cat doc/Doxyfile && printf '%s\n' \
 	    GENERATE_HTML=NO GENERATE_MAN=YES ALWAYS_DETAILED_SEC=YES OUTPUT_DIRECTORY=doc/man3/doxygen; } | \
 	    $(DOXYGEN) - && cd doc/man3 && LC_ALL=C $(AWK) -v version=$(VERSION) \
 	    -f $(abs_srcdir)/build-aux/pages.awk doxygen/man/man3/*.h.3 doxygen/man/man3/cls_*.3 && \
 	    rm -r doxygen && echo >made
-find_pages = pages=doc/man3; test -f $$pages/made || pages=$(srcdir)/doc/man3
-if HAVE_PAGES
-all-local: doc/man3/made
-install-data-local: doc/man3/made
-	$(MKDIR_P) '$(DESTDIR)$(man3dir)'; $(find_pages); \
-	    $(INSTALL_DATA) `find $$pages -name 'cls_*.3' $(without_mpi)` '$(DESTDIR)$(man3dir)'
-uninstall-local:
-	cd '$(DESTDIR)$(man3dir)' && rm -f cls_*.3
-dist-pages: doc/man3/made
-	$(find_pages); cp -R $$pages "$(distdir)/doc"
-else
-dist-pages:
-	@echo 'make dist needs Doxygen, which makes man pages; Debian: apt-get install doxygen' >&2; exit 1
 endif
-
-# The browsable manual begins at html/index.html.
-html-local:
-	@test '$(DOXYGEN)' || \
-	    { echo 'make html needs Doxygen; Debian: apt-get install doxygen, then configure' >&2; exit 1; }
-	@echo '  GEN      html'; rm -rf html && $(DOXYGEN) doc/Doxyfile
+if HAVE_PAGES
+pages_made = doc/man3/made
+endif
+find_pages = pages=doc/man3; test -f $$pages/made || pages=$(srcdir)/doc/man3; test -f $$pages/made
+all-local: $(pages_made)
+install-data-local: $(pages_made)
+	@$(MKDIR_P) '$(DESTDIR)$(man3dir)'; if $(find_pages); then \
+	    $(INSTALL_DATA) `find $$pages -name 'cls_*.3' $(without_mpi)` '$(DESTDIR)$(man3dir)'; fi
+uninstall-local:
+	@if $(find_pages); then names=`cd $$pages && ls cls_*.3`; cd '$(DESTDIR)$(man3dir)' && rm -f $$names; fi
+dist-pages: $(pages_made)
+	@$(find_pages) || $(need_doxygen); cp -R $$pages "$(distdir)/doc"
