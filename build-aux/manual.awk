@@ -29,6 +29,7 @@ function words(text,    out) {
     gsub(/et al\. /, "et al.\\&nbsp;", text) # not the end of a sentence
     if (!is_page)
         gsub(/CLS_[A-Z0-9_]*[A-Z0-9]/, "#&", text)
+    gsub(/"#CLS_/, "\"CLS_", text)
     while (match(text, /doc\/[a-z]+\.md/)) {
         out = out substr(text, 1, RSTART - 1) code(substr(text, RSTART, RLENGTH))
         text = substr(text, RSTART + RLENGTH)

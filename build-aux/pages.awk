@@ -39,6 +39,7 @@ function add(line) {
         sub(/\\&\. .*|\\&\.$/, "", brief[name])
         gsub(/\\f[A-Z]/, "", brief[name])
     }
+    sub(/^'/, "\\\\\\&'", line) # no request
     body[name] = body[name] line "\n"
 }
 
@@ -52,16 +53,17 @@ function is_link(name) {
     return sub(/_init$/, "", base) && base in synopsis
 }
 
-# What a page names, and the functions and structs that use its type.
-function see_also(page,    text, list, i, other) {
+# What a page names, and the functions and structs that use its type. The comment of a field names
+# its enum.
+function see_also(page,    text, list, i, other, users) {
     text = synopsis[page] body[page]
     gsub(/\\f[A-Z]/, "", text)
     for (i = 1; i <= count; i++) {
         other = names[i]
         if (other == page || other == "cls_status" || is_link(other))
             continue
-        if (names_it(text, other) || \
-            page != "cls_status" && names_it(synopsis[other] fields[other], page))
+        users = synopsis[other] (synopsis[page] ~ /^enum/ ? body[other] : fields[other])
+        if (names_it(text, other) || page != "cls_status" && names_it(users, page))
             list = list ".BR " other " (3),\n"
     }
     other = match(page, /^cls_(head|mpi)/) ? "-" substr(page, 5, RLENGTH - 4) : ""
@@ -109,12 +111,16 @@ section == "Field Documentation" {
 section ~ /^(Function|Enumeration Type|Typedef) Documentation$/ {
     if (/^\.SS /) {
         begin(declaration($0))
-        returns = 0
+        returns = values = 0
     } else if (/^\\fB(Returns|Enumerator)\\fP/) {
-        add(/Returns/ ? ".SH RETURN VALUE" : ".SH VALUES")
+        values = /Enumerator/
         returns = 1
-    } else if (!returns || !/^\.R[SE]/)
+        add(values ? ".SH VALUES" : ".SH RETURN VALUE")
+    } else if (!returns || !/^\.R[SE]/) {
+        if (values)
+            sub(/^\.PP/, ".IP")
         add($0)
+    }
 }
 
 END {
