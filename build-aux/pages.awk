@@ -80,7 +80,7 @@ FNR == 1 {
 }
 linked { next }
 title { gsub(title "::", "") }
-title && /^\\fC#include/ {
+title && /^\\f.#include/ {
     header = $0
     gsub(/.*<|>.*|\\&/, "", header)
     begin("struct " title)

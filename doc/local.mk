@@ -20,16 +20,15 @@ doc/man3/made: include/clsample.h include/clsample-mpi.h $(pkginclude_HEADERS) b
 	    $(DOXYGEN) - && cd doc/man3 && LC_ALL=C $(AWK) -v version=$(VERSION) \
 	    -f $(abs_srcdir)/build-aux/pages.awk doxygen/man/man3/*.h.3 doxygen/man/man3/cls_*.3 && \
 	    rm -r doxygen && echo >made
-endif
-if HAVE_PAGES
-pages_made = doc/man3/made
+else
+doc/man3/made:
 endif
 find_pages = pages=doc/man3; test -f $$pages/made || pages=$(srcdir)/doc/man3; test -f $$pages/made
-all-local: $(pages_made)
-install-data-local: $(pages_made)
+all-local: doc/man3/made
+install-data-local: doc/man3/made
 	@$(MKDIR_P) '$(DESTDIR)$(man3dir)'; if $(find_pages); then \
 	    $(INSTALL_DATA) `find $$pages -name 'cls_*.3' $(without_mpi)` '$(DESTDIR)$(man3dir)'; fi
 uninstall-local:
 	@if $(find_pages); then names=`cd $$pages && ls cls_*.3`; cd '$(DESTDIR)$(man3dir)' && rm -f $$names; fi
-dist-pages: $(pages_made)
+dist-pages: doc/man3/made
 	@$(find_pages) || $(need_doxygen); cp -R $$pages "$(distdir)/doc"
