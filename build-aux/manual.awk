@@ -78,12 +78,12 @@ function comment_line(line,    is_number, returns) {
         return line
     if (of_file && latest == "" && match(line, /^[A-Z][a-z]+( [a-z]+)?( [a-z]+)?\. /))
         line = "**" substr(line, 1, RLENGTH - 1) "** " substr(line, RLENGTH + 1)
-    is_number = line ~ /^[0-9]+\./ && latest !~ /^$|^[0-9]+\. /
+    is_number = line ~ /^[0-9]+\./ && latest !~ /^$|^ |^[0-9]+\. /
     latest = line
     returns = !of_file && sub(/^(Returns )?CLS_OK/, "CLS_OK", line)
     line = text_of(line)
     if (is_number) # the end of a sentence, not an item
-        sub(/\./, "\\\\.", line)
+        line = substr(line, 1, index(line, ".") - 1) "\\" substr(line, index(line, "."))
     return (returns ? "@return " : "") line
 }
 

@@ -39,7 +39,8 @@ function add(line) {
         sub(/\\&\. .*|\\&\.$/, "", brief[name])
         gsub(/\\f[A-Z]/, "", brief[name])
     }
-    sub(/^'/, "\\\\\\&'", line) # no request
+    if (line ~ /^'/) # no request
+        line = "\\&" line
     body[name] = body[name] line "\n"
 }
 
