@@ -3,10 +3,9 @@
  *     CLS_WITHOUT_SHARDS    one vocabulary over several devices: cls_shard_...()
  *     CLS_WITHOUT_SELFTEST  cls_selftest(), and with it the proof of each compiled program
  *     CLS_WITHOUT_BINARIES  compiled programs: cls_context_export(), options->binary and cache_dir
+ * CLS_DLOPEN_OPENCL makes the library find OpenCL's functions at run time, by
+ * cls_context_options.find_opencl or in libOpenCL.so; nothing then links OpenCL's library.
  */
-#ifdef __FAST_MATH__
-#error "clsample.c rounds as IEEE 754 says: compile it without -ffast-math."
-#endif
 /* A fused operation rounds once where two operations round twice, and tokens would differ. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF

@@ -5,7 +5,7 @@
 # another project.
 top=$(cd "$srcdir" && pwd)
 build=$(pwd)
-single=$(echo "$build"/clsample-*-amalgamation)
+single=$build/amalgamation
 # shellcheck source=tests/support/checks.sh
 . "$srcdir/tests/support/checks.sh"
 warnings='-std=c11 -Wall -Wextra -Wconversion -Werror -fvisibility=hidden'
@@ -40,7 +40,7 @@ if [ "$(uname -m)" = x86_64 ] && grep -qw fma /proc/cpuinfo; then
     if [ -s code ] && ! grep -q vfmadd code; then yes_; else no_ 'clsample.o has fused operations'; fi
 fi
 "$cc" -ffast-math -c "$single/clsample.c" -o fast.o 2>cc.log && no_ '-ffast-math is accepted'
-says '-ffast-math' 'compile it without -ffast-math' cc.log
+says '-ffast-math' 'not -ffast-math' cc.log
 
 compile "$cc" -Os && draws "$cc" && whole=$(bytes) && echo "$whole bytes in all"
 for part in SHARDS SELFTEST BINARIES; do
@@ -49,6 +49,11 @@ for part in SHARDS SELFTEST BINARIES; do
 done
 compile "$cc" -Os -DCLS_WITHOUT_SHARDS -DCLS_WITHOUT_SELFTEST -DCLS_WITHOUT_BINARIES &&
     draws "$cc" 'without all parts' && echo "$(bytes) bytes without all of them"
+# With its own look-up, nothing links OpenCL. The program's handles come from the same library.
+compile "$cc" -O1 -DCLS_DLOPEN_OPENCL && nm -u clsample.o >symbols
+if grep -q ' cl[A-Z]' symbols; then no_ "clsample.o needs $(grep ' cl[A-Z]' symbols)"; else yes_; fi
+draws "$cc" 'with CLS_DLOPEN_OPENCL'
+
 for call in cls_shard_create cls_selftest cls_context_export; do
     printf '#define CL_TARGET_OPENCL_VERSION 120\n#include "clsample.h"\n%s\n' \
         "void (*f)(void) = (void (*)(void))$call; int main(void) { return f == 0; }" >call.c
