@@ -39,12 +39,8 @@ static const char *const libraries[] = {
 #elif defined(__APPLE__)
     "/System/Library/Frameworks/OpenCL.framework/OpenCL",
 #elif defined(__ANDROID__)
-    "libOpenCL.so",
-    "/vendor/lib64/libOpenCL.so",
-    "/system/vendor/lib64/libOpenCL.so",
-    "libOpenCL-pixel.so",
-    "/vendor/lib/libOpenCL.so",
-    "/system/vendor/lib/libOpenCL.so",
+    "libOpenCL.so",       "/vendor/lib64/libOpenCL.so", "/system/vendor/lib64/libOpenCL.so",
+    "libOpenCL-pixel.so", "/vendor/lib/libOpenCL.so",   "/system/vendor/lib/libOpenCL.so",
 #else
     "libOpenCL.so.1",
     "libOpenCL.so",

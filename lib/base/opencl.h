@@ -7,17 +7,20 @@
 
 /* What the library calls: functions of OpenCL 1.2. */
 #define CLS_OPENCL_FUNCTIONS(X) \
-    X(clBuildProgram) X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateKernel) \
-    X(clCreateProgramWithBinary) X(clCreateProgramWithSource) X(clEnqueueCopyBuffer) \
-    X(clEnqueueFillBuffer) X(clEnqueueMapBuffer) X(clEnqueueMarkerWithWaitList) \
-    X(clEnqueueNDRangeKernel) X(clEnqueueReadBuffer) X(clEnqueueReadBufferRect) \
-    X(clEnqueueUnmapMemObject) X(clEnqueueWriteBuffer) X(clEnqueueWriteBufferRect) X(clFinish) \
-    X(clFlush) X(clGetCommandQueueInfo) X(clGetContextInfo) X(clGetDeviceInfo) X(clGetEventInfo) \
-    X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo) X(clGetPlatformInfo) \
-    X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clReleaseCommandQueue) X(clReleaseContext) \
-    X(clReleaseEvent) X(clReleaseKernel) X(clReleaseMemObject) X(clReleaseProgram) \
-    X(clRetainCommandQueue) X(clRetainContext) X(clRetainEvent) X(clSetKernelArg) \
-    X(clWaitForEvents)
+    X(clBuildProgram) \
+    X(clCreateBuffer) X(clCreateCommandQueue) X(clCreateKernel) X(clCreateProgramWithBinary) \
+        X(clCreateProgramWithSource) X(clEnqueueCopyBuffer) X(clEnqueueFillBuffer) \
+            X(clEnqueueMapBuffer) X(clEnqueueMarkerWithWaitList) X(clEnqueueNDRangeKernel) \
+                X(clEnqueueReadBuffer) X(clEnqueueReadBufferRect) X(clEnqueueUnmapMemObject) \
+                    X(clEnqueueWriteBuffer) X(clEnqueueWriteBufferRect) X(clFinish) X(clFlush) \
+                        X(clGetCommandQueueInfo) X(clGetContextInfo) X(clGetDeviceInfo) \
+                            X(clGetEventInfo) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo) \
+                                X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo) \
+                                    X(clReleaseCommandQueue) X(clReleaseContext) X(clReleaseEvent) \
+                                        X(clReleaseKernel) X(clReleaseMemObject) \
+                                            X(clReleaseProgram) X(clRetainCommandQueue) \
+                                                X(clRetainContext) X(clRetainEvent) \
+                                                    X(clSetKernelArg) X(clWaitForEvents)
 
 #ifdef CLS_DLOPEN_OPENCL
 typedef struct cls_opencl_functions {

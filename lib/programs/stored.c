@@ -49,8 +49,8 @@ static int from_bytes(cls_context *context, cls_program *p, const cls_container 
 {
     const cls_build_config before = p->config;
     const cls_bytes *const bytes = &c->program[p->dtype][p->variant].bytes;
-    if (bytes->bytes == NULL ||
-        !is_allowed(context, &c->program[p->dtype][p->variant].config, cls_variants[p->variant].kernel))
+    if (bytes->bytes == NULL || !is_allowed(context, &c->program[p->dtype][p->variant].config,
+                                            cls_variants[p->variant].kernel))
         return 0;
     p->config = c->program[p->dtype][p->variant].config;
     p->origin = origin;
@@ -105,7 +105,8 @@ void cls_program_store(const cls_context *context, const cls_program *p)
     uint8_t *const whole = malloc(size);
     if (whole != NULL) {
         cls_container_write(&c, context->cache_key, whole);
-        cls_cache_write(dir, context->cache_key, p->dtype, cls_variants[p->variant].name, whole, size);
+        cls_cache_write(dir, context->cache_key, p->dtype, cls_variants[p->variant].name, whole,
+                        size);
     }
     free(whole);
     free((void *)(uintptr_t)bytes.bytes);
