@@ -3,8 +3,9 @@
 # Converts kernel files to C source on standard output. For each kernel file it defines an array of
 # strings, which are one program when joined, and their number. A file that several programs include
 # appears only once. It begins with #line, so that messages of a device compiler name the file and
-# the line. Its #include lines become empty lines, since drivers have no include directory. No
-# string is longer than 4095 bytes, the length that C11 guarantees.
+# the line. Its #include lines become empty lines, since drivers have no include directory. Comments
+# and indentation, two fifths of the text, are left out. No string is longer than 4095 bytes, the
+# length that C11 guarantees.
 # usage: cl2c.sh FOLDER KERNEL.cl...      defines cls_source_KERNEL[] and cls_source_KERNEL_count
 set -eu
 order=$(dirname "$0")/cl-order.sh
@@ -23,7 +24,23 @@ done | awk '!seen[$0]++' | while read -r file; do
     printf '#define %s \\\n' "$(name_of "$file")"
     {
         printf '"#line 1 \\"%s\\"\\n"\n' "$file"
-        sed -e 's/^#include ".*//' -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/' "$folder/$file"
+        awk '{
+            text = ""
+            for (rest = $0; rest != ""; rest = substr(rest, n + 2)) {
+                n = index(rest, inside ? "*/" : "/*")
+                if (!inside)
+                    text = text (n ? substr(rest, 1, n - 1) : rest)
+                if (!n)
+                    break
+                inside = !inside
+            }
+            gsub(/^[ \t]+|[ \t]+$/, "", text)
+            if (inside && (macro || text ~ /^#/)) # a comment is no end of a macro
+                text = text " \\"
+            macro = (macro || text ~ /^#/) && text ~ /\\$/
+            print text
+        }' "$folder/$file" |
+            sed -e 's/^#include ".*//' -e 's/\\/\\\\/g' -e 's/"/\\"/g' -e 's/.*/"&\\n"/'
     } | awk '{ size += length } size > 4095 { print ","; size = length } { print }'
     echo
 done | awk -v q='"' '

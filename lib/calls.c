@@ -91,6 +91,7 @@ cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_
     RETURN_CALL(s, cls_try_load(s, slot, saved, size));
 }
 
+#ifndef CLS_WITHOUT_SHARDS
 cls_status cls_shard_create(cls_sampler *s, const cls_shard_options *options, cls_shard **out)
 {
     if (out == NULL)
@@ -98,6 +99,7 @@ cls_status cls_shard_create(cls_sampler *s, const cls_shard_options *options, cl
     *out = NULL;
     RETURN_CALL(s, cls_try_shard(s, options, out));
 }
+#endif
 
 void cls_sampler_force_search(cls_sampler *s, int on)
 {

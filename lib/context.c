@@ -23,35 +23,6 @@ static cls_status check_device(cl_context cl, cl_device_id device)
     return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "device does not belong to context");
 }
 
-/* Copies what the options point to, since later compilations use it. */
-static cls_status copy_options(cls_context *context, const cls_context_options *o)
-{
-    context->options = *o;
-    context->options.cache_dir = NULL;
-    context->options.binary = NULL;
-    if (o->cache_dir != NULL) {
-        const size_t size = strlen(o->cache_dir) + 1;
-        char *const dir = malloc(size);
-        if (dir == NULL)
-            return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
-                            "out of host memory for options->cache_dir");
-        memcpy(dir, o->cache_dir, size);
-        context->options.cache_dir = dir;
-    }
-    context->has_cache_key = (o->binary != NULL || o->cache_dir != NULL) &&
-                             cls_cache_key(context->device, &context->requested_shape, cls_variants,
-                                           context->cache_key) == CLS_OK;
-    if (o->binary == NULL || !context->has_cache_key || o->binary_size < CLS_CONTAINER_HEADER)
-        return CLS_OK;
-    if ((context->binary = malloc(o->binary_size)) == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for options->binary");
-    memcpy(context->binary, o->binary, o->binary_size);
-    if (!cls_container_read(context->binary, o->binary_size, context->cache_key,
-                            &context->binary_programs))
-        memset(&context->binary_programs, 0, sizeof context->binary_programs);
-    return CLS_OK;
-}
-
 /* Finds groups that compute correctly on the device: with sub-groups if these do, and smaller ones
  * if the first do not. Fails if the caller chose a tier or a size that does not. */
 static cls_status find_groups(cls_context *context)
@@ -117,7 +88,10 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     }
     context->cl = cl;
     cls_error_save(&before);
-    status = copy_options(context, &o);
+    context->options = o;
+    context->options.cache_dir = NULL;
+    context->options.binary = NULL;
+    status = cls_stored_open(context, &o);
     if (status == CLS_OK)
         status = find_groups(context);
     if (status == CLS_OK)

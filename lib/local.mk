@@ -8,10 +8,10 @@ pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
 library_sources = \
-	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c \
+	lib/base/status.c lib/base/structs.c lib/base/read.c lib/base/sha256.c lib/base/hash.c lib/base/lock.c lib/base/opencl.c \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
-	lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
+	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/buffers.c lib/queue/readback.c \
 	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c \
 	lib/reference/open.c lib/reference/text.c lib/reference/adjust.c lib/reference/set.c \

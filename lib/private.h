@@ -15,6 +15,7 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
 #include "clsample.h"
+#include "base/opencl.h"
 
 /* ------------------------------------------------------------------ errors */
 

@@ -3,7 +3,18 @@ pkgconfigdir = $(libdir)/pkgconfig
 pkgconfig_DATA = clsample.pc clsample-head.pc
 cmakedir = $(libdir)/cmake/clsample
 cmake_DATA = clsample-config.cmake clsample-config-version.cmake
-EXTRA_DIST += packaging/debian $(srcdir)/packaging/*.sh $(srcdir)/packaging/*.in
+EXTRA_DIST += packaging/debian packaging/amalgamation $(srcdir)/packaging/*.sh $(srcdir)/packaging/*.in
+
+# The library in one file, for programs that vendor it. The archive of a release has the folder `amalgamation`.
+single = clsample-$(PACKAGE_VERSION)-amalgamation
+.PHONY: amalgamation
+amalgamation: amalgamation/clsample.c
+	rm -rf $(single) $(single).zip && cp -R amalgamation $(single)
+	zip -q -X -r $(single).zip $(single) && rm -r $(single) && ls -l $(single).zip
+amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_headers) include/clsample.h $(core_parts) \
+		$(srcdir)/packaging/amalgamation/*
+	$(AM_V_GEN)(cd $(srcdir) && $(SHELL) packaging/amalgamation/amalgamate.sh $(abs_builddir)/amalgamation . \
+	    $(abs_builddir) $(library_sources) $(library_generated:%=$(abs_builddir)/%))
 
 # Compiles examples as users would, by pkg-config and by CMake, against the installed files.
 installcheck-local:

@@ -31,7 +31,7 @@ package_tests = tests/package/layers.sh tests/package/names.sh tests/package/hea
 	tests/package/portable.sh tests/package/versions.sh
 short_scripts = tests/arithmetic/check_sampler.sh
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
-	tests/package/gpu_script.sh tests/package/gpu_resources.sh
+	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests) $(sized_command_tests)
@@ -64,6 +64,7 @@ check-full:
 	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(TESTS)'
 check-host:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
+tests/package/amalgamation.log: amalgamation/clsample.c
 check-local: check-TESTS
 	@$(SHELL) $(srcdir)/build-aux/summary.sh $(TEST_LOGS)
 TEST_EXTENSIONS = .sh
@@ -94,10 +95,10 @@ programs = $(short_tests) $(device_tests) $(unit_tests) $(error_tests)
 long_check += $(long_tests)
 if HAVE_VERSION_SCRIPT
 error_tests = tests/device/check_errors
-fault_tests = tests/stress/check_faults
+fault_tests = tests/stress/check_faults tests/stress/check_faults_found
 endif
 # Libtool would compile each of these files twice.
-check_LIBRARIES = libtests.a libstub.a
+check_LIBRARIES = libtests.a libstub.a libsingle.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
@@ -141,6 +142,15 @@ tests_stress_check_faults_SOURCES = tests/stress/check_faults.c tests/support/li
 	tests/support/faulty.c
 tests_stress_check_faults_LDADD = $(with_faults)
 tests_stress_check_faults_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
+# Once more with the library in one file, which finds OpenCL's functions in the program.
+libsingle_a_SOURCES = lib/base/hooks.c
+nodist_libsingle_a_SOURCES = amalgamation/clsample.c
+libsingle_a_CFLAGS = -DCLS_DLOPEN_OPENCL $(test_hooks) $(library_cflags) -Wno-shadow
+tests_stress_check_faults_found_SOURCES = $(tests_stress_check_faults_SOURCES)
+tests_stress_check_faults_found_CPPFLAGS = -DCLS_FOUND $(AM_CPPFLAGS)
+tests_stress_check_faults_found_LDADD = libtests.a libclsample_head_internal.la libsingle.a $(CHECK_LIBS) -lpthread -ldl
+# The head has some sources of its own, which the single file has, too.
+tests_stress_check_faults_found_LDFLAGS = $(tests_stress_check_faults_LDFLAGS) -Wl,-z,muldefs
 
 # A script starts these programs as ranks of MPI.
 if BUILD_MPI

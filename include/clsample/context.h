@@ -122,6 +122,15 @@ typedef struct cls_context_options {
      * came before this one. The function must not call the library. NULL: no calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
+
+    /* For a library that was compiled with CLS_DLOPEN_OPENCL and links no OpenCL: returns the
+     * function of OpenCL that has this name, or NULL, for example by dlsym() from the library that
+     * the caller's handles come from. It must not call the library. NULL: the library opens
+     * OpenCL's itself (libOpenCL.so.1, OpenCL.dll, ...), which may be another one than the
+     * caller's. All contexts of a process use the functions that were found first: a function that
+     * finds others is refused, and so is any in a library that links OpenCL. */
+    void *(*find_opencl)(void *user, const char *name);
+    void *find_opencl_user;
 } cls_context_options;
 
 CLS_INIT_FUNCTION(cls_context_options)

@@ -40,7 +40,4 @@ CLS_TEST_HOOK(int, proofs_compare_nothing);
 /* If it is not 0, rows of proofs have this many tokens, 1,000 or more. */
 CLS_TEST_HOOK(uint32_t, proof_vocab);
 
-/* What multiplies the head's float32 weights on all devices, if it is not CLS_HEAD_BY_DEVICE. */
-CLS_TEST_HOOK(int, head_product);
-
 #endif

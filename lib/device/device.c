@@ -279,6 +279,8 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (status == CLS_OK)
         status = check_context_options(&o);
     if (status == CLS_OK)
+        status = cls_opencl_find(&o);
+    if (status == CLS_OK)
         status = query_properties(device, &p);
     if (status != CLS_OK)
         return status;

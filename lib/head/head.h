@@ -15,6 +15,9 @@
 #define CLS_HEAD_FINISH_TOKENS 1024 /* FINISH_TOKENS in cl/head/head.cl */
 #define CLS_HEAD_STAGING 16         /* uploads in flight */
 
+/* What multiplies float32 weights on all devices, if it is not CLS_HEAD_BY_DEVICE. */
+CLS_TEST_HOOK(int, head_product);
+
 extern const char *const cls_source_head[];
 extern const unsigned cls_source_head_count;
 

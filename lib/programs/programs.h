@@ -79,7 +79,12 @@ enum {
     CLS_MERGE_0,
     CLS_VARIANTS /* at most 32, since a uint32_t holds a set of them */
 };
-#define CLS_ALL_VARIANTS (UINT32_MAX >> (32 - CLS_VARIANTS)) /* the set of all */
+#ifdef CLS_WITHOUT_SHARDS
+#define CLS_LEFT_OUT (UINT32_C(15) << CLS_SHARD_SURVEY_0) /* what only shards launch */
+#else
+#define CLS_LEFT_OUT 0u
+#endif
+#define CLS_ALL_VARIANTS (UINT32_MAX >> (32 - CLS_VARIANTS) & ~CLS_LEFT_OUT) /* the set of all */
 typedef struct cls_variant {
     const char *name; /* in messages and names of files */
     enum cls_kernel kernel;
@@ -247,8 +252,31 @@ int cls_program_make_smaller(const cls_context *context, cls_program *program);
 /* Adds to the last error that smaller groups were tried before. */
 cls_status cls_program_fail_smaller(cls_status status, const cls_program *program);
 
+/* ------------------------------------------------------------- stored.c */
+
+#ifdef CLS_WITHOUT_BINARIES
+static inline cls_status cls_stored_open(cls_context *context, const cls_context_options *options)
+{
+    (void)context;
+    return options->binary == NULL && options->cache_dir == NULL
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "options->binary and options->cache_dir must be NULL, since this library "
+                          "was built without binaries");
+}
+#define cls_program_from_stored(context, program) 0
+#define cls_program_store(context, program) ((void)0)
+#else
+/* Copies options->binary and options->cache_dir, since later compilations use them. */
+cls_status cls_stored_open(cls_context *context, const cls_context_options *options);
+
+/* Builds a program from options->binary or from a file of the cache folder. Returns 0 if neither
+ * has it, or if it does not fit or the driver refuses it. */
+int cls_program_from_stored(cls_context *context, cls_program *program);
+
 /* Writes a program that was compiled from source to the cache folder. */
 void cls_program_store(const cls_context *context, const cls_program *program);
+#endif
 
 /* ----------------------------------------------------------- binaries.c */
 

@@ -174,7 +174,7 @@ uint32_t cls_variants_of(uint32_t features)
         if (features & CLS_FEATURE_PLAIN)
             set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, 0);
     }
-    return set;
+    return set & CLS_ALL_VARIANTS;
 }
 
 /* ------------------------------------------------------------------- features */

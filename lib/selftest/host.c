@@ -119,7 +119,7 @@ int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft)
 {
     const int32_t *const parents = cls_selftest_parents(method, request);
     const uint32_t row = parents != NULL ? (uint32_t)(parents[draft] + 1) : draft;
-    float logits[32];
+    float logits[32] = {0};
     int32_t best = 0;
     if ((request + draft) % 4 == 3)
         return 40 + (int32_t)draft;

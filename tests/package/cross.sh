@@ -63,6 +63,10 @@ build() {
     make -s && make -s install DESTDIR="$dir/$1/root" >install.log || return
     NM=$1-nm srcdir=$top sh "$top/tests/package/symbols.sh" &&
         NM=$1-nm sh "$top/tests/package/portable.sh" || return
+    # The library in one file, as programs vendor it.
+    make -s amalgamation/clsample.c &&
+        "$1-gcc" -std=c11 -O1 -Wall -Wextra -Wconversion -Werror -I"$dir/$1/include" \
+            -c amalgamation/clsample.c -o single.o || return
     for library in -lclsample "$dir/$1/root/usr/local/lib/libclsample.a"; do
         "$1-gcc" "$top/examples/minimal.c" -I"$dir/$1/root/usr/local/include" -I"$dir/$1/include" \
             -L"$dir/$1/root/usr/local/lib" "$library" -L"$dir/$1" -lOpenCL -lm -o minimal || return

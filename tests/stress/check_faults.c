@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/opencl.h"
 #include "faulty.h"
 #include "faulty_memory.h"
 #include "inputs.h"
@@ -453,6 +454,7 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     float logits[2 * LATE_VOCAB];
     cls_context_options o;
     cls_context_options_init(&o);
+    o.find_opencl = fixture_find_opencl;
     for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
         logits[i] = (float)rng_normal(&r);
     for (int i = 0; i < 2; i++) {
@@ -559,6 +561,7 @@ static cls_status make_context(device *d, cls_context **out)
     cls_context_options o;
     must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
     cls_context_options_init(&o);
+    o.find_opencl = fixture_find_opencl;
     o.dtypes = 1u << CLS_F32;
     o.tier = info.tier;
     o.work_group = info.work_group;
@@ -654,8 +657,32 @@ static Suite *make(void)
     return s;
 }
 
+#ifdef CLS_FOUND
+/* The library calls OpenCL by what this finds: the functions that meet faults. */
+static void *find(void *user, const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } all[] = {
+#define ROW(name) {#name, (void (*)(void))name},
+        CLS_OPENCL_FUNCTIONS(ROW)
+#undef ROW
+    };
+    void *found = NULL;
+    (void)user;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i].name, name) == 0)
+            memcpy(&found, &all[i].function, sizeof found);
+    return found;
+}
+#endif
+
 int main(int argc, char **argv)
 {
+#ifdef CLS_FOUND
+    fixture_find_opencl = find;
+#endif
     fixture_features(CLS_FEATURES_ALL);
     stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 61);
     stride = stride != 0 ? stride : 1;

@@ -14,6 +14,8 @@ static int n_devices;
 static uint64_t seed = 20250;
 static uint32_t usual_group, usual_tier; /* CLS_TEST_GROUP and CLS_TEST_TIER; 0: not set */
 
+void *(*fixture_find_opencl)(void *user, const char *name);
+
 void fixture_features(uint32_t features) { cls_test_features = features; }
 
 void fixture_random(uint32_t features)
@@ -56,10 +58,13 @@ static void open_device(cl_platform_id platform, cl_device_id id)
                                                 (cl_context_properties)platform, 0};
     char platform_name[64] = "?", device_name[80] = "?";
     cls_device_info info = {.struct_size = sizeof info};
+    cls_context_options o;
     cl_int code = CL_SUCCESS;
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
     clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof device_name, device_name, NULL);
-    if (cls_device_query(id, NULL, &info) != CLS_OK) {
+    cls_context_options_init(&o);
+    o.find_opencl = fixture_find_opencl;
+    if (cls_device_query(id, &o, &info) != CLS_OK) {
         printf("%s, %s: not usable: %s\n", platform_name, device_name, cls_error_message());
         return;
     }
@@ -155,6 +160,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.max_local_mem_size == 0)
         with_cache.cache_dir = getenv("CLS_TEST_PROGRAMS"); /* see kernels.sh */
     with_cache.cache_always = 1;
+    with_cache.find_opencl = fixture_find_opencl;
     test_subgroups(subgroups);
     const cls_status status = cls_context_create(d->context, d->id, &with_cache, &context);
     test_subgroups(CLS_SUBGROUPS_NONE);
