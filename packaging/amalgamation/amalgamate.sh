@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Joins the library to one source and one header, for programs that vendor it, and puts what else
-# such a program needs beside them. The macros that a source defines end with it, since other sources define the
-# same names. What a program may leave out stands between #ifndef and #endif.
+# such a program needs beside them. The macros that a source defines end with it, since other
+# sources define the same names. What a program may leave out stands between #ifndef and #endif.
 # usage: amalgamate.sh FOLDER SOURCE-DIRECTORY BUILD-DIRECTORY SOURCE...
 set -eu
 folder=$1 srcdir=$2 builddir=$3
@@ -14,7 +14,8 @@ version=$(sh "$srcdir/build-aux/version.sh" "$srcdir/include/clsample/base.h")
 join() {
     in_place=$1 public=$2
     shift 2
-    awk -v in_place="$in_place" -v roots="$srcdir/include $srcdir/lib $srcdir/cl $srcdir $builddir" -v public="$public" '
+    awk -v in_place="$in_place" -v public="$public" \
+        -v roots="$srcdir/include $srcdir/lib $srcdir/cl $srcdir $builddir" '
 BEGIN {
     roots_count = split(roots, root, " ")
     for (i = split(public, header, " "); i >= 1; i--)
