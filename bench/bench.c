@@ -361,7 +361,7 @@ static int select_cases(const bench_setup *setup, const cli_list *names, bench_s
 int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] =
-        "Times sampling steps and compares them with a plain read of the logits, the floor.\n"
+        "Times sampling steps and compares them with a plain read of the logits, the floor. "
         "The tokens of each step are first compared with the reference's.";
     bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
@@ -371,6 +371,7 @@ int cls_cmd_bench(int argc, char **argv)
     bench_set set;
     bool json = false;
     cli_option options[] = {
+        CLI_TITLE("Steps"),
         {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)"},
         {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
@@ -383,10 +384,10 @@ int cls_cmd_bench(int argc, char **argv)
          "runs of a case (default: at least 101, and one second)"},
         {"shards", CLI_UINT, &setup.shards, "N",
          "time steps of N shards in one process, beside whole steps"},
+        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
         CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
-        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
         CLI_NO_OPTION};
 
     cls_context_options_init(&context);

@@ -458,19 +458,20 @@ int cls_cmd_tune(int argc, char **argv)
     int32_t dtype = CLS_F32;
     bool json = false;
     cli_option options[] = {
+        CLI_TITLE("Steps"),
         {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)"},
         {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
         {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)"},
+        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_DEVICE(&device),
         CLI_DEVICE_OPTIONS(&u.options),
-        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_NO_OPTION};
     cls_context_options_init(&u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;
     cli_parse(argc, argv, "tune [OPTION]...",
-              "Tries shapes of the kernels and says which is the fastest, and the options for it.\n"
+              "Tries shapes of the kernels and says which is the fastest, and the options for it. "
               "Tokens are the same in every shape, and each is checked.",
               options);
     u.limit = limit;

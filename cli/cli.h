@@ -26,6 +26,7 @@ int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
 int cls_cmd_report(int argc, char **argv);
+void cli_params_help(void); /* clsample help params, cli/request.c */
 
 /* ------------------------------------------------------- errors, cli/errors.c */
 
@@ -94,6 +95,7 @@ void cli_memory_end(const void *since);
 /* ------------------------------------------------------ options, cli/options.c */
 
 typedef enum cli_type {
+    CLI_SECTION, /* no option, but the title of those that follow */
     CLI_FLAG,   /* bool; takes no value */
     CLI_SWITCH, /* int32_t, set to 1; takes no value */
     CLI_STRING, /* const char *, which points into argv */
@@ -120,19 +122,39 @@ typedef struct cli_option {
     void *value;      /* a variable of that type; unchanged if the option is absent */
     const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE: NAME=words, or the
                          words alone, which are separated by | */
-    const char *help; /* one line */
+    const char *help; /* a phrase; NULL: --help omits the option, since it is another name of one */
 } cli_option;
 
 /* clang-format off */
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL} /* ends a table */
+
+/* Begin a section of --help, and one that only `clsample help params` shows. */
+#define CLI_TITLE(title) {title, CLI_SECTION, NULL, NULL, NULL}
+#define CLI_PARAMS_TITLE(title) {title, CLI_SECTION, NULL, "params", NULL}
 /* clang-format on */
 
+/* Prints the usage, what the command is about, and either the sections of --help or, with `params`,
+ * those of `clsample help params`, in 80 columns. */
+void cli_help(const char *usage, const char *about, const cli_option *options, bool params);
+
 /* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
- * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and ends the
- * process. */
+ * is the name of the subcommand. On --help it prints the help and ends the process. */
 void cli_parse(int argc, char **argv, const char *usage, const char *about,
                const cli_option *options);
 bool cli_given(const char *name); /* whether the option is present */
+
+/* Finds the name that a misspelt word is nearest to: those that are tried must be like it. */
+typedef struct cli_near {
+    const char *word; /* of `length` bytes */
+    size_t length;
+    const char *name; /* NULL: none is near */
+    unsigned distance;
+    char text[80];
+} cli_near;
+void cli_near_try(cli_near *near, const char *name);
+
+/* "; did you mean NAME?", with `before` before the name; "" if none is near. */
+const char *cli_near_text(cli_near *near, const char *before);
 
 /* Parses text as a value of the type and stores it. `what` names the option in error messages:
  * "--top-k". */
@@ -151,9 +173,15 @@ typedef struct cli_picked {
     uint32_t count, *row;
 } cli_picked;
 
-/* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
- * there are then more than `most` rows. */
-void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+/* The option that selects rows, under both of its names; list: a cli_list. */
+/* clang-format off */
+#define CLI_ROWS(list, help) \
+    {"rows", CLI_LIST, list, "LIST", help}, {"row", CLI_LIST, list, "LIST", NULL}
+/* clang-format on */
+
+/* Parses the lists of that option, such as "0,3,8-15". It fails if there are more than `most` rows.
+ * Without a list all rows are selected. */
+void cli_picked_parse(const cli_list *lists, uint32_t most, cli_picked *picked);
 
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
@@ -206,10 +234,12 @@ typedef struct cli_target {
 
 /* clang-format off */
 #define CLI_DEVICE(device) \
+    CLI_TITLE("Device"), \
     {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices"}
 
 /* --device of the commands that can also run the reference, and whether it names that. */
 #define CLI_DEVICE_OR_HOST(device) \
+    CLI_TITLE("Device"), \
     {"device", CLI_STRING, device, "N|host", \
      "a number from clsample devices, or the reference on the host"}
 bool cli_on_host(const char *device);

@@ -102,18 +102,19 @@ static void fill(const cli_logits *from, const cli_picked *picked, uint64_t seed
 
 int cls_cmd_demo(int argc, char **argv)
 {
-    const char *path = NULL, *device = NULL, *list = "0", *pieces_path = NULL;
+    const char *path = NULL, *device = NULL, *pieces_path = NULL;
+    cli_list rows = {0};
     uint64_t seed = 0;
-    cli_picked picked = {.option = "--rows"};
+    cli_picked picked;
     cli_logits logits = {0}, batch = {0};
     cls_context_options kernels;
     cli_pieces words = {0};
     cli_results results = {.draws = DRAWS, .probs = true};
     cli_job job = {.results = &results, .split.targets = 1};
     cli_option options[] = {
+        CLI_TITLE("Input"),
         {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},
-        {"rows", CLI_STRING, &list, "LIST",
-         "rows to show, at most 16, such as 0,3,8-15 (default 0)"},
+        CLI_ROWS(&rows, "rows to show, at most 16, such as 0,3,8-15 (default 0)"),
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)"},
@@ -126,7 +127,9 @@ int cls_cmd_demo(int argc, char **argv)
               options);
     if (path == NULL)
         cli_die("--logits: this option is required; name a file of logits");
-    cli_picked_parse(list, MOST_ROWS, &picked);
+    if (rows.count == 0)
+        cli_set(CLI_LIST, &rows, NULL, NULL, "0");
+    cli_picked_parse(&rows, MOST_ROWS, &picked);
     cli_logits_read(path, NULL, &picked, &logits);
     if (pieces_path != NULL)
         cli_pieces_read(pieces_path, logits.vocab, &words);

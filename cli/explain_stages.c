@@ -269,7 +269,8 @@ static void draw(const cls_host_row *host, cli_explained *e)
         cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
     e->token = result.token;
     e->status = result.status;
-    e->probability = exp((double)result.logprob_final);
+    e->raw = exp((double)result.logprob_raw);
+    e->final = exp((double)result.logprob_final);
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.

@@ -106,10 +106,19 @@ void cli_set_from_json(cli_type type, void *to, const char *meta, const char *wh
     cli_set(type, to, meta, what, number);
 }
 
+_Noreturn static void refuse_key(const char *what, const char *key)
+{
+    cli_near near = {.word = key, .length = strlen(key)};
+    for (int i = 0; i < NAMES; i++)
+        cli_near_try(&near, names[i].key);
+    cli_near_try(&near, "force");
+    cli_die("%s is not a known key%s", what, cli_near_text(&near, ""));
+}
+
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cli_ids *force)
 {
-    const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
+    const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct name *at_fault;
     const char *key;
     json_t *value;
@@ -124,7 +133,7 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
             cli_ids_from_json(what, value, &force->ids, &force->count);
             cli_ids_check(what, force->ids, force->count, vocab);
         } else if (name == NULL) {
-            cli_die("%s is not a known key", what);
+            refuse_key(what, key);
         } else if (name - names < NUMBERS) {
             const cli_option *const field = &fields[name - names];
             cli_set_from_json(field->type, field->value, field->meta, what, value);

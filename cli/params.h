@@ -12,15 +12,10 @@
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
     {option, CLI_##type, &(p)->field, meta, help},
-#define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 
-/* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
+/* Entries for the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, list, kept, option, meta, key, help) \
     {option, CLI_LIST, &(l)->list, meta, help},
-#define CLI_LIST_OPTIONS(l) \
-    {"chain", CLI_STRING, &(l)->chain, "ORDER", \
-     "the order of the stages: default, vllm, llama, or stages separated by commas"}, \
-    CLS_LISTS(CLI_LIST_OPTION, l)
 /* clang-format on */
 
 /* The arguments of these options, which point into argv. */

@@ -238,6 +238,7 @@ int cls_cmd_replay(int argc, char **argv)
     bool all = false;
     cli_log log;
     cli_option options[] = {
+        CLI_TITLE("Output"),
         {"all", CLI_FLAG, &all, NULL, "report all tokens that differ, not only the first"},
         CLI_NO_OPTION};
     cli_parse(argc, argv, "replay LOG [--all]",

@@ -8,16 +8,13 @@
 #include "results.h"
 #include "shards.h"
 
-/* The most rows of --rows, which are listed before the file is read. */
-#define MOST_PICKED (1u << 24)
-
 /* The most logits whose log-probabilities the host computes for the table. */
 #define MOST_BY_HOST (UINT64_C(1) << 24)
 
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *rows, *device, *candidates, *log;
+    const char *device, *candidates, *log;
     const char *files[CLI_PARTS]; /* .npy files for parts of the results */
     cls_context_options kernels;
     cli_split_options split;
@@ -152,16 +149,11 @@ int cls_cmd_sample(int argc, char **argv)
     command q = {.results = {.draws = 1, .logprobs = true}};
     cli_job job = {.results = &q.results};
     cli_option options[] = {
-        CLI_REQUEST_OPTIONS(&q.request),
-        {"rows", CLI_STRING, &q.rows, "LIST",
-         "read and sample only these rows, such as 0,3,8-15 (default: all)"},
-        CLI_DEVICE_OR_HOST(&q.device),
-        {"shards", CLI_UINT, &q.split.shards, "N",
-         "split the vocabulary over N shards, as a runtime splits it over devices"},
-        {"borders", CLI_LIST, &q.split.borders, "IDS",
-         "the first token of each shard but shard 0, separated by commas"},
+        CLI_REQUEST_OPTIONS(&q.request)
+        CLI_TITLE("Output"),
         {"draws", CLI_UINT, &q.results.draws, "N",
          "draw N tokens for each row, at successive positions (default 1)"},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         {"tokens", CLI_OUTPUT, &q.files[CLI_TOKENS], "OUT.npy",
          "write the tokens: int32 [rows], or [rows, draws]"},
         {"logprobs", CLI_OUTPUT, &q.files[CLI_LOGPROBS], "OUT.npy",
@@ -185,12 +177,16 @@ int cls_cmd_sample(int argc, char **argv)
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",
          "write the tokens of each row that the chain keeps"},
         {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay"},
+        CLI_DEVICE_OR_HOST(&q.device),
+        {"shards", CLI_UINT, &q.split.shards, "N",
+         "split the vocabulary over N shards, as a runtime splits it over devices"},
+        {"borders", CLI_LIST, &q.split.borders, "IDS",
+         "the first token of each shard but shard 0, separated by commas"},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
          "work-items in a group (default: chosen for the device)"},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
          "logits per load: 2, 4, 8 or 16 (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&q.kernels),
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_init(&q.kernels);
@@ -199,12 +195,9 @@ int cls_cmd_sample(int argc, char **argv)
     q.results.candidates = q.candidates != NULL;
     q.results.probs = q.files[CLI_PROBS] != NULL;
     q.results.kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
-    q.request.picked.option = "--rows";
     check(&q);
     if (q.log != NULL)
         cli_log_check(&q.request);
-    if (q.rows != NULL)
-        cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked);
     cli_request_read(&q.request, &job);
     cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
     return sample(&q, &job);

@@ -252,7 +252,8 @@ static void host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tr
     of.epsilon = drafts->epsilon;
     of.delta = drafts->delta;
     if (cls_host_verify(&of, &result) != CLS_OK)
-        cli_die("request %" PRIu32 ": %s", request, cls_error_message());
+        cli_die("request %" PRIu32 ": %s", cli_row_number(job->picked, request),
+                cls_error_message());
     memcpy(drafts->tokens + at * width, result.tokens, width * 4);
     memcpy(drafts->nodes + at * drafts->most, result.nodes, drafts->most * 4);
     drafts->accepted[at] = result.accepted;
