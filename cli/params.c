@@ -148,6 +148,20 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
     cli_die("%s: %s", where, cls_error_message());
 }
 
+const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
+                              const cli_rows *rows)
+{
+    if (have == rows->all)
+        return rows->picked;
+    if (have != rows->count && rows->count != rows->all)
+        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s, %" PRIu32 " of them selected",
+                path, have, what, rows->all, rows->of, rows->count);
+    if (have != rows->count)
+        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s", path, have, what, rows->all,
+                rows->of);
+    return NULL;
+}
+
 static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
                            cls_params *params, cli_ids *force)
 {
@@ -160,11 +174,10 @@ static void rows_from_json(const char *path, const cli_rows *rows, uint32_t voca
         cli_die("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
         cli_die("%s: the file is not an array with one object for each row", path);
-    if (json_array_size(array) != rows->all)
-        cli_die("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
-                json_array_size(array), rows->all, rows->of);
+    const cli_picked *const picked =
+        cli_rows_in(path, json_array_size(array), "rows of parameters", rows);
     for (uint32_t i = 0; i < rows->count; i++) {
-        const uint32_t r = cli_row_number(rows->picked, i);
+        const uint32_t r = cli_row_number(picked, i);
         char where[PATH_MAX + 32];
         snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
         cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
@@ -179,10 +192,7 @@ static void seeds_from_npy(const char *path, const cli_rows *rows, cls_params *p
     cli_npy_open(path, &seeds);
     if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
         cli_npy_refuse(&seeds, "uint64 [rows]");
-    if (seeds.shape[0] != rows->all)
-        cli_die("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
-                rows->all, rows->of);
-    cli_npy_rows(&seeds, rows->picked);
+    cli_npy_rows(&seeds, cli_rows_in(path, seeds.shape[0], "seeds", rows));
     for (uint32_t i = 0; i < rows->count; i++)
         params[i].seed = ((const uint64_t *)seeds.data)[i];
 }

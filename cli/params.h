@@ -56,13 +56,18 @@ void cli_set_from_json(cli_type type, void *to, const char *meta, const char *wh
  * refuses. */
 void cli_params_check(const cls_params *params, uint32_t vocab);
 
-/* The rows that a command reads from its files. */
+/* The rows that a command reads from its files. A file has all rows, or only those to read. */
 typedef struct cli_rows {
-    uint32_t count;           /* rows to read */
-    uint32_t all;             /* rows in each file */
+    uint32_t count; /* rows to read */
+    uint32_t all;
     const cli_picked *picked; /* the rows to read; NULL: all */
     const char *of;           /* the noun in messages: "rows of logits" or "requests" */
 } cli_rows;
+
+/* The selection of rows from a file that has `have` rows; NULL: all of them. It fails if the file
+ * has another number of rows, which messages call `what`. */
+const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
+                              const cli_rows *rows);
 
 /* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any

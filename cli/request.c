@@ -7,7 +7,7 @@
 
 #include "request.h"
 
-/* Reads an array that must have as many rows as `rows`. Messages say that it should be `what`. */
+/* Reads the rows of an array. Messages say that it should be `what`. */
 static void array_read(const char *path, const cli_rows *rows, const char *what,
                        bool (*fits)(const cli_npy *), cli_npy *array)
 {
@@ -16,12 +16,10 @@ static void array_read(const char *path, const cli_rows *rows, const char *what,
         cli_die("%s: the array is empty", path);
     if (array->dims != 2 || !fits(array))
         cli_npy_refuse(array, what);
-    if (array->shape[0] != rows->all)
-        cli_die("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
-                rows->all, rows->of);
+    const cli_picked *const picked = cli_rows_in(path, array->shape[0], "rows", rows);
     if (array->shape[1] > INT32_MAX)
         cli_die("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
-    cli_npy_rows(array, rows->picked);
+    cli_npy_rows(array, picked);
 }
 
 /* The most rows of --rows, which are listed before a file is read. */

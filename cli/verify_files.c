@@ -5,26 +5,30 @@
 
 #include "verify.h"
 
-/* Reads integers in one dimension as int32, and returns how many the file has. `what` describes the
- * array in error messages. */
-static uint64_t read_ints(const char *path, const char *what, const cli_picked *picked,
-                          int32_t **ids)
+/* Opens a file of integers in one dimension. `what` describes it in error messages. */
+static void open_ints(const char *path, const char *what, cli_npy *array)
 {
-    cli_npy array;
-    cli_npy_open(path, &array);
-    if (array.kind != 'i' || array.size < 4 || array.dims != 1)
-        cli_npy_refuse(&array, what);
-    cli_npy_rows(&array, picked);
-    *ids = array.data;
-    cli_ids_narrow(array.data, array.size,
-                   picked != NULL && picked->row != NULL ? picked->count : (size_t)array.shape[0]);
-    return array.shape[0];
+    cli_npy_open(path, array);
+    if (array->kind != 'i' || array->size < 4 || array->dims != 1)
+        cli_npy_refuse(array, what);
+}
+
+/* Reads them as int32. */
+static int32_t *take_ints(cli_npy *array, const cli_picked *picked)
+{
+    const bool all = picked == NULL || picked->row == NULL;
+    cli_npy_rows(array, picked);
+    cli_ids_narrow(array->data, array->size, all ? (size_t)array->shape[0] : picked->count);
+    return array->data;
 }
 
 /* Reads the numbers of the requests' first rows. */
 static void read_cu(const cli_draft_files *files, uint32_t rows, cli_drafts *drafts)
 {
-    const uint64_t count = read_ints(files->cu, "int32 [requests + 1]", NULL, &drafts->cu);
+    cli_npy array;
+    open_ints(files->cu, "int32 [requests + 1]", &array);
+    drafts->cu = take_ints(&array, NULL);
+    const uint64_t count = array.shape[0];
     if (count < 2)
         cli_die("%s: there is no request; the file needs at least two numbers", files->cu);
     if (drafts->cu[0] != 0)
@@ -106,8 +110,12 @@ static void check_parents(const reading *in)
 
 static void read_drafts(const reading *in, const char *path, const char *what, int32_t **ids)
 {
-    if (path != NULL)
-        check_count(in, path, read_ints(path, "int32 [drafts]", &in->picked, ids), what);
+    cli_npy array;
+    if (path == NULL)
+        return;
+    open_ints(path, "int32 [drafts]", &array);
+    check_count(in, path, array.shape[0], what);
+    *ids = take_ints(&array, &in->picked);
 }
 
 /* Reads the distributions that the drafts were drawn from. */

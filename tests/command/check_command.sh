@@ -189,7 +189,9 @@ npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken 
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
-host_refused "few.npy: the array has 2 rows for 8 rows" --mask few.npy
+host_refused "few.npy: the file has 2 rows for 8 rows of logits$" --mask few.npy
+host_refused "few.npy: the file has 2 rows for 8 rows of logits, 3 of them selected" --mask few.npy \
+    --rows 0-2
 host_refused \
     "f32.npy: the array must be bool .rows, vocab., or int32 .rows, words. of 32 tokens each, but \
 it is float32 ('<f4') .8, 37.$" --mask f32.npy
@@ -326,6 +328,22 @@ picked --prompt counts.npy --output counts.npy --repetition-penalty 1.5 --freque
 check "--rows once" host --rows 6,1-3 --tokens some.npy
 check "--rows and --row" host --row 6 --rows 1-2 --row=3 --tokens rows.npy
 same "--row and --rows" rows.npy some.npy
+# A file may have the rows that are selected, and no others.
+host_refused "p.json: the file has 2 rows of parameters for 8 rows of logits, 1 of them selected" \
+    --rows 1 --params p.json
+npy own-bias.npy '<f2' '1, 37'; tail -c +$((129 + 5 * 74)) f16.npy | head -c 74 >>own-bias.npy
+npy own-seed.npy '<u8' '1,'; bytes own-seed.npy 000000000000000a
+ints own-output.npy '1, 2' 5 0
+echo '[{"top_k":6,"temperature":1.5}]' >own.json
+echo '[{},{},{},{},{},{"top_k":6,"temperature":1.5},{},{}]' >eight.json
+check "all rows of the files" host --rows 5 --draws 9 --bias f16.npy --seeds seeds.npy \
+    --output counts.npy --params eight.json --tokens some.npy
+check "files of the selected row" host --rows 5 --draws 9 --bias own-bias.npy \
+    --seeds own-seed.npy --output own-output.npy --params own.json --tokens own.npy \
+    --log own.log
+same "files of the selected row" some.npy own.npy
+check "a log of the selected row" "$clsample" replay own.log
+says "a log of the selected row" "^all 9 tokens" out
 check "the table of some rows" host --rows 5
 says "the table of some rows" '^ *5 *0 ' out
 is "the table of some rows" "$(wc -l <out | tr -d ' ')" 2
