@@ -248,9 +248,6 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
 
 /* ----------------------------------------------------------------- setup.c */
 
-/* Prints a line that the next one overwrites, on terminals only. name NULL: clears it. */
-void bench_progress(const char *name, const char *doing);
-
 /* Allocates what a setup has beside its sampler. After a failure bench_close_setup() frees what was
  * allocated. */
 int bench_open_setup(bench_setup *setup);

@@ -221,7 +221,7 @@ static int run_trial(tuning *u)
         snprintf(what, sizeof what, "groups of %u and %u, vectors of %u, %u groups per unit",
                  (unsigned)t->value[0], (unsigned)t->value[1], (unsigned)t->value[2],
                  (unsigned)t->value[3]);
-    bench_progress("tune", what);
+    cli_progress("tune: %s", what);
     failed = open_trial(u, t);
     for (size_t k = 0; k < TIMED_CASES && !failed; k++)
         failed = cli_interrupted() || prove(u, t, k);
@@ -247,7 +247,7 @@ static int confirm(tuning *u)
     trial *const best = &u->trials[u->best];
     if (u->best == 0)
         return 0;
-    bench_progress("tune", "timing the fastest shape again");
+    cli_progress("tune: timing the fastest shape again");
     if (time_all(u, best, CONFIRM))
         return 1;
     if (best->score > MARGIN) {
@@ -415,7 +415,7 @@ static int open_tuning(tuning *u)
     if ((u->drawn = malloc(u->setup.batch * sizeof(int32_t))) == NULL)
         return cli_no_memory();
     u->setup.on = &u->target;
-    bench_progress("tune", "making the rows");
+    cli_progress("tune: making the rows");
     return bench_open_setup(&u->setup) || bench_write_rows(&u->setup, BENCH_LANGUAGE);
 }
 
@@ -437,7 +437,7 @@ static int run(tuning *u, const char *device, bool json)
     cli_find_device(device, &u->options, false, &u->target);
     cli_catch_interrupt();
     failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
-    bench_progress(NULL, NULL);
+    cli_progress("%s", "");
     if (u->count != 0 && u->trials[0].error[0] == '\0') {
         failed |= json ? print_json(u) : print_table(u);
         if (cli_interrupted())

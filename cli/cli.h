@@ -76,6 +76,17 @@ bool cli_interrupted(void);
  * script would continue if the command only returned 130. */
 int cli_end(int status);
 
+/* --------------------------------------------------- progress, cli/progress.c */
+
+/* Say what the command is doing, on stderr: on a terminal in a line that the next text overwrites,
+ * elsewhere, with the command's name and the time, in a new line every ten seconds. The empty text
+ * ends it on a terminal. */
+void cli_progress_begin(const char *name);
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void cli_progress(const char *format, ...);
+
 /* ------------------------------------------------------- memory, cli/memory.c */
 
 /* There is always memory, also for JSON: where there is none the process ends. */
@@ -300,8 +311,8 @@ int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
         } \
     } while (0)
 
-/* Clears the line that shows the progress of compilation, prints the compiler's log if the status
- * is CLS_BUILD_FAILED, and returns the status. Every status of a library call that may compile
+/* Ends the progress of compilation, prints the compiler's log if the status is CLS_BUILD_FAILED, and
+ * returns the status. Every status of a library call that may compile
  * must pass through it. */
 cls_status cli_compile_done(cls_status status);
 

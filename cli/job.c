@@ -74,7 +74,7 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
         return;
     const cli_results *const wanted = job->results;
     const bool reports = wanted->top_n != 0 || wanted->candidates,
-               logprobs = wanted->logprobs && !wanted->logprobs_by_host;
+               logprobs = wanted->logprobs && wanted->by_device;
     options->features |= (logprobs || reports ? CLS_FEATURE_LOGPROBS : 0u) |
                          (wanted->probs || reports ? CLS_FEATURE_PROBS : 0u) |
                          (wanted->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
@@ -136,42 +136,53 @@ void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result 
         cli_die("%s: %s", what, cls_error_message());
 }
 
+static void sample_host(const cli_job *job, uint32_t r, uint32_t draw, cls_host_result *result)
+{
+    cls_host_row row;
+    cli_host_row(job, r, r, &row);
+    row.position += draw;
+    if (cls_host_sample(&row, result) != CLS_OK)
+        cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
+}
+
 static void run_on_host(const cli_job *job)
 {
     cli_results_alloc(job, 0);
     for (uint32_t r = 0; r < job->logits->rows; r++)
         for (uint32_t d = 0; d < job->results->draws; d++) {
-            cls_host_row row;
             cls_host_result result = {.struct_size = sizeof result};
-            cli_host_row(job, r, r, &row);
-            row.position += d;
             cli_results_begin(job->results, r, d, &result);
-            if (cls_host_sample(&row, &result) != CLS_OK)
-                cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
+            sample_host(job, r, d, &result);
             cli_results_take(job, r, d, &result);
         }
 }
 
-/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
- * computes. It takes about a second for 2^26 logits. */
+/* The most logits for which the reference computes log-probabilities after a device: it takes less
+ * time than the programs for them take to compile, less than a second. */
+#define MOST_BY_HOST (UINT64_C(1) << 24)
+
+bool cli_is_small(const cli_job *job)
+{
+    return (uint64_t)job->logits->rows * job->results->draws * job->logits->vocab <= MOST_BY_HOST;
+}
+
+/* Computes the log-probabilities of a device's tokens by the reference: the bits that a device
+ * computes. NaN: the job is too large, or the reference has another token. */
 static void find_logprobs(const cli_job *job)
 {
-    const uint32_t draws = job->results->draws;
-    cls_params greedy;
-    cls_params_init(&greedy);
-    greedy.temperature = 0.0f;
-    for (size_t at = 0; at < (size_t)job->logits->rows * draws; at++) {
-        const int32_t *const token = cli_ints(job->results, CLI_TOKENS, 0) + at;
-        cls_host_row row;
-        cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
-        host_logits(job->logits, at / draws, &row);
-        row.params = &greedy;
-        row.forced_ids = token;
-        row.forced_count = 1;
-        if (*token >= 0)
-            cli_sample_host(&row, "computing the log-probabilities", &result);
-        cli_floats(job->results, CLI_LOGPROBS, 0)[at] = result.logprob_raw;
-    }
+    cli_results *const results = job->results;
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        for (uint32_t d = 0; d < results->draws; d++) {
+            cls_host_result result = {.struct_size = sizeof result, .token = INT32_MIN};
+            if (cli_is_small(job))
+                sample_host(job, r, d, &result);
+            if (result.token != cli_ints(results, CLI_TOKENS, r)[d])
+                result.logprob_raw = result.logprob_final = NAN;
+            const float found[] = {result.logprob_raw, result.logprob_final};
+            for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
+                if (!results->by_device || kind != (int)results->kind)
+                    cli_floats(results, CLI_LOGPROBS + kind, r)[d] = found[kind];
+        }
 }
 
 int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
@@ -192,7 +203,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
         cli_put("On device {device}, {name} ({type}, {platform}):\n", targets->device.json);
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
-    if (!failed && job->results->logprobs_by_host)
+    if (!failed && job->results->logprobs)
         find_logprobs(job);
     return failed;
 }

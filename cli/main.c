@@ -42,6 +42,7 @@ static int run(const struct command *command, int argc, char **argv)
 {
     cli_failure = command->failure;
     cli_memory_begin();
+    cli_progress_begin(command->name);
     const int status = command->run(argc, argv);
     cli_flush_output();
     cli_memory_end(NULL);

@@ -42,6 +42,7 @@ static const struct part {
     [CLI_TOKENS] = OF_STEP(DRAWS, 'i', 2, tokens),
     [CLI_STATUS] = OF_STEP(DRAWS, 'i', 2, status),
     [CLI_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
+    [CLI_FINAL_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
     [CLI_PROBS] = OUTPUT(PROBS, 'f', 2, probs),
     [CLI_RANKS] = OUTPUT(ANY_TOP, 'i', 1, ranks),
     [CLI_TOP_IDS] = OUTPUT(TOP, 'i', 2, top.ids),
@@ -56,7 +57,7 @@ static const struct part {
     [CLI_SET_COUNTS] = OUTPUT(ANY_SET, 'i', 1, kept_set.counts)};
 
 /* The parts of all draws are the first ones. */
-enum { OF_ALL_DRAWS = CLI_LOGPROBS + 1 };
+enum { OF_ALL_DRAWS = CLI_FINAL_LOGPROBS + 1 };
 
 void cli_results_alloc(const cli_job *job, uint32_t most)
 {
@@ -107,13 +108,16 @@ void cli_results_bind(const cli_results *results, uint32_t draw, cl_mem buffer, 
         outputs->kept.count = results->candidates_n;
         outputs->kept_set.capacity = results->set_n;
     }
-    for (int i = 0; i < (draw == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++)
-        if (results->width[i] != 0 && (i != CLI_LOGPROBS || !results->logprobs_by_host)) {
+    for (int i = 0; i < (draw == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++) {
+        const bool is_logprob = i == CLI_LOGPROBS || i == CLI_FINAL_LOGPROBS;
+        const bool is_computed = results->by_device && i == CLI_LOGPROBS + (int)results->kind;
+        if (results->width[i] != 0 && (!is_logprob || is_computed)) {
             const size_t of_draw = i < OF_ALL_DRAWS ? draw * (size_t)results->rows : 0;
             char *const to = parts[i].of_step ? (char *)step : (char *)outputs;
             *(cls_buffer *)(void *)(to + parts[i].field) = (cls_buffer){
                 .buffer = buffer, .offset = 4 * (offset_of(results, (cli_part)i, 0) + of_draw)};
         }
+    }
 }
 
 void cli_results_turn(const cli_results *results)
@@ -186,9 +190,10 @@ void cli_results_take(const cli_job *job, uint32_t row, uint32_t draw,
     const cli_results *const results = job->results;
     cli_ints(results, CLI_TOKENS, row)[draw] = result->token;
     cli_ints(results, CLI_STATUS, row)[draw] = result->status;
-    if (results->logprobs)
-        cli_floats(results, CLI_LOGPROBS, row)[draw] =
-            results->kind == CLS_LOGPROB_RAW ? result->logprob_raw : result->logprob_final;
+    if (results->logprobs) {
+        cli_floats(results, CLI_LOGPROBS, row)[draw] = result->logprob_raw;
+        cli_floats(results, CLI_FINAL_LOGPROBS, row)[draw] = result->logprob_final;
+    }
     if (draw == 0 && results->set_n != 0)
         *cli_ints(results, CLI_SET_COUNTS, row) = (int32_t)result->kept_count;
     if (draw == 0 && results->top_n != 0)
@@ -230,21 +235,23 @@ json_t *cli_row_json(const cli_job *job, uint32_t row)
                          *const status = cli_ints(results, CLI_STATUS, row),
                          *const top_ids = cli_ints(results, CLI_TOP_IDS, row),
                          *const set_ids = cli_ints(results, CLI_SET_IDS, row);
-    const float *const drawn = cli_floats(results, CLI_LOGPROBS, row), *const tops = cli_floats(
-                                                                           results,
-                                                                           CLI_TOP_LOGPROBS, row);
+    const float *const drawn = cli_floats(results, cli_logprobs(results), row),
+                       *const raw = cli_floats(results, CLI_LOGPROBS, row),
+                       *const final = cli_floats(results, CLI_FINAL_LOGPROBS, row),
+                       *const tops = cli_floats(results, CLI_TOP_LOGPROBS, row);
     json_t *const logprobs = json_array(), *const top = json_array();
     char words[CLI_STATUS_WORDS];
     uint32_t set = 0;
     for (uint32_t d = 0; d < results->draws; d++)
         json_array_append_new(logprobs, cli_real((double)drawn[d]));
-    json_t *const object = json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row",
-                                     (int)cli_row_number(job->picked, row), "position",
-                                     (json_int_t)cli_position(job, row), "status", (int)*status,
-                                     "statuses", cli_ids_json(status, results->draws),
-                                     "status_words", cli_status_words(*status, words), "token",
-                                     (int)*tokens, "tokens", cli_ids_json(tokens, results->draws),
-                                     "logprob", cli_real((double)*drawn), "logprobs", logprobs);
+    json_t *const object = json_pack(
+        "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "row",
+        (int)cli_row_number(job->picked, row), "position", (json_int_t)cli_position(job, row),
+        "status", (int)*status, "statuses", cli_ids_json(status, results->draws), "status_words",
+        cli_status_words(*status, words), "token", (int)*tokens, "tokens",
+        cli_ids_json(tokens, results->draws), "logprob", cli_real((double)*drawn), "logprobs",
+        logprobs, "raw_probability", cli_real(exp((double)*raw)), "final_probability",
+        cli_real(exp((double)*final)));
     for (uint32_t i = 0; i < results->top_n && top_ids[i] >= 0; i++)
         json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
                                              cli_real((double)tops[i])));

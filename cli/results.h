@@ -11,7 +11,8 @@
 typedef enum cli_part {
     CLI_TOKENS,
     CLI_STATUS,
-    CLI_LOGPROBS,
+    CLI_LOGPROBS, /* raw ones, and then final ones: CLI_LOGPROBS + a cls_logprob_kind */
+    CLI_FINAL_LOGPROBS,
     CLI_PROBS,
     CLI_RANKS,
     CLI_TOP_IDS,
@@ -28,10 +29,11 @@ typedef enum cli_part {
 } cli_part;
 
 struct cli_results {
-    /* What is wanted; all but the first three parts are of the first draw. */
+    /* What is wanted; all but the first four parts are of the first draw. */
     uint32_t draws; /* of each row, at the positions from cli_position() on */
-    bool logprobs, probs;
-    bool logprobs_by_host; /* not by the device, but by the reference afterwards */
+    bool logprobs;  /* of the kind by a device; the reference computes the others, or all of them */
+    bool by_device; /* NaN: too much for the reference */
+    bool probs;
     cls_logprob_kind kind;
     uint32_t top_n;  /* 0: no ranks and no likeliest tokens */
     bool candidates; /* whether to return candidates */
@@ -44,8 +46,17 @@ struct cli_results {
     void *data;
 };
 
+/* Whether the reference also computes log-probabilities of a device's tokens. */
+bool cli_is_small(const cli_job *job);
+
 /* Allocates the block for a job's rows. most: the most candidates that the device can return. */
 void cli_results_alloc(const cli_job *job, uint32_t most);
+
+/* The part with the log-probabilities of the kind that was asked for. */
+static inline cli_part cli_logprobs(const cli_results *results)
+{
+    return results->kind == CLS_LOGPROB_RAW ? CLI_LOGPROBS : CLI_FINAL_LOGPROBS;
+}
 
 /* Pointers to one part of a row. */
 int32_t *cli_ints(const cli_results *results, cli_part part, uint32_t row);
@@ -70,8 +81,8 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
                        uint32_t *top);
 
 /* The object of a row: {"row", "position", "status", "statuses", "status_words", "token", "tokens",
- * "logprob", "logprobs"}, where a key in the singular has the value of the first draw; and what was
- * requested of {"rank", "top": [{"token", "logprob"}, ...]} and {"kept_count", "kept_ids"}. */
+ * "logprob", "logprobs", "raw_probability", "final_probability"}, where a key in the singular has
+ * the value of the first draw; and what was requested of {"rank", "top": [{"token", "logprob"}, ...]} and {"kept_count", "kept_ids"}. */
 json_t *cli_row_json(const cli_job *job, uint32_t row);
 
 /* Writes one part of all rows. */

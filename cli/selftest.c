@@ -21,6 +21,7 @@ json_t *cli_selftest(cls_context *context, cls_status *status)
     json_t *const stages = json_array();
     json_int_t cases = 0;
     const double start = cli_seconds();
+    cli_progress("self-test");
     if (*status == CLS_OK)
         *status = cli_compile_done(cls_selftest(context, &r));
     const double took = cli_seconds() - start;

@@ -249,6 +249,11 @@ says "table" '^ *row *position *token' out
 check "greedy" host --temperature 0 --tokens greedy.npy
 check "top-k 1" host --top-k 1 --tokens k1.npy
 same "greedy is top-k 1" greedy.npy k1.npy
+check "raw and final" host --top-k 1 --temperature 0.5
+says "raw and final" '^ *row *position *token *raw logprob *raw prob. *final prob.  status$' out
+says "raw and final" '^ *0 *0 *[0-9]* *-[0-9.]* *0[.][0-9]* *1.000000  ok$' out
+check "final" host --top-k 1 --logprob-kind final --logprobs-top 0
+says "final" '^ *0 *0 *[0-9]* *0.0000 *0[.][0-9]* *1.000000  ok$' out
 check "seed" host --seed 5 --tokens s.npy
 check "seeds" host --seeds seeds.npy --tokens sf.npy
 same "--seed N is N + r" s.npy sf.npy
@@ -329,6 +334,7 @@ check "--rows once" host --rows 6,1-3 --tokens some.npy
 check "--rows and --row" host --row 6 --rows 1-2 --row=3 --tokens rows.npy
 same "--row and --rows" rows.npy some.npy
 # A file may have the rows that are selected, and no others.
+echo '[{},{}]' >p.json
 host_refused "p.json: the file has 2 rows of parameters for 8 rows of logits, 1 of them selected" \
     --rows 1 --params p.json
 npy own-bias.npy '<f2' '1, 37'; tail -c +$((129 + 5 * 74)) f16.npy | head -c 74 >>own-bias.npy
@@ -510,6 +516,12 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     check "the table with an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
         --logprobs table.npy
     same "the table and its log-probabilities" out table
+    check "the table of final ones" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
+        --logprob-kind final
+    cp out table
+    check "final ones as an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
+        --logprob-kind final --logprobs table.npy
+    same "the table and its final log-probabilities" out table
     check "the table of bad rows" "$clsample" sample --logits bad.npy --cache-dir few
     cp out table
     check "the table of bad rows with an output" "$clsample" sample --logits bad.npy \

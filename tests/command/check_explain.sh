@@ -138,8 +138,12 @@ is "in a file" "$(grep -c "$escape" out)" 0
 # ----------------------------------------------- what sample draws from, and draws
 
 agrees() { # OPTIONS: on row 3 of the 8
-    check "sample $*" host --probs probs.npy --tokens tokens.npy "$@"
+    check "sample $*" host --probs probs.npy --tokens tokens.npy --json "$@"
+    grep '"row"\|probability"' out | sed -n '/"row": 3,/,/"row"/p' | grep probability >of-sample
     check "explain $*" "$clsample" explain --logits f32.npy --row 3 --json "$@"
+    grep '^    *"[a-z]*_probability"\|^  "[a-z]*_probability"' out >of-explain
+    is "raw and final probability of $*" "$(tr -d ' ,' <of-explain)" "$(tr -d ' ,' <of-sample)"
+    is "two probabilities of $*" "$(wc -l <of-explain | tr -d ' ')" 2
     is "the token of $*" "$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)" \
         "$(data tokens.npy | cut -d' ' -f5)"
     is "the tokens left of $*" "$(sed -n 's/^ *"tokens": \([0-9]*\),*$/\1/p' out | tail -n 1)" \
