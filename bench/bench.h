@@ -159,8 +159,8 @@ typedef enum bench_drafts {
 } bench_drafts;
 
 /* A step and the goal for its time. The unit of `goal` is the floor or, if `goal_topk` is set, the
- * step of case topk; the goals are for [16, 128256] float32 on a CPU. The unit of `goal_one`, the
- * goal for one row, is the time of empty launches. 0: no goal. */
+ * step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The unit
+ * of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
     const char *name;
     bench_rows rows;
