@@ -162,7 +162,7 @@ typedef struct cli_near {
     unsigned distance;
     char text[80];
 } cli_near;
-void cli_near_try(cli_near *near, const char *name);
+void cli_near_try(cli_near *near, const char *name); /* it ends at its first |, if it has one */
 
 /* "; did you mean NAME?", with `before` before the name; "" if none is near. */
 const char *cli_near_text(cli_near *near, const char *before);

@@ -64,6 +64,7 @@ _Noreturn static void refuse(const char *name, const char *also)
     for (size_t i = 0; i < N_COMMANDS; i++)
         cli_near_try(&near, commands[i].name);
     cli_near_try(&near, also);
+    cli_near_try(&near, "--version");
     cli_die("unknown command '%s'%s", name,
             near.name != NULL ? cli_near_text(&near, "") : "; clsample --help lists the commands");
 }
@@ -72,7 +73,7 @@ _Noreturn static void refuse(const char *name, const char *also)
 static int answer(int argc, char **argv)
 {
     char *const args[] = {argc > 2 ? argv[2] : argv[0], "--help"};
-    if (argc < 3)
+    if (argc < 3 || strcmp(argv[2], "help") == 0 || argv[2][0] == '-')
         help();
     else if (strcmp(argv[2], "params") == 0)
         cli_params_help();

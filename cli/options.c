@@ -15,6 +15,54 @@
 
 #include "cli.h"
 
+/* ---------------------------------------------------------------- did you mean */
+
+/* How many letters are wrong, missing, in excess or exchanged; at most MOST_LETTERS of each name
+ * are compared. */
+#define MOST_LETTERS 32
+static unsigned distance(const char *a, size_t n, const char *b, size_t m)
+{
+    unsigned d[MOST_LETTERS + 1][MOST_LETTERS + 1];
+    for (size_t i = 0; i <= n; i++)
+        for (size_t k = 0; k <= m; k++) {
+            if (i == 0 || k == 0) {
+                d[i][k] = (unsigned)(i + k);
+                continue;
+            }
+            const unsigned changed = d[i - 1][k - 1] + (a[i - 1] != b[k - 1]);
+            const unsigned moved = d[i - 1][k] < d[i][k - 1] ? d[i - 1][k] + 1 : d[i][k - 1] + 1;
+            d[i][k] = changed < moved ? changed : moved;
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
+                d[i - 2][k - 2] + 1 < d[i][k])
+                d[i][k] = d[i - 2][k - 2] + 1;
+        }
+    return d[n][m];
+}
+
+void cli_near_try(cli_near *near, const char *name)
+{
+    const size_t n = near->length, m = strcspn(name, "|"), longest = n > m ? n : m;
+    if (longest > MOST_LETTERS)
+        return;
+    const bool begins = n > 2 && strncmp(near->word, name, n) == 0;
+    const unsigned d = begins ? 1 : distance(near->word, n, name, m);
+    if (5 * d <= 2 * longest && (near->name == NULL || d < near->distance)) {
+        near->name = name;
+        near->distance = d;
+    }
+}
+
+const char *cli_near_text(cli_near *near, const char *before)
+{
+    if (near->name == NULL)
+        return "";
+    snprintf(near->text, sizeof near->text, "; did you mean %s%.*s?", before,
+             (int)strcspn(near->name, "|"), near->name);
+    return near->text;
+}
+
+/* ----------------------------------------------------------------------- values */
+
 /* Whether a number, which ends at `end`, fills the whole text. */
 static bool whole(const char *text, const char *end)
 {
@@ -59,16 +107,17 @@ static void set_float(float *value, const char *what, const char *text)
 static void set_choice(int32_t *value, const char *meta, const char *what, const char *text)
 {
     const char *const words = strchr(meta, '=') != NULL ? strchr(meta, '=') + 1 : meta;
-    const size_t length = strlen(text);
+    cli_near near = {.word = text, .length = strlen(text)};
     const char *word = words;
     for (int32_t i = 0;; i++) {
         const size_t n = strcspn(word, "|");
-        if (n == length && strncmp(word, text, n) == 0) {
+        if (n == near.length && strncmp(word, text, n) == 0) {
             *value = i;
             return;
         }
+        cli_near_try(&near, word);
         if (word[n] == '\0')
-            cli_die("%s: '%s' is not one of %s", what, text, words);
+            cli_die("%s: '%s' is not one of %s%s", what, text, words, cli_near_text(&near, ""));
         word += n + 1;
     }
 }
@@ -229,51 +278,6 @@ void cli_help(const char *usage, const char *about, const cli_option *options, b
         }
     if (elsewhere && !params)
         puts("\nclsample help params lists the sampling parameters, such as --temperature T.");
-}
-
-/* ---------------------------------------------------------------- did you mean */
-
-/* How many letters are wrong, missing, in excess or exchanged; at most MOST_LETTERS of each name
- * are compared. */
-#define MOST_LETTERS 32
-static unsigned distance(const char *a, size_t n, const char *b, size_t m)
-{
-    unsigned d[MOST_LETTERS + 1][MOST_LETTERS + 1];
-    for (size_t i = 0; i <= n; i++)
-        for (size_t k = 0; k <= m; k++) {
-            if (i == 0 || k == 0) {
-                d[i][k] = (unsigned)(i + k);
-                continue;
-            }
-            const unsigned changed = d[i - 1][k - 1] + (a[i - 1] != b[k - 1]);
-            const unsigned moved = d[i - 1][k] < d[i][k - 1] ? d[i - 1][k] + 1 : d[i][k - 1] + 1;
-            d[i][k] = changed < moved ? changed : moved;
-            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
-                d[i - 2][k - 2] + 1 < d[i][k])
-                d[i][k] = d[i - 2][k - 2] + 1;
-        }
-    return d[n][m];
-}
-
-void cli_near_try(cli_near *near, const char *name)
-{
-    const size_t n = near->length, m = strlen(name), longest = n > m ? n : m;
-    if (longest > MOST_LETTERS)
-        return;
-    const bool begins = n > 2 && strncmp(near->word, name, n) == 0;
-    const unsigned d = begins ? 1 : distance(near->word, n, name, m);
-    if (5 * d <= 2 * longest && (near->name == NULL || d < near->distance)) {
-        near->name = name;
-        near->distance = d;
-    }
-}
-
-const char *cli_near_text(cli_near *near, const char *before)
-{
-    if (near->name == NULL)
-        return "";
-    snprintf(near->text, sizeof near->text, "; did you mean %s%s?", before, near->name);
-    return near->text;
 }
 
 /* ----------------------------------------------------------------- the command line */

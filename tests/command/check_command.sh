@@ -48,6 +48,13 @@ refused "unknown command 'params'; clsample --help lists the commands" params
 refused "unknown command 'smaple'; did you mean sample?$" smaple
 refused "unknown command 'sampel'; did you mean sample?$" help sampel
 refused "unknown command 'param'; did you mean params?$" help param
+refused "unknown command '--verison'; did you mean --version?$" --verison
+refused "--dtype: 'fp16' is not one of f32|f16|bf16; did you mean f16?$" bench --dtype fp16
+refused "--case: 'top' is not one of .*; did you mean topk?$" bench --case top
+host_refused "--chain: 'temprature' is .* or typical_p); did you mean temperature?$" \
+    --chain top_k,temprature
+check "help help" "$clsample" help help
+says "help help" '^  sample  *draw' out
 refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 3
 refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
 refused "verify: unknown option '--min_p'; did you mean --min-p?$" verify --min_p .3
