@@ -409,7 +409,7 @@ _Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */
 
-/* Logits [rows, vocab]. dtype_name is NULL (the type of the file), "f32", "f16" or "bf16". */
+/* Logits [rows, vocab]. dtype is a cls_dtype, or -1: the type of the file. */
 typedef struct cli_logits {
     void *data;
     uint32_t rows, vocab; /* of `data` */
@@ -417,12 +417,11 @@ typedef struct cli_logits {
     cls_dtype dtype;
     size_t size; /* bytes of an element */
 } cli_logits;
-void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_logits *logits);
+void cli_logits_read(const char *path, int32_t dtype, const cli_picked *picked, cli_logits *logits);
 
 /* Only opens the file, and sets all fields but `data`. */
-void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_npy *array, cli_logits *logits);
+void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, cli_npy *array,
+                     cli_logits *logits);
 const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
 
 /* ------------------------------------- sampling, cli/job.c and cli/job_device.c */

@@ -237,11 +237,24 @@ json_t *cli_uint64_json(uint64_t x)
     return json_string(text);
 }
 
-json_t *cli_word_json(const char *words, int32_t index)
+json_t *cli_to_json(cli_type type, const void *at, const char *words)
 {
-    for (; index > 0; index--)
-        words += strcspn(words, "|") + 1;
-    return json_stringn(words, strcspn(words, "|"));
+    switch (type) {
+    case CLI_FLOAT:
+        return real(*(const float *)at);
+    case CLI_UINT:
+        return json_integer(*(const uint32_t *)at);
+    case CLI_UINT64:
+        return cli_uint64_json(*(const uint64_t *)at);
+    case CLI_SWITCH:
+        return json_boolean(*(const int32_t *)at != 0);
+    case CLI_CHOICE:
+        for (int32_t i = *(const int32_t *)at; i > 0; i--)
+            words += strcspn(words, "|") + 1;
+        return json_stringn(words, strcspn(words, "|"));
+    default:
+        return json_integer(*(const int32_t *)at);
+    }
 }
 
 json_t *cli_ids_json(const int32_t *ids, size_t count)
@@ -275,13 +288,6 @@ static bool is_of_request(const char *key)
     return strcmp(key, "seed") != 0 && strcmp(key, "stream") != 0 && strcmp(key, "position") != 0;
 }
 
-#define JSON_FLOAT(x, meta) real((float)(x))
-#define JSON_INT(x, meta) json_integer((json_int_t)(x))
-#define JSON_UINT(x, meta) json_integer((json_int_t)(x))
-#define JSON_UINT64(x, meta) cli_uint64_json((uint64_t)(x))
-#define JSON_SWITCH(x, meta) json_boolean((x) != 0)
-#define JSON_CHOICE(x, meta) cli_word_json(meta, (int32_t)(x))
-
 json_t *cli_params_to_json(const cls_params *p)
 {
     json_t *const object = json_object();
@@ -291,7 +297,7 @@ json_t *cli_params_to_json(const cls_params *p)
         json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
-        json_object_set_new(object, #field, JSON_##type(p->field, meta));
+        json_object_set_new(object, #field, cli_to_json(CLI_##type, &p->field, meta));
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json

@@ -86,6 +86,8 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
 json_t *cli_params_to_json(const cls_params *params);
 json_t *cli_ids_json(const int32_t *ids, size_t count);
 json_t *cli_uint64_json(uint64_t x); /* a string if JSON's integers do not hold it */
-json_t *cli_word_json(const char *words, int32_t index); /* one of the words, which | separates */
+
+/* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
+json_t *cli_to_json(cli_type type, const void *at, const char *words);
 
 #endif

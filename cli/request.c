@@ -190,6 +190,7 @@ static void params_read(cli_request *q, cli_job *job)
 void cli_request_default(cli_request *q)
 {
     memset(q, 0, sizeof *q);
+    q->dtype = -1;
     cls_params_init(&q->params);
 }
 

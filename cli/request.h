@@ -8,8 +8,8 @@
 #define CLI_MOST_HISTORY 16384u /* tokens of a request that a sampler can keep */
 
 typedef struct cli_request {
-    const char *logits_path, *dtype, *mask, *bias, *prompt, *output, *seeds, *params_file,
-        *prefixes;
+    const char *logits_path, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes;
+    int32_t dtype;     /* -1: the type of the file */
     cls_params params; /* from the command line, for all rows */
     cli_lists lists;
     cli_list end_ids; /* --infill-end */
@@ -24,9 +24,9 @@ typedef struct cli_request {
     cli_logits logits;
     uint32_t requests; /* rows of parameters, prompts and outputs */
     uint32_t file_requests;
-    const char *of;    /* the noun for these rows in messages */
-    cls_params *rows;  /* [requests] */
-    cli_ids *forces;   /* [requests] */
+    const char *of;   /* the noun for these rows in messages */
+    cls_params *rows; /* [requests] */
+    cli_ids *forces;  /* [requests] */
     cls_infill infill;
 } cli_request;
 
@@ -40,7 +40,7 @@ typedef struct cli_request {
 /* All of these options except --logits. A comma follows. */
 #define CLI_SAMPLING_OPTIONS(q) \
     CLI_ROWS(&(q)->rows_text, "the rows to take, such as 0,3,8-15 (default: all; in explain 0)"), \
-    {"dtype", CLI_STRING, &(q)->dtype, "TYPE", \
+    {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
      "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each"}, \
@@ -84,7 +84,6 @@ typedef struct cli_request {
     CLI_PARAMS_TITLE("Seed and position"), \
     CLS_SEED_PARAMS(CLI_PARAM_OPTION, &(q)->params)
 /* clang-format on */
-
 
 /* Sets all fields to zero and the parameters to their defaults. */
 void cli_request_default(cli_request *q);

@@ -134,7 +134,7 @@ static void read_distributions(const reading *in)
         array.size != (have == CLS_F32 ? 4 : 2))
         cli_npy_refuse(&array, files->probs != NULL ? "float32 [drafts, vocab]"
                                                     : "float32 or float16 [drafts, vocab]");
-    if (have != target->dtype || (have == CLS_BF16 && in->q->dtype == NULL))
+    if (have != target->dtype || (have == CLS_BF16 && in->q->dtype < 0))
         cli_die("%s: the draft's logits have another type than those of %s", path, files->target);
     check_count(in, path, array.shape[0], "rows");
     if (array.shape[1] != target->vocab && in->all != 0)
