@@ -99,9 +99,8 @@ static bool has_goals(const bench_setup *setup)
     cl_uint units = 0;
     (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
                           NULL);
-    return (setup->on->device.type & CL_DEVICE_TYPE_CPU) && units == 2 &&
-           setup->dtype == CLS_F32 && setup->vocab == BENCH_VOCAB &&
-           (setup->batch == BENCH_ROWS || setup->batch == 1);
+    return (setup->on->device.type & CL_DEVICE_TYPE_CPU) && units == 2 && setup->dtype == CLS_F32 &&
+           setup->vocab == BENCH_VOCAB && (setup->batch == BENCH_ROWS || setup->batch == 1);
 }
 
 /* The goal in floors, the unit of the table's ratio. */

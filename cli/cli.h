@@ -107,17 +107,17 @@ void cli_memory_end(const void *since);
 
 typedef enum cli_type {
     CLI_SECTION, /* no option, but the title of those that follow */
-    CLI_FLAG,   /* bool; takes no value */
-    CLI_SWITCH, /* int32_t, set to 1; takes no value */
-    CLI_STRING, /* const char *, which points into argv */
-    CLI_INPUT,  /* the same: the name of a file to read */
-    CLI_OUTPUT, /* the same: the name of a file to write, which no other option may name */
-    CLI_INT,    /* int32_t */
-    CLI_UINT,   /* uint32_t */
-    CLI_UINT64, /* uint64_t */
-    CLI_FLOAT,  /* float */
-    CLI_CHOICE, /* int32_t: the index of a word of `meta` */
-    CLI_LIST    /* cli_list: the option may be repeated, and each use adds its text */
+    CLI_FLAG,    /* bool; takes no value */
+    CLI_SWITCH,  /* int32_t, set to 1; takes no value */
+    CLI_STRING,  /* const char *, which points into argv */
+    CLI_INPUT,   /* the same: the name of a file to read */
+    CLI_OUTPUT,  /* the same: the name of a file to write, which no other option may name */
+    CLI_INT,     /* int32_t */
+    CLI_UINT,    /* uint32_t */
+    CLI_UINT64,  /* uint64_t */
+    CLI_FLOAT,   /* float */
+    CLI_CHOICE,  /* int32_t: the index of a word of `meta` */
+    CLI_LIST     /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
 typedef struct cli_list {
@@ -311,9 +311,8 @@ int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
         } \
     } while (0)
 
-/* Ends the progress of compilation, prints the compiler's log if the status is CLS_BUILD_FAILED, and
- * returns the status. Every status of a library call that may compile
- * must pass through it. */
+/* Ends the progress of compilation, prints the compiler's log if the status is CLS_BUILD_FAILED,
+ * and returns the status. Every status of a library call that may compile must pass through it. */
 cls_status cli_compile_done(cls_status status);
 
 /* The compiler's log of the last context; "" if it is empty. */

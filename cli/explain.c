@@ -104,10 +104,10 @@ static json_t *row_json(const cli_explained *e)
     for (uint32_t i = 0; i < e->count; i++)
         json_array_append_new(stages, stage_json(&e->stage[i]));
     return json_pack("{s:I, s:I, s:i, s:o, s:o, s:i, s:s, s:o}", "row", (json_int_t)e->row,
-                     "position", (json_int_t)e->position, "token", (int)e->token,
-                     "raw_probability", cli_real(e->raw), "final_probability", cli_real(e->final),
-                     "status", (int)e->status, "status_words", cli_status_words(e->status, words),
-                     "stages", stages);
+                     "position", (json_int_t)e->position, "token", (int)e->token, "raw_probability",
+                     cli_real(e->raw), "final_probability", cli_real(e->final), "status",
+                     (int)e->status, "status_words", cli_status_words(e->status, words), "stages",
+                     stages);
 }
 
 /* --------------------------------------------------------------------- command */
@@ -148,8 +148,7 @@ int cls_cmd_explain(int argc, char **argv)
     command q = {.top = 8};
     cli_job job = {0};
     cli_option options[] = {
-        CLI_REQUEST_OPTIONS(&q.request)
-        CLI_TITLE("Output"),
+        CLI_REQUEST_OPTIONS(&q.request) CLI_TITLE("Output"),
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)"},
         {"pieces", CLI_INPUT, &q.pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},

@@ -205,10 +205,7 @@ void cli_params_help(void)
              options, true);
 }
 
-void cli_picked_read(cli_request *q)
-{
-    cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked);
-}
+void cli_picked_read(cli_request *q) { cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked); }
 
 void cli_sampling_read(cli_request *q, cli_job *job)
 {

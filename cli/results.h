@@ -82,7 +82,8 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
 
 /* The object of a row: {"row", "position", "status", "statuses", "status_words", "token", "tokens",
  * "logprob", "logprobs", "raw_probability", "final_probability"}, where a key in the singular has
- * the value of the first draw; and what was requested of {"rank", "top": [{"token", "logprob"}, ...]} and {"kept_count", "kept_ids"}. */
+ * the value of the first draw; and what was requested of {"rank", "top": [{"token", "logprob"},
+ * ...]} and {"kept_count", "kept_ids"}. */
 json_t *cli_row_json(const cli_job *job, uint32_t row);
 
 /* Writes one part of all rows. */

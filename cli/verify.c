@@ -65,11 +65,11 @@ static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
     char words[CLI_STATUS_WORDS];
     return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request",
-                     (int)cli_row_number(job->picked, i),
-                     "position", (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials,
-                     "drafts", (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i),
-                     "emitted", (json_int_t)emitted_by(d, i), "status", (int)d->status[i],
-                     "status_words", cli_status_words(d->status[i], words), "tokens",
+                     (int)cli_row_number(job->picked, i), "position",
+                     (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials, "drafts",
+                     (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i), "emitted",
+                     (json_int_t)emitted_by(d, i), "status", (int)d->status[i], "status_words",
+                     cli_status_words(d->status[i], words), "tokens",
                      cli_ids_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
                      "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
 }
@@ -171,9 +171,9 @@ static void read_all(command *q, cli_job *job)
 
 int cls_cmd_verify(int argc, char **argv)
 {
-    static const char usage[] =
-        "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
-                      about[] =
+    static const char usage
+        [] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
+   about[] =
         "Verifies the drafts of several requests. Request i has rows CU[i] to CU[i + 1] - 1 of the "
         "target: one before each of its drafts and one after the last. Masks and biases have a row "
         "for each row of the target, all other files a row for each request.";
@@ -195,8 +195,7 @@ int cls_cmd_verify(int argc, char **argv)
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
          "match"},
-        CLI_SAMPLING_OPTIONS(&q.request)
-        CLI_TITLE("Verification"),
+        CLI_SAMPLING_OPTIONS(&q.request) CLI_TITLE("Verification"),
         {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical",
          "match, standard, block or typical (default: standard with --draft-*, else match)"},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",

@@ -197,8 +197,8 @@ rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
 host_refused "few.npy: the file has 2 rows for 8 rows of logits$" --mask few.npy
-host_refused "few.npy: the file has 2 rows for 8 rows of logits, 3 of them selected" --mask few.npy \
-    --rows 0-2
+host_refused "few.npy: the file has 2 rows for 8 rows of logits, 3 of them selected" --rows 0-2 \
+    --mask few.npy
 host_refused \
     "f32.npy: the array must be bool .rows, vocab., or int32 .rows, words. of 32 tokens each, but \
 it is float32 ('<f4') .8, 37.$" --mask f32.npy
