@@ -376,25 +376,30 @@ static void print_advice(const tuning *u)
     putchar('\n');
 }
 
+static int width_of(const bench_case *c)
+{
+    const int length = (int)strlen(c->name);
+    return length > 7 ? length : 7;
+}
+
 static int print_table(const tuning *u)
 {
-    printf("%s, device %u\n[%u, %u] %s; medians, from enqueue to finish; score: the cases' times "
-           "divided by the first shape's,\nwhich were measured in turn with them\n\n",
+    printf("%s, device %u\n[%u, %u] %s; medians in us, from enqueue to finish; score: the "
+           "cases'\ntimes divided by the first shape's, which were measured in turn with them\n\n",
            u->target.device.name, (unsigned)u->target.index, (unsigned)u->setup.batch,
            (unsigned)u->setup.vocab, cli_dtype_name((int32_t)u->setup.dtype));
-    printf("%10s %9s %6s %15s %9s", "work-group", "row-group", "vector", "groups per unit",
-           "compile s");
+    printf("%10s %9s %6s %8s %7s", "work-group", "row-group", "vector", "per unit", "compile");
     for (size_t k = 0; k < TIMED_CASES; k++)
-        printf(" %14s", u->cases[k]->name);
-    printf(" %6s\n", "score");
+        printf(" %*s", width_of(u->cases[k]), u->cases[k]->name);
+    printf(" %5s\n", "score");
     for (uint32_t i = 0; i < u->count; i++) {
         const trial *const t = &u->trials[i];
-        printf("%10u %9u %6u %15u %9.1f", (unsigned)t->value[0], (unsigned)t->value[1],
+        printf("%10u %9u %6u %8u %5.1f s", (unsigned)t->value[0], (unsigned)t->value[1],
                (unsigned)t->value[2], (unsigned)t->value[3], t->compile_seconds);
         for (size_t k = 0; k < TIMED_CASES && t->error[0] == '\0'; k++)
-            printf(" %11.1f us", t->step_us[k]);
+            printf(" %*.1f", width_of(u->cases[k]), t->step_us[k]);
         if (t->error[0] == '\0')
-            printf(" %6.2f%s\n", t->score, i == u->best ? " *" : "");
+            printf(" %5.2f%s\n", t->score, i == u->best ? " *" : "");
         else
             printf("  %s\n", t->error);
     }

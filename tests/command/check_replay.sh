@@ -250,7 +250,7 @@ broken 'bad.log: line 3: "bias" is set, but line 1 names no file for it$' '3s/"d
 broken 'bad.log: line 3: "position" is missing$' '3s/position/x/'
 broken 'bad.log: line 3: "draw": .*' '3s/"draw":0/"draw":-1/'
 broken "bad.log: line 5: -2 is no token$" '5s/"token":[0-9]/"token":-2/'
-broken 'bad.log: line 2: "top_m" is not a known key$' '2s/top_k/top_m/'
+broken 'bad.log: line 2: "top_m" is not a known key; did you mean top_k?$' '2s/top_k/top_m/'
 broken 'bad.log: line 2: "temperature": .*' '2s/"top_k":3/"temperature":-1/'
 broken 'bad.log: line 2: "prompt": the value is not an array of token ids$' \
     '2s/"prompt":\[3\]/"prompt":3/'
