@@ -144,6 +144,10 @@ typedef struct cli_option {
 #define CLI_PARAMS_TITLE(title) {title, CLI_SECTION, NULL, "params", NULL}
 /* clang-format on */
 
+/* Prints the words of a text from column `at` on, in 80 columns; further lines begin at column
+ * `left`. It ends the line. */
+void cli_print_words(const char *text, size_t at, size_t left);
+
 /* Prints the usage, what the command is about, and either the sections of --help or, with `params`,
  * those of `clsample help params`, in 80 columns. */
 void cli_help(const char *usage, const char *about, const cli_option *options, bool params);

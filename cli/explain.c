@@ -37,11 +37,10 @@ static void print_line(const cli_shown *shown, bool first)
     if (shown->temperature > 0)
         snprintf(temperature, sizeof temperature, "%.4g", shown->temperature);
     bold(true);
-    printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s%s", shown->name, shown->kept,
-           100.0 * shown->mass, share, temperature, shown->parameter[0] == '\0' ? "" : "  ",
-           shown->parameter);
+    const int at = printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s", shown->name, shown->kept,
+                          100.0 * shown->mass, share, temperature, *shown->parameter ? "  " : "");
+    cli_print_words(shown->parameter, (size_t)at, (size_t)at);
     bold(false);
-    putchar('\n');
 }
 
 static void print_top(const cli_shown *shown, const cli_pieces *pieces, double longest)

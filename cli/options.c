@@ -227,8 +227,7 @@ static void check_outputs(const cli_option *options)
 #define COLUMNS 80
 #define HELP_AT 28 /* the column of an option's help */
 
-/* Prints the words of a text from column `at` on; further lines begin at column `left`. */
-static void print_words(const char *text, size_t at, size_t left)
+void cli_print_words(const char *text, size_t at, size_t left)
 {
     for (bool first = true; *text != '\0'; first = false) {
         const size_t length = strcspn(text, " ");
@@ -256,7 +255,7 @@ static void print_option(const cli_option *option)
     at += (size_t)printf("%*s", (int)(HELP_AT - at), "");
     snprintf(text, sizeof text, "%s%s", option->help,
              option->type == CLI_LIST ? "; may be repeated" : "");
-    print_words(text, at, HELP_AT);
+    cli_print_words(text, at, HELP_AT);
 }
 
 void cli_help(const char *usage, const char *about, const cli_option *options, bool params)
@@ -264,9 +263,9 @@ void cli_help(const char *usage, const char *about, const cli_option *options, b
     bool elsewhere = false, shown = false;
     char line[256];
     snprintf(line, sizeof line, "usage: clsample %s", usage);
-    print_words(line, 0, 4);
+    cli_print_words(line, 0, 4);
     putchar('\n');
-    print_words(about, 0, 0);
+    cli_print_words(about, 0, 0);
     for (; options->name != NULL; options++)
         if (options->type == CLI_SECTION) {
             elsewhere |= options->meta != NULL;

@@ -104,6 +104,12 @@ says "its top" '^    #0  *0.880797  [^ ]*$' out
 is "its top" "$(grep -c '^    #' out)" 3
 says "the token" '^drawn: #[01], of final probability 0' out
 says "the columns" '^stage  *tokens  mass left  *keeps  *temperature  parameter$' out
+check "many adjustments" explain --top 0 --repetition-penalty 1.1 --frequency-penalty 0.2 \
+    --presence-penalty 0.1 --dry-multiplier 0.8 --logit-bias 3:1 --bad-word 1,2 --min-tokens 3
+is "many adjustments" "$(grep '^adjusted\|^ \{59\}' out | cut -c 60- | tr '\n' ' ')" \
+    "logit bias of 1, 1 bad words, min tokens 3, repetition 1.1, frequency 0.2, presence 0.1, DRY \
+0.8 * 1.75^n "
+is "many adjustments: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
 check "both rows" explain --rows 1,0
 is "both rows" "$(sed -n 's/^row \([0-9]*\) of 2,.*/\1/p' out | tr '\n' ' ')" "1 0 "
 is "both rows: the stages" "$(grep -c '^logits  *4 ' out)" 2
