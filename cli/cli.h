@@ -331,7 +331,8 @@ json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0
 json_t *cli_real(double x); /* a number; null for infinities and NaN */
 
 /* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
- * precision of printf(); an m at the end prints thousandths. The other function writes texts into
+ * precision of printf(); an m at the end prints thousandths, b alone bytes as KiB, MiB or GiB. A
+ * member that is missing is a dash. The other function writes texts into
  * a table in Markdown. */
 void cli_put(const char *text, const json_t *object);
 void cli_put_cells(FILE *file, const char *text, const json_t *object);
