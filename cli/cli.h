@@ -479,8 +479,8 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
 
-/* Samples a row by the reference. what: what messages begin with. */
-void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result);
+/* Samples a row by the reference. number: that of the row, for messages. */
+void cli_sample_host(const cls_host_row *row, uint32_t number, cls_host_result *result);
 
 /* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);

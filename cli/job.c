@@ -96,19 +96,14 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 /* -------------------------------------------------------------------- the host */
 
-static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
-{
-    cls_host_row_init(row);
-    row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
-    row->dtype = (int32_t)logits->dtype;
-    row->vocab = logits->vocab;
-}
-
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
     const cli_ids forced = forced_next(job, request);
-    host_logits(logits, r, row);
+    cls_host_row_init(row);
+    row->logits = (const char *)logits->data + r * (size_t)logits->vocab * logits->size;
+    row->dtype = (int32_t)logits->dtype;
+    row->vocab = logits->vocab;
     if (job->mask != NULL) {
         row->mask = (const char *)job->mask + r * cli_mask_size(job);
         row->mask_width = job->mask_width;
@@ -130,59 +125,10 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->forced_count = forced.count;
 }
 
-void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result)
+void cli_sample_host(const cls_host_row *row, uint32_t number, cls_host_result *result)
 {
     if (cls_host_sample(row, result) != CLS_OK)
-        cli_die("%s: %s", what, cls_error_message());
-}
-
-static void sample_host(const cli_job *job, uint32_t r, uint32_t draw, cls_host_result *result)
-{
-    cls_host_row row;
-    cli_host_row(job, r, r, &row);
-    row.position += draw;
-    if (cls_host_sample(&row, result) != CLS_OK)
-        cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
-}
-
-static void run_on_host(const cli_job *job)
-{
-    cli_results_alloc(job, 0);
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < job->results->draws; d++) {
-            cls_host_result result = {.struct_size = sizeof result};
-            cli_results_begin(job->results, r, d, &result);
-            sample_host(job, r, d, &result);
-            cli_results_take(job, r, d, &result);
-        }
-}
-
-/* The most logits for which the reference computes log-probabilities after a device: it takes less
- * time than the programs for them take to compile, less than a second. */
-#define MOST_BY_HOST (UINT64_C(1) << 24)
-
-bool cli_is_small(const cli_job *job)
-{
-    return (uint64_t)job->logits->rows * job->results->draws * job->logits->vocab <= MOST_BY_HOST;
-}
-
-/* Computes the log-probabilities of a device's tokens by the reference: the bits that a device
- * computes. NaN: the job is too large, or the reference has another token. */
-static void find_logprobs(const cli_job *job)
-{
-    cli_results *const results = job->results;
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < results->draws; d++) {
-            cls_host_result result = {.struct_size = sizeof result, .token = INT32_MIN};
-            if (cli_is_small(job))
-                sample_host(job, r, d, &result);
-            if (result.token != cli_ints(results, CLI_TOKENS, r)[d])
-                result.logprob_raw = result.logprob_final = NAN;
-            const float found[] = {result.logprob_raw, result.logprob_final};
-            for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
-                if (!results->by_device || kind != (int)results->kind)
-                    cli_floats(results, CLI_LOGPROBS + kind, r)[d] = found[kind];
-        }
+        cli_die("row %" PRIu32 ": %s", number, cls_error_message());
 }
 
 int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
@@ -193,7 +139,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     if (cli_on_host(device)) {
         if (says_where)
             puts("On the host, by the reference:");
-        run_on_host(job);
+        cli_results_by_host(job);
         return 0;
     }
     of_type.dtypes = 1u << job->logits->dtype;
@@ -204,6 +150,6 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
     if (!failed && job->results->logprobs)
-        find_logprobs(job);
+        cli_results_logprobs(job);
     return failed;
 }

@@ -72,13 +72,13 @@ _Noreturn static void refuse(const char *name, const char *also)
 /* clsample help [COMMAND|params] */
 static int answer(int argc, char **argv)
 {
-    char *const args[] = {argc > 2 ? argv[2] : argv[0], "--help"};
+    char *args[] = {argc > 2 ? argv[2] : argv[0], "--help"};
     if (argc < 3 || strcmp(argv[2], "help") == 0 || argv[2][0] == '-')
         help();
     else if (strcmp(argv[2], "params") == 0)
         cli_params_help();
     else if (find(argv[2]) != NULL)
-        return run(find(argv[2]), 2, (char **)args);
+        return run(find(argv[2]), 2, args);
     else
         refuse(argv[2], "params");
     return 0;
@@ -86,14 +86,13 @@ static int answer(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    static const char *const asks[] = {"help", "--help", "-h"};
     const char *const name = argc > 1 ? argv[1] : "";
     int status = 0;
     if (argc < 2)
         cli_die("no command; clsample --help lists the commands");
     if (find(name) != NULL)
         return run(find(name), argc - 1, argv + 1);
-    if (strcmp(name, asks[0]) == 0 || strcmp(name, asks[1]) == 0 || strcmp(name, asks[2]) == 0)
+    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         status = answer(argc, argv);
     else if (strcmp(name, "--version") == 0)
         printf("clsample %s\n", cls_version());

@@ -250,8 +250,10 @@ static void print_option(const cli_option *option)
     const char *const meta = option->meta == NULL ? "" : option->meta;
     char text[512];
     size_t at = (size_t)printf("  --%s %.*s", option->name, (int)strcspn(meta, "="), meta);
-    if (at >= HELP_AT)
-        at = (size_t)printf("\n") - 1;
+    if (at >= HELP_AT) {
+        putchar('\n');
+        at = 0;
+    }
     at += (size_t)printf("%*s", (int)(HELP_AT - at), "");
     snprintf(text, sizeof text, "%s%s", option->help,
              option->type == CLI_LIST ? "; may be repeated" : "");

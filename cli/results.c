@@ -172,32 +172,71 @@ static void find_top(const cli_job *job, uint32_t row)
     cli_free(x);
 }
 
-void cli_results_begin(const cli_results *results, uint32_t row, uint32_t draw,
-                       cls_host_result *result)
+/* Samples a row's draw by the reference. */
+static void sample_host(const cli_job *job, uint32_t r, uint32_t draw, cls_host_result *result)
 {
-    if (draw != 0)
-        return;
-    if (results->probs)
-        result->probs = cli_floats(results, CLI_PROBS, row);
-    result->kept_capacity = results->set_n;
-    if (results->set_n != 0)
-        result->kept_ids = cli_ints(results, CLI_SET_IDS, row);
+    cls_host_row row;
+    cli_host_row(job, r, r, &row);
+    row.position += draw;
+    cli_sample_host(&row, cli_row_number(job->picked, r), result);
 }
 
-void cli_results_take(const cli_job *job, uint32_t row, uint32_t draw,
-                      const cls_host_result *result)
+static void draw_by_host(const cli_job *job, uint32_t r, uint32_t d)
 {
     const cli_results *const results = job->results;
-    cli_ints(results, CLI_TOKENS, row)[draw] = result->token;
-    cli_ints(results, CLI_STATUS, row)[draw] = result->status;
-    if (results->logprobs) {
-        cli_floats(results, CLI_LOGPROBS, row)[draw] = result->logprob_raw;
-        cli_floats(results, CLI_FINAL_LOGPROBS, row)[draw] = result->logprob_final;
+    const bool first = d == 0;
+    cls_host_result result = {.struct_size = sizeof result};
+    if (first && results->probs)
+        result.probs = cli_floats(results, CLI_PROBS, r);
+    if (first && results->set_n != 0) {
+        result.kept_capacity = results->set_n;
+        result.kept_ids = cli_ints(results, CLI_SET_IDS, r);
     }
-    if (draw == 0 && results->set_n != 0)
-        *cli_ints(results, CLI_SET_COUNTS, row) = (int32_t)result->kept_count;
-    if (draw == 0 && results->top_n != 0)
-        find_top(job, row);
+    sample_host(job, r, d, &result);
+    cli_ints(results, CLI_TOKENS, r)[d] = result.token;
+    cli_ints(results, CLI_STATUS, r)[d] = result.status;
+    if (results->logprobs) {
+        cli_floats(results, CLI_LOGPROBS, r)[d] = result.logprob_raw;
+        cli_floats(results, CLI_FINAL_LOGPROBS, r)[d] = result.logprob_final;
+    }
+    if (first && results->set_n != 0)
+        *cli_ints(results, CLI_SET_COUNTS, r) = (int32_t)result.kept_count;
+    if (first && results->top_n != 0)
+        find_top(job, r);
+}
+
+void cli_results_by_host(const cli_job *job)
+{
+    cli_results_alloc(job, 0);
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        for (uint32_t d = 0; d < job->results->draws; d++)
+            draw_by_host(job, r, d);
+}
+
+/* The most logits for which the reference computes log-probabilities after a device: it takes less
+ * time than the programs for them take to compile, less than a second. */
+#define MOST_BY_HOST (UINT64_C(1) << 24)
+
+bool cli_is_small(const cli_job *job)
+{
+    return (uint64_t)job->logits->rows * job->results->draws * job->logits->vocab <= MOST_BY_HOST;
+}
+
+void cli_results_logprobs(const cli_job *job)
+{
+    cli_results *const results = job->results;
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        for (uint32_t d = 0; d < results->draws; d++) {
+            cls_host_result result = {.struct_size = sizeof result, .token = INT32_MIN};
+            if (cli_is_small(job))
+                sample_host(job, r, d, &result);
+            if (result.token != cli_ints(results, CLI_TOKENS, r)[d])
+                result.logprob_raw = result.logprob_final = NAN;
+            const float found[] = {result.logprob_raw, result.logprob_final};
+            for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
+                if (!results->by_device || kind != (int)results->kind)
+                    cli_floats(results, CLI_LOGPROBS + kind, r)[d] = found[kind];
+        }
 }
 
 uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,

@@ -68,12 +68,14 @@ void cli_results_bind(const cli_results *results, uint32_t draw, cl_mem buffer, 
                       cls_outputs *outputs);
 void cli_results_turn(const cli_results *results);
 
-/* Sets where the reference writes probabilities and the kept set of a row. Then stores the result
- * of a draw, and computes the rank and the likeliest tokens by the raw logits. */
-void cli_results_begin(const cli_results *results, uint32_t row, uint32_t draw,
-                       cls_host_result *result);
-void cli_results_take(const cli_job *job, uint32_t row, uint32_t draw,
-                      const cls_host_result *result);
+/* Allocates the results and computes them by the reference: rank and likeliest tokens are by the
+ * raw logits, and there are no candidates. */
+void cli_results_by_host(const cli_job *job);
+
+/* Computes the log-probabilities of a device's tokens that the device did not, by the reference:
+ * the bits that a device computes. NaN: the job is too large, or the reference has another token.
+ */
+void cli_results_logprobs(const cli_job *job);
 
 /* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
  * Returns how many there are. */
