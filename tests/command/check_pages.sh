@@ -119,7 +119,12 @@ for command in "" params $commands; do
     awk 'length > 80' help >long
     if [ -s long ]; then no_ "help $command, more than 80 columns: $(cat long)"; else yes_; fi
 done
-# The parameters are on a page of their own.
+# Each parameter of the table is on a page of their own.
+"$clsample" help params >params
+names=$(sed -n 's/^      "\([a-z-]*\)", \("[^"]*"\|NULL\),.*/\1/p' \
+    "$here/../../lib/base/param_table.h")
+for name in $names; do says "help params" "^  --$name " params; done
+if [ "$(echo "$names" | wc -l)" -gt 45 ]; then yes_; else no_ "few names in the table: $names"; fi
 "$clsample" help sample >help
 if grep -q -e '--top-k' help; then no_ "help sample has --top-k"; else yes_; fi
 says "help sample" 'clsample help params lists the sampling parameters' help
