@@ -62,9 +62,10 @@ static void print(const command *q, uint32_t r, const cli_explained *e, const cl
     for (uint32_t i = 0; i < e->count; i++)
         if (e->stage[i].top_count != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
-    printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64
-           "\n\n",
-           e->row, q->request.logits.file_rows, e->vocab, e->position, q->request.rows[r].seed);
+    printf("%srow %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32
+           ", seed %" PRIu64 "\n\n",
+           r == 0 ? "" : "\n", e->row, q->request.logits.file_rows, e->vocab, e->position,
+           q->request.rows[r].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
            "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
@@ -111,6 +112,16 @@ static json_t *row_json(const cli_explained *e)
 
 /* --------------------------------------------------------------------- command */
 
+/* The stages of many rows would be too large. */
+static void free_stages(cli_explained *e)
+{
+    for (uint32_t i = 0; i < e->count; i++) {
+        cli_free(e->stage[i].probs);
+        cli_free(e->stage[i].keeps);
+        cli_free(e->stage[i].top);
+    }
+}
+
 static int explain(const command *q, const cli_job *job)
 {
     json_t *const array = json_array();
@@ -118,7 +129,6 @@ static int explain(const command *q, const cli_job *job)
     if (q->pieces_path != NULL)
         cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces);
     for (uint32_t r = 0; r < job->logits->rows; r++) {
-        void *const before = cli_memory();
         cli_explained e;
         cls_host_row row;
         cli_host_row(job, r, r, &row);
@@ -126,14 +136,11 @@ static int explain(const command *q, const cli_job *job)
                     &e);
         if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
             return 1;
-        if (q->json) {
+        if (q->json)
             json_array_append_new(array, row_json(&e));
-            continue;
-        }
-        if (r != 0)
-            putchar('\n');
-        print(q, r, &e, &pieces);
-        cli_memory_end(before);
+        else
+            print(q, r, &e, &pieces);
+        free_stages(&e);
     }
     if (q->json)
         cli_print_json(json_array_size(array) == 1 ? json_array_get(array, 0) : array);

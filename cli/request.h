@@ -22,11 +22,11 @@ typedef struct cli_request {
 
     /* Read from the files. */
     cli_logits logits;
-    uint32_t requests; /* rows of parameters, prompts and outputs */
-    uint32_t file_requests;
-    const char *of;   /* the noun for these rows in messages */
-    cls_params *rows; /* [requests] */
-    cli_ids *forces;  /* [requests] */
+    uint32_t requests;      /* rows of parameters, prompts and outputs */
+    uint32_t file_requests; /* those that --rows selects from */
+    const char *of;         /* the noun for these rows in messages */
+    cls_params *rows;       /* [requests] */
+    cli_ids *forces;        /* [requests] */
     cls_infill infill;
 } cli_request;
 

@@ -31,9 +31,8 @@ typedef enum cli_part {
 struct cli_results {
     /* What is wanted; all but the first four parts are of the first draw. */
     uint32_t draws; /* of each row, at the positions from cli_position() on */
-    bool logprobs;  /* of the kind by a device; the reference computes the others, or all of them */
-    bool by_device; /* NaN: too much for the reference */
-    bool probs;
+    bool logprobs, probs;
+    bool by_device; /* whether a device computes the logprobs of `kind`; the reference all others */
     cls_logprob_kind kind;
     uint32_t top_n;  /* 0: no ranks and no likeliest tokens */
     bool candidates; /* whether to return candidates */
