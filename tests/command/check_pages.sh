@@ -111,7 +111,7 @@ for command in $commands; do
     *) compare "$command" "" "$command" ;;
     esac
 done
-if [ $passed -gt 200 ]; then yes_; else no_ "only $passed options and defaults were compared"; fi
+if [ "$passed" -gt 200 ]; then yes_; else no_ "only $passed options and defaults were compared"; fi
 
 for command in "" params $commands; do
     # shellcheck disable=SC2086 # a word or none
