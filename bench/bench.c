@@ -79,7 +79,7 @@ typedef uint32_t bench_set;
 
 static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
-    bench_progress("floor", "looking for its best shape");
+    cli_progress("floor: looking for its best shape");
     return bench_floor_open(floor, setup);
 }
 
@@ -107,7 +107,7 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
     if (cli_interrupted())
         return 1;
     if (*written != (int)c->rows) {
-        bench_progress(c->name, "making the rows");
+        cli_progress("%s: making the rows", c->name);
         *written = -1;
         if (bench_write_rows(setup, c->rows))
             return 1;
@@ -115,13 +115,13 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
     }
     if (setup->shards == 0 && floor->kernel == NULL && open_floor(floor, setup))
         return 1;
-    bench_progress(c->name, "verifying");
+    cli_progress("%s: verifying", c->name);
     if (c->drafts != BENCH_STEP)
         return bench_verify_drafts(setup, c, result);
     if (bench_make_kept(setup, c) || bench_make_sampler(setup, bench_window(c)) ||
         bench_write_mask(setup, c->mask) || bench_verify(setup, c))
         return 1;
-    bench_progress(c->name, "timing");
+    cli_progress("%s: timing", c->name);
     return setup->shards != 0 ? bench_time_shards(setup, c, result)
                               : bench_time(setup, floor, c, result);
 }
@@ -152,7 +152,7 @@ static int run_steps(bench_setup setup, bench_set set, uint32_t *finished)
     memset(&floor, 0, sizeof floor);
     memset(results, 0, sizeof results);
     failed = bench_open_setup(&setup) || run_cases(&setup, &floor, set, results);
-    bench_progress(NULL, NULL);
+    cli_progress("%s", "");
     for (size_t i = 0; i < BENCH_CASES; i++)
         *finished += results[i].runs != 0;
     if ((!failed || cli_interrupted()) && *finished != 0)
@@ -170,12 +170,12 @@ static int run_serving(bench_setup setup, json_t *array)
 
     memset(&floor, 0, sizeof floor);
     setup.spare = BENCH_SPARE;
-    bench_progress("serving", "making the rows");
+    cli_progress("serving: making the rows");
     failed = bench_open_setup(&setup) || bench_make_sampler(&setup, BENCH_WINDOW) ||
              bench_write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
-    bench_progress("serving", "timing and verifying");
+    cli_progress("serving: timing and verifying");
     failed = failed || cli_interrupted() || bench_serve(&setup, &floor, &served);
-    bench_progress(NULL, NULL);
+    cli_progress("%s", "");
     if (!failed)
         failed = array != NULL ? bench_json_served(array, &setup, &served)
                                : bench_print_served(&setup, &floor, &served);
@@ -239,7 +239,7 @@ static int collect_steps(bench_setup setup, bench_set set, json_t *array, uint32
                           : bench_json_cases(array, &setup, &bench_cases[i], 1, &result);
         *finished += !undone;
     }
-    bench_progress(NULL, NULL);
+    cli_progress("%s", "");
     snprintf(shape, sizeof floor.shape, "%s", floor.shape);
     bench_floor_close(&floor);
     bench_close_setup(&setup);
@@ -302,7 +302,7 @@ static int run(bench_setup *setup, const char *device, const cls_context_options
     cli_target target;
     int failed;
 
-    bench_progress("device", "compiling");
+    cli_progress("device: compiling");
     if (json && array == NULL)
         return cli_no_memory();
     if (cli_open(device, options, 0, &target)) {
@@ -361,7 +361,7 @@ static int select_cases(const bench_setup *setup, const cli_list *names, bench_s
 int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] =
-        "Times sampling steps and compares them with a plain read of the logits, the floor.\n"
+        "Times sampling steps and compares them with a plain read of the logits, the floor. "
         "The tokens of each step are first compared with the reference's.";
     bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
@@ -371,6 +371,7 @@ int cls_cmd_bench(int argc, char **argv)
     bench_set set;
     bool json = false;
     cli_option options[] = {
+        CLI_TITLE("Steps"),
         {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)"},
         {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
@@ -383,10 +384,10 @@ int cls_cmd_bench(int argc, char **argv)
          "runs of a case (default: at least 101, and one second)"},
         {"shards", CLI_UINT, &setup.shards, "N",
          "time steps of N shards in one process, beside whole steps"},
+        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
         CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
-        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
         CLI_NO_OPTION};
 
     cls_context_options_init(&context);

@@ -159,8 +159,8 @@ typedef enum bench_drafts {
 } bench_drafts;
 
 /* A step and the goal for its time. The unit of `goal` is the floor or, if `goal_topk` is set, the
- * step of case topk; the goals are for [16, 128256] float32 on a CPU. The unit of `goal_one`, the
- * goal for one row, is the time of empty launches. 0: no goal. */
+ * step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The unit
+ * of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
     const char *name;
     bench_rows rows;
@@ -247,9 +247,6 @@ int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const b
 void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
 
 /* ----------------------------------------------------------------- setup.c */
-
-/* Prints a line that the next one overwrites, on terminals only. name NULL: clears it. */
-void bench_progress(const char *name, const char *doing);
 
 /* Allocates what a setup has beside its sampler. After a failure bench_close_setup() frees what was
  * allocated. */

@@ -5,19 +5,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-
-/* The cursor stays at the beginning of the line, so that an error message overwrites it, too. */
-void bench_progress(const char *name, const char *doing)
-{
-    if (!isatty(STDERR_FILENO))
-        return;
-    if (name == NULL)
-        fputs("\033[K", stderr);
-    else
-        fprintf(stderr, "\033[K%s: %s\r", name, doing);
-    fflush(stderr);
-}
 
 static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 {

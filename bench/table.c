@@ -93,6 +93,16 @@ int bench_json_served(json_t *array, const bench_setup *setup, const bench_serve
                   memory));
 }
 
+/* Whether the goals are for this device and these rows. */
+static bool has_goals(const bench_setup *setup)
+{
+    cl_uint units = 0;
+    (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
+                          NULL);
+    return (setup->on->device.type & CL_DEVICE_TYPE_CPU) && units == 2 && setup->dtype == CLS_F32 &&
+           setup->vocab == BENCH_VOCAB && (setup->batch == BENCH_ROWS || setup->batch == 1);
+}
+
 /* The goal in floors, the unit of the table's ratio. */
 static double goal_of(const bench_setup *setup, const bench_case *cases,
                       const bench_result *results, size_t i)
@@ -129,31 +139,26 @@ static int print_with_floor(const bench_setup *setup, const bench_floor *floor)
 int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
                       size_t n, const bench_result *results)
 {
+    const bool goals = has_goals(setup);
     if (print_with_floor(setup, floor))
         return 1;
-    printf(
-        "medians, from enqueue to finish; device: by the device's clock; ratio and goal in floors; "
-        "history:\n%s; all tokens equal the reference's\n\n",
-        laws[setup->law]);
-    printf("%-13s %9s %9s %9s %7s %7s %9s %9s %11s %8s %9s\n", "case", "floor us", "step us",
-           "device us", "ratio", "goal", "empty us", "launches", "host bytes", "history",
-           "accepted");
+    printf("medians in us, from enqueue to finish; device: by the device's clock;\n"
+           "ratio%s: in floors; all tokens equal the reference's\n\n",
+           goals ? " and goal" : "");
+    printf("%-13s %9s %9s %9s %7s%s %9s %8s\n", "case", "floor", "step", "device", "ratio",
+           goals ? "    goal" : "", "empty", "launches");
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
-        const double goal = goal_of(setup, cases, results, i);
-        char goal_text[16] = "-", accepted[16] = "-", on_device[16] = "-";
+        const double goal = goals ? goal_of(setup, cases, results, i) : 0.0;
+        char goal_text[16] = "", on_device[16] = "-";
         if (r->runs == 0)
             continue;
-        if (goal > 0)
-            snprintf(goal_text, sizeof goal_text, "%.2f", goal);
+        if (goals)
+            snprintf(goal_text, sizeof goal_text, goal > 0 ? " %7.2f" : "       -", goal);
         if (r->step_device_us > 0)
             snprintf(on_device, sizeof on_device, "%.1f", r->step_device_us);
-        if (cases[i].drafts != BENCH_STEP)
-            snprintf(accepted, sizeof accepted, "%.2f", r->accepted);
-        printf("%-13s %9.1f %9.1f %9s %7.2f %7s %9.1f %9u %11llu %8u %9s\n", cases[i].name,
-               r->floor_us, r->step_us, on_device, r->step_us / r->floor_us, goal_text, r->empty_us,
-               (unsigned)r->launches, (unsigned long long)r->host_bytes,
-               (unsigned)bench_history(setup, &cases[i]), accepted);
+        printf("%-13s %9.1f %9.1f %9s %7.2f%s %9.1f %8u\n", cases[i].name, r->floor_us, r->step_us,
+               on_device, r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches);
     }
     return 0;
 }
@@ -165,10 +170,10 @@ int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t
     snprintf(rest, sizeof rest, "%u shards", (unsigned)setup->shards);
     if (print_header(setup, rest))
         return 1;
-    printf(
-        "medians; step: whole rows, from enqueue to finish; local: the sum of all shards, until\n"
-        "their first partials are ready; merge: the rest of the step on shard 0; bytes a row: of\n"
-        "one partial in each exchange; all tokens equal the reference's\n\n");
+    printf("medians; step: whole rows, from enqueue to finish; local: the sum of all\n"
+           "shards, until their first partials are ready; merge: the rest of the step on\n"
+           "shard 0; bytes a row: of one partial in each exchange; all tokens equal the\n"
+           "reference's\n\n");
     printf("%-12s %9s %9s %9s %9s  %s\n", "case", "step us", "local us", "merge us", "exchanges",
            "bytes a row");
     for (size_t i = 0; i < n; i++) {
@@ -197,9 +202,9 @@ int bench_print_served(const bench_setup *setup, const bench_floor *floor, const
     uint64_t bytes[PURPOSES];
     if (print_with_floor(setup, floor))
         return 1;
-    printf("serving: steps are enqueued ahead; %u requests joined; medians, from the tokens of a "
-           "step to those of the next;\n"
-           "%u tokens of %u requests equal the reference's\n\n",
+    printf("serving: steps are enqueued ahead; %u requests joined; medians, from the tokens\n"
+           "of a step to those of the next; %u tokens of %u requests equal the\n"
+           "reference's\n\n",
            (unsigned)r->requests, (unsigned)r->checked_tokens, (unsigned)r->checked);
     printf("%-14s %9s %9s %9s %7s %9s\n", "steps", "number", "floor us", "step us", "ratio",
            "host us");

@@ -221,7 +221,7 @@ static int run_trial(tuning *u)
         snprintf(what, sizeof what, "groups of %u and %u, vectors of %u, %u groups per unit",
                  (unsigned)t->value[0], (unsigned)t->value[1], (unsigned)t->value[2],
                  (unsigned)t->value[3]);
-    bench_progress("tune", what);
+    cli_progress("tune: %s", what);
     failed = open_trial(u, t);
     for (size_t k = 0; k < TIMED_CASES && !failed; k++)
         failed = cli_interrupted() || prove(u, t, k);
@@ -247,7 +247,7 @@ static int confirm(tuning *u)
     trial *const best = &u->trials[u->best];
     if (u->best == 0)
         return 0;
-    bench_progress("tune", "timing the fastest shape again");
+    cli_progress("tune: timing the fastest shape again");
     if (time_all(u, best, CONFIRM))
         return 1;
     if (best->score > MARGIN) {
@@ -376,25 +376,30 @@ static void print_advice(const tuning *u)
     putchar('\n');
 }
 
+static int width_of(const bench_case *c)
+{
+    const int length = (int)strlen(c->name);
+    return length > 7 ? length : 7;
+}
+
 static int print_table(const tuning *u)
 {
-    printf("%s, device %u\n[%u, %u] %s; medians, from enqueue to finish; score: the cases' times "
-           "divided by the first shape's,\nwhich were measured in turn with them\n\n",
+    printf("%s, device %u\n[%u, %u] %s; medians in us, from enqueue to finish; score: the "
+           "cases'\ntimes divided by the first shape's, which were measured in turn with them\n\n",
            u->target.device.name, (unsigned)u->target.index, (unsigned)u->setup.batch,
            (unsigned)u->setup.vocab, cli_dtype_name((int32_t)u->setup.dtype));
-    printf("%10s %9s %6s %15s %9s", "work-group", "row-group", "vector", "groups per unit",
-           "compile s");
+    printf("%10s %9s %6s %8s %7s", "work-group", "row-group", "vector", "per unit", "compile");
     for (size_t k = 0; k < TIMED_CASES; k++)
-        printf(" %14s", u->cases[k]->name);
-    printf(" %6s\n", "score");
+        printf(" %*s", width_of(u->cases[k]), u->cases[k]->name);
+    printf(" %5s\n", "score");
     for (uint32_t i = 0; i < u->count; i++) {
         const trial *const t = &u->trials[i];
-        printf("%10u %9u %6u %15u %9.1f", (unsigned)t->value[0], (unsigned)t->value[1],
+        printf("%10u %9u %6u %8u %5.1f s", (unsigned)t->value[0], (unsigned)t->value[1],
                (unsigned)t->value[2], (unsigned)t->value[3], t->compile_seconds);
         for (size_t k = 0; k < TIMED_CASES && t->error[0] == '\0'; k++)
-            printf(" %11.1f us", t->step_us[k]);
+            printf(" %*.1f", width_of(u->cases[k]), t->step_us[k]);
         if (t->error[0] == '\0')
-            printf(" %6.2f%s\n", t->score, i == u->best ? " *" : "");
+            printf(" %5.2f%s\n", t->score, i == u->best ? " *" : "");
         else
             printf("  %s\n", t->error);
     }
@@ -415,7 +420,7 @@ static int open_tuning(tuning *u)
     if ((u->drawn = malloc(u->setup.batch * sizeof(int32_t))) == NULL)
         return cli_no_memory();
     u->setup.on = &u->target;
-    bench_progress("tune", "making the rows");
+    cli_progress("tune: making the rows");
     return bench_open_setup(&u->setup) || bench_write_rows(&u->setup, BENCH_LANGUAGE);
 }
 
@@ -437,7 +442,7 @@ static int run(tuning *u, const char *device, bool json)
     cli_find_device(device, &u->options, false, &u->target);
     cli_catch_interrupt();
     failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
-    bench_progress(NULL, NULL);
+    cli_progress("%s", "");
     if (u->count != 0 && u->trials[0].error[0] == '\0') {
         failed |= json ? print_json(u) : print_table(u);
         if (cli_interrupted())
@@ -458,19 +463,20 @@ int cls_cmd_tune(int argc, char **argv)
     int32_t dtype = CLS_F32;
     bool json = false;
     cli_option options[] = {
+        CLI_TITLE("Steps"),
         {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)"},
         {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
         {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)"},
+        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_DEVICE(&device),
         CLI_DEVICE_OPTIONS(&u.options),
-        {"json", CLI_FLAG, &json, NULL, "print an object"},
         CLI_NO_OPTION};
     cls_context_options_init(&u.options);
     u.setup.batch = BENCH_ROWS;
     u.setup.vocab = BENCH_VOCAB;
     cli_parse(argc, argv, "tune [OPTION]...",
-              "Tries shapes of the kernels and says which is the fastest, and the options for it.\n"
+              "Tries shapes of the kernels and says which is the fastest, and the options for it. "
               "Tokens are the same in every shape, and each is checked.",
               options);
     u.limit = limit;

@@ -26,6 +26,7 @@ int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
 int cls_cmd_report(int argc, char **argv);
+void cli_params_help(void); /* clsample help params, cli/request.c */
 
 /* ------------------------------------------------------- errors, cli/errors.c */
 
@@ -75,6 +76,17 @@ bool cli_interrupted(void);
  * script would continue if the command only returned 130. */
 int cli_end(int status);
 
+/* --------------------------------------------------- progress, cli/progress.c */
+
+/* Say what the command is doing, on stderr: on a terminal in a line that the next text overwrites,
+ * elsewhere, with the command's name and the time, in a new line every ten seconds. The empty text
+ * ends it on a terminal. */
+void cli_progress_begin(const char *name);
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+void cli_progress(const char *format, ...);
+
 /* ------------------------------------------------------- memory, cli/memory.c */
 
 /* There is always memory, also for JSON: where there is none the process ends. */
@@ -94,17 +106,18 @@ void cli_memory_end(const void *since);
 /* ------------------------------------------------------ options, cli/options.c */
 
 typedef enum cli_type {
-    CLI_FLAG,   /* bool; takes no value */
-    CLI_SWITCH, /* int32_t, set to 1; takes no value */
-    CLI_STRING, /* const char *, which points into argv */
-    CLI_INPUT,  /* the same: the name of a file to read */
-    CLI_OUTPUT, /* the same: the name of a file to write, which no other option may name */
-    CLI_INT,    /* int32_t */
-    CLI_UINT,   /* uint32_t */
-    CLI_UINT64, /* uint64_t */
-    CLI_FLOAT,  /* float */
-    CLI_CHOICE, /* int32_t: the index of a word of `meta` */
-    CLI_LIST    /* cli_list: the option may be repeated, and each use adds its text */
+    CLI_SECTION, /* no option, but the title of those that follow */
+    CLI_FLAG,    /* bool; takes no value */
+    CLI_SWITCH,  /* int32_t, set to 1; takes no value */
+    CLI_STRING,  /* const char *, which points into argv */
+    CLI_INPUT,   /* the same: the name of a file to read */
+    CLI_OUTPUT,  /* the same: the name of a file to write, which no other option may name */
+    CLI_INT,     /* int32_t */
+    CLI_UINT,    /* uint32_t */
+    CLI_UINT64,  /* uint64_t */
+    CLI_FLOAT,   /* float */
+    CLI_CHOICE,  /* int32_t: the index of a word of `meta` */
+    CLI_LIST     /* cli_list: the option may be repeated, and each use adds its text */
 } cli_type;
 
 typedef struct cli_list {
@@ -120,19 +133,43 @@ typedef struct cli_option {
     void *value;      /* a variable of that type; unchanged if the option is absent */
     const char *meta; /* the name of the value in --help, or NULL; CLI_CHOICE: NAME=words, or the
                          words alone, which are separated by | */
-    const char *help; /* one line */
+    const char *help; /* a phrase; NULL: --help omits the option, since it is another name of one */
 } cli_option;
 
 /* clang-format off */
 #define CLI_NO_OPTION {NULL, CLI_FLAG, NULL, NULL, NULL} /* ends a table */
+
+/* Begin a section of --help, and one that only `clsample help params` shows. */
+#define CLI_TITLE(title) {title, CLI_SECTION, NULL, NULL, NULL}
+#define CLI_PARAMS_TITLE(title) {title, CLI_SECTION, NULL, "params", NULL}
 /* clang-format on */
 
+/* Prints the words of a text from column `at` on, in 80 columns; further lines begin at column
+ * `left`. It ends the line. */
+void cli_print_words(const char *text, size_t at, size_t left);
+
+/* Prints the usage, what the command is about, and either the sections of --help or, with `params`,
+ * those of `clsample help params`, in 80 columns. */
+void cli_help(const char *usage, const char *about, const cli_option *options, bool params);
+
 /* Parses "--name value" and "--name=value". The table ends with CLI_NO_OPTION, and argv[0]
- * is the name of the subcommand. On --help it prints `usage`, `about` and the options, and ends the
- * process. */
+ * is the name of the subcommand. On --help it prints the help and ends the process. */
 void cli_parse(int argc, char **argv, const char *usage, const char *about,
                const cli_option *options);
 bool cli_given(const char *name); /* whether the option is present */
+
+/* Finds the name that a misspelt word is nearest to: those that are tried must be like it. */
+typedef struct cli_near {
+    const char *word; /* of `length` bytes */
+    size_t length;
+    const char *name; /* NULL: none is near */
+    unsigned distance;
+    char text[80];
+} cli_near;
+void cli_near_try(cli_near *near, const char *name); /* it ends at its first |, if it has one */
+
+/* "; did you mean NAME?", with `before` before the name; "" if none is near. */
+const char *cli_near_text(cli_near *near, const char *before);
 
 /* Parses text as a value of the type and stores it. `what` names the option in error messages:
  * "--top-k". */
@@ -151,9 +188,15 @@ typedef struct cli_picked {
     uint32_t count, *row;
 } cli_picked;
 
-/* Appends the rows of a list such as "0,3,8-15" to `picked`, whose `option` is set. It fails if
- * there are then more than `most` rows. */
-void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked);
+/* The option that selects rows, under both of its names; list: a cli_list. */
+/* clang-format off */
+#define CLI_ROWS(list, help) \
+    {"rows", CLI_LIST, list, "LIST", help}, {"row", CLI_LIST, list, "LIST", NULL}
+/* clang-format on */
+
+/* Parses the lists of that option, such as "0,3,8-15". It fails if there are more than `most` rows.
+ * Without a list all rows are selected. */
+void cli_picked_parse(const cli_list *lists, uint32_t most, cli_picked *picked);
 
 /* The index in the files of row i of the selection. */
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i);
@@ -206,10 +249,12 @@ typedef struct cli_target {
 
 /* clang-format off */
 #define CLI_DEVICE(device) \
+    CLI_TITLE("Device"), \
     {"device", CLI_STRING, device, "N", "the number of a device, from clsample devices"}
 
 /* --device of the commands that can also run the reference, and whether it names that. */
 #define CLI_DEVICE_OR_HOST(device) \
+    CLI_TITLE("Device"), \
     {"device", CLI_STRING, device, "N|host", \
      "a number from clsample devices, or the reference on the host"}
 bool cli_on_host(const char *device);
@@ -270,9 +315,8 @@ int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
         } \
     } while (0)
 
-/* Clears the line that shows the progress of compilation, prints the compiler's log if the status
- * is CLS_BUILD_FAILED, and returns the status. Every status of a library call that may compile
- * must pass through it. */
+/* Ends the progress of compilation, prints the compiler's log if the status is CLS_BUILD_FAILED,
+ * and returns the status. Every status of a library call that may compile must pass through it. */
 cls_status cli_compile_done(cls_status status);
 
 /* The compiler's log of the last context; "" if it is empty. */
@@ -287,7 +331,8 @@ json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0
 json_t *cli_real(double x); /* a number; null for infinities and NaN */
 
 /* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
- * precision of printf(); an m at the end prints thousandths. The other function writes texts into
+ * precision of printf(); an m at the end prints thousandths, b alone bytes as KiB, MiB or GiB. A
+ * member that is missing is a dash. The other function writes texts into
  * a table in Markdown. */
 void cli_put(const char *text, const json_t *object);
 void cli_put_cells(FILE *file, const char *text, const json_t *object);
@@ -368,7 +413,7 @@ _Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
 /* -------------------------------------------------------- logits, cli/logits.c */
 
-/* Logits [rows, vocab]. dtype_name is NULL (the type of the file), "f32", "f16" or "bf16". */
+/* Logits [rows, vocab]. dtype is a cls_dtype, or -1: the type of the file. */
 typedef struct cli_logits {
     void *data;
     uint32_t rows, vocab; /* of `data` */
@@ -376,12 +421,11 @@ typedef struct cli_logits {
     cls_dtype dtype;
     size_t size; /* bytes of an element */
 } cli_logits;
-void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_logits *logits);
+void cli_logits_read(const char *path, int32_t dtype, const cli_picked *picked, cli_logits *logits);
 
 /* Only opens the file, and sets all fields but `data`. */
-void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_npy *array, cli_logits *logits);
+void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, cli_npy *array,
+                     cli_logits *logits);
 const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
 
 /* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
@@ -435,8 +479,8 @@ uint64_t cli_position(const cli_job *job, uint32_t request);
 cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
                         uint32_t vocab);
 
-/* Samples a row by the reference. what: what messages begin with. */
-void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result);
+/* Samples a row by the reference. number: that of the row, for messages. */
+void cli_sample_host(const cls_host_row *row, uint32_t number, cls_host_result *result);
 
 /* Fills in the row of the reference for a request's first draw. */
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);

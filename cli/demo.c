@@ -74,46 +74,41 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 
 /* ------------------------------------------------------------------------- run */
 
-/* Makes the batch: each selected row once for each setting, all with one seed. */
-static void fill(const cli_logits *from, const cli_picked *picked, uint64_t seed, cli_logits *batch,
-                 cli_job *job)
+/* Makes the batch, which has each selected row once for each setting, all with one seed. */
+static void fill(const cli_picked *picked, uint64_t seed, cli_picked *batch, cli_job *job)
 {
-    const size_t row_size = from->vocab * from->size;
-    const uint32_t rows = from->rows * (uint32_t)SETTINGS;
+    const uint32_t rows = picked->count * (uint32_t)SETTINGS;
     cls_params *const params = cli_alloc(rows, sizeof *params);
-    *batch = *from;
-    batch->rows = rows;
-    batch->data = cli_alloc(rows, row_size);
+    *batch = (cli_picked){picked->option, rows, cli_alloc(rows, sizeof *batch->row)};
+    job->picked = batch;
     job->params = params;
-    job->logits = batch;
     for (uint32_t r = 0; r < rows; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
-        const size_t row = r / SETTINGS;
+        batch->row[r] = picked->row[r / SETTINGS];
         cls_params_init(&params[r]);
         params[r].temperature = setting->temperature;
         params[r].top_k = setting->top_k;
         params[r].top_p = setting->top_p;
         params[r].min_p = setting->min_p;
-        params[r].seed = seed + cli_row_number(picked, r / (uint32_t)SETTINGS);
-        memcpy((char *)batch->data + r * row_size, (const char *)from->data + row * row_size,
-               row_size);
+        params[r].seed = seed + batch->row[r];
     }
 }
 
 int cls_cmd_demo(int argc, char **argv)
 {
-    const char *path = NULL, *device = NULL, *list = "0", *pieces_path = NULL;
+    const char *path = NULL, *device = NULL, *pieces_path = NULL;
+    cli_list rows = {0};
     uint64_t seed = 0;
-    cli_picked picked = {.option = "--rows"};
-    cli_logits logits = {0}, batch = {0};
+    cli_picked picked, batch;
+    cli_logits logits;
     cls_context_options kernels;
     cli_pieces words = {0};
     cli_results results = {.draws = DRAWS, .probs = true};
-    cli_job job = {.results = &results, .split.targets = 1};
+    cli_job job = {.results = &results, .logits = &logits, .split.targets = 1};
     cli_option options[] = {
+        CLI_TITLE("Input"),
         {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},
-        {"rows", CLI_STRING, &list, "LIST",
-         "rows to show, at most 16, such as 0,3,8-15 (default 0)"},
+        CLI_ROWS(&rows, "rows to show, at most 16, such as 0,3,8-15 (default 0)"),
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},
         {"seed", CLI_UINT64, &seed, "N", "row r is drawn with seed N + r (default 0)"},
@@ -126,14 +121,16 @@ int cls_cmd_demo(int argc, char **argv)
               options);
     if (path == NULL)
         cli_die("--logits: this option is required; name a file of logits");
-    cli_picked_parse(list, MOST_ROWS, &picked);
-    cli_logits_read(path, NULL, &picked, &logits);
+    if (rows.count == 0)
+        cli_set(CLI_LIST, &rows, NULL, NULL, "0");
+    cli_picked_parse(&rows, MOST_ROWS, &picked);
+    fill(&picked, seed, &batch, &job);
+    cli_logits_read(path, -1, &batch, &logits);
     if (pieces_path != NULL)
         cli_pieces_read(pieces_path, logits.vocab, &words);
-    fill(&logits, &picked, seed, &batch, &job);
     if (cli_job_run(&job, device, &kernels, true) != 0)
         return 1;
-    for (uint32_t i = 0; i < logits.rows; i++)
-        print_row(&job, &words, i * (uint32_t)SETTINGS, picked.row[i]);
+    for (uint32_t r = 0; r < logits.rows; r += (uint32_t)SETTINGS)
+        print_row(&job, &words, r, batch.row[r]);
     return 0;
 }

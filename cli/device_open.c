@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Selects an OpenCL device, opens it and shows the progress of compilation. */
+/* Selects an OpenCL device and opens it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -60,24 +60,16 @@ static uint32_t select_device(const char *which, bool allow_unusable, const cli_
 /* -------------------------------------------------------------------- kernels */
 
 static char build_log[1 << 16];
-static bool progress_shown;
 
-/* Prints a line that the next one overwrites, on terminals only. */
 static void show_progress(void *user, const char *program, uint32_t done, uint32_t count)
 {
     (void)user;
-    if (!isatty(fileno(stderr)))
-        return;
-    fprintf(stderr, "\rkernels: %-20s %" PRIu32 " of %" PRIu32, program, done + 1, count);
-    fflush(stderr);
-    progress_shown = true;
+    cli_progress("kernels: %s, %" PRIu32 " of %" PRIu32, program, done + 1, count);
 }
 
 cls_status cli_compile_done(cls_status status)
 {
-    if (progress_shown)
-        fprintf(stderr, "\r%48s\r", "");
-    progress_shown = false;
+    cli_progress("%s", "");
     /* An error message has one sentence; the compiler's log has the details. */
     if (status == CLS_BUILD_FAILED)
         fputs(build_log, stderr);

@@ -251,13 +251,14 @@ int cls_cmd_report(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     cli_option options[] = {
-        CLI_DEVICE(&device),
+        CLI_TITLE("Report"),
         {"output", CLI_OUTPUT, &report.path, "FILE",
          "the JSON file (default clsample-report.json); the page beside it ends in .md"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=all|f32|f16|bf16",
          "types of logits: all (default; with --quick f32), f32, f16 or bf16"},
         {"quick", CLI_FLAG, &report.quick, NULL,
          "float32 only and a small bench: seconds, if kernels are compiled already"},
+        CLI_DEVICE(&device),
         {"shortlist", CLI_UINT, &report.options.shortlist, "N",
          "candidates in the list of a row (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&report.options),
@@ -265,13 +266,10 @@ int cls_cmd_report(int argc, char **argv)
     cls_context_options_init(&report.options);
     cli_parse(
         argc, argv, "report [OPTION]...",
-        "Writes two files that describe a device, to be sent to the maintainers: its properties,\n"
-        "whether it computes correctly, how long it takes to start, and how fast it is. This "
-        "takes\n"
-        "minutes if the kernels are not compiled yet.\n"
-        "The exit status is 0 if all parts ran and agreed, 1 if a part failed or differs, and 2 "
-        "if\n"
-        "nothing could run.",
+        "Writes two files that describe a device, to be sent to the maintainers: its properties, "
+        "whether it computes correctly, how long it takes to start, and how fast it is. This takes "
+        "minutes if the kernels are not compiled yet. The exit status is 0 if all parts ran and "
+        "agreed, 1 if a part failed or differs, and 2 if nothing could run.",
         options);
     if (dtype == 0 && report.quick && !cli_given("dtype"))
         dtype = 1;

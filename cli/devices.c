@@ -214,12 +214,12 @@ int cls_cmd_devices(int argc, char **argv)
     bool json = false;
     cli_devices list;
     const cli_option options[] = {
+        CLI_TITLE("Output"),
         {"json", CLI_FLAG, &json, NULL, "print an array; an index is the number for --device"},
         CLI_NO_OPTION};
     cli_parse(argc, argv, "devices [--json]",
-              "Lists the OpenCL devices, with the numbers that --device takes.\n"
-              "The default, marked *, is the first usable GPU, or else accelerator, custom "
-              "device or CPU.",
+              "Lists the OpenCL devices, with the numbers that --device takes. The default, marked "
+              "*, is the first usable GPU, or else accelerator, custom device or CPU.",
               options);
     cli_devices_find(NULL, &list);
     json_t *const all = json_array();

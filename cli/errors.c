@@ -13,9 +13,11 @@ static char last_error[1024];
 static void print(const char *before, const char *format, va_list args)
 {
     fflush(stdout);
+    flockfile(stderr); /* cli/progress.c writes lines of its own */
     fputs(before, stderr);
     vfprintf(stderr, format, args);
     fputc('\n', stderr);
+    funlockfile(stderr);
 }
 
 int cli_fail(const char *format, ...)

@@ -14,7 +14,7 @@
 typedef struct command {
     cli_request request;
     const char *pieces_path, *plot;
-    uint32_t row, top;
+    uint32_t top;
     bool json;
 } command;
 
@@ -37,11 +37,10 @@ static void print_line(const cli_shown *shown, bool first)
     if (shown->temperature > 0)
         snprintf(temperature, sizeof temperature, "%.4g", shown->temperature);
     bold(true);
-    printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s%s", shown->name, shown->kept,
-           100.0 * shown->mass, share, temperature, shown->parameter[0] == '\0' ? "" : "  ",
-           shown->parameter);
+    const int at = printf("%-12s %9" PRIu32 " %9.2f%% %10s %12s%s", shown->name, shown->kept,
+                          100.0 * shown->mass, share, temperature, *shown->parameter ? "  " : "");
+    cli_print_words(shown->parameter, (size_t)at, (size_t)at);
     bold(false);
-    putchar('\n');
 }
 
 static void print_top(const cli_shown *shown, const cli_pieces *pieces, double longest)
@@ -56,16 +55,17 @@ static void print_top(const cli_shown *shown, const cli_pieces *pieces, double l
     }
 }
 
-static void print(const command *q, const cli_explained *e, const cli_pieces *pieces)
+static void print(const command *q, uint32_t r, const cli_explained *e, const cli_pieces *pieces)
 {
     double longest = 0;
     char name[16], words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         if (e->stage[i].top_count != 0 && (double)e->stage[i].probs[e->stage[i].top[0]] > longest)
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
-    printf("row %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32 ", seed %" PRIu64
-           "\n\n",
-           e->row, q->request.logits.file_rows, e->vocab, e->position, q->request.rows[0].seed);
+    printf("%srow %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32
+           ", seed %" PRIu64 "\n\n",
+           r == 0 ? "" : "\n", e->row, q->request.logits.file_rows, e->vocab, e->position,
+           q->request.rows[r].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
            "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
@@ -77,8 +77,8 @@ static void print(const command *q, const cli_explained *e, const cli_pieces *pi
         return;
     }
     cli_pieces_name(pieces, e->token, name);
-    printf("\n%s: %s, of probability %.6f", e->status & CLS_ROW_FORCED ? "forced" : "drawn", name,
-           e->probability);
+    printf("\n%s: %s, of final probability %.6f and raw probability %.6f",
+           e->status & CLS_ROW_FORCED ? "forced" : "drawn", name, e->final, e->raw);
     if (e->status != 0)
         printf(" (%s)", cli_status_words(e->status, words));
     putchar('\n');
@@ -97,35 +97,53 @@ static json_t *stage_json(const cli_shown *shown)
                      "of_before", shown->share, "temperature", shown->temperature, "top", top);
 }
 
-static void print_json(const cli_explained *e)
+static json_t *row_json(const cli_explained *e)
 {
     json_t *const stages = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         json_array_append_new(stages, stage_json(&e->stage[i]));
-    cli_print_json(json_pack("{s:I, s:I, s:i, s:f, s:i, s:s, s:o}", "row", (json_int_t)e->row,
-                             "position", (json_int_t)e->position, "token", (int)e->token,
-                             "probability", e->probability, "status", (int)e->status,
-                             "status_words", cli_status_words(e->status, words), "stages", stages));
+    return json_pack("{s:I, s:I, s:i, s:o, s:o, s:i, s:s, s:o}", "row", (json_int_t)e->row,
+                     "position", (json_int_t)e->position, "token", (int)e->token, "raw_probability",
+                     cli_real(e->raw), "final_probability", cli_real(e->final), "status",
+                     (int)e->status, "status_words", cli_status_words(e->status, words), "stages",
+                     stages);
 }
 
 /* --------------------------------------------------------------------- command */
 
+/* The stages of many rows would be too large. */
+static void free_stages(cli_explained *e)
+{
+    for (uint32_t i = 0; i < e->count; i++) {
+        cli_free(e->stage[i].probs);
+        cli_free(e->stage[i].keeps);
+        cli_free(e->stage[i].top);
+    }
+}
+
 static int explain(const command *q, const cli_job *job)
 {
-    cli_explained e = {0};
+    json_t *const array = json_array();
     cli_pieces pieces = {0};
-    cls_host_row row;
-    cli_host_row(job, 0, 0, &row);
     if (q->pieces_path != NULL)
-        cli_pieces_read(q->pieces_path, row.vocab, &pieces);
-    cli_explain(&row, cli_row_number(job->picked, 0), q->top < row.vocab ? q->top : row.vocab, &e);
-    if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
-        return 1;
+        cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces);
+    for (uint32_t r = 0; r < job->logits->rows; r++) {
+        cli_explained e;
+        cls_host_row row;
+        cli_host_row(job, r, r, &row);
+        cli_explain(&row, cli_row_number(job->picked, r), q->top < row.vocab ? q->top : row.vocab,
+                    &e);
+        if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
+            return 1;
+        if (q->json)
+            json_array_append_new(array, row_json(&e));
+        else
+            print(q, r, &e, &pieces);
+        free_stages(&e);
+    }
     if (q->json)
-        print_json(&e);
-    else
-        print(q, &e, &pieces);
+        cli_print_json(json_array_size(array) == 1 ? json_array_get(array, 0) : array);
     return 0;
 }
 
@@ -136,20 +154,23 @@ int cls_cmd_explain(int argc, char **argv)
     command q = {.top = 8};
     cli_job job = {0};
     cli_option options[] = {
-        {"row", CLI_UINT, &q.row, "R", "the row to explain (default 0)"},
+        CLI_REQUEST_OPTIONS(&q.request) CLI_TITLE("Output"),
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)"},
         {"pieces", CLI_INPUT, &q.pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},
-        {"plot", CLI_OUTPUT, &q.plot, "OUT.png|.svg",
+        {"plot", CLI_OUTPUT, &q.plot, "OUT.png|OUT.svg",
          "plot probability by rank after each stage, by gnuplot"},
-        {"json", CLI_FLAG, &q.json, NULL, "print an object"},
-        CLI_REQUEST_OPTIONS(&q.request),
+        {"json", CLI_FLAG, &q.json, NULL, "print an object, or an array of those of several rows"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
-    cli_parse(argc, argv, "explain --logits FILE.npy --row R [OPTION]...", about, options);
-    q.request.picked = (cli_picked){"--row", 1, &q.row};
+    cli_parse(argc, argv, "explain --logits FILE.npy [OPTION]...", about, options);
     if (q.plot != NULL)
         cli_plot_check(q.plot);
+    if (q.request.rows_text.count == 0)
+        cli_set(CLI_LIST, &q.request.rows_text, NULL, NULL, "0");
     cli_request_read(&q.request, &job);
+    if (q.plot != NULL && job.logits->rows != 1)
+        cli_die("--plot: it shows one row, but %s selects %" PRIu32, q.request.picked.option,
+                job.logits->rows);
     return explain(&q, &job);
 }

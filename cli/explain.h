@@ -30,7 +30,7 @@ typedef struct cli_explained {
     uint32_t row, vocab, position, count;
     cli_shown stage[CLI_MOST_STAGES];
     int32_t token, status;
-    double probability; /* of the token in the distribution that it was drawn from */
+    double raw, final; /* the token's probability by the logits, and in what it was drawn from */
 } cli_explained;
 
 /* top: how many tokens to list after each stage. */

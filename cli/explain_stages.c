@@ -254,8 +254,7 @@ static void show(const cls_host_row *host, cli_explained *e, uint32_t top)
     cli_shown *const shown = &e->stage[e->count++];
     cls_host_result result = {.struct_size = sizeof result};
     shown->probs = result.probs = cli_alloc(e->vocab, sizeof *shown->probs);
-    if (cls_host_sample(host, &result) != CLS_OK)
-        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
+    cli_sample_host(host, e->row, &result);
     shown->kept = result.kept_count;
     shown->top = cli_alloc(top, sizeof *shown->top);
     shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
@@ -265,11 +264,11 @@ static void show(const cls_host_row *host, cli_explained *e, uint32_t top)
 static void draw(const cls_host_row *host, cli_explained *e)
 {
     cls_host_result result = {.struct_size = sizeof result};
-    if (cls_host_sample(host, &result) != CLS_OK)
-        cli_die("row %" PRIu32 ": %s", e->row, cls_error_message());
+    cli_sample_host(host, e->row, &result);
     e->token = result.token;
     e->status = result.status;
-    e->probability = exp((double)result.logprob_final);
+    e->raw = exp((double)result.logprob_raw);
+    e->final = exp((double)result.logprob_final);
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.

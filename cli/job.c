@@ -74,7 +74,7 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
         return;
     const cli_results *const wanted = job->results;
     const bool reports = wanted->top_n != 0 || wanted->candidates,
-               logprobs = wanted->logprobs && !wanted->logprobs_by_host;
+               logprobs = wanted->logprobs && wanted->by_device;
     options->features |= (logprobs || reports ? CLS_FEATURE_LOGPROBS : 0u) |
                          (wanted->probs || reports ? CLS_FEATURE_PROBS : 0u) |
                          (wanted->set_n != 0 ? CLS_FEATURE_KEPT_SETS : 0u);
@@ -96,19 +96,14 @@ int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, u
 
 /* -------------------------------------------------------------------- the host */
 
-static void host_logits(const cli_logits *logits, size_t r, cls_host_row *row)
-{
-    cls_host_row_init(row);
-    row->logits = (const char *)logits->data + r * logits->vocab * logits->size;
-    row->dtype = (int32_t)logits->dtype;
-    row->vocab = logits->vocab;
-}
-
 void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row *row)
 {
     const cli_logits *logits = job->logits;
     const cli_ids forced = forced_next(job, request);
-    host_logits(logits, r, row);
+    cls_host_row_init(row);
+    row->logits = (const char *)logits->data + r * (size_t)logits->vocab * logits->size;
+    row->dtype = (int32_t)logits->dtype;
+    row->vocab = logits->vocab;
     if (job->mask != NULL) {
         row->mask = (const char *)job->mask + r * cli_mask_size(job);
         row->mask_width = job->mask_width;
@@ -130,48 +125,10 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     row->forced_count = forced.count;
 }
 
-void cli_sample_host(const cls_host_row *row, const char *what, cls_host_result *result)
+void cli_sample_host(const cls_host_row *row, uint32_t number, cls_host_result *result)
 {
     if (cls_host_sample(row, result) != CLS_OK)
-        cli_die("%s: %s", what, cls_error_message());
-}
-
-static void run_on_host(const cli_job *job)
-{
-    cli_results_alloc(job, 0);
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < job->results->draws; d++) {
-            cls_host_row row;
-            cls_host_result result = {.struct_size = sizeof result};
-            cli_host_row(job, r, r, &row);
-            row.position += d;
-            cli_results_begin(job->results, r, d, &result);
-            if (cls_host_sample(&row, &result) != CLS_OK)
-                cli_die("row %" PRIu32 ": %s", cli_row_number(job->picked, r), cls_error_message());
-            cli_results_take(job, r, d, &result);
-        }
-}
-
-/* Computes the raw log-probabilities of a job's tokens by the reference: the bits that a device
- * computes. It takes about a second for 2^26 logits. */
-static void find_logprobs(const cli_job *job)
-{
-    const uint32_t draws = job->results->draws;
-    cls_params greedy;
-    cls_params_init(&greedy);
-    greedy.temperature = 0.0f;
-    for (size_t at = 0; at < (size_t)job->logits->rows * draws; at++) {
-        const int32_t *const token = cli_ints(job->results, CLI_TOKENS, 0) + at;
-        cls_host_row row;
-        cls_host_result result = {.struct_size = sizeof result, .logprob_raw = -INFINITY};
-        host_logits(job->logits, at / draws, &row);
-        row.params = &greedy;
-        row.forced_ids = token;
-        row.forced_count = 1;
-        if (*token >= 0)
-            cli_sample_host(&row, "computing the log-probabilities", &result);
-        cli_floats(job->results, CLI_LOGPROBS, 0)[at] = result.logprob_raw;
-    }
+        cli_die("row %" PRIu32 ": %s", number, cls_error_message());
 }
 
 int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
@@ -182,7 +139,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
     if (cli_on_host(device)) {
         if (says_where)
             puts("On the host, by the reference:");
-        run_on_host(job);
+        cli_results_by_host(job);
         return 0;
     }
     of_type.dtypes = 1u << job->logits->dtype;
@@ -192,7 +149,7 @@ int cli_job_run(const cli_job *job, const char *device, const cls_context_option
         cli_put("On device {device}, {name} ({type}, {platform}):\n", targets->device.json);
     const int failed = cli_job_run_on(targets, job);
     cli_split_close(&job->split, targets);
-    if (!failed && job->results->logprobs_by_host)
-        find_logprobs(job);
+    if (!failed && job->results->logprobs)
+        cli_results_logprobs(job);
     return failed;
 }

@@ -176,10 +176,13 @@ static const struct name *find_name(const struct name *names, const char *text)
 static void add_stage(const char *what, const char *text, uint32_t *n, cls_params *params)
 {
     const struct name *stage = find_name(stages, text);
+    cli_near near = {.word = text, .length = strlen(text)};
+    for (const struct name *s = stages; stage == NULL && s->name != NULL; s++)
+        cli_near_try(&near, s->name);
     if (stage == NULL)
         cli_die("%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
-                "or typical_p)",
-                what, text);
+                "or typical_p)%s",
+                what, text, cli_near_text(&near, ""));
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
             cli_die("%s: stage '%s' occurs twice", what, stage->name);

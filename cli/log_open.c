@@ -80,7 +80,7 @@ static void open_logits(cli_log *log, json_t *header)
     take_file(log, header, "logits", &rows->path, &size);
     if (rows->path == NULL)
         cli_die(CLI_LOG_WHERE "\"logits\" is missing", log->path, log->line);
-    cli_logits_open(rows->path, dtype == CLS_BF16 ? "bf16" : NULL, NULL, &rows->array,
+    cli_logits_open(rows->path, dtype == CLS_BF16 ? CLS_BF16 : -1, NULL, &rows->array,
                     &log->logits);
     if (log->logits.dtype != dtype)
         cli_die("%s: the logits are %s, but %s has the type %s", rows->path,

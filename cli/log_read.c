@@ -42,14 +42,9 @@ const cli_member cli_header_members[] = {MEMBER("vocab", UINT, cli_log_header, v
 
 void cli_members_put(const cli_member *m, const void *from, json_t *object)
 {
-    for (; m->key != NULL; m++) {
-        const void *const at = (const char *)from + m->at;
+    for (; m->key != NULL; m++)
         json_object_set_new(object, m->key,
-                            m->type == CLI_UINT64   ? cli_uint64_json(*(const uint64_t *)at)
-                            : m->type == CLI_UINT   ? json_integer(*(const uint32_t *)at)
-                            : m->type == CLI_CHOICE ? cli_word_json(DTYPES, *(const int32_t *)at)
-                                                    : json_integer(*(const int32_t *)at));
-    }
+                            cli_to_json(m->type, (const char *)from + m->at, DTYPES));
 }
 
 void cli_members_take(const cli_log *log, json_t *object, const cli_member *m, void *to)

@@ -39,15 +39,13 @@ void cli_log_check(const cli_request *q)
     check_file(q->prefixes);
 }
 
-/* The offset of the first row, and {"file", "size"}. */
-static json_t *file_json(const char *path, uint64_t *begin)
+/* Opens the file, and returns {"file", "size"}. */
+static json_t *file_json(const char *path, cli_npy *array)
 {
-    cli_npy array;
-    cli_npy_open(path, &array);
-    cli_npy_close(&array);
-    *begin = array.begin;
+    cli_npy_open(path, array);
+    cli_npy_close(array);
     json_t *const file =
-        json_pack("{s:s, s:I}", "file", path, "size", (json_int_t)(array.begin + array.bytes));
+        json_pack("{s:s, s:I}", "file", path, "size", (json_int_t)(array->begin + array->bytes));
     if (file == NULL)
         cli_die("--log: the name %s is not valid UTF-8, which JSON requires", path);
     return file;
@@ -61,11 +59,10 @@ typedef struct writing {
     const cli_request *q;
     const cli_job *job;
 
-    /* Of the inputs: their data, the bytes of a row, and the offset of the first row in the file.
-     */
+    /* Of the inputs: their data, the bytes of a row, and their files. */
     const void *data[CLI_ROWS];
     size_t size[CLI_ROWS];
-    uint64_t begin[CLI_ROWS];
+    cli_npy array[CLI_ROWS];
 } writing;
 
 /* Writes an object as a line and takes the reference. */
@@ -91,9 +88,9 @@ static void put_header(writing *w)
     cli_members_put(cli_header_members, &numbers, header);
     for (int i = 0; i < CLI_ROWS; i++)
         if (paths[i] != NULL)
-            json_object_set_new(header, cli_rows_key[i], file_json(paths[i], &w->begin[i]));
+            json_object_set_new(header, cli_rows_key[i], file_json(paths[i], &w->array[i]));
     if (job->infill != NULL) {
-        uint64_t ignored;
+        cli_npy ignored;
         json_object_set_new(
             header, "infill",
             json_pack("{s:o, s:o*}", "end_ids", /* o* leaves out NULL */
@@ -145,8 +142,9 @@ static void put_token(const writing *w, uint32_t r, uint32_t d)
     cli_members_put(cli_token_members, &logged, token);
     for (int i = 0; i < CLI_ROWS; i++)
         if (w->data[i] != NULL) {
+            const uint64_t at = w->array[i].shape[0] == job->logits->file_rows ? row : r;
             json_object_set_new(token, cli_rows_key[i],
-                                cli_uint64_json(w->begin[i] + row * (uint64_t)w->size[i]));
+                                cli_uint64_json(w->array[i].begin + at * w->size[i]));
             hash = cli_hash(hash, (const char *)w->data[i] + r * w->size[i], w->size[i]);
         }
     snprintf(text, sizeof text, "%016" PRIx64, hash);

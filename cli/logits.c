@@ -8,36 +8,37 @@
 
 #include "cli.h"
 
+/* Each cls_dtype. */
 static const struct type {
     const char *name;
-    cls_dtype dtype;
     char kind;
     unsigned size;
-} types[] = {{"f32", CLS_F32, 'f', 4}, {"f16", CLS_F16, 'f', 2}, {"bf16", CLS_BF16, 'u', 2}};
+} types[] = {
+    [CLS_F32] = {"f32", 'f', 4}, [CLS_F16] = {"f16", 'f', 2}, [CLS_BF16] = {"bf16", 'u', 2}};
 
-/* Fails because the type of the array does not fit. dtype_name: the value of --dtype, or NULL. */
-static void refuse_type(const cli_npy *array, const char *dtype_name)
+/* Fails because the type of the array does not fit. dtype: the value of --dtype, or -1. */
+static void refuse_type(const cli_npy *array, int32_t dtype)
 {
     char name[16];
     if (array->kind == 'u' && array->size == 2)
         cli_die("%s: uint16 logits are read as bfloat16: use --dtype bf16, not %s", array->path,
-                dtype_name == NULL ? "f32 or f16" : dtype_name);
+                dtype < 0 ? "f32 or f16" : types[dtype].name);
     cli_npy_type(array, name);
-    if (dtype_name != NULL && array->kind == 'f' && array->size != 8)
+    if (dtype >= 0 && array->kind == 'f' && array->size != 8)
         cli_die("%s: the logits are %s ('%s'), not %s; leave out --dtype", array->path, name,
-                array->descr, dtype_name);
+                array->descr, types[dtype].name);
     cli_die("%s: the logits are %s ('%s'), not f32, f16 or bf16; convert them in NumPy by "
             "a.astype('float32')",
             array->path, name, array->descr);
 }
 
 /* Checks type, shape and size by the header. */
-static void check_logits(const cli_npy *array, const struct type *type, const char *dtype_name,
+static void check_logits(const cli_npy *array, cls_dtype type, int32_t dtype,
                          const cli_picked *picked)
 {
     const char *const path = array->path;
-    if (array->kind != type->kind || array->size != type->size)
-        refuse_type(array, dtype_name);
+    if (array->kind != types[type].kind || array->size != types[type].size)
+        refuse_type(array, dtype);
     if (array->dims != 2)
         cli_die("%s: the array has one dimension, but logits have two: [rows, vocab]", path);
     if (array->shape[1] > 1048576)
@@ -52,44 +53,30 @@ static void check_logits(const cli_npy *array, const struct type *type, const ch
                     picked->option, picked->row[i], array->shape[0] - 1);
 }
 
-void cli_logits_open(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_npy *array, cli_logits *logits)
+void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, cli_npy *array,
+                     cli_logits *logits)
 {
-    size_t i = 0;
     memset(logits, 0, sizeof *logits);
-    if (dtype_name != NULL) {
-        while (i < 3 && strcmp(types[i].name, dtype_name) != 0)
-            i++;
-        if (i == 3)
-            cli_die("--dtype: '%s' is not one of f32, f16, bf16", dtype_name);
-    }
     cli_npy_open(path, array);
-    if (dtype_name == NULL && array->kind == 'f' && array->size == 2)
-        i = 1;
-    check_logits(array, &types[i], dtype_name, picked);
+    logits->dtype = dtype >= 0                               ? (cls_dtype)dtype
+                    : array->kind == 'f' && array->size == 2 ? CLS_F16
+                                                             : CLS_F32;
+    check_logits(array, logits->dtype, dtype, picked);
     logits->file_rows = (uint32_t)array->shape[0];
     logits->rows = picked == NULL || picked->row == NULL ? logits->file_rows : picked->count;
     logits->vocab = (uint32_t)array->shape[1];
-    logits->dtype = types[i].dtype;
-    logits->size = types[i].size;
+    logits->size = array->size;
 }
 
-void cli_logits_read(const char *path, const char *dtype_name, const cli_picked *picked,
-                     cli_logits *logits)
+void cli_logits_read(const char *path, int32_t dtype, const cli_picked *picked, cli_logits *logits)
 {
     cli_npy array;
-    cli_logits_open(path, dtype_name, picked, &array, logits);
+    cli_logits_open(path, dtype, picked, &array, logits);
     cli_npy_rows(&array, picked);
     logits->data = array.data;
 }
 
-const char *cli_logits_type(cls_dtype dtype)
-{
-    size_t i = 0;
-    while (types[i].dtype != dtype)
-        i++;
-    return types[i].name;
-}
+const char *cli_logits_type(cls_dtype dtype) { return types[dtype].name; }
 
 /* ----------------------------------------------------------------- token texts */
 

@@ -15,6 +15,54 @@
 
 #include "cli.h"
 
+/* ---------------------------------------------------------------- did you mean */
+
+/* How many letters are wrong, missing, in excess or exchanged; at most MOST_LETTERS of each name
+ * are compared. */
+#define MOST_LETTERS 32
+static unsigned distance(const char *a, size_t n, const char *b, size_t m)
+{
+    unsigned d[MOST_LETTERS + 1][MOST_LETTERS + 1];
+    for (size_t i = 0; i <= n; i++)
+        for (size_t k = 0; k <= m; k++) {
+            if (i == 0 || k == 0) {
+                d[i][k] = (unsigned)(i + k);
+                continue;
+            }
+            const unsigned changed = d[i - 1][k - 1] + (a[i - 1] != b[k - 1]);
+            const unsigned moved = d[i - 1][k] < d[i][k - 1] ? d[i - 1][k] + 1 : d[i][k - 1] + 1;
+            d[i][k] = changed < moved ? changed : moved;
+            if (i > 1 && k > 1 && a[i - 1] == b[k - 2] && a[i - 2] == b[k - 1] &&
+                d[i - 2][k - 2] + 1 < d[i][k])
+                d[i][k] = d[i - 2][k - 2] + 1;
+        }
+    return d[n][m];
+}
+
+void cli_near_try(cli_near *near, const char *name)
+{
+    const size_t n = near->length, m = strcspn(name, "|"), longest = n > m ? n : m;
+    if (longest > MOST_LETTERS)
+        return;
+    const bool begins = n > 2 && strncmp(near->word, name, n) == 0;
+    const unsigned d = begins ? 1 : distance(near->word, n, name, m);
+    if (5 * d <= 2 * longest && (near->name == NULL || d < near->distance)) {
+        near->name = name;
+        near->distance = d;
+    }
+}
+
+const char *cli_near_text(cli_near *near, const char *before)
+{
+    if (near->name == NULL)
+        return "";
+    snprintf(near->text, sizeof near->text, "; did you mean %s%.*s?", before,
+             (int)strcspn(near->name, "|"), near->name);
+    return near->text;
+}
+
+/* ----------------------------------------------------------------------- values */
+
 /* Whether a number, which ends at `end`, fills the whole text. */
 static bool whole(const char *text, const char *end)
 {
@@ -59,16 +107,17 @@ static void set_float(float *value, const char *what, const char *text)
 static void set_choice(int32_t *value, const char *meta, const char *what, const char *text)
 {
     const char *const words = strchr(meta, '=') != NULL ? strchr(meta, '=') + 1 : meta;
-    const size_t length = strlen(text);
+    cli_near near = {.word = text, .length = strlen(text)};
     const char *word = words;
     for (int32_t i = 0;; i++) {
         const size_t n = strcspn(word, "|");
-        if (n == length && strncmp(word, text, n) == 0) {
+        if (n == near.length && strncmp(word, text, n) == 0) {
             *value = i;
             return;
         }
+        cli_near_try(&near, word);
         if (word[n] == '\0')
-            cli_die("%s: '%s' is not one of %s", what, text, words);
+            cli_die("%s: '%s' is not one of %s%s", what, text, words, cli_near_text(&near, ""));
         word += n + 1;
     }
 }
@@ -78,6 +127,8 @@ void cli_set(cli_type type, void *value, const char *meta, const char *what, con
     uint64_t x;
     cli_list *list;
     switch (type) {
+    case CLI_SECTION:
+        break;
     case CLI_FLAG:
         *(bool *)value = true;
         break;
@@ -171,20 +222,66 @@ static void check_outputs(const cli_option *options)
         }
 }
 
-/* ----------------------------------------------------------------- the command line */
+/* ------------------------------------------------------------------------- help */
 
-static void help(const char *usage, const char *about, const cli_option *options)
+#define COLUMNS 80
+#define HELP_AT 28 /* the column of an option's help */
+
+void cli_print_words(const char *text, size_t at, size_t left)
 {
-    printf("usage: clsample %s\n\n%s\n\n", usage, about);
-    for (; options->name != NULL; options++) {
-        char left[64];
-        const char *const meta = options->meta == NULL ? "" : options->meta;
-        snprintf(left, sizeof left, "--%s %.*s", options->name, (int)strcspn(meta, "="), meta);
-        printf("  %-28s %s%s\n", left, options->help,
-               options->type == CLI_LIST ? "; may be repeated" : "");
+    for (bool first = true; *text != '\0'; first = false) {
+        const size_t length = strcspn(text, " ");
+        if (!first && at + 1 + length > COLUMNS) {
+            printf("\n%*s", (int)left, "");
+            at = left;
+        } else if (!first) {
+            putchar(' ');
+            at++;
+        }
+        printf("%.*s", (int)length, text);
+        at += length;
+        text += length + (text[length] == ' ');
     }
-    printf("  %-28s %s\n", "--help", "print this text");
+    putchar('\n');
 }
+
+static void print_option(const cli_option *option)
+{
+    const char *const meta = option->meta == NULL ? "" : option->meta;
+    char text[512];
+    size_t at = (size_t)printf("  --%s %.*s", option->name, (int)strcspn(meta, "="), meta);
+    if (at >= HELP_AT) {
+        putchar('\n');
+        at = 0;
+    }
+    at += (size_t)printf("%*s", (int)(HELP_AT - at), "");
+    snprintf(text, sizeof text, "%s%s", option->help,
+             option->type == CLI_LIST ? "; may be repeated" : "");
+    cli_print_words(text, at, HELP_AT);
+}
+
+void cli_help(const char *usage, const char *about, const cli_option *options, bool params)
+{
+    bool elsewhere = false, shown = false;
+    char line[256];
+    snprintf(line, sizeof line, "usage: clsample %s", usage);
+    cli_print_words(line, 0, 4);
+    putchar('\n');
+    cli_print_words(about, 0, 0);
+    for (; options->name != NULL; options++)
+        if (options->type == CLI_SECTION) {
+            elsewhere |= options->meta != NULL;
+            shown = params == (options->meta != NULL);
+            if (shown)
+                printf("\n%s:\n", options->name);
+        } else if (shown && options->help != NULL) {
+            print_option(options);
+        }
+    if (elsewhere && !params)
+        puts("\nclsample help params lists the sampling parameters, such as --temperature T.");
+}
+
+/* ----------------------------------------------------------------- the command line */
 
 static bool takes_value(const cli_option *option)
 {
@@ -194,9 +291,21 @@ static bool takes_value(const cli_option *option)
 static const cli_option *find(const cli_option *options, const char *name, size_t length)
 {
     for (; options->name != NULL; options++)
-        if (strlen(options->name) == length && strncmp(options->name, name, length) == 0)
+        if (options->type != CLI_SECTION && strlen(options->name) == length &&
+            strncmp(options->name, name, length) == 0)
             return options;
     return NULL;
+}
+
+_Noreturn static void refuse(const char *command, const cli_option *options, const char *name,
+                             size_t length)
+{
+    cli_near near = {.word = name, .length = length};
+    for (; options->name != NULL; options++)
+        if (options->type != CLI_SECTION)
+            cli_near_try(&near, options->name);
+    cli_die("%s: unknown option '--%.*s'%s", command, (int)length, name,
+            near.name != NULL ? cli_near_text(&near, "--") : "; --help lists the options");
 }
 
 /* The names of the options that are present. A command parses its options once. */
@@ -222,8 +331,7 @@ static void parse_one(int argc, char **argv, int *i, const cli_option *options)
     char what[64];
     const cli_option *const option = find(options, name, length);
     if (option == NULL)
-        cli_die("%s: unknown option '%.*s'; --help lists the options", argv[0], (int)length + 2,
-                argv[*i]);
+        refuse(argv[0], options, name, length);
     snprintf(what, sizeof what, "--%s", option->name);
     if (name[length] == '=')
         text = name + length + 1;
@@ -242,7 +350,7 @@ void cli_parse(int argc, char **argv, const char *usage, const char *about,
     given_count = 0;
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            help(usage, about, options);
+            cli_help(usage, about, options, false);
             cli_flush_output();
             exit(0);
         }
@@ -253,30 +361,38 @@ void cli_parse(int argc, char **argv, const char *usage, const char *about,
 
 /* ------------------------------------------------------------------------ rows */
 
-void cli_picked_parse(const char *text, uint32_t most, cli_picked *picked)
+/* Adds the rows of FIRST or FIRST-LAST. */
+static void add_range(const char *text, size_t length, uint32_t most, cli_picked *picked)
 {
-    for (;; text++) {
-        const size_t length = strcspn(text, ",");
-        uint32_t first = 0, last = 0;
-        char range[32], *dash;
-        snprintf(range, sizeof range, "%.*s", length > 30 ? 30 : (int)length, text);
-        if ((dash = *range == '-' ? NULL : strchr(range, '-')) != NULL)
-            *dash = '\0';
-        cli_set(CLI_UINT, &first, NULL, picked->option, range);
-        cli_set(CLI_UINT, &last, NULL, picked->option, dash != NULL ? dash + 1 : range);
-        if (last < first)
-            cli_die("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
-                    picked->option, first, last);
-        const uint64_t count = (uint64_t)picked->count + last - first + 1;
-        if (count > most)
-            cli_die("%s: more than %" PRIu32 " rows are selected", picked->option, most);
-        picked->row = cli_grow(picked->row, (size_t)count, sizeof *picked->row);
-        for (uint32_t r = first; picked->count < count; r++)
-            picked->row[picked->count++] = r;
-        text += length;
-        if (*text == '\0')
-            return;
-    }
+    uint32_t first = 0, last = 0;
+    char range[32], *dash;
+    snprintf(range, sizeof range, "%.*s", length > 30 ? 30 : (int)length, text);
+    if ((dash = *range == '-' ? NULL : strchr(range, '-')) != NULL)
+        *dash = '\0';
+    cli_set(CLI_UINT, &first, NULL, picked->option, range);
+    cli_set(CLI_UINT, &last, NULL, picked->option, dash != NULL ? dash + 1 : range);
+    if (last < first)
+        cli_die("%s: %" PRIu32 "-%" PRIu32 " is not a range: it ends before it begins",
+                picked->option, first, last);
+    const uint64_t count = (uint64_t)picked->count + last - first + 1;
+    if (count > most)
+        cli_die("%s: more than %" PRIu32 " rows are selected", picked->option, most);
+    picked->row = cli_grow(picked->row, (size_t)count, sizeof *picked->row);
+    for (uint32_t r = first; picked->count < count; r++)
+        picked->row[picked->count++] = r;
+}
+
+void cli_picked_parse(const cli_list *lists, uint32_t most, cli_picked *picked)
+{
+    *picked = (cli_picked){.option = cli_given("row") ? "--row" : "--rows"};
+    for (uint32_t i = 0; i < lists->count; i++)
+        for (const char *text = lists->text[i];; text++) {
+            const size_t length = strcspn(text, ",");
+            add_range(text, length, most, picked);
+            text += length;
+            if (*text == '\0')
+                break;
+        }
 }
 
 uint32_t cli_row_number(const cli_picked *picked, uint32_t i)

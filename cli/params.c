@@ -106,10 +106,19 @@ void cli_set_from_json(cli_type type, void *to, const char *meta, const char *wh
     cli_set(type, to, meta, what, number);
 }
 
+_Noreturn static void refuse_key(const char *what, const char *key)
+{
+    cli_near near = {.word = key, .length = strlen(key)};
+    for (int i = 0; i < NAMES; i++)
+        cli_near_try(&near, names[i].key);
+    cli_near_try(&near, "force");
+    cli_die("%s is not a known key%s", what, cli_near_text(&near, ""));
+}
+
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cli_ids *force)
 {
-    const cli_option fields[] = {CLI_PARAM_OPTIONS(params) CLI_NO_OPTION};
+    const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
     const struct name *at_fault;
     const char *key;
     json_t *value;
@@ -124,7 +133,7 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
             cli_ids_from_json(what, value, &force->ids, &force->count);
             cli_ids_check(what, force->ids, force->count, vocab);
         } else if (name == NULL) {
-            cli_die("%s is not a known key", what);
+            refuse_key(what, key);
         } else if (name - names < NUMBERS) {
             const cli_option *const field = &fields[name - names];
             cli_set_from_json(field->type, field->value, field->meta, what, value);
@@ -139,6 +148,20 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
     cli_die("%s: %s", where, cls_error_message());
 }
 
+const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
+                              const cli_rows *rows)
+{
+    if (have == rows->all)
+        return rows->picked;
+    if (have != rows->count && rows->count != rows->all)
+        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s, %" PRIu32 " of them selected",
+                path, have, what, rows->all, rows->of, rows->count);
+    if (have != rows->count)
+        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s", path, have, what, rows->all,
+                rows->of);
+    return NULL;
+}
+
 static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,
                            cls_params *params, cli_ids *force)
 {
@@ -151,11 +174,10 @@ static void rows_from_json(const char *path, const cli_rows *rows, uint32_t voca
         cli_die("%s: line %d: %s", path, error.line, error.text);
     if (!json_is_array(array))
         cli_die("%s: the file is not an array with one object for each row", path);
-    if (json_array_size(array) != rows->all)
-        cli_die("%s: the file has %zu rows of parameters for %" PRIu32 " %s", path,
-                json_array_size(array), rows->all, rows->of);
+    const cli_picked *const picked =
+        cli_rows_in(path, json_array_size(array), "rows of parameters", rows);
     for (uint32_t i = 0; i < rows->count; i++) {
-        const uint32_t r = cli_row_number(rows->picked, i);
+        const uint32_t r = cli_row_number(picked, i);
         char where[PATH_MAX + 32];
         snprintf(where, sizeof where, "%s: row %" PRIu32, path, r);
         cli_params_from_json(where, json_array_get(array, r), vocab, &params[i], &force[i]);
@@ -170,10 +192,7 @@ static void seeds_from_npy(const char *path, const cli_rows *rows, cls_params *p
     cli_npy_open(path, &seeds);
     if (seeds.kind == 'f' || seeds.size != 8 || seeds.dims != 1)
         cli_npy_refuse(&seeds, "uint64 [rows]");
-    if (seeds.shape[0] != rows->all)
-        cli_die("%s: the file has %" PRIu64 " seeds for %" PRIu32 " %s", path, seeds.shape[0],
-                rows->all, rows->of);
-    cli_npy_rows(&seeds, rows->picked);
+    cli_npy_rows(&seeds, cli_rows_in(path, seeds.shape[0], "seeds", rows));
     for (uint32_t i = 0; i < rows->count; i++)
         params[i].seed = ((const uint64_t *)seeds.data)[i];
 }
@@ -218,11 +237,24 @@ json_t *cli_uint64_json(uint64_t x)
     return json_string(text);
 }
 
-json_t *cli_word_json(const char *words, int32_t index)
+json_t *cli_to_json(cli_type type, const void *at, const char *words)
 {
-    for (; index > 0; index--)
-        words += strcspn(words, "|") + 1;
-    return json_stringn(words, strcspn(words, "|"));
+    switch (type) {
+    case CLI_FLOAT:
+        return real(*(const float *)at);
+    case CLI_UINT:
+        return json_integer(*(const uint32_t *)at);
+    case CLI_UINT64:
+        return cli_uint64_json(*(const uint64_t *)at);
+    case CLI_SWITCH:
+        return json_boolean(*(const int32_t *)at != 0);
+    case CLI_CHOICE:
+        for (int32_t i = *(const int32_t *)at; i > 0; i--)
+            words += strcspn(words, "|") + 1;
+        return json_stringn(words, strcspn(words, "|"));
+    default:
+        return json_integer(*(const int32_t *)at);
+    }
 }
 
 json_t *cli_ids_json(const int32_t *ids, size_t count)
@@ -256,13 +288,6 @@ static bool is_of_request(const char *key)
     return strcmp(key, "seed") != 0 && strcmp(key, "stream") != 0 && strcmp(key, "position") != 0;
 }
 
-#define JSON_FLOAT(x, meta) real((float)(x))
-#define JSON_INT(x, meta) json_integer((json_int_t)(x))
-#define JSON_UINT(x, meta) json_integer((json_int_t)(x))
-#define JSON_UINT64(x, meta) cli_uint64_json((uint64_t)(x))
-#define JSON_SWITCH(x, meta) json_boolean((x) != 0)
-#define JSON_CHOICE(x, meta) cli_word_json(meta, (int32_t)(x))
-
 json_t *cli_params_to_json(const cls_params *p)
 {
     json_t *const object = json_object();
@@ -272,7 +297,7 @@ json_t *cli_params_to_json(const cls_params *p)
         json_object_set_new(object, "chain", cli_chain_json(p));
 #define SET_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     if (is_of_request(#field) && memcmp(&p->field, &off.field, sizeof off.field) != 0) \
-        json_object_set_new(object, #field, JSON_##type(p->field, meta));
+        json_object_set_new(object, #field, cli_to_json(CLI_##type, &p->field, meta));
     CLS_PARAMS(SET_NUMBER, p)
 #define id_json cli_ids_json
 #define ids_json cli_ids_json

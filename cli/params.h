@@ -12,15 +12,10 @@
 #define CLI_PARAM_OPTION(p, id, type, field, stage, initial, least, most, range, option, meta, \
                          help) \
     {option, CLI_##type, &(p)->field, meta, help},
-#define CLI_PARAM_OPTIONS(p) CLS_PARAMS(CLI_PARAM_OPTION, p)
 
-/* Entries for the chain and the parameters that are lists; l points to a cli_lists. */
+/* Entries for the parameters that are lists; l points to a cli_lists. */
 #define CLI_LIST_OPTION(l, kind, list, kept, option, meta, key, help) \
     {option, CLI_LIST, &(l)->list, meta, help},
-#define CLI_LIST_OPTIONS(l) \
-    {"chain", CLI_STRING, &(l)->chain, "ORDER", \
-     "the order of the stages: default, vllm, llama, or stages separated by commas"}, \
-    CLS_LISTS(CLI_LIST_OPTION, l)
 /* clang-format on */
 
 /* The arguments of these options, which point into argv. */
@@ -61,13 +56,18 @@ void cli_set_from_json(cli_type type, void *to, const char *meta, const char *wh
  * refuses. */
 void cli_params_check(const cls_params *params, uint32_t vocab);
 
-/* The rows that a command reads from its files. */
+/* The rows that a command reads from its files. A file has all rows, or only those to read. */
 typedef struct cli_rows {
-    uint32_t count;           /* rows to read */
-    uint32_t all;             /* rows in each file */
+    uint32_t count; /* rows to read */
+    uint32_t all;
     const cli_picked *picked; /* the rows to read; NULL: all */
     const char *of;           /* the noun in messages: "rows of logits" or "requests" */
 } cli_rows;
+
+/* The selection of rows from a file that has `have` rows; NULL: all of them. It fails if the file
+ * has another number of rows, which messages call `what`. */
+const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
+                              const cli_rows *rows);
 
 /* Sets the parameters of each row. They are those of base, with seed base->seed + r for row r of
  * the files; the file seeds_path replaces the seeds, and the file params_path replaces any
@@ -86,6 +86,8 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
 json_t *cli_params_to_json(const cls_params *params);
 json_t *cli_ids_json(const int32_t *ids, size_t count);
 json_t *cli_uint64_json(uint64_t x); /* a string if JSON's integers do not hold it */
-json_t *cli_word_json(const char *words, int32_t index); /* one of the words, which | separates */
+
+/* A value of the type, for cli_set_from_json(). words: those of a CLI_CHOICE, which | separates. */
+json_t *cli_to_json(cli_type type, const void *at, const char *words);
 
 #endif

@@ -60,6 +60,16 @@ static const char *cell_of(const char *text)
     return cell;
 }
 
+/* Writes a number of bytes in the largest unit that divides it. */
+static void put_bytes(FILE *file, json_int_t n)
+{
+    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
+    size_t unit = 0;
+    for (; unit < 3 && n != 0 && n % 1024 == 0; unit++)
+        n /= 1024;
+    fprintf(file, "%" JSON_INTEGER_FORMAT " %s", n, units[unit]);
+}
+
 /* Writes a value by the conversion %SPEC of printf(), with the letter of the value's type. */
 static void put_value(FILE *file, const json_t *value, const char *spec, size_t length, bool cells)
 {
@@ -67,6 +77,14 @@ static void put_value(FILE *file, const json_t *value, const char *spec, size_t 
     const bool is_real = json_is_real(value) || memchr(spec, '.', length) != NULL;
     const char *text = json_string_value(value);
     char format[32];
+    if (value == NULL) {
+        fputc('-', file);
+        return;
+    }
+    if (length == 1 && *spec == 'b') {
+        put_bytes(file, json_integer_value(value));
+        return;
+    }
     snprintf(format, sizeof format, "%%%.*s%s", (int)(length - in_thousandths), spec,
              is_real                  ? "f"
              : json_is_integer(value) ? JSON_INTEGER_FORMAT

@@ -73,7 +73,7 @@ static int find_ban(const cli_logged *logged)
             params.stop_ids.ids = p->stop_ids.ids;
             params.stop_ids.count = p->stop_ids.count;
         }
-        cli_sample_host(&row, "the reference", &result);
+        cli_sample_host(&row, logged->row, &result);
         if (result.token != logged->token)
             return ban;
     }
@@ -89,7 +89,7 @@ static void put_forced(const cli_logged *logged, const cls_host_result *drawn, c
     cls_host_row row = logged->host;
     cls_host_result result = {.struct_size = sizeof result};
     row.mask = NULL;
-    cli_sample_host(&row, "the reference", &result);
+    cli_sample_host(&row, logged->row, &result);
     if (!(result.status & CLS_ROW_FORCED))
         return;
     if (drawn->token < 0)
@@ -122,7 +122,7 @@ static void put_stage(const cli_logged *logged, char *text, size_t size)
                  shown ? ")" : "", e->stage[i].kept, e->stage[i - 1].kept);
     else
         snprintf(text, size,
-                 "token %" PRId32 ", of probability %.6f, is also in the set of %" PRIu32
+                 "token %" PRId32 ", of final probability %.6f, is also in the set of %" PRIu32
                  " tokens, but it is not the one that is drawn",
                  token, (double)e->stage[i - 1].probs[token], e->stage[i - 1].kept);
 }
@@ -189,7 +189,7 @@ static void report(const cli_log *log, const cli_logged *logged, const cls_host_
     if (drawn->token < 0)
         printf(" (%s)", cli_status_words(drawn->status, words));
     else if (!(drawn->status & CLS_ROW_FORCED))
-        printf(", of probability %.6f", exp((double)drawn->logprob_final));
+        printf(", of final probability %.6f", exp((double)drawn->logprob_final));
     printf("%s%s\n", *reason == '\0' ? "" : "; ", reason);
 }
 
@@ -238,6 +238,7 @@ int cls_cmd_replay(int argc, char **argv)
     bool all = false;
     cli_log log;
     cli_option options[] = {
+        CLI_TITLE("Output"),
         {"all", CLI_FLAG, &all, NULL, "report all tokens that differ, not only the first"},
         CLI_NO_OPTION};
     cli_parse(argc, argv, "replay LOG [--all]",

@@ -7,7 +7,7 @@
 
 #include "request.h"
 
-/* Reads an array that must have as many rows as `rows`. Messages say that it should be `what`. */
+/* Reads the rows of an array. Messages say that it should be `what`. */
 static void array_read(const char *path, const cli_rows *rows, const char *what,
                        bool (*fits)(const cli_npy *), cli_npy *array)
 {
@@ -16,26 +16,26 @@ static void array_read(const char *path, const cli_rows *rows, const char *what,
         cli_die("%s: the array is empty", path);
     if (array->dims != 2 || !fits(array))
         cli_npy_refuse(array, what);
-    if (array->shape[0] != rows->all)
-        cli_die("%s: the array has %" PRIu64 " rows for %" PRIu32 " %s", path, array->shape[0],
-                rows->all, rows->of);
+    const cli_picked *const picked = cli_rows_in(path, array->shape[0], "rows", rows);
     if (array->shape[1] > INT32_MAX)
         cli_die("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
-    cli_npy_rows(array, rows->picked);
+    cli_npy_rows(array, picked);
 }
+
+/* The most rows of --rows, which are listed before a file is read. */
+#define MOST_PICKED (1u << 24)
 
 static const char of_logits[] = "rows of logits";
 
-static cli_rows rows_of_logits(const cli_job *job)
+static cli_rows rows_of_logits(const cli_request *q)
 {
-    return (cli_rows){job->logits->rows, job->logits->file_rows, job->picked, of_logits};
+    return (cli_rows){q->logits.rows, q->logits.file_rows, q->picked_logits, of_logits};
 }
 
 /* The rows that belong to requests. Except in verify, they are the rows of the logits. */
 static cli_rows rows_of_requests(const cli_request *q)
 {
-    return (cli_rows){q->requests, q->picked.row != NULL ? q->logits.file_rows : q->requests,
-                      &q->picked, q->of};
+    return (cli_rows){q->requests, q->file_requests, &q->picked, q->of};
 }
 
 static bool is_bool(const cli_npy *array) { return array->size == 1 && array->kind != 'i'; }
@@ -50,29 +50,29 @@ cls_mask_kind cli_mask_kind(const cli_npy *array)
 }
 static bool is_ids(const cli_npy *array) { return array->kind == 'i' && array->size >= 4; }
 
-static void mask_read(const char *path, cli_job *job)
+static void mask_read(const cli_request *q, cli_job *job)
 {
-    const cli_rows rows = rows_of_logits(job);
+    const cli_rows rows = rows_of_logits(q);
     cli_npy mask;
-    array_read(path, &rows, CLI_MASK_TYPES, cli_is_mask, &mask);
+    array_read(q->mask, &rows, CLI_MASK_TYPES, cli_is_mask, &mask);
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
     job->mask_kind = cli_mask_kind(&mask);
     if (mask.shape[1] > (is_bool(&mask) ? 1048576 : 32768))
-        cli_die("%s: rows of %" PRIu32 " elements are longer than any vocabulary", path,
+        cli_die("%s: rows of %" PRIu32 " elements are longer than any vocabulary", q->mask,
                 job->mask_width);
 }
 
-static void bias_read(const char *path, cli_job *job)
+static void bias_read(const cli_request *q, cli_job *job)
 {
-    const cli_rows rows = rows_of_logits(job);
+    const cli_rows rows = rows_of_logits(q);
     cli_npy bias;
-    array_read(path, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias);
+    array_read(q->bias, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias);
     job->bias = bias.data;
     job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
     if (bias.shape[1] != job->logits->vocab)
         cli_die("%s: the rows have %" PRIu64 " values, but the vocabulary has %" PRIu32 " tokens",
-                path, bias.shape[1], job->logits->vocab);
+                q->bias, bias.shape[1], job->logits->vocab);
 }
 
 void cli_ids_narrow(void *ids, unsigned size, size_t count)
@@ -190,8 +190,22 @@ static void params_read(cli_request *q, cli_job *job)
 void cli_request_default(cli_request *q)
 {
     memset(q, 0, sizeof *q);
+    q->dtype = -1;
     cls_params_init(&q->params);
 }
+
+void cli_params_help(void)
+{
+    cli_request q;
+    const cli_option options[] = {CLI_SAMPLING_OPTIONS(&q) CLI_NO_OPTION};
+    cli_help("sample|explain|verify [PARAMETER]...",
+             "The sampling parameters of these commands. They hold for all rows. The objects of "
+             "--params FILE.json set them for one row; their keys are these names with "
+             "underscores: \"top_k\".",
+             options, true);
+}
+
+void cli_picked_read(cli_request *q) { cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked); }
 
 void cli_sampling_read(cli_request *q, cli_job *job)
 {
@@ -199,9 +213,9 @@ void cli_sampling_read(cli_request *q, cli_job *job)
     job->picked = &q->picked;
     params_read(q, job);
     if (q->mask != NULL)
-        mask_read(q->mask, job);
+        mask_read(q, job);
     if (q->bias != NULL)
-        bias_read(q->bias, job);
+        bias_read(q, job);
     if (q->prompt != NULL)
         tokens_read(q->prompt, q, &job->prompt);
     if (q->output != NULL)
@@ -214,8 +228,11 @@ void cli_request_read(cli_request *q, cli_job *job)
 {
     if (q->logits_path == NULL)
         cli_die("--logits: this option is required; name a file of logits");
+    cli_picked_read(q);
+    q->picked_logits = &q->picked;
     cli_logits_read(q->logits_path, q->dtype, &q->picked, &q->logits);
     q->requests = q->logits.rows;
+    q->file_requests = q->logits.file_rows;
     q->of = of_logits;
     cli_sampling_read(q, job);
 }

@@ -42,6 +42,7 @@ static const struct part {
     [CLI_TOKENS] = OF_STEP(DRAWS, 'i', 2, tokens),
     [CLI_STATUS] = OF_STEP(DRAWS, 'i', 2, status),
     [CLI_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
+    [CLI_FINAL_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
     [CLI_PROBS] = OUTPUT(PROBS, 'f', 2, probs),
     [CLI_RANKS] = OUTPUT(ANY_TOP, 'i', 1, ranks),
     [CLI_TOP_IDS] = OUTPUT(TOP, 'i', 2, top.ids),
@@ -56,7 +57,7 @@ static const struct part {
     [CLI_SET_COUNTS] = OUTPUT(ANY_SET, 'i', 1, kept_set.counts)};
 
 /* The parts of all draws are the first ones. */
-enum { OF_ALL_DRAWS = CLI_LOGPROBS + 1 };
+enum { OF_ALL_DRAWS = CLI_FINAL_LOGPROBS + 1 };
 
 void cli_results_alloc(const cli_job *job, uint32_t most)
 {
@@ -107,13 +108,16 @@ void cli_results_bind(const cli_results *results, uint32_t draw, cl_mem buffer, 
         outputs->kept.count = results->candidates_n;
         outputs->kept_set.capacity = results->set_n;
     }
-    for (int i = 0; i < (draw == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++)
-        if (results->width[i] != 0 && (i != CLI_LOGPROBS || !results->logprobs_by_host)) {
+    for (int i = 0; i < (draw == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++) {
+        const bool is_logprob = i == CLI_LOGPROBS || i == CLI_FINAL_LOGPROBS;
+        const bool is_computed = results->by_device && i == CLI_LOGPROBS + (int)results->kind;
+        if (results->width[i] != 0 && (!is_logprob || is_computed)) {
             const size_t of_draw = i < OF_ALL_DRAWS ? draw * (size_t)results->rows : 0;
             char *const to = parts[i].of_step ? (char *)step : (char *)outputs;
             *(cls_buffer *)(void *)(to + parts[i].field) = (cls_buffer){
                 .buffer = buffer, .offset = 4 * (offset_of(results, (cli_part)i, 0) + of_draw)};
         }
+    }
 }
 
 void cli_results_turn(const cli_results *results)
@@ -168,31 +172,71 @@ static void find_top(const cli_job *job, uint32_t row)
     cli_free(x);
 }
 
-void cli_results_begin(const cli_results *results, uint32_t row, uint32_t draw,
-                       cls_host_result *result)
+/* Samples a row's draw by the reference. */
+static void sample_host(const cli_job *job, uint32_t r, uint32_t draw, cls_host_result *result)
 {
-    if (draw != 0)
-        return;
-    if (results->probs)
-        result->probs = cli_floats(results, CLI_PROBS, row);
-    result->kept_capacity = results->set_n;
-    if (results->set_n != 0)
-        result->kept_ids = cli_ints(results, CLI_SET_IDS, row);
+    cls_host_row row;
+    cli_host_row(job, r, r, &row);
+    row.position += draw;
+    cli_sample_host(&row, cli_row_number(job->picked, r), result);
 }
 
-void cli_results_take(const cli_job *job, uint32_t row, uint32_t draw,
-                      const cls_host_result *result)
+static void draw_by_host(const cli_job *job, uint32_t r, uint32_t d)
 {
     const cli_results *const results = job->results;
-    cli_ints(results, CLI_TOKENS, row)[draw] = result->token;
-    cli_ints(results, CLI_STATUS, row)[draw] = result->status;
-    if (results->logprobs)
-        cli_floats(results, CLI_LOGPROBS, row)[draw] =
-            results->kind == CLS_LOGPROB_RAW ? result->logprob_raw : result->logprob_final;
-    if (draw == 0 && results->set_n != 0)
-        *cli_ints(results, CLI_SET_COUNTS, row) = (int32_t)result->kept_count;
-    if (draw == 0 && results->top_n != 0)
-        find_top(job, row);
+    const bool first = d == 0;
+    cls_host_result result = {.struct_size = sizeof result};
+    if (first && results->probs)
+        result.probs = cli_floats(results, CLI_PROBS, r);
+    if (first && results->set_n != 0) {
+        result.kept_capacity = results->set_n;
+        result.kept_ids = cli_ints(results, CLI_SET_IDS, r);
+    }
+    sample_host(job, r, d, &result);
+    cli_ints(results, CLI_TOKENS, r)[d] = result.token;
+    cli_ints(results, CLI_STATUS, r)[d] = result.status;
+    if (results->logprobs) {
+        cli_floats(results, CLI_LOGPROBS, r)[d] = result.logprob_raw;
+        cli_floats(results, CLI_FINAL_LOGPROBS, r)[d] = result.logprob_final;
+    }
+    if (first && results->set_n != 0)
+        *cli_ints(results, CLI_SET_COUNTS, r) = (int32_t)result.kept_count;
+    if (first && results->top_n != 0)
+        find_top(job, r);
+}
+
+void cli_results_by_host(const cli_job *job)
+{
+    cli_results_alloc(job, 0);
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        for (uint32_t d = 0; d < job->results->draws; d++)
+            draw_by_host(job, r, d);
+}
+
+/* The most logits for which the reference computes log-probabilities after a device: it takes less
+ * time than the programs for them take to compile, less than a second. */
+#define MOST_BY_HOST (UINT64_C(1) << 24)
+
+bool cli_is_small(const cli_job *job)
+{
+    return (uint64_t)job->logits->rows * job->results->draws * job->logits->vocab <= MOST_BY_HOST;
+}
+
+void cli_results_logprobs(const cli_job *job)
+{
+    cli_results *const results = job->results;
+    for (uint32_t r = 0; r < job->logits->rows; r++)
+        for (uint32_t d = 0; d < results->draws; d++) {
+            cls_host_result result = {.struct_size = sizeof result, .token = INT32_MIN};
+            if (cli_is_small(job))
+                sample_host(job, r, d, &result);
+            if (result.token != cli_ints(results, CLI_TOKENS, r)[d])
+                result.logprob_raw = result.logprob_final = NAN;
+            const float found[] = {result.logprob_raw, result.logprob_final};
+            for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
+                if (!results->by_device || kind != (int)results->kind)
+                    cli_floats(results, CLI_LOGPROBS + kind, r)[d] = found[kind];
+        }
 }
 
 uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
@@ -230,21 +274,23 @@ json_t *cli_row_json(const cli_job *job, uint32_t row)
                          *const status = cli_ints(results, CLI_STATUS, row),
                          *const top_ids = cli_ints(results, CLI_TOP_IDS, row),
                          *const set_ids = cli_ints(results, CLI_SET_IDS, row);
-    const float *const drawn = cli_floats(results, CLI_LOGPROBS, row), *const tops = cli_floats(
-                                                                           results,
-                                                                           CLI_TOP_LOGPROBS, row);
+    const float *const drawn = cli_floats(results, cli_logprobs(results), row),
+                       *const raw = cli_floats(results, CLI_LOGPROBS, row),
+                       *const final = cli_floats(results, CLI_FINAL_LOGPROBS, row),
+                       *const tops = cli_floats(results, CLI_TOP_LOGPROBS, row);
     json_t *const logprobs = json_array(), *const top = json_array();
     char words[CLI_STATUS_WORDS];
     uint32_t set = 0;
     for (uint32_t d = 0; d < results->draws; d++)
         json_array_append_new(logprobs, cli_real((double)drawn[d]));
-    json_t *const object = json_pack("{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o}", "row",
-                                     (int)cli_row_number(job->picked, row), "position",
-                                     (json_int_t)cli_position(job, row), "status", (int)*status,
-                                     "statuses", cli_ids_json(status, results->draws),
-                                     "status_words", cli_status_words(*status, words), "token",
-                                     (int)*tokens, "tokens", cli_ids_json(tokens, results->draws),
-                                     "logprob", cli_real((double)*drawn), "logprobs", logprobs);
+    json_t *const object = json_pack(
+        "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "row",
+        (int)cli_row_number(job->picked, row), "position", (json_int_t)cli_position(job, row),
+        "status", (int)*status, "statuses", cli_ids_json(status, results->draws), "status_words",
+        cli_status_words(*status, words), "token", (int)*tokens, "tokens",
+        cli_ids_json(tokens, results->draws), "logprob", cli_real((double)*drawn), "logprobs",
+        logprobs, "raw_probability", cli_real(exp((double)*raw)), "final_probability",
+        cli_real(exp((double)*final)));
     for (uint32_t i = 0; i < results->top_n && top_ids[i] >= 0; i++)
         json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
                                              cli_real((double)tops[i])));

@@ -11,7 +11,8 @@
 typedef enum cli_part {
     CLI_TOKENS,
     CLI_STATUS,
-    CLI_LOGPROBS,
+    CLI_LOGPROBS, /* raw ones, and then final ones: CLI_LOGPROBS + a cls_logprob_kind */
+    CLI_FINAL_LOGPROBS,
     CLI_PROBS,
     CLI_RANKS,
     CLI_TOP_IDS,
@@ -28,10 +29,10 @@ typedef enum cli_part {
 } cli_part;
 
 struct cli_results {
-    /* What is wanted; all but the first three parts are of the first draw. */
+    /* What is wanted; all but the first four parts are of the first draw. */
     uint32_t draws; /* of each row, at the positions from cli_position() on */
     bool logprobs, probs;
-    bool logprobs_by_host; /* not by the device, but by the reference afterwards */
+    bool by_device; /* whether a device computes the logprobs of `kind`; the reference all others */
     cls_logprob_kind kind;
     uint32_t top_n;  /* 0: no ranks and no likeliest tokens */
     bool candidates; /* whether to return candidates */
@@ -44,8 +45,17 @@ struct cli_results {
     void *data;
 };
 
+/* Whether the reference also computes log-probabilities of a device's tokens. */
+bool cli_is_small(const cli_job *job);
+
 /* Allocates the block for a job's rows. most: the most candidates that the device can return. */
 void cli_results_alloc(const cli_job *job, uint32_t most);
+
+/* The part with the log-probabilities of the kind that was asked for. */
+static inline cli_part cli_logprobs(const cli_results *results)
+{
+    return results->kind == CLS_LOGPROB_RAW ? CLI_LOGPROBS : CLI_FINAL_LOGPROBS;
+}
 
 /* Pointers to one part of a row. */
 int32_t *cli_ints(const cli_results *results, cli_part part, uint32_t row);
@@ -57,12 +67,14 @@ void cli_results_bind(const cli_results *results, uint32_t draw, cl_mem buffer, 
                       cls_outputs *outputs);
 void cli_results_turn(const cli_results *results);
 
-/* Sets where the reference writes probabilities and the kept set of a row. Then stores the result
- * of a draw, and computes the rank and the likeliest tokens by the raw logits. */
-void cli_results_begin(const cli_results *results, uint32_t row, uint32_t draw,
-                       cls_host_result *result);
-void cli_results_take(const cli_job *job, uint32_t row, uint32_t draw,
-                      const cls_host_result *result);
+/* Allocates the results and computes them by the reference: rank and likeliest tokens are by the
+ * raw logits, and there are no candidates. */
+void cli_results_by_host(const cli_job *job);
+
+/* Computes the log-probabilities of a device's tokens that the device did not, by the reference:
+ * the bits that a device computes. NaN: the job is too large, or the reference has another token.
+ */
+void cli_results_logprobs(const cli_job *job);
 
 /* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
  * Returns how many there are. */
@@ -70,8 +82,9 @@ uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t
                        uint32_t *top);
 
 /* The object of a row: {"row", "position", "status", "statuses", "status_words", "token", "tokens",
- * "logprob", "logprobs"}, where a key in the singular has the value of the first draw; and what was
- * requested of {"rank", "top": [{"token", "logprob"}, ...]} and {"kept_count", "kept_ids"}. */
+ * "logprob", "logprobs", "raw_probability", "final_probability"}, where a key in the singular has
+ * the value of the first draw; and what was requested of {"rank", "top": [{"token", "logprob"},
+ * ...]} and {"kept_count", "kept_ids"}. */
 json_t *cli_row_json(const cli_job *job, uint32_t row);
 
 /* Writes one part of all rows. */

@@ -8,16 +8,10 @@
 #include "results.h"
 #include "shards.h"
 
-/* The most rows of --rows, which are listed before the file is read. */
-#define MOST_PICKED (1u << 24)
-
-/* The most logits whose log-probabilities the host computes for the table. */
-#define MOST_BY_HOST (UINT64_C(1) << 24)
-
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *rows, *device, *candidates, *log;
+    const char *device, *logprobs, *candidates, *log;
     const char *files[CLI_PARTS]; /* .npy files for parts of the results */
     cls_context_options kernels;
     cli_split_options split;
@@ -28,14 +22,31 @@ typedef struct command {
 
 /* ------------------------------------------------------------------- results */
 
+/* Prints the logarithm of the kind that was asked for, then the raw and the final probability. The
+ * one that is unknown or, for the likeliest tokens, of the other kind is NaN. */
+static void print_logprobs(const cli_results *results, double raw, double final)
+{
+    const double both[] = {raw, final};
+    printf(" %13.4f", both[results->kind]);
+    for (int i = 0; i < 2; i++)
+        if (isnan(both[i]))
+            printf(" %11s", "-");
+        else
+            printf(" %11.6f", exp(both[i]));
+}
+
 /* Prints the likeliest tokens below the row's first draw. */
 static void print_top(const cli_results *results, uint32_t r)
 {
     const int32_t *const ids = cli_ints(results, CLI_TOP_IDS, r);
     const float *const logprobs = cli_floats(results, CLI_TOP_LOGPROBS, r);
-    for (uint32_t i = 0; i < results->top_n && ids[i] >= 0; i++)
-        printf("%15s %8" PRId32 " %10.4f %11.6f\n", i == 0 ? "likeliest" : "", ids[i],
-               (double)logprobs[i], exp((double)logprobs[i]));
+    for (uint32_t i = 0; i < results->top_n && ids[i] >= 0; i++) {
+        const double x = (double)logprobs[i];
+        const bool raw = results->kind == CLS_LOGPROB_RAW;
+        printf("%15s %8" PRId32, i == 0 ? "likeliest" : "", ids[i]);
+        print_logprobs(results, raw ? x : (double)NAN, raw ? (double)NAN : x);
+        putchar('\n');
+    }
 }
 
 /* Prints the kept set of the row's first draw. */
@@ -51,16 +62,17 @@ static void print_set(const cli_results *results, uint32_t r)
 static void print_table(const cli_job *job)
 {
     const cli_results *const results = job->results;
-    printf("%6s %8s %8s %10s %11s  %s\n", "row", "position", "token", "logprob", "probability",
-           "status");
+    printf("%6s %8s %8s %13s %11s %11s  %s\n", "row", "position", "token",
+           results->kind == CLS_LOGPROB_RAW ? "raw logprob" : "final logprob", "raw prob.",
+           "final prob.", "status");
     for (uint32_t r = 0; r < results->rows; r++)
         for (uint32_t d = 0; d < results->draws; d++) {
-            const double logprob = (double)cli_floats(results, CLI_LOGPROBS, r)[d];
             char words[CLI_STATUS_WORDS];
-            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32 " %10.4f %11.6f  %s\n",
-                   cli_row_number(job->picked, r), cli_position(job, r) + d,
-                   cli_ints(results, CLI_TOKENS, r)[d], logprob, exp(logprob),
-                   cli_status_words(cli_ints(results, CLI_STATUS, r)[d], words));
+            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32, cli_row_number(job->picked, r),
+                   cli_position(job, r) + d, cli_ints(results, CLI_TOKENS, r)[d]);
+            print_logprobs(results, (double)cli_floats(results, CLI_LOGPROBS, r)[d],
+                           (double)cli_floats(results, CLI_FINAL_LOGPROBS, r)[d]);
+            printf("  %s\n", cli_status_words(cli_ints(results, CLI_STATUS, r)[d], words));
             if (d == 0)
                 print_top(results, r);
             if (d == 0 && results->set_n != 0)
@@ -135,11 +147,7 @@ static int sample(command *q, cli_job *job)
             cli_die("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
                     " on exceed the last position, 4294967295",
                     q->results.draws, cli_row_number(job->picked, r), cli_position(job, r));
-    /* For the table alone the host computes few log-probabilities in less time than three more
-     * programs take to compile. */
-    q->results.logprobs_by_host =
-        !q->json && q->files[CLI_LOGPROBS] == NULL && q->results.kind == CLS_LOGPROB_RAW &&
-        (uint64_t)rows * q->results.draws * job->logits->vocab <= MOST_BY_HOST;
+    q->results.by_device = q->logprobs != NULL || !cli_is_small(job);
     if (cli_job_run(job, q->device, &q->kernels, false) != 0)
         return 1;
     write_files(q, job);
@@ -152,19 +160,13 @@ int cls_cmd_sample(int argc, char **argv)
     command q = {.results = {.draws = 1, .logprobs = true}};
     cli_job job = {.results = &q.results};
     cli_option options[] = {
-        CLI_REQUEST_OPTIONS(&q.request),
-        {"rows", CLI_STRING, &q.rows, "LIST",
-         "read and sample only these rows, such as 0,3,8-15 (default: all)"},
-        CLI_DEVICE_OR_HOST(&q.device),
-        {"shards", CLI_UINT, &q.split.shards, "N",
-         "split the vocabulary over N shards, as a runtime splits it over devices"},
-        {"borders", CLI_LIST, &q.split.borders, "IDS",
-         "the first token of each shard but shard 0, separated by commas"},
+        CLI_REQUEST_OPTIONS(&q.request) CLI_TITLE("Output"),
         {"draws", CLI_UINT, &q.results.draws, "N",
          "draw N tokens for each row, at successive positions (default 1)"},
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         {"tokens", CLI_OUTPUT, &q.files[CLI_TOKENS], "OUT.npy",
          "write the tokens: int32 [rows], or [rows, draws]"},
-        {"logprobs", CLI_OUTPUT, &q.files[CLI_LOGPROBS], "OUT.npy",
+        {"logprobs", CLI_OUTPUT, &q.logprobs, "OUT.npy",
          "write their log-probabilities: float32 of the same shape"},
         {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND=raw|final",
          "raw (default): by the logits; final: by the distribution that is drawn from"},
@@ -185,12 +187,16 @@ int cls_cmd_sample(int argc, char **argv)
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",
          "write the tokens of each row that the chain keeps"},
         {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay"},
+        CLI_DEVICE_OR_HOST(&q.device),
+        {"shards", CLI_UINT, &q.split.shards, "N",
+         "split the vocabulary over N shards, as a runtime splits it over devices"},
+        {"borders", CLI_LIST, &q.split.borders, "IDS",
+         "the first token of each shard but shard 0, separated by commas"},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
          "work-items in a group (default: chosen for the device)"},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
          "logits per load: 2, 4, 8 or 16 (default: chosen for the device)"},
         CLI_DEVICE_OPTIONS(&q.kernels),
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each row"},
         CLI_NO_OPTION};
     cli_request_default(&q.request);
     cls_context_options_init(&q.kernels);
@@ -199,12 +205,10 @@ int cls_cmd_sample(int argc, char **argv)
     q.results.candidates = q.candidates != NULL;
     q.results.probs = q.files[CLI_PROBS] != NULL;
     q.results.kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
-    q.request.picked.option = "--rows";
+    q.files[cli_logprobs(&q.results)] = q.logprobs;
     check(&q);
     if (q.log != NULL)
         cli_log_check(&q.request);
-    if (q.rows != NULL)
-        cli_picked_parse(q.rows, MOST_PICKED, &q.request.picked);
     cli_request_read(&q.request, &job);
     cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
     return sample(&q, &job);

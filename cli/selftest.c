@@ -21,6 +21,7 @@ json_t *cli_selftest(cls_context *context, cls_status *status)
     json_t *const stages = json_array();
     json_int_t cases = 0;
     const double start = cli_seconds();
+    cli_progress("self-test");
     if (*status == CLS_OK)
         *status = cli_compile_done(cls_selftest(context, &r));
     const double took = cli_seconds() - start;
@@ -108,19 +109,19 @@ int cls_cmd_selftest(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = 0;
     bool json = false;
-    cli_option options[] = {CLI_DEVICE(&device),
+    cli_option options[] = {CLI_TITLE("Test"),
                             {"dtype", CLI_CHOICE, &dtype, "TYPE=all|f32|f16|bf16",
                              "types of logits: all (default), f32, f16 or bf16"},
+                            {"json", CLI_FLAG, &json, NULL, "print an object"},
+                            CLI_DEVICE(&device),
                             CLI_SHAPE_OPTIONS(&context),
                             CLI_DEVICE_OPTIONS(&context),
-                            {"json", CLI_FLAG, &json, NULL, "print an object"},
                             CLI_NO_OPTION};
     cls_context_options_init(&context);
     cli_parse(argc, argv, "selftest [OPTION]...",
-              "Checks every sampling stage on a device against known answers. Run it first if\n"
-              "tokens look wrong.\n"
-              "The exit status is 0 if all agree, 1 if an answer differs, and 2 if the "
-              "test could not run.",
+              "Checks every sampling stage on a device against known answers. Run it first if "
+              "tokens look wrong. The exit status is 0 if all agree, 1 if an answer differs, and 2 "
+              "if the test could not run.",
               options);
     context.dtypes = cli_dtypes(dtype);
     const double start = cli_seconds();

@@ -43,7 +43,8 @@ static void print_table(const cli_job *job, const cli_drafts *d)
            d->trials == 1 ? "tokens" : "");
     for (uint32_t i = 0; i < d->requests; i++) {
         const uint64_t accepted = accepted_by(d, i), emitted = emitted_by(d, i);
-        printf("%7" PRIu32 " %8" PRIu64 " %6" PRIu32, i, cli_position(job, i), cli_drafts_of(d, i));
+        printf("%7" PRIu32 " %8" PRIu64 " %6" PRIu32, cli_row_number(job->picked, i),
+               cli_position(job, i), cli_drafts_of(d, i));
         if (d->trials != 1) {
             printf(" %8.4f %8.4f\n", (double)accepted / d->trials, (double)emitted / d->trials);
             continue;
@@ -63,11 +64,12 @@ static void print_table(const cli_job *job, const cli_drafts *d)
 static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
     char words[CLI_STATUS_WORDS];
-    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request", (int)i,
-                     "position", (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials,
-                     "drafts", (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i),
-                     "emitted", (json_int_t)emitted_by(d, i), "status", (int)d->status[i],
-                     "status_words", cli_status_words(d->status[i], words), "tokens",
+    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request",
+                     (int)cli_row_number(job->picked, i), "position",
+                     (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials, "drafts",
+                     (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i), "emitted",
+                     (json_int_t)emitted_by(d, i), "status", (int)d->status[i], "status_words",
+                     cli_status_words(d->status[i], words), "tokens",
                      cli_ids_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
                      "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
 }
@@ -123,7 +125,7 @@ static int verify(command *q, const cli_job *job)
         if (cli_position(job, i) + d->trials * width - 1 > UINT32_MAX)
             cli_die("--trials: the %" PRIu64 " positions of request %" PRIu32 " from %" PRIu64
                     " on exceed the last position, 4294967295",
-                    d->trials * width, i, cli_position(job, i));
+                    d->trials * width, cli_row_number(job->picked, i), cli_position(job, i));
     results_alloc(d);
     if (cli_verify(q->device, &q->kernels, job, d) != 0)
         return 1;
@@ -158,11 +160,10 @@ static void check(const command *q)
 static void read_all(command *q, cli_job *job)
 {
     cli_drafts *const d = &q->drafts;
-    cli_logits_read(q->files.target, q->request.dtype, NULL, &q->request.logits);
-    cli_drafts_read(&q->files, q->request.dtype, &q->request.logits, d);
+    cli_picked_read(&q->request);
+    cli_drafts_read(&q->files, &q->request, d);
     if (d->method != CLS_VERIFY_STANDARD && d->method != CLS_VERIFY_BLOCK)
         d->draft = NULL; /* this method does not need it */
-    q->request.requests = d->requests;
     q->request.of = "requests";
     job->ahead = d->most;
     cli_sampling_read(&q->request, job);
@@ -173,13 +174,14 @@ int cls_cmd_verify(int argc, char **argv)
     static const char usage
         [] = "verify --target FILE.npy --cu FILE.npy --draft-ids FILE.npy [OPTION]...",
    about[] =
-        "Verifies the drafts of several requests. Request i has rows CU[i] to CU[i + 1] - 1 of\n"
-        "the target: one before each of its drafts and one after the last. Masks and biases\n"
-        "have a row for each row of the target, all other files a row for each request.";
+        "Verifies the drafts of several requests. Request i has rows CU[i] to CU[i + 1] - 1 of the "
+        "target: one before each of its drafts and one after the last. Masks and biases have a row "
+        "for each row of the target, all other files a row for each request.";
     command q = {.drafts.trials = 1};
     cls_verify_call defaults;
     cli_job job = {0};
     cli_option options[] = {
+        CLI_TITLE("Input"),
         {"target", CLI_INPUT, &q.files.target, "FILE.npy",
          "[drafts + requests, vocab] float32 or float16, or uint16 as bf16"},
         {"cu", CLI_INPUT, &q.files.cu, "FILE.npy",
@@ -190,12 +192,12 @@ int cls_cmd_verify(int argc, char **argv)
          "float32 [drafts, vocab]: the distributions that they were drawn from"},
         {"draft-logits", CLI_INPUT, &q.files.logits, "FILE.npy",
          "the same as logits, of the type of the target"},
-        {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical",
-         "match, standard, block or typical (default: standard with --draft-*, else "
-         "match)"},
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
          "match"},
+        CLI_SAMPLING_OPTIONS(&q.request) CLI_TITLE("Verification"),
+        {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical",
+         "match, standard, block or typical (default: standard with --draft-*, else match)"},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",
          "typical: accept tokens of a probability of at least min(X, ...) (default 0.09)"},
         {"delta", CLI_FLOAT, &q.drafts.delta, "X", "typical: ... X * exp(-entropy) (default 0.3)"},
@@ -203,8 +205,8 @@ int cls_cmd_verify(int argc, char **argv)
          "emit no further token if all drafts are accepted"},
         {"trials", CLI_UINT, &q.drafts.trials, "N",
          "verify N times, each at the positions after the previous one (default 1)"},
-        CLI_DEVICE_OR_HOST(&q.device),
-        CLI_DEVICE_OPTIONS(&q.kernels),
+        CLI_TITLE("Output"),
+        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request"},
         {"tokens", CLI_OUTPUT, &q.tokens, "OUT.npy",
          "write the tokens: int32 [requests, most drafts + 1], or [trials, ...]; padded with -1"},
         {"accepted", CLI_OUTPUT, &q.accepted, "OUT.npy",
@@ -212,8 +214,8 @@ int cls_cmd_verify(int argc, char **argv)
         {"nodes", CLI_OUTPUT, &q.nodes, "OUT.npy",
          "write which were accepted: int32 [requests, most drafts], or [trials, ...]; padded with "
          "-1"},
-        {"json", CLI_FLAG, &q.json, NULL, "print an array with one object for each request"},
-        CLI_SAMPLING_OPTIONS(&q.request),
+        CLI_DEVICE_OR_HOST(&q.device),
+        CLI_DEVICE_OPTIONS(&q.kernels),
         CLI_NO_OPTION};
     cls_context_options_init(&q.kernels);
     cls_verify_call_init(&defaults);

@@ -13,7 +13,7 @@
 /* The drafts of several requests, and how to verify them. The arrays are as in the files. */
 typedef struct cli_drafts {
     uint32_t requests;
-    uint32_t count;   /* drafts of all requests */
+    uint32_t count;   /* drafts of these requests */
     uint32_t most;    /* the most drafts of a request */
     int32_t *cu;      /* [requests + 1]: request i has rows cu[i] to cu[i + 1] - 1 of the target */
     int32_t *ids;     /* [count] */
@@ -36,9 +36,9 @@ typedef struct cli_draft_files {
     const char *target, *cu, *ids, *probs, *logits, *parents;
 } cli_draft_files;
 
-/* Reads the other files after the target's logits. dtype: the value of --dtype, or NULL. */
-void cli_drafts_read(const cli_draft_files *files, const char *dtype, const cli_logits *target,
-                     cli_drafts *drafts);
+/* Reads the drafts and the target's logits of the requests that q->picked selects. Sets the fields
+ * of q that concern the rows of files. */
+void cli_drafts_read(const cli_draft_files *files, cli_request *q, cli_drafts *drafts);
 
 static inline uint32_t cli_drafts_of(const cli_drafts *drafts, uint32_t request)
 {

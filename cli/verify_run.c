@@ -1,79 +1,33 @@
 /* SPDX-License-Identifier: MIT */
-/* Verifies drafts: by the reference, or on the device, as a runtime would call the library.
- *
- * There each trial of a request is a separate request with a slot, which begins before the call. A
- * call has as many trials as memory allows, because it costs more than a trial of a small
- * vocabulary. If there are too many requests for one call, several calls share them. */
+/* Verifies drafts: by the reference, or on the device, as a runtime would call the library. There a
+ * trial is a call for all requests, each with a slot, or several calls if they are too many for
+ * one. */
 #include <inttypes.h>
 #include <string.h>
 
 #include "verify.h"
 
-/* Limits of one call: its rows, and roughly its memory for logits, tokens and the library's
- * lists. */
+/* Limits of one call: its rows, and roughly its memory for tokens and the library's lists. */
 #define CALL_ROWS 65535u
 #define CALL_BYTES ((size_t)128 << 20)
 #define LISTS_BYTES ((size_t)32 << 10)
 
-/* The objects of a run: the inputs of one call, and the results of all. */
+/* The objects of a run. */
 typedef struct device_side {
-    uint32_t trials, rows_of_call, slots; /* the most of a call */
+    uint32_t max_rows;
     cls_sampler *sampler;
     cl_mem logits, draft, mask, bias, tokens, nodes, accepted, status;
-    int32_t *cu, *ids, *parents, *positions, *rows;
+    int32_t *cu, *positions; /* of a call */
 } device_side;
 
-static void size_calls(const cli_job *job, const cli_drafts *drafts, device_side *side)
+static uint32_t rows_of_call(const cli_job *job)
 {
-    const cli_logits *const logits = job->logits;
-    const size_t row = logits->vocab * (logits->size + (drafts->draft != NULL ? 4 : 0)) +
-                       16 * (size_t)job->history +
-                       4 * ((size_t)job->prompt.width + job->output.width);
-    const size_t by_memory = CALL_BYTES / (row + LISTS_BYTES);
-    const uint32_t least = CLS_MAX_DRAFTS + 1,
-                   most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
-    side->rows_of_call = most > least ? most : least;
-    side->trials = side->rows_of_call / logits->rows;
-    if (side->trials > drafts->trials)
-        side->trials = drafts->trials;
-    if (side->trials == 0)
-        side->trials = 1;
-    else
-        side->rows_of_call = side->trials * logits->rows;
-    side->slots = side->trials * drafts->requests < side->rows_of_call
-                      ? side->trials * drafts->requests
-                      : side->rows_of_call;
-}
-
-/* n copies of `size` bytes, one after another; NULL of NULL. */
-static void *repeated(const void *from, size_t size, uint32_t n)
-{
-    char *const to = from != NULL ? cli_alloc(n, size) : NULL;
-    for (uint32_t i = 0; i < n && from != NULL; i++)
-        memcpy(to + i * size, from, size);
-    return to;
-}
-
-static int create_repeated(cli_target *target, cl_mem *buffer, const char *what, size_t size,
-                           const void *from, uint32_t n)
-{
-    void *const all = repeated(from, size, n);
-    const int failed = all != NULL && cli_buffer(target, buffer, what, size * n, all);
-    cli_free(all);
-    return failed;
-}
-
-/* Allocates the arrays of a call on the host. All trials share the rows of masks and biases. */
-static void create_arrays(const cli_job *job, const cli_drafts *drafts, device_side *side)
-{
-    const size_t ids = drafts->count * sizeof *drafts->ids, rows = job->logits->rows;
-    side->cu = cli_alloc(side->slots + (size_t)1, sizeof *side->cu);
-    side->positions = cli_alloc(side->slots, sizeof *side->positions);
-    side->rows = cli_alloc(side->trials * rows, sizeof *side->rows);
-    side->ids = repeated(drafts->ids, ids, side->trials);
-    side->parents = repeated(drafts->parents, ids, side->trials);
-    for (size_t r = 0; r < side->trials * rows; r++)
-        side->rows[r] = (int32_t)(r % rows);
+    const size_t row = 16 * (size_t)job->history +
+                       4 * ((size_t)job->prompt.width + job->output.width) + LISTS_BYTES;
+    const size_t by_memory = CALL_BYTES / row, least = CLS_MAX_DRAFTS + 1;
+    const uint32_t most = by_memory < CALL_ROWS ? (uint32_t)by_memory : CALL_ROWS;
+    const uint32_t rows = job->logits->rows < most ? job->logits->rows : most;
+    return rows > least ? rows : (uint32_t)least;
 }
 
 static int create_all(cli_target *target, const cli_job *job, const cli_drafts *drafts,
@@ -82,18 +36,20 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
     const size_t rows = job->logits->rows, vocab = job->logits->vocab,
                  results = (size_t)drafts->trials * drafts->requests;
     cls_sampler_options options;
-    size_calls(job, drafts, side);
-    create_arrays(job, drafts, side);
+    side->max_rows = rows_of_call(job);
+    side->cu = cli_alloc(drafts->requests + (size_t)1, sizeof *side->cu);
+    side->positions = cli_alloc(drafts->requests, sizeof *side->positions);
     cli_sampler_options(job, drafts->requests, &options);
     options.features |= CLS_FEATURE_VERIFY;
-    options.max_rows = side->rows_of_call;
-    options.slot_count = side->slots;
+    options.max_rows = side->max_rows;
+    options.slot_count = drafts->requests < side->max_rows ? drafts->requests : side->max_rows;
     return cli_sampler_create(target, job, &options, &side->sampler) ||
-           create_repeated(target, &side->logits, "logits", rows * vocab * job->logits->size,
-                           job->logits->data, side->trials) ||
-           create_repeated(target, &side->draft, "draft",
-                           drafts->count * vocab * cli_draft_size(job, drafts), drafts->draft,
-                           side->trials) ||
+           cli_buffer(target, &side->logits, "logits", rows * vocab * job->logits->size,
+                      job->logits->data) ||
+           cli_buffer(target, &side->draft, "draft",
+                      drafts->draft != NULL ? drafts->count * vocab * cli_draft_size(job, drafts)
+                                            : 0,
+                      drafts->draft) ||
            cli_buffer(target, &side->mask, "mask", rows * cli_mask_size(job), job->mask) ||
            cli_buffer(target, &side->bias, "bias", rows * cli_bias_size(job), job->bias) ||
            cli_buffer(target, &side->tokens, "tokens", results * (drafts->most + 1) * 4, NULL) ||
@@ -102,9 +58,9 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
            cli_buffer(target, &side->status, "status", results * 4, NULL);
 }
 
-/* The requests of one call: all requests of some trials, or some requests of one trial. */
+/* Some requests of a trial, which one call verifies. */
 typedef struct part {
-    uint32_t trial, trials, request, requests;
+    uint32_t trial, request, requests;
 } part;
 
 /* Begins the slots of a part, and computes the first rows and positions of its requests. */
@@ -112,62 +68,53 @@ static int begin_part(const cli_job *job, const cli_drafts *drafts, const part *
                       device_side *side)
 {
     const int32_t *const cu = drafts->cu + of->request;
-    const uint32_t n = of->trials * of->requests;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t trial = i / of->requests, k = i % of->requests;
-        side->cu[i] = (int32_t)(trial * job->logits->rows) + cu[k] - cu[0];
-        side->positions[i] =
-            (int32_t)cli_draft_position(job, drafts, of->trial + trial, of->request + k);
-        if (cli_slot_begin(job, of->request + k, side->sampler, i) != 0)
+    for (uint32_t i = 0; i < of->requests; i++) {
+        side->cu[i] = cu[i] - cu[0];
+        side->positions[i] = (int32_t)cli_draft_position(job, drafts, of->trial, of->request + i);
+        if (cli_slot_begin(job, of->request + i, side->sampler, i) != 0)
             return 1;
     }
-    side->cu[n] = (int32_t)((of->trials - 1) * job->logits->rows) + cu[of->requests] - cu[0];
+    side->cu[of->requests] = cu[of->requests] - cu[0];
     return 0;
+}
+
+/* A part of a buffer, from element `first` of `size` bytes on. */
+static cls_buffer part_of(cl_mem buffer, uint64_t first, size_t size)
+{
+    return (cls_buffer){.buffer = buffer, .offset = buffer != NULL ? first * size : 0};
 }
 
 static void make_call(const cli_job *job, const cli_drafts *drafts, const part *of,
                       const device_side *side, cls_verify_call *call)
 {
-    const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request;
-    const uint64_t result = (uint64_t)of->trial * drafts->requests + of->request;
+    const cli_logits *const logits = job->logits;
+    const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request,
+                   result = (uint64_t)of->trial * drafts->requests + of->request;
     cls_verify_call_init(call);
-    call->requests = of->trials * of->requests;
+    call->requests = of->requests;
     call->method = drafts->method;
     call->row_offsets = side->cu;
-    call->logits.dtype = (int32_t)job->logits->dtype;
-    call->logits.values.buffer = side->logits;
-    call->logits.values.offset = row * job->logits->vocab * job->logits->size;
+    call->logits.dtype = (int32_t)logits->dtype;
+    call->logits.values = part_of(side->logits, row, logits->vocab * logits->size);
     call->positions.host = side->positions;
-    call->draft_ids.host = side->ids != NULL ? side->ids + draft : NULL;
-    call->parents.host = side->parents != NULL ? side->parents + draft : NULL;
-    if (side->draft != NULL) {
+    call->draft_ids.host = drafts->ids != NULL ? drafts->ids + draft : NULL;
+    call->parents.host = drafts->parents != NULL ? drafts->parents + draft : NULL;
+    call->draft = part_of(side->draft, draft, logits->vocab * cli_draft_size(job, drafts));
+    if (side->draft != NULL)
         call->draft_kind = (int32_t)drafts->kind;
-        call->draft =
-            (cls_buffer){.buffer = side->draft,
-                         .offset = draft * job->logits->vocab * cli_draft_size(job, drafts)};
-    }
     call->disable_bonus = drafts->disable_bonus;
     call->epsilon = drafts->epsilon;
     call->delta = drafts->delta;
-    if (side->mask != NULL) {
-        call->mask.words.buffer = side->mask;
-        call->mask.width = job->mask_width;
-        call->mask.kind = (int32_t)job->mask_kind;
-        call->mask.rows = job->logits->rows;
-        call->mask.row_map.host = side->rows + row;
-    }
-    if (side->bias != NULL) {
-        call->bias.values.buffer = side->bias;
-        call->bias.dtype = (int32_t)job->bias_dtype;
-        call->bias.rows = job->logits->rows;
-        call->bias.row_map.host = side->rows + row;
-    }
+    call->mask.words = part_of(side->mask, row, cli_mask_size(job));
+    call->mask.width = job->mask_width;
+    call->mask.kind = (int32_t)job->mask_kind;
+    call->bias.values = part_of(side->bias, row, cli_bias_size(job));
+    call->bias.dtype = (int32_t)job->bias_dtype;
     call->max_drafts = drafts->most;
-    call->tokens = (cls_buffer){.buffer = side->tokens, .offset = result * (drafts->most + 1) * 4};
-    if (side->nodes != NULL)
-        call->nodes = (cls_buffer){.buffer = side->nodes, .offset = result * drafts->most * 4};
-    call->accepted = (cls_buffer){.buffer = side->accepted, .offset = result * 4};
-    call->status = (cls_buffer){.buffer = side->status, .offset = result * 4};
+    call->tokens = part_of(side->tokens, result, (drafts->most + (size_t)1) * 4);
+    call->nodes = part_of(side->nodes, result, drafts->most * (size_t)4);
+    call->accepted = part_of(side->accepted, result, 4);
+    call->status = part_of(side->status, result, 4);
 }
 
 static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts,
@@ -197,15 +144,12 @@ static int enqueue(cli_target *target, const cli_job *job, const cli_drafts *dra
                    device_side *side)
 {
     part of = {.trial = 0};
-    for (; of.trial < drafts->trials; of.trial += of.trials) {
-        const uint32_t left = drafts->trials - of.trial;
-        of.trials = left < side->trials ? left : side->trials;
+    for (; of.trial < drafts->trials; of.trial++)
         for (of.request = 0; of.request < drafts->requests; of.request += of.requests) {
-            of.requests = fitting(drafts, of.request, side->rows_of_call);
+            of.requests = fitting(drafts, of.request, side->max_rows);
             if (enqueue_part(target, job, drafts, &of, side) != 0)
                 return 1;
         }
-    }
     return 0;
 }
 
@@ -252,7 +196,8 @@ static void host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tr
     of.epsilon = drafts->epsilon;
     of.delta = drafts->delta;
     if (cls_host_verify(&of, &result) != CLS_OK)
-        cli_die("request %" PRIu32 ": %s", request, cls_error_message());
+        cli_die("request %" PRIu32 ": %s", cli_row_number(job->picked, request),
+                cls_error_message());
     memcpy(drafts->tokens + at * width, result.tokens, width * 4);
     memcpy(drafts->nodes + at * drafts->most, result.nodes, drafts->most * 4);
     drafts->accepted[at] = result.accepted;

@@ -93,7 +93,9 @@ static void from_options(uint32_t vocab, cls_params *params)
     cli_lists lists = {0};
     char *argv[MOST_OPTIONS];
     char *const text = cli_alloc(rest.size + 1, 1);
-    cli_option options[] = {CLI_PARAM_OPTIONS(params) CLI_LIST_OPTIONS(&lists) CLI_NO_OPTION};
+    cli_option options[] = {{"chain", CLI_STRING, &lists.chain, NULL, NULL},
+                            CLS_PARAMS(CLI_PARAM_OPTION, params) CLS_LISTS(CLI_LIST_OPTION, &lists)
+                                CLI_NO_OPTION};
     memcpy(text, rest.data, rest.size);
     cli_parse(split(text, argv), argv, "", "", options);
     cli_lists_parse(&lists, params);

@@ -31,7 +31,8 @@ package_tests = tests/package/layers.sh tests/package/names.sh tests/package/hea
 	tests/package/portable.sh tests/package/versions.sh
 short_scripts = tests/arithmetic/check_sampler.sh
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
-	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh
+	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
+	tests/package/bootstrap.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests) $(sized_command_tests)
@@ -90,12 +91,13 @@ tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
 if HAVE_CHECK
-check_PROGRAMS += $(programs) $(fault_tests) $(long_tests)
+check_PROGRAMS += $(programs) $(fault_tests) $(long_tests) $(found_tests)
 programs = $(short_tests) $(device_tests) $(unit_tests) $(error_tests)
-long_check += $(long_tests)
+long_check += $(long_tests) $(found_tests)
 if HAVE_VERSION_SCRIPT
 error_tests = tests/device/check_errors
-fault_tests = tests/stress/check_faults tests/stress/check_faults_found
+fault_tests = tests/stress/check_faults
+found_tests = tests/stress/check_faults_found
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a libsingle.a

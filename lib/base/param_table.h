@@ -24,9 +24,10 @@
  * option: the name of the command's option. This name with underscores and the field's name are
  *     the JSON keys.
  *
- * The order is that of the command's help. p is passed on to X unchanged. */
+ * A group is a section of the command's help, in the order of its rows. p is passed on to X
+ * unchanged. */
 /* clang-format off */
-#define CLS_PARAMS(X, p) \
+#define CLS_TEMPERATURE_PARAMS(X, p) \
     X(p, 2, FLOAT, temperature, TEMPERATURE, 1, 0, FLT_MAX, "0 (greedy) or more, and finite", \
       "temperature", "T", "divide the logits by T; 0 selects the likeliest token (default 1)") \
     X(p, 14, FLOAT, dynatemp_range, TEMPERATURE, 0, 0, 1e30f, "0 (off) to 1e30", \
@@ -34,7 +35,9 @@
       "vary the temperature from T - R to T + R by the entropy (default 0: off)") \
     X(p, 15, FLOAT, dynatemp_exponent, TEMPERATURE, 1, 0, 1024, "between 0 and 1024", \
       "dynatemp-exp", "E", \
-      "raise the relative entropy to the power E for --dynatemp-range (default 1)") \
+      "raise the relative entropy to the power E for --dynatemp-range (default 1)")
+
+#define CLS_TRUNCATION_PARAMS(X, p) \
     X(p, 3, INT, top_k, TOP_K, 0, 0, 0, NULL, \
       "top-k", "K", "keep the K likeliest tokens (default 0: off)") \
     X(p, 4, FLOAT, top_p, TOP_P, 1, -INFINITY, 1, "at most 1 (off)", \
@@ -68,7 +71,9 @@
     X(p, 24, SWITCH, infill, INFILL, 0, 0, 1, "0 or 1", \
       "infill", NULL, "enable the infill stage of llama.cpp; requires --infill-end") \
     X(p, 30, UINT, min_keep, END, 1, 0, 0, NULL, \
-      "min-keep", "N", "all truncations except top-k keep at least N tokens (default 1)") \
+      "min-keep", "N", "all truncations except top-k keep at least N tokens (default 1)")
+
+#define CLS_DRAW_PARAMS(X, p) \
     X(p, 25, INT, mirostat, END, 0, 0, 2, "0 (off), 1 or 2", \
       "mirostat", "N", "replace all truncations by Mirostat 1 or 2 (default 0: off)") \
     X(p, 26, FLOAT, mirostat_tau, END, 5, 0, 100, "between 0 and 100", \
@@ -79,7 +84,9 @@
       "adaptive-target", "P", \
       "prefer tokens such that their probability is P on average (default -1: off)") \
     X(p, 29, FLOAT, adaptive_decay, END, 0.9f, 0, 0.99f, "between 0 and 0.99", \
-      "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)") \
+      "adaptive-decay", "D", "the decay of the average of --adaptive-target (default 0.9)")
+
+#define CLS_PENALTY_PARAMS(X, p) \
     X(p, 8, FLOAT, repetition_penalty, END, 1, 1e-30f, 1e30f, \
       "above 0 (from 1e-30 to 1e30); 1 is off", \
       "repetition-penalty", "R", \
@@ -103,30 +110,43 @@
       "dry-allowed-length", "N", \
       "DRY does not penalize repetitions shorter than N tokens (default 2)") \
     X(p, 34, UINT, dry_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
-      "dry-penalty-last-n", "N", "DRY considers the last N tokens (default 0: all)") \
+      "dry-penalty-last-n", "N", "DRY considers the last N tokens (default 0: all)")
+
+#define CLS_BAN_PARAMS(X, p) \
     X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 0, NULL, \
       "no-repeat-ngram-size", "N", \
-      "ban tokens that would repeat a sequence of N tokens (default 0: off)") \
+      "ban tokens that would repeat a sequence of N tokens (default 0: off)")
+
+#define CLS_STOP_PARAMS(X, p) \
     X(p, 36, UINT, min_tokens, END, 0, 0, 0, NULL, \
       "min-tokens", "N", "ban the stop ids until the output has N tokens (default 0)") \
     X(p, 13, UINT, max_tokens, END, 0, 0, 0, NULL, \
       "max-tokens", "N", "stop after N output tokens (default 0: no limit)") \
-    X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
-      "seed", "N", "row r draws with seed N + r (default 0)") \
-    X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
-      "thinking-budget", "N", \
-      "end the thinking after N tokens, by the ids of --thinking-forced (default 0)") \
     X(p, 46, UINT, loop_repeats, END, 0, 0, 16384, "0 (off) or 2 to 16384", \
       "loop-repeats", "N", "stop when the output ends with N equal sequences (default 0: off)") \
     X(p, 47, UINT, loop_min, END, 1, 1, CLS_MAX_LOOP, "1 to 1024", \
       "loop-min", "N", "--loop-repeats looks for sequences of N or more tokens (default 1)") \
     X(p, 48, UINT, loop_max, END, 32, 1, CLS_MAX_LOOP, "1 to 1024", \
-      "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)") \
+      "loop-max", "N", "--loop-repeats looks for sequences of up to N tokens (default 32)")
+
+#define CLS_THINKING_PARAMS(X, p) \
+    X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
+      "thinking-budget", "N", \
+      "end the thinking after N tokens, by the ids of --thinking-forced (default 0)")
+
+#define CLS_SEED_PARAMS(X, p) \
+    X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
+      "seed", "N", "row r draws with seed N + r (default 0)") \
     X(p, 7, UINT64, stream, END, 0, 0, 0, NULL, \
       "stream", "N", \
       "requests with equal seeds and different streams draw independently (default 0)") \
     X(p, 0, UINT, position, END, 0, 0, 0, NULL, \
       "position", "N", "the position of the first output token (default 0)")
+
+#define CLS_PARAMS(X, p) \
+    CLS_TEMPERATURE_PARAMS(X, p) CLS_TRUNCATION_PARAMS(X, p) CLS_DRAW_PARAMS(X, p) \
+    CLS_PENALTY_PARAMS(X, p) CLS_BAN_PARAMS(X, p) CLS_STOP_PARAMS(X, p) \
+    CLS_THINKING_PARAMS(X, p) CLS_SEED_PARAMS(X, p)
 
 /* X(p, kind, list, kept, option, meta, key, help): the parameters that are lists. kind: ids,
  * biases or sequences; or id, if each option of the command has one id. key: the JSON key.
@@ -138,9 +158,11 @@
  * form: how kernels get the list: one of the forms of lib/request/lists.c.
  * length, offset: the fields of cls_slot for the list's length and for where it begins. The length
  *     is NONE if the form sets it. A form that has several parts sets the offsets of the others. */
-#define CLS_LISTS(X, p) \
+#define CLS_STOP_LISTS(X, p) \
     X(p, id, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
-      "stop-id", "ID", "stop_ids", "stop after this token") \
+      "stop-id", "ID", "stop_ids", "stop after this token")
+
+#define CLS_BAN_LISTS(X, p) \
     X(p, biases, logit_bias, (38, 0, biases, NONE, AT(bias)), \
       "logit-bias", "ID:VALUE", "logit_bias", "add VALUE to a token's logit; -inf bans it") \
     X(p, ids, allowed_ids, (40, 0, allowed, NONE, AT(allowed)), \
@@ -148,11 +170,15 @@
       "allow only these tokens, separated by commas") \
     X(p, sequences, bad_words, \
       (42, 1, bad_words, NONE, AT(banned)), \
-      "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas") \
+      "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas")
+
+#define CLS_PENALTY_LISTS(X, p) \
     X(p, sequences, dry_breakers, \
       (41, 0, dry, NONE, AT(dry)), \
       "dry-sequence-breaker", "IDS", "dry_sequence_breakers", \
-      "tokens, separated by commas, at which a repetition ends") \
+      "tokens, separated by commas, at which a repetition ends")
+
+#define CLS_THINKING_LISTS(X, p) \
     X(p, ids, thinking_start, \
       (49, 1, plain, AT(n_start), AT(thinking_start)), \
       "thinking-start", "IDS", "thinking_start", \
@@ -164,6 +190,9 @@
       (51, 0, plain, AT(n_thinking_forced), AT(thinking_forced)), \
       "thinking-forced", "IDS", "thinking_forced", \
       "the tokens, separated by commas, that --thinking-budget emits")
+
+#define CLS_LISTS(X, p) \
+    CLS_STOP_LISTS(X, p) CLS_BAN_LISTS(X, p) CLS_PENALTY_LISTS(X, p) CLS_THINKING_LISTS(X, p)
 
 /* The chain and only_allowed. X is called as for CLS_PARAMS, but without the last three
  * arguments. */

@@ -18,7 +18,12 @@ for command in "" devices sample explain demo bench; do
     check "$command --help" "$clsample" $command --help
     says "$command --help" '^usage: clsample' out
 done
-# Each command has its page, which names all of its options; clsample.1 names the page.
+for command in devices sample explain demo bench; do
+    "$clsample" $command --help >help
+    check "help $command" "$clsample" help $command
+    same "help $command and $command --help" help out
+done
+# Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
 is "commands" "$(wc -l <commands | tr -d ' ')" 10
@@ -27,18 +32,6 @@ while read -r command; do
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
     says "clsample-$command.1 in clsample.1" "^.Xr clsample-$command 1" "$doc/clsample.1"
     says "clsample-$command.1 is installed" "doc/clsample-$command.1" "$here/../../doc/local.mk"
-    missing=
-    for option in $("$clsample" "$command" --help </dev/null |
-        sed -n 's/^  --\([a-z0-9-]*\) .*/\1/p'); do
-        shared=
-        case $command in
-        verify | explain) shared=$doc/clsample-sample.1 ;; # which says so
-        esac
-        # shellcheck disable=SC2086 # one page or none
-        [ "$option" = help ] || cat "$page" $shared | grep -q -e "[ ,]-$option\b" ||
-            missing="$missing --$option"
-    done
-    is "options that clsample-$command.1 lacks" "$missing" ""
 done <commands
 if [ "$devices" != host ]; then
     check "devices" "$clsample" devices
@@ -50,7 +43,24 @@ is "devices --json without a device" "$(cat out)" "[]"
 says "devices --json without a device" "^clsample: no OpenCL device found; install" err
 refused "no command" </dev/null
 refused "unknown command 'sing'" sing
-refused "'--wrong'" devices --wrong
+refused "unknown command 'params'; clsample --help lists the commands" params
+# What is misspelt has a name that is like it.
+refused "unknown command 'smaple'; did you mean sample?$" smaple
+refused "unknown command 'sampel'; did you mean sample?$" help sampel
+refused "unknown command 'param'; did you mean params?$" help param
+refused "unknown command '--verison'; did you mean --version?$" --verison
+refused "--dtype: 'fp16' is not one of f32|f16|bf16; did you mean f16?$" bench --dtype fp16
+refused "--case: 'top' is not one of .*; did you mean topk?$" bench --case top
+host_refused "--chain: 'temprature' is .* or typical_p); did you mean temperature?$" \
+    --chain top_k,temprature
+check "help help" "$clsample" help help
+says "help help" '^  sample  *draw' out
+refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 3
+refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
+refused "verify: unknown option '--min_p'; did you mean --min-p?$" verify --min_p .3
+refused "bench: unknown option '--btach'; did you mean --batch?$" bench --btach 3
+refused "unknown option '--wrong'; --help lists the options$" devices --wrong
+refused "unknown option '--$(printf %040d 1)'; --help" devices --"$(printf %040d 1)"
 refused "unexpected argument 'x'" devices x
 refused "--json: this option takes no value" devices --json=1
 refused "--logits: this option is required" sample
@@ -186,7 +196,9 @@ npy broad.npy '<f4' '1, 1048577'; head -c 4194308 /dev/zero >>broad.npy; broken 
 rm none.npy
 
 npy few.npy '<i4' '2, 2'; bytes few.npy 00000000 00000000 00000000 00000000
-host_refused "few.npy: the array has 2 rows for 8 rows" --mask few.npy
+host_refused "few.npy: the file has 2 rows for 8 rows of logits$" --mask few.npy
+host_refused "few.npy: the file has 2 rows for 8 rows of logits, 3 of them selected" --rows 0-2 \
+    --mask few.npy
 host_refused \
     "f32.npy: the array must be bool .rows, vocab., or int32 .rows, words. of 32 tokens each, but \
 it is float32 ('<f4') .8, 37.$" --mask f32.npy
@@ -204,7 +216,9 @@ json "{" "line"
 json '{}' "the file is not an array"
 json '[{}]' "the file has 1 rows of parameters for 8"
 json '[3,{},{},{},{},{},{},{}]' "row 0 is not an object"
-json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k" is not a known key'
+json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k" is not a known key; did you mean top_k?$'
+json '[{},{"stop_id":[1]},{},{},{},{},{},{}]' 'row 1: "stop_id" is .*; did you mean stop_ids?$'
+json '[{},{"x":1},{},{},{},{},{},{}]' 'row 1: "x" is not a known key$'
 json '[{},{},{"top_k":1.5},{},{},{},{},{}]' 'row 2: "top_k": the value is not an integer'
 json '[{},{},{"top_k":"1"},{},{},{},{},{}]' 'row 2: "top_k": the value is not an integer'
 json '[{},{},{},{"top_p":"x"},{},{},{},{}]' 'row 3: "top_p": the value is not a number'
@@ -242,6 +256,11 @@ says "table" '^ *row *position *token' out
 check "greedy" host --temperature 0 --tokens greedy.npy
 check "top-k 1" host --top-k 1 --tokens k1.npy
 same "greedy is top-k 1" greedy.npy k1.npy
+check "raw and final" host --top-k 1 --temperature 0.5
+says "raw and final" '^ *row *position *token *raw logprob *raw prob. *final prob.  status$' out
+says "raw and final" '^ *0 *0 *[0-9]* *-[0-9.]* *0[.][0-9]* *1.000000  ok$' out
+check "final" host --top-k 1 --logprob-kind final --logprobs-top 0
+says "final" '^ *0 *0 *[0-9]* *0.0000 *0[.][0-9]* *1.000000  ok$' out
 check "seed" host --seed 5 --tokens s.npy
 check "seeds" host --seeds seeds.npy --tokens sf.npy
 same "--seed N is N + r" s.npy sf.npy
@@ -290,6 +309,7 @@ host_refused "--rows: 'x' is not an integer" --rows 0,x
 host_refused "--rows: '' is not an integer" --rows 3-
 host_refused "--rows: '-1' is not an integer" --rows -1
 host_refused "--rows: more than 16777216 rows are selected" --rows 0-16777216
+host_refused "--row: there is no row 8; the file has rows 0 to 7" --row 8
 refused "--rows: more than 16 rows are selected" demo --device host --logits f32.npy --rows 0-16
 picked() { # OPTIONS: what rows 6, 1, 2 and 3 have among all
     check "all rows, $*" host --draws 2 --tokens all.npy --probs allp.npy --json "$@"
@@ -317,6 +337,26 @@ picked
 picked --seeds seeds.npy --bias f16.npy --temperature 1.5
 picked --mask mask.npy --params eight.json
 picked --prompt counts.npy --output counts.npy --repetition-penalty 1.5 --frequency-penalty 0.5
+check "--rows once" host --rows 6,1-3 --tokens some.npy
+check "--rows and --row" host --row 6 --rows 1-2 --row=3 --tokens rows.npy
+same "--row and --rows" rows.npy some.npy
+# A file may have the rows that are selected, and no others.
+echo '[{},{}]' >p.json
+host_refused "p.json: the file has 2 rows of parameters for 8 rows of logits, 1 of them selected" \
+    --rows 1 --params p.json
+npy own-bias.npy '<f2' '1, 37'; tail -c +$((129 + 5 * 74)) f16.npy | head -c 74 >>own-bias.npy
+npy own-seed.npy '<u8' '1,'; bytes own-seed.npy 000000000000000a
+ints own-output.npy '1, 2' 5 0
+echo '[{"top_k":6,"temperature":1.5}]' >own.json
+echo '[{},{},{},{},{},{"top_k":6,"temperature":1.5},{},{}]' >eight.json
+check "all rows of the files" host --rows 5 --draws 9 --bias f16.npy --seeds seeds.npy \
+    --output counts.npy --params eight.json --tokens some.npy
+check "files of the selected row" host --rows 5 --draws 9 --bias own-bias.npy \
+    --seeds own-seed.npy --output own-output.npy --params own.json --tokens own.npy \
+    --log own.log
+same "files of the selected row" some.npy own.npy
+check "a log of the selected row" "$clsample" replay own.log
+says "a log of the selected row" "^all 9 tokens" out
 check "the table of some rows" host --rows 5
 says "the table of some rows" '^ *5 *0 ' out
 is "the table of some rows" "$(wc -l <out | tr -d ' ')" 2
@@ -483,6 +523,12 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     check "the table with an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
         --logprobs table.npy
     same "the table and its log-probabilities" out table
+    check "the table of final ones" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
+        --logprob-kind final
+    cp out table
+    check "final ones as an output" "$clsample" sample $f --draws 3 --top-k 9 --cache-dir few \
+        --logprob-kind final --logprobs table.npy
+    same "the table and its final log-probabilities" out table
     check "the table of bad rows" "$clsample" sample --logits bad.npy --cache-dir few
     cp out table
     check "the table of bad rows with an output" "$clsample" sample --logits bad.npy \

@@ -37,6 +37,7 @@ refused "--logits: this option is required" explain
 refused "nowhere.npy: cannot be opened: No such file or directory" explain --logits nowhere.npy
 no "--row: there is no row 2; the file has rows 0 to 1" --row 2
 no "--row: '-1'" --row -1
+no "--plot: it shows one row, but --rows selects 2" --rows 0,1 --plot x.png
 no "--top: 'x'" --top x
 no "unknown option '--tokens'" --tokens t.npy
 no "--top-p" --top-p 2
@@ -101,8 +102,20 @@ says "the row" '^row 1 of 2, 4 tokens, position 0, seed 1$' out
 says "a stage" '^top-k  *2  *90.59%  *98.41%  *0.5  2$' out
 says "its top" '^    #0  *0.880797  [^ ]*$' out
 is "its top" "$(grep -c '^    #' out)" 3
-says "the token" '^drawn: #[01], of probability 0' out
+says "the token" '^drawn: #[01], of final probability 0' out
 says "the columns" '^stage  *tokens  mass left  *keeps  *temperature  parameter$' out
+check "many adjustments" explain --top 0 --repetition-penalty 1.1 --frequency-penalty 0.2 \
+    --presence-penalty 0.1 --dry-multiplier 0.8 --logit-bias 3:1 --bad-word 1,2 --min-tokens 3
+is "many adjustments" "$(grep '^adjusted\|^ \{59\}' out | cut -c 60- | tr '\n' ' ')" \
+    "logit bias of 1, 1 bad words, min tokens 3, repetition 1.1, frequency 0.2, presence 0.1, DRY \
+0.8 * 1.75^n "
+is "many adjustments: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
+check "both rows" explain --rows 1,0
+is "both rows" "$(sed -n 's/^row \([0-9]*\) of 2,.*/\1/p' out | tr '\n' ' ')" "1 0 "
+is "both rows: the stages" "$(grep -c '^logits  *4 ' out)" 2
+check "both rows as JSON" explain --row 1 --row 0 --json
+is "both rows as JSON" "$(sed -n 's/^ *"row": \([0-9]*\),$/\1/p' out | tr '\n' ' ')" "1 0 "
+is "both rows as JSON: an array" "$(head -c 1 out)" "["
 check "no list" explain --top 0
 is "no list" "$(grep -c '^    ' out)" 0
 check "all" explain --top 99
@@ -111,11 +124,12 @@ check "no token" explain --row 1 --mask none.npy
 says "no token" '^no token: empty$' out
 check "a forced token" explain --force 3 --top-k 2
 says "a forced token" '^top-k  *2 ' out
-says "a forced token" '^forced: #3, of probability 0.000000 (forced)$' out
+says "a forced token" \
+    '^forced: #3, of final probability 0.000000 and raw probability 0.004462 (forced)$' out
 check "a forced token that is masked" explain --row 1 --mask none.npy --force 3
 says "a forced token that is masked" '^no token: empty$' out
 check "bad rows" "$clsample" explain --logits bad.npy --row 2
-says "bad rows" '^drawn: #0, of probability 1.000000 (inf)$' out
+says "bad rows" '^drawn: #0, of final probability 1.000000 and raw probability 1.000000 (inf)$' out
 escape=$(printf '\033')
 if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
     TERM=xterm NO_COLOR='' script -qec "$clsample explain --logits four.npy" /dev/null >out
@@ -130,8 +144,12 @@ is "in a file" "$(grep -c "$escape" out)" 0
 # ----------------------------------------------- what sample draws from, and draws
 
 agrees() { # OPTIONS: on row 3 of the 8
-    check "sample $*" host --probs probs.npy --tokens tokens.npy "$@"
+    check "sample $*" host --probs probs.npy --tokens tokens.npy --json "$@"
+    grep '"row"\|probability"' out | sed -n '/"row": 3,/,/"row"/p' | grep probability >of-sample
     check "explain $*" "$clsample" explain --logits f32.npy --row 3 --json "$@"
+    grep '^    *"[a-z]*_probability"\|^  "[a-z]*_probability"' out >of-explain
+    is "raw and final probability of $*" "$(tr -d ' ,' <of-explain)" "$(tr -d ' ,' <of-sample)"
+    is "two probabilities of $*" "$(wc -l <of-explain | tr -d ' ')" 2
     is "the token of $*" "$(sed -n '2,6s/^ *"token": \([0-9]*\),*$/\1/p' out)" \
         "$(data tokens.npy | cut -d' ' -f5)"
     is "the tokens left of $*" "$(sed -n 's/^ *"tokens": \([0-9]*\),*$/\1/p' out | tail -n 1)" \

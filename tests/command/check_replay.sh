@@ -118,15 +118,17 @@ log --mask bits.npy
 differs "a masked token" 5 3 "$draws 3, .* the mask does not allow token 3"
 log --top-k 3
 drawn=$(token 3)
-differs "a token outside the set" 3 3 "$draws 3, but the draw gives token $drawn, of probability \
-0.[0-9]*; token 3 is outside the kept set: stage top-k (3) removes it and leaves 3 of 4 tokens"
+differs "a token outside the set" 3 3 "$draws 3, but the draw gives token $drawn, \
+of final probability 0.[0-9]*; token 3 is outside the kept set: \
+stage top-k (3) removes it and leaves 3 of 4 tokens"
 for other in 0 1 2; do
     [ "$other" = "$drawn" ] && continue
     p=$(echo 665241 244728 090031 | cut -d' ' -f $((other + 1)))
-    differs "another token of the set" 3 "$other" "token $other, of probability 0.$p, is also in \
-the set of 3 tokens, but it is not the one that is drawn"
+    differs "another token of the set" 3 "$other" "token $other, of final probability 0.$p, is \
+also in the set of 3 tokens, but it is not the one that is drawn"
 done
-differs "no token" 3 -1 "the log has no token, but the draw gives token $drawn, of probability.*"
+differs "no token" 3 -1 \
+    "the log has no token, but the draw gives token $drawn, of final probability.*"
 differs "a token that does not exist" 3 4 "token 4 is not in the vocabulary"
 sed '5s/"status":0/"status":32/' good.log >bad.log
 exits 1 "another status" replay bad.log
@@ -175,8 +177,8 @@ log --mirostat 2 --mirostat-ent 5 --seed 2
 sed '3s/^{"token":[0-9]/{"adaptive":{"mu":0,"sum":0,"weight":0,"top_p":0},"token":2/' good.log \
     >bad.log
 exits 1 "an adaptive state" replay bad.log
-says "an adaptive state" "the draw gives token 0, of probability 1.000000; token 2 is outside the \
-kept set: stage mirostat (2, mu 0) removes it and leaves 1 of 4 tokens$" out
+says "an adaptive state" "the draw gives token 0, of final probability 1.000000; token 2 is \
+outside the kept set: stage mirostat (2, mu 0) removes it and leaves 1 of 4 tokens$" out
 sed 's/"mu":0/"mu":2147483647/' bad.log >impossible.log
 exits 2 "a mu that overflows" replay impossible.log
 says "a mu that overflows" "line 3: row->adaptive has mu 2147483647, .*: Mirostat's mu is imp" err
@@ -250,7 +252,7 @@ broken 'bad.log: line 3: "bias" is set, but line 1 names no file for it$' '3s/"d
 broken 'bad.log: line 3: "position" is missing$' '3s/position/x/'
 broken 'bad.log: line 3: "draw": .*' '3s/"draw":0/"draw":-1/'
 broken "bad.log: line 5: -2 is no token$" '5s/"token":[0-9]/"token":-2/'
-broken 'bad.log: line 2: "top_m" is not a known key$' '2s/top_k/top_m/'
+broken 'bad.log: line 2: "top_m" is not a known key; did you mean top_k?$' '2s/top_k/top_m/'
 broken 'bad.log: line 2: "temperature": .*' '2s/"top_k":3/"temperature":-1/'
 broken 'bad.log: line 2: "prompt": the value is not an array of token ids$' \
     '2s/"prompt":\[3\]/"prompt":3/'

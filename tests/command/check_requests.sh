@@ -85,15 +85,15 @@ host_refused "bool2.npy: numbers of type '|b2'" --mask bool2.npy
 npy wide8.npy '|b1' '1, 1048577'; head -c 1048577 /dev/zero >>wide8.npy
 refused "wide8.npy: rows of 1048577 elements are longer" sample --device host --logits one-row.npy \
     --mask wide8.npy
-host_refused "four.npy: the array has 6 rows for 8" --bias four.npy
-refused "prompt.npy: the array has 8 rows for 6" \
+host_refused "four.npy: the file has 6 rows for 8" --bias four.npy
+refused "prompt.npy: the file has 8 rows for 6" \
     sample --device host --logits four.npy --prompt prompt.npy
 refused "f32.npy: the rows have 37 values, but the vocabulary has 3 tokens" \
     sample --device host --logits slim.npy \
     --bias f32.npy
 host_refused "bf16.npy: the array must be float32" --bias bf16.npy
 for has in prompt output; do
-    host_refused "so-far.npy: the array has 6 rows for 8" --$has so-far.npy
+    host_refused "so-far.npy: the file has 6 rows for 8" --$has so-far.npy
     host_refused "f32.npy: the array must be int32" --$has f32.npy
     host_refused "seeds.npy: the array must be int32" --$has seeds.npy
     host_refused "no.npy: cannot be opened" --$has no.npy

@@ -87,10 +87,13 @@ not_run "there is no device 99" --device 99 --json
 cat >faulty.c <<'EOF'
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "clsample.h"
 cls_status cls_selftest(cls_context *context, cls_selftest_report *r)
 {
     (void)context;
+    if (getenv("SELFTEST_SECONDS") != NULL)
+        sleep((unsigned)atoi(getenv("SELFTEST_SECONDS")));
     r->stage_count = 2;
     r->stages[0] = (cls_selftest_stage){ "arithmetic", 5, 0, "" };
     r->stages[1] = (cls_selftest_stage){ "top-k", 4, 1, "top-k 10: device: token 17, not 23" };
@@ -117,6 +120,17 @@ if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=12
     cp out failed.json
     exits 1 "an odd message, JSON" env SELFTEST_ODD=1 "$clsample" selftest --dtype f32 --json
     cp out odd.json
+    # A slow device: a line every ten seconds, but not on a terminal.
+    exits 1 "a slow one" env SELFTEST_SECONDS=21 "$clsample" selftest --dtype f32
+    is "a slow one: its messages" "$(wc -c <err | tr -d ' ')" 0
+    seconds=$(sed -n 's/^clsample: selftest, \([0-9]*\) s: self-test$/\1/p' err.all | head -n 2)
+    is "a slow one: seconds between its lines" \
+        "$(echo "$seconds" | awk 'NR == 2 { print $1 - last } { last = $1 }')" 10
+    if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+        SELFTEST_SECONDS=11 script -qec "$clsample selftest --dtype f32" /dev/null >out
+        says "on a terminal" 'self-test' out
+        is "on a terminal" "$(grep -c ' s: ' out)" 0
+    fi
     exits 1 "a program that is wrong" env SELFTEST_NONE=1 "$clsample" selftest --dtype f32
     says "a program that is wrong" '^clsample: ' err
     SELFTEST_STATUS=-2007

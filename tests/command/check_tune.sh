@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves the output, the sentences and the exit statuses of `clsample tune`: that it tries shapes,
-# obeys --seconds, and finds wrong tokens, which a library in front of the real one makes. CLSAMPLE
-# is the command's path. Exits 77 if there is no device.
+# obeys --seconds, and finds wrong tokens, which a library in front of the real one makes; and that
+# `clsample bench` shows goals only where they apply. CLSAMPLE is the command's path. Exits 77 if
+# there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -25,10 +26,27 @@ tune() { "$clsample" tune --batch 3 --vocab 1500 --cache-dir "$programs" "$@"; }
 exits 0 "no time" tune --seconds 0
 is "no time: messages" "$(grep -c '^clsample' err)" 0
 says "no time" \
-    '^work-group row-group vector groups per unit compile s  *topk  *plain  *topp_peaked' out
-is "no time: shapes" "$(grep -c ' us  *1.00 \*$' out) $(grep -c ' us ' out)" "1 1"
+    '^work-group row-group vector per unit compile  *topk  *plain  *topp_peaked score$' out
+is "no time: shapes" "$(grep -c ' s  *[0-9.]* .* 1.00 \*$' out) $(grep -c '[0-9] s  *[0-9]' out)" \
+    "1 1"
+is "no time: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
 says "no time" '^[1-9][0-9]* shapes were left out, since --seconds is 0\.$' out
 says "no time" '^No shape is faster than the default by more than two hundredths\.$' out
+
+# ------------------------------------------------------------------- goals of bench
+greedy() { "$clsample" bench --cache-dir "$programs" --case greedy --runs 1 "$@"; }
+goals=0
+tr -d ' \n' <devices.json | sed 's/},{/}\n{/g' | grep '"default":true' |
+    grep '"type":"CPU"' | grep -q '"compute_units":2,' && goals=1
+exits 0 "one row" greedy --batch 1
+is "one row: goals" "$(grep -c '^case .* ratio  *goal ' out)" $goals
+is "one row: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
+is "one row: its ratio to the floor" "$(grep -c '^greedy  *[0-9.]* ' out)" 1
+for options in "--vocab 128255" "--batch 2" "--dtype f16"; do
+    # shellcheck disable=SC2086
+    exits 0 "$options" greedy --batch 1 $options
+    is "$options: goals" "$(grep -c '^case .* ratio  *goal ' out)" 0
+done
 
 # --------------------------------------------------------------------- all shapes
 exits 0 "all shapes" tune --seconds 1000 --dtype bf16 --json

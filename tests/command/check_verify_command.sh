@@ -111,8 +111,9 @@ three_refused "--trials: the 8 positions of request 0 from 4294967289 on exceed"
 three_refused "--temperature" --temperature -1
 three_refused "none/t.npy: cannot be written" --tokens none/t.npy
 ints prompts.npy '8, 1' 0 1 2 3 4 5 6 7
-three_refused "prompts.npy: the array has 8 rows for 3 requests" --prompt prompts.npy
-three_refused "square.npy: the array has 2 rows for 8 rows of logits" --mask square.npy
+three_refused "prompts.npy: the file has 8 rows for 3 requests" --prompt prompts.npy
+three_refused "square.npy: the file has 2 rows for 8 rows of logits" --mask square.npy
+three_refused "--rows: there is no request 3; cu.npy has requests 0 to 2" --rows 0,3
 echo '[{},{}]' >p.json
 three_refused "p.json: the file has 2 rows of parameters for 3 requests" --params p.json
 npy seeds.npy '<u8' '2,'; bytes seeds.npy 0000000000000001 0000000000000001
@@ -241,9 +242,31 @@ for on in $devices; do
     done
 done
 
-# ------------------------------------------------------------- trials, outputs
+# ------------------------------------------------------------ some of the requests
 
 distribution="--draft-logits logits5.npy"
+ints prompts3.npy '3, 1' 0 1 2
+# shellcheck disable=SC2086
+for on in $devices; do
+    for how in "--parents chain.npy" "$distribution"; do
+        set -- $three $how $p --bias f16.npy --prompt prompts3.npy
+        check "all requests of '$how' on $on" verify_on "$on" "$@" --trials 2 --tokens t.npy
+        check "requests 2 and 0 of '$how' on $on" verify_on "$on" "$@" --trials 2 --rows 2,0 \
+            --tokens some.npy --json
+        is "shape of some requests" "$(shape some.npy)" "2, 2, 4"
+        is "tokens of requests 2 and 0 of '$how' on $on" "$(numbers some.npy)" \
+            "$(numbers t.npy | awk '{ for (t = 0; t < 24; t += 12) {
+                for (i = 9; i < 13; i++) printf "%s%d", (t + i > 9 ? " " : ""), $(t + i)
+                for (i = 1; i < 5; i++) printf " %d", $(t + i) } }')"
+        is "numbers of requests 2 and 0" \
+            "$(sed -n 's/^ *"request": \([0-9]*\),$/\1/p' out | tr '\n' ' ')" "2 0 "
+        check "request 1 of '$how' on $on" verify_on "$on" "$@" --row 1 --tokens some.npy
+        is "request 1 has no drafts" "$(numbers some.npy)" "$(numbers t.npy | cut -d' ' -f5-8)"
+    done
+done
+
+# ------------------------------------------------------------- trials, outputs
+
 # shellcheck disable=SC2086
 for on in $devices; do
     for how in "" "$distribution" "$distribution --method block" "--method typical" \
@@ -360,8 +383,8 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
     both --target bad.npy --cu "$(ints bad-cu.npy '3,' 0 2 4; echo bad-cu.npy)" \
         --draft-ids right.npy
     both --target f32.npy --cu cu8.npy --trials 2
-    # More trials than one call has rows for.
-    both $f --draft-ids wrong.npy --trials 9000 --draft-probs sure.npy
+    # Many trials.
+    both $f --draft-ids wrong.npy --trials 900 --draft-probs sure.npy
     # More requests than one call has memory for, with such a history; masks tell the rows apart.
     npy many.npy '<f4' '600, 4'; head -c 9600 /dev/zero >>many.npy
     ints many-cu.npy '301,' $(awk 'BEGIN { for (i = 0; i <= 600; i += 2) print i }')

@@ -17,7 +17,7 @@ refused() { refused_by clsample "$clsample" "$@"; }
 check() { # WHAT COMMAND...: the command succeeds
     what=$1
     shift
-    if "$@" >out 2>err; then yes_; else no_ "$what: $(head -1 err)"; fi
+    if run_quietly "$@"; then yes_; else no_ "$what: $(head -1 err)"; fi
 }
 
 is() { # WHAT A B: the strings are equal
@@ -27,8 +27,7 @@ is() { # WHAT A B: the strings are equal
 exits() { # STATUS WHAT COMMAND...: the command exits with the status
     wanted=$1 what=$2
     shift 2
-    "$@" >out 2>err
-    code=$?
+    run_quietly "$@"
     if [ $code -eq "$wanted" ]; then
         yes_
     else

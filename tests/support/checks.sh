@@ -34,12 +34,20 @@ no_library() {
     fi
 }
 
+# Runs a command with its output in out and err, and its status in code. The lines that clsample
+# writes every ten seconds are not kept.
+run_quietly() {
+    "$@" >out 2>err.all
+    code=$?
+    grep -v '^clsample: [a-z]*, [0-9]*0 s' err.all >err
+    return $code
+}
+
 # NAME PROGRAM PATTERN ARGUMENTS...: exit 1, one sentence with the pattern, nothing else
 refused_by() {
     name=$1 program=$2 pattern=$3
     shift 3
-    "$program" "$@" >out 2>err
-    code=$?
+    run_quietly "$program" "$@"
     if [ $code -eq 1 ] && [ ! -s out ] && [ "$(wc -l <err)" -eq 1 ] &&
         grep -q -e "^$name: .*$pattern" err; then
         yes_
