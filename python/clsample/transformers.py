@@ -62,6 +62,10 @@ def _default_context() -> Context:
         return _opened[0]
 
 
+def _seed(given: Optional[int]) -> int:
+    return secrets.randbits(63) if given is None else given
+
+
 class LogitsProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
     """Replaces the logits by the token that clsample draws from them.
 
@@ -90,7 +94,7 @@ class LogitsProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
     ) -> None:
         self._shared = params is None or isinstance(params, Mapping)
         rows: Any = [params or {}] if self._shared else params
-        self.params = [Params({"seed": secrets.randbits(63), **one}) for one in rows]
+        self.params = [Params(one, seed=_seed(one.get("seed"))) for one in rows]
         self.status: List[RowStatus] = []
         self.stopping = _Stopping(self)
         self._mask = attention_mask

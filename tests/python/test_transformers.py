@@ -186,6 +186,7 @@ def test_seeds(model, inputs, context):
     assert [(p["seed"], p["stream"]) for p in one.params] == [
         (one.params[0]["seed"], row) for row in range(3)
     ]
+    assert ours.LogitsProcessor({"seed": None}).params[0]["seed"] > 0
     again = custom(model, inputs, context, seed=one.params[0]["seed"], **more)
     assert torch.equal(again.sequences, one.sequences)
 
