@@ -119,6 +119,17 @@ def test_penalties_of_the_processor(model, inputs, context, do_sample):
     assert torch.equal(found, theirs)
 
 
+def test_padding_is_no_prompt(model, inputs, context):
+    """Penalties do not see what stands in the padding, here the likeliest tokens."""
+    prompt = prompts_of(inputs)[1]
+    inputs["input_ids"][1, :3] = torch.from_numpy(np.argsort(logits_of(model, prompt))[-3:].copy())
+    alone = dict(input_ids=torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt)))
+    params = {"temperature": 0, "repetition_penalty": 5}
+    wanted, _ = processed(model, alone, params, context, eos_token_id=None)
+    found, _ = processed(model, inputs, params, context, eos_token_id=None)
+    assert outputs_of(found, inputs)[1] == outputs_of(wanted, alone)[0]
+
+
 def test_sampled_in_every_way(model, inputs, context):
     """custom_generate, the processor, the host's reference and a sampler draw the same tokens."""
     ends = [END, *range(3, 12)]
