@@ -207,7 +207,8 @@ class _Criteria(transformers.StoppingCriteriaList):  # type: ignore[misc]
     def reason(self, one: Any, row: int) -> str:
         if isinstance(one, _Stopping):
             status = one.processor.status[row]
-            return "length" if status & RowStatus.LENGTH else "stop"
+            ended = {RowStatus.LENGTH: "length", RowStatus.LOOP: "repetition"}
+            return next((word for bit, word in ended.items() if status & bit), "stop")
         limits = (stopping.MaxLengthCriteria, stopping.MaxTimeCriteria)
         return "length" if isinstance(one, limits) else "stop"
 
@@ -238,7 +239,7 @@ def generate(
 
     Processors of Transformers, and those of the caller, whose work clsample does not do itself run
     on the logits before. With return_dict_in_generate=True the result also has finish_reasons,
-    "stop" or "length" for each row, and params, its parameters with its seed.
+    "stop", "length" or "repetition" for each row, and params, its parameters with its seed.
     """
     if generation_config.output_scores:
         raise ValueError(

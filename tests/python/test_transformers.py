@@ -244,6 +244,9 @@ def test_stops_of_clsample(model, inputs, context):
     more = dict(return_dict_in_generate=True, eos_token_id=None)
     found = custom(model, inputs, context, params=dict(max_tokens=5), **more)
     assert found.finish_reasons == ["length"] * 3 and found.sequences.shape[1] == 7 + 5
+    always = dict(loop_repeats=3, loop_max=1, allowed_ids=[50])
+    found = custom(model, inputs, context, params=always, **more)
+    assert found.finish_reasons == ["repetition"] * 3 and found.sequences.shape[1] == 7 + 3
     found, _ = processed(model, inputs, dict(max_tokens=5), context, eos_token_id=None)
     assert found.shape[1] == 7 + 5
     processor = ours.LogitsProcessor(dict(max_tokens=5), context=context)
