@@ -212,7 +212,7 @@ static void add(json_t *params, const char *ours, json_t *value)
 json_t *cli_generation_config(const char *path, json_t *config)
 {
     json_t *const params = json_object(), *value;
-    char others[600] = "";
+    char others[2000] = "";
     const char *key;
     if (json_object_get(config, do_sample) == NULL &&
         json_object_get(config, "transformers_version") == NULL)
@@ -235,9 +235,14 @@ json_t *cli_generation_config(const char *path, json_t *config)
         else
             refuse_key(what, key);
     }
-    if (!json_is_true(json_object_get(config, do_sample)))
+    if (!json_is_true(json_object_get(config, do_sample))) {
+        const double ignored = json_number_value(json_object_get(params, "temperature"));
+        if (ignored != 0 && ignored != 1)
+            cli_warn("%s: \"do_sample\" is not true, so that the rows are greedy, and the "
+                     "temperature of %g has no effect",
+                     path, ignored);
         json_object_set_new(params, "temperature", json_integer(0));
-    else if (json_object_get(params, "top_k") == NULL)
+    } else if (json_object_get(params, "top_k") == NULL)
         json_object_set_new(params, "top_k", json_integer(50));
     keep_ends(params);
     if (others[0] != '\0')

@@ -57,6 +57,12 @@ class Params(Dict[str, Any]):
         """
         values = _given(config, _read if isinstance(config, (str, os.PathLike)) else _public)
         if not values.pop("do_sample", False):
+            if values.get("temperature", 1) not in (0, 1):
+                warnings.warn(
+                    f"{TRANSFORMERS.call}: do_sample is not true, so that the request is greedy, "
+                    f"and temperature = {values['temperature']} has no effect",
+                    stacklevel=2,
+                )
             values["temperature"] = 0
         elif "top_k" not in values:
             values["top_k"] = 50

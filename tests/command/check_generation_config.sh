@@ -53,6 +53,11 @@ check "names that are not used" host --params config.json
 is "one warning" "$(cat err)" "clsample: warning: config.json: steps do not use bos_token_id, \
 max_length, _from_model_config, transformers_version"
 
+echo '{"do_sample":false,"temperature":0.5}' >config.json
+check "a temperature that has no effect" host --params config.json
+is "the warning" "$(cat err)" "clsample: warning: config.json: \"do_sample\" is not true, so that \
+the rows are greedy, and the temperature of 0.5 has no effect"
+
 # explain and verify read it, too.
 ints cu.npy '5,' 0 2 4 6 8
 ints ids.npy '4,' 1 2 3 4

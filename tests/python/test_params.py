@@ -41,7 +41,7 @@ def logits_of(values):
 
 GENERATION = [
     ({}, {"temperature": 0}),
-    ({"do_sample": False, "temperature": 0.7}, {"temperature": 0}),
+    ({"do_sample": False, "temperature": 1.0}, {"temperature": 0}),
     ({"do_sample": True}, {"top_k": 50}),
     ({"do_sample": True, "top_k": 0, "top_p": 0.9}, {"top_k": 0, "top_p": 0.9}),
     ({"do_sample": True, "top_k": None, "temperature": 0.5}, {"top_k": 50, "temperature": 0.5}),
@@ -110,6 +110,12 @@ def test_conversions(read, given, wanted):
         assert read(given) == wanted
         more = {"temperature": 0.3, "dry_multiplier": 0.8}
         assert read(given, **more) == {**wanted, **more}
+
+
+def test_greedy_without_do_sample():
+    for given in ({"temperature": 0.7}, {"do_sample": False, "temperature": 0.7}):
+        with pytest.warns(UserWarning, match="do_sample is not true.* temperature = 0.7 has no"):
+            assert Params.from_generation_config(given) == {"temperature": 0}
 
 
 def test_files(tmp_path):
