@@ -167,13 +167,17 @@ static void rows_from_json(const char *path, const cli_rows *rows, uint32_t voca
 {
     json_error_t error;
     errno = 0;
-    const json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    json_t *const array = json_load_file(path, JSON_REJECT_DUPLICATES, &error); /* or an object */
     if (array == NULL && error.line < 1)
         cli_die("%s: cannot be opened: %s", path, errno != 0 ? strerror(errno) : error.text);
     if (array == NULL)
         cli_die("%s: line %d: %s", path, error.line, error.text);
-    if (!json_is_array(array))
-        cli_die("%s: the file is not an array with one object for each row", path);
+    if (json_is_object(array)) {
+        json_t *const all = cli_generation_config(path, array);
+        for (uint32_t i = 0; i < rows->count; i++)
+            cli_params_from_json(path, all, vocab, &params[i], &force[i]);
+        return;
+    }
     const cli_picked *const picked =
         cli_rows_in(path, json_array_size(array), "rows of parameters", rows);
     for (uint32_t i = 0; i < rows->count; i++) {

@@ -8,8 +8,10 @@
         print(step.tokens.get())                    # waits
 
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
-clsample.host computes the same tokens without a device. Logits come from pyopencl's arrays and
-buffers, from this package's DeviceArray, or from NumPy; results stay on the device until get().
+clsample.host computes the same tokens without a device, Params converts the parameters of other
+systems, and clsample.transformers samples in Transformers' generate(). Logits come from pyopencl's
+arrays and buffers, from this package's DeviceArray, or from NumPy; results stay on the device until
+get().
 """
 
 from . import host
@@ -30,6 +32,7 @@ from ._errors import (
 )
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
+from ._params import Params
 from ._sampler import Logprobs, Request, Result, Sampler, SavedRequest, Step, Verified
 from ._types import (
     FEATURES_ALL,
@@ -47,7 +50,6 @@ from ._types import (
     Memory,
     Origin,
     Outputs,
-    Params,
     PenaltyScope,
     ProgramInfo,
     RowStatus,

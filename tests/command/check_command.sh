@@ -213,7 +213,7 @@ npy pair.npy '<u8' '2,'; bytes pair.npy 0000000000000001 0000000000000001
 host_refused "pair.npy: the file has 2 seeds for 8 rows" --seeds pair.npy
 
 json "{" "line"
-json '{}' "the file is not an array"
+json '{"x":1}' '"x" is not a known key'
 json '[{}]' "the file has 1 rows of parameters for 8"
 json '[3,{},{},{},{},{},{},{}]' "row 0 is not an object"
 json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k" is not a known key; did you mean top_k?$'

@@ -100,7 +100,7 @@ def example(name, ctype):
     return (7, 7) if ctype in ("int32_t", "uint32_t", "uint64_t") else (None, None)
 
 
-@pytest.mark.parametrize("name", list(clsample.Params.__annotations__))
+@pytest.mark.parametrize("name", list(clsample._types.Params.__annotations__))
 def test_each_parameter(name):
     """The field gets the value, and no other field changes."""
     place = dict(ffi.typeof("cls_params").fields)[name]

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: MIT
+"""Parameters of a request as a dict, and those of other systems converted into it.
+
+What each system's names are here is in the tables below; doc/integration.md has the same names,
+with the differences that remain. A name that no table has is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import os
+import warnings
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
+
+from . import host
+from ._structs import kind, own
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from . import _types
+
+MOST_VOCAB = 1 << 20
+
+
+class Params(Dict[str, Any]):
+    """A request's parameters: a dict of what Sampler.begin() takes, checked when it is made.
+
+        params = clsample.Params.from_generation_config("model/generation_config.json", seed=7)
+        request = sampler.begin(prompt, **params)
+
+    The functions from_...() convert the parameters of other systems. They refuse what has no equal
+    here, and warn of what the caller has to do itself. `more` are parameters of clsample, which
+    take precedence; `ignore` names parameters of the source that are left out.
+
+    ignored: what the source had besides, by its names: what does not concern the choice of tokens,
+    and what `ignore` names.
+    """
+
+    ignored: Dict[str, Any]
+
+    def __init__(self, *values: Mapping[str, Any], **more: Unpack[_types.Params]) -> None:
+        super().__init__(own(dict(*values, **more)))
+        self.ignored = {}
+        host.check(MOST_VOCAB, **self)
+
+    @classmethod
+    def from_generation_config(
+        cls, config: Any, *, ignore: Iterable[str] = (), **more: Unpack[_types.Params]
+    ) -> Params:
+        """Those of Transformers' generate().
+
+        config: a GenerationConfig, its dict, a generation_config.json, or the folder of one. As
+        there, the request is greedy unless do_sample is true, and top_k is 50 unless it is given.
+        """
+        values = _given(config, _read if isinstance(config, (str, os.PathLike)) else _public)
+        if not values.pop("do_sample", False):
+            if values.get("temperature", 1) not in (0, 1):
+                warnings.warn(
+                    f"{TRANSFORMERS.call}: do_sample is not true, so that the request is greedy, "
+                    f"and temperature = {values['temperature']} has no effect",
+                    stacklevel=2,
+                )
+            values["temperature"] = 0
+        elif "top_k" not in values:
+            values["top_k"] = 50
+        found = _converted(cls, TRANSFORMERS, values, ignore, more)
+        ends = [[token] for token in found.get("stop_ids", ())]
+        if "bad_words" in found:  # there an end is no bad word
+            found["bad_words"] = [word for word in found["bad_words"] if word not in ends]
+        return found
+
+    @classmethod
+    def from_vllm(
+        cls, params: Any, *, ignore: Iterable[str] = (), **more: Unpack[_types.Params]
+    ) -> Params:
+        """Those of vLLM. params: a SamplingParams, or a dict of its fields."""
+        values = _given(params, _fields)
+        if "_bad_words_token_ids" in values:  # what the engine has made of the texts
+            values.pop("bad_words", None)
+        return _converted(cls, VLLM, values, ignore, more)
+
+    @classmethod
+    def from_openai(
+        cls,
+        request: Mapping[str, Any],
+        *,
+        ignore: Iterable[str] = (),
+        **more: Unpack[_types.Params],
+    ) -> Params:
+        """Those of a request to OpenAI's interfaces, as a dict. Fields that vLLM's server adds to
+        it are converted, too."""
+        return _converted(cls, OPENAI, _given(request, _public), ignore, more)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({dict.__repr__(self)})"
+
+
+# --------------------------------------------------------------------- reading a source
+
+
+def _given(source: Any, read: Callable[[Any], Any]) -> Dict[str, Any]:
+    """What a source sets; None stands for a value that is not set."""
+    found = source if isinstance(source, Mapping) else read(source)
+    if not isinstance(found, Mapping):
+        raise TypeError(f"the parameters must be a dict or an object of them, not {kind(source)}")
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _public(source: Any) -> Any:
+    return source.to_dict() if hasattr(source, "to_dict") else None
+
+
+def _fields(source: Any) -> Any:
+    names = getattr(source, "__struct_fields__", None) or vars(type(source)).get("__annotations__")
+    return {name: getattr(source, name, None) for name in names} if names else None
+
+
+def _read(path: Any) -> Any:
+    if os.path.isdir(path):
+        path = os.path.join(path, "generation_config.json")
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+# -------------------------------------------------------------------------- conversions
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _ids(value: Any) -> List[Any]:
+    """One id, or any iterable of them."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return sorted(value) if isinstance(value, (set, frozenset)) else list(value)
+    return [value]
+
+
+def _words(value: Any) -> List[List[Any]]:
+    if any(isinstance(word, str) for word in value):
+        raise TypeError("must be lists of ids: the tokenizer converts words")
+    return [_ids(word) for word in value]
+
+
+def _biases(value: Any) -> List[Tuple[int, float]]:
+    """Biases by ids, which JSON writes as text."""
+    return [(int(token), bias) for token, bias in dict(value).items()]
+
+
+def _bans(value: Any) -> List[Tuple[int, float]]:
+    return [(token, -math.inf) for token in _ids(value)]
+
+
+def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
+    """Biases of sequences, as a dict or, in JSON, as a list of pairs."""
+    pairs = value.items() if isinstance(value, Mapping) else value
+    if any(len(_ids(sequence)) != 1 for sequence, _ in pairs):
+        raise ValueError("has a sequence of several tokens; a step's `bias` can express it")
+    return [(_ids(sequence)[0], bias) for sequence, bias in pairs]
+
+
+def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
+    """Reads a number of vLLM's repetition_detection, a dict or an object."""
+
+    def read(value: Any) -> Any:
+        return max(least, value[name] if isinstance(value, Mapping) else getattr(value, name))
+
+    return read
+
+
+# ------------------------------------------------------------------------------- tables
+
+
+class Source(NamedTuple):
+    """How the parameters of another system are converted."""
+
+    call: str
+    defaults: Mapping[str, Any]  # what its rows are here, if the source says nothing
+    # Their name: what it is here, once or several times, and how the value is converted.
+    rules: Mapping[str, Tuple[Tuple[str, Callable[[Any], Any]], ...]]
+    # Their name: the values that are off, and what to say of any other. These are refused ...
+    refused: Mapping[str, Tuple[Tuple[Any, ...], str]]
+    # ... and these are what the caller does.
+    left: Mapping[str, Tuple[Tuple[Any, ...], str]]
+    unused: Iterable[str]  # what does not concern the choice of tokens
+
+
+def _one(ours: str, convert: Callable[[Any], Any] = _same) -> Any:
+    return ((ours, convert),)
+
+
+def _equal(*names: str) -> Any:
+    """Rules for parameters that have the same names and values here."""
+    return {name: _one(name) for name in names}
+
+
+BEAMS = "beams are not served"
+ENCODER = "the encoder's text is not known here"
+OUTPUTS = "ask the step for logprobs=True or top=N"
+
+TRANSFORMERS = Source(
+    "from_generation_config()",
+    {},
+    {
+        **_equal("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty"),
+        "no_repeat_ngram_size": _one("no_repeat_ngram"),
+        "bad_words_ids": _one("bad_words", _words),
+        "sequence_bias": _one("logit_bias", _sequence_biases),
+        "suppress_tokens": _one("logit_bias", _bans),
+        "eos_token_id": _one("stop_ids", _ids),
+        "max_new_tokens": _one("max_tokens"),
+        "min_new_tokens": _one("min_tokens"),
+    },
+    {
+        "num_beams": ((1,), BEAMS),
+        "num_beam_groups": ((1,), BEAMS),
+        "diversity_penalty": ((0,), BEAMS),
+        "constraints": ((), BEAMS),
+        "force_words_ids": ((), BEAMS),
+        "penalty_alpha": ((0,), "contrastive search is not served"),
+        "dola_layers": ((), "DoLa needs the logits of several layers"),
+        "epsilon_cutoff": ((0, 1), "no truncation here is its equal; min_p is near to it"),
+        "eta_cutoff": ((0, 1), "no truncation here is its equal; min_p is near to it"),
+        "top_h": ((), "no truncation here is its equal"),
+        "guidance_scale": ((1,), "pass the guided logits"),
+        "encoder_repetition_penalty": ((1,), ENCODER),
+        "encoder_no_repeat_ngram_size": ((0,), ENCODER),
+        "watermarking_config": ((), "a step's `bias` can express a watermark of the logits"),
+        "exponential_decay_length_penalty": ((), "a step's `bias` can express it"),
+        "forced_bos_token_id": ((), "Request.force() forces a first token"),
+        "forced_eos_token_id": ((), "Request.force() forces a last token"),
+        "begin_suppress_tokens": (
+            ([],),
+            "begin with these ids in logit_bias, and update() it after the first token",
+        ),
+        "prompt_lookup_num_tokens": ((0,), "Sampler.verify() verifies drafts"),
+        "use_mtp": ((False,), "Sampler.verify() verifies drafts"),
+        "token_healing": ((False,), "heal the prompt before the request begins"),
+    },
+    {
+        "max_length": ((), "it counts the prompt; give max_tokens"),
+        "min_length": ((0,), "it counts the prompt; give min_tokens"),
+        "max_time": ((), "end the request"),
+        "stop_strings": (([],), "find them in the text"),
+        "num_return_sequences": ((1,), "begin a request for each, with a stream of its own"),
+        "remove_invalid_values": ((False,), "NaN is never drawn, and the status reports it"),
+    },
+    """
+        assistant_confidence_threshold assistant_early_exit assistant_ensemble_weight
+        assistant_lookbehind bos_token_id cache_config cache_implementation compile_config
+        continuous_batching_config decoder_start_token_id disable_compile early_stopping
+        is_assistant length_penalty low_memory max_cache_len max_matching_ngram_size
+        num_assistant_tokens num_assistant_tokens_schedule output_attentions
+        output_hidden_states output_logits output_scores pad_token_id prefill_chunk_size
+        renormalize_logits return_dict_in_generate speculation_type target_lookbehind
+        transformers_version use_cache
+    """.split(),
+)
+
+VLLM = Source(
+    "from_vllm()",
+    {"chain": "vllm"},
+    {
+        **_equal("temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
+        **_equal("presence_penalty", "frequency_penalty", "min_tokens", "max_tokens"),
+        "seed": _one("seed", lambda value: None if value == -1 else value),
+        "logit_bias": _one("logit_bias", _biases),
+        "allowed_token_ids": _one("allowed_ids", _ids),
+        "bad_words": _one("bad_words", _words),
+        "_bad_words_token_ids": _one("bad_words", _words),
+        "stop_token_ids": _one("stop_ids", _ids),
+        "_all_stop_token_ids": _one("stop_ids", _ids),
+        "thinking_token_budget": _one("thinking_budget"),
+        "repetition_detection": (
+            ("loop_repeats", _loops("min_count")),
+            ("loop_min", _loops("min_pattern_size", 1)),
+            ("loop_max", _loops("max_pattern_size", 1)),
+        ),
+    },
+    {
+        "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
+    },
+    {
+        "n": ((1,), "begin a request for each, with a stream of its own"),
+        "stop": (([], ""), "find the texts"),
+        "ignore_eos": ((False,), "leave the end out of stop_ids"),
+        "structured_outputs": ((), "pass the grammar's masks to the steps"),
+        "logprobs": ((), OUTPUTS),
+        "prompt_logprobs": ((), "Sampler.logprobs() computes them"),
+        "logprob_token_ids": ((), "give a step these ids as `given`"),
+        "truncate_prompt_tokens": ((), "truncate the prompt"),
+        "extra_args": (({},), "clsample does not know them"),
+    },
+    """
+        detokenize flat_logprobs include_stop_str_in_output output_kind
+        output_text_buffer_length skip_clone skip_reading_prefix_cache skip_special_tokens
+        spaces_between_special_tokens
+    """.split(),
+)
+
+OPENAI = VLLM._replace(
+    call="from_openai()",
+    rules={
+        **VLLM.rules,
+        "max_completion_tokens": _one("max_tokens"),
+        "max_output_tokens": _one("max_tokens"),
+    },
+    left={
+        **VLLM.left,
+        "best_of": ((1,), "begin a request for each, with a stream of its own"),
+        "logprobs": ((False,), OUTPUTS),
+        "top_logprobs": ((0,), OUTPUTS),
+        "response_format": (({"type": "text"},), "pass the grammar's masks to the steps"),
+        "text": (({"format": {"type": "text"}},), "pass the grammar's masks to the steps"),
+        "tools": (([],), "pass the masks of their grammar to the steps"),
+        "echo": ((False,), "the prompt is the caller's"),
+        "suffix": ((), "the prompt is the caller's"),
+    },
+    unused=(
+        *VLLM.unused,
+        *"""
+        audio background conversation include input instructions max_tool_calls messages
+        metadata modalities model parallel_tool_calls prediction previous_response_id prompt
+        prompt_cache_key reasoning reasoning_effort safety_identifier service_tier store
+        stream stream_options tool_choice truncation user verbosity web_search_options
+    """.split(),
+    ),
+)
+
+
+def _converted(
+    cls: Any,
+    source: Source,
+    values: Mapping[str, Any],
+    ignore: Iterable[str],
+    more: Mapping[str, Any],
+) -> Params:
+    """Applies a table. Lists to which several names contribute are joined."""
+    found: Dict[str, Any] = dict(source.defaults)
+    ignored: Dict[str, Any] = {}
+    left: List[str] = []
+    skipped = set(ignore)
+    for name, value in values.items():
+        if name in skipped or name in source.unused:
+            ignored[name] = value
+        elif name in source.rules:
+            for ours, convert in source.rules[name]:
+                try:
+                    one = convert(value)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise ValueError(f"{source.call}: {name} = {value!r:.60}: {error}") from None
+                if one is not None:
+                    found[ours] = found[ours] + one if isinstance(found.get(ours), list) else one
+        elif name in source.refused or name in source.left:
+            off, advice = {**source.refused, **source.left}[name]
+            said = f"{name} = {value!r:.60} ({advice})"
+            if not any(value == one for one in off):
+                if name in source.refused:
+                    raise ValueError(f"{source.call}: {said}")
+                left.append(said)
+        elif name.startswith("_"):  # of the object, and no parameter
+            ignored[name] = value
+        else:
+            raise _unknown(source, name)
+    if left:
+        warnings.warn(f"{source.call}: this is left to the caller: {'; '.join(left)}", stacklevel=3)
+    try:
+        params: Params = cls(found, **more)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{source.call}: {error}") from None
+    params.ignored = ignored
+    return params
+
+
+def _unknown(source: Source, name: str) -> TypeError:
+    known = [*source.rules, *source.refused, *source.left, *source.unused, "do_sample"]
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    return TypeError(f"{source.call}: {name!r} is not known; {hint}ignore=[{name!r}] leaves it out")

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: MIT
+"""clsample.Params: each name of other systems is converted, refused or left by a sentence, as the
+tables of doc/integration.md say, and the command's table has the same names."""
+
+import json
+import math
+import re
+import warnings
+
+import pytest
+
+import clsample
+from clsample import Params, _params
+from conftest import SOURCE
+
+SYSTEMS = {
+    "Hugging Face Transformers": (_params.TRANSFORMERS, Params.from_generation_config),
+    "vLLM": (_params.VLLM, Params.from_vllm),
+    "OpenAI": (_params.OPENAI, Params.from_openai),
+}
+
+
+def test_a_dict(context):
+    params = Params({"top_k": 5}, seed=7, stop_ids=iter([3]))
+    assert params == {"top_k": 5, "seed": 7, "stop_ids": [3]} and params.ignored == {}
+    with context.sampler(100) as sampler, sampler.begin([1], **params) as request:
+        assert request.params["stop_ids"] == [3]
+    logits = [float(token) for token in range(100)]
+    assert clsample.host.sample(logits_of(logits), **params).token >= 95
+    with pytest.raises(TypeError, match="did you mean 'temperature'"):
+        Params(temprature=1)
+    with pytest.raises(ValueError, match="top_p is 3"):
+        Params(top_p=3)
+
+
+def logits_of(values):
+    import numpy as np
+
+    return np.asarray(values, np.float32)
+
+
+GENERATION = [
+    ({}, {"temperature": 0}),
+    ({"do_sample": False, "temperature": 1.0}, {"temperature": 0}),
+    ({"do_sample": True}, {"top_k": 50}),
+    ({"do_sample": True, "top_k": 0, "top_p": 0.9}, {"top_k": 0, "top_p": 0.9}),
+    ({"do_sample": True, "top_k": None, "temperature": 0.5}, {"top_k": 50, "temperature": 0.5}),
+    ({"eos_token_id": 2}, {"temperature": 0, "stop_ids": [2]}),
+    ({"eos_token_id": [2, 5]}, {"temperature": 0, "stop_ids": [2, 5]}),
+    (
+        {"bad_words_ids": [[4, 5], [2]], "eos_token_id": 2},
+        {"temperature": 0, "bad_words": [[4, 5]], "stop_ids": [2]},
+    ),
+    (
+        {"suppress_tokens": [7], "sequence_bias": [[[8], 1.5]]},
+        {"temperature": 0, "logit_bias": [(7, -math.inf), (8, 1.5)]},
+    ),
+    (
+        {"max_new_tokens": 9, "min_new_tokens": 3, "no_repeat_ngram_size": 4},
+        {"temperature": 0, "max_tokens": 9, "min_tokens": 3, "no_repeat_ngram": 4},
+    ),
+    ({"num_beams": 1, "epsilon_cutoff": 0.0, "guidance_scale": None}, {"temperature": 0}),
+]
+VLLM = [
+    ({}, {"chain": "vllm"}),
+    ({"top_k": -1, "seed": None, "stop": []}, {"chain": "vllm", "top_k": -1}),
+    ({"seed": -1, "n": 1}, {"chain": "vllm"}),
+    ({"logit_bias": {"50": -100}}, {"chain": "vllm", "logit_bias": [(50, -100)]}),
+    ({"stop_token_ids": [3], "min_tokens": 2}, {"chain": "vllm", "stop_ids": [3], "min_tokens": 2}),
+    (
+        {"bad_words": ["a"], "_bad_words_token_ids": [[3, 4]], "_eos_token_id": 2},
+        {"chain": "vllm", "bad_words": [[3, 4]]},
+    ),
+    (
+        {"repetition_detection": dict(min_count=4, min_pattern_size=0, max_pattern_size=9)},
+        {"chain": "vllm", "loop_repeats": 4, "loop_min": 1, "loop_max": 9},
+    ),
+]
+OPENAI = [
+    (
+        {
+            "model": "m",
+            "messages": [],
+            "temperature": 0.2,
+            "max_completion_tokens": 5,
+            "stop": None,
+        },
+        {"chain": "vllm", "temperature": 0.2, "max_tokens": 5},
+    ),
+    ({"logit_bias": {"7": 2}, "top_k": 20}, {"chain": "vllm", "logit_bias": [(7, 2)], "top_k": 20}),
+    ({"response_format": {"type": "text"}}, {"chain": "vllm"}),
+]
+
+
+@pytest.mark.parametrize(
+    "read,given,wanted",
+    [
+        (read, *pair)
+        for read, pairs in (
+            (Params.from_generation_config, GENERATION),
+            (Params.from_vllm, VLLM),
+            (Params.from_openai, OPENAI),
+        )
+        for pair in pairs
+    ],
+)
+def test_conversions(read, given, wanted):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(given) == wanted
+        more = {"temperature": 0.3, "dry_multiplier": 0.8}
+        assert read(given, **more) == {**wanted, **more}
+
+
+def test_greedy_without_do_sample():
+    for given in ({"temperature": 0.7}, {"do_sample": False, "temperature": 0.7}):
+        with pytest.warns(UserWarning, match="do_sample is not true.* temperature = 0.7 has no"):
+            assert Params.from_generation_config(given) == {"temperature": 0}
+
+
+def test_files(tmp_path):
+    path = tmp_path / "generation_config.json"
+    given = {"do_sample": True, "temperature": 0.6, "top_p": 0.9, "transformers_version": "4.40.0"}
+    path.write_text(json.dumps({**given, "bos_token_id": 1, "_from_model_config": True}))
+    wanted = {"temperature": 0.6, "top_p": 0.9, "top_k": 50}
+    for source in (path, str(path), tmp_path):
+        found = Params.from_generation_config(source)
+        assert found == wanted
+        assert list(found.ignored) == ["transformers_version", "bos_token_id", "_from_model_config"]
+    with pytest.raises(OSError):
+        Params.from_generation_config(tmp_path / "nothing.json")
+
+
+class Sampling:
+    """Stands for vLLM's SamplingParams, which is a struct with the names of its fields."""
+
+    __struct_fields__ = ("temperature", "top_k", "stop", "seed", "_all_stop_token_ids")
+    temperature, top_k, stop, seed, _all_stop_token_ids = 0.5, 0, None, 3, {9, 2}
+
+
+def test_objects():
+    assert Params.from_vllm(Sampling()) == {
+        "chain": "vllm",
+        "temperature": 0.5,
+        "top_k": 0,
+        "seed": 3,
+        "stop_ids": [2, 9],
+    }
+    for read in (Params.from_generation_config, Params.from_vllm, Params.from_openai):
+        with pytest.raises(TypeError, match="must be a dict or an object of them, not int"):
+            read(5)
+
+
+def test_their_objects():
+    """The real class: every attribute has a place in the table, and neutral ones are off."""
+    transformers = pytest.importorskip("transformers")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config = transformers.GenerationConfig(do_sample=True, temperature=0.7, eos_token_id=[2])
+        found = Params.from_generation_config(config, ignore=["max_length"])
+        assert found.items() >= {"temperature": 0.7, "stop_ids": [2], "top_k": 50}.items()
+        defaults = transformers.GenerationConfig._get_default_generation_params()
+        assert Params.from_generation_config(defaults, ignore=["max_length"])["temperature"] == 0
+    table, _ = SYSTEMS["Hugging Face Transformers"]
+    known = {*table.rules, *table.refused, *table.left, *table.unused, "do_sample"}
+    assert {name for name in vars(config) if not name.startswith("_")} <= known
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_refused_left_and_unused(system):
+    table, read = SYSTEMS[system]
+    for name, (off, advice) in table.refused.items():
+        with pytest.raises(
+            ValueError, match=f"{re.escape(table.call)}: {name} = .*{re.escape(advice[:20])}"
+        ):
+            read({name: 17})
+        for value in off:
+            read({name: value})
+    for name, (off, advice) in table.left.items():
+        with pytest.warns(
+            UserWarning, match=f"left to the caller: {name} = 17 .{re.escape(advice[:10])}"
+        ):
+            read({name: 17})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert name in read({name: 17}, ignore=[name]).ignored
+            for value in off:
+                read({name: value})
+    for name in table.unused:
+        assert read({name: 17}).ignored == {name: 17}
+    for name in table.rules:
+        assert name not in {*table.refused, *table.left, *table.unused}
+
+
+def test_messages():
+    for read, given, words in (
+        (
+            Params.from_generation_config,
+            {"temperatur": 1},
+            "did you mean 'temperature'.*ignore=.'te",
+        ),
+        (Params.from_generation_config, {"zzz": 1}, r"'zzz' is not known; ignore=\['zzz'\]"),
+        (Params.from_generation_config, {"eos_token_id": "x"}, "stop_ids must have integers"),
+        (Params.from_generation_config, {"sequence_bias": {(1, 2): 1.0}}, "several tokens"),
+        (Params.from_generation_config, {"repetition_penalty": 0}, "repetition_penalty is 0"),
+        (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*the tokenizer converts words"),
+        (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*invalid literal"),
+        (Params.from_openai, {"temperature": "hot"}, "temperature must be a number"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=words):
+            read(given)
+
+
+def rows_of(system):
+    """The rows of a table of doc/integration.md: the names in the first two columns."""
+    text = (SOURCE / "doc" / "integration.md").read_text()
+    section = text[text.index(f"### {system}\n") :].split("\n### ")[0]
+    for line in section.splitlines():
+        if line.startswith("| ") and "|---" not in line:
+            yield [re.findall(r"`(\w+)\b[^`]*`", cell) for cell in line.split("|")[1:3]]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_the_document_agrees(system):
+    """Each rule is a row of the document's table, and names what the document names."""
+    table, _ = SYSTEMS[system]
+    rows = list(rows_of(system))
+    if system == "OpenAI":  # vLLM's server adds its own names
+        rows += rows_of("vLLM")
+    for theirs, rules in table.rules.items():
+        if not theirs.startswith("_"):
+            found = [row for row in rows if theirs in row[0]]
+            assert found, f"{theirs} is not in the table of {system}"
+            for ours, _ in rules:
+                same = ours in found[0][1] or (theirs == ours and "same" not in found[0][1])
+                assert same, f"{theirs} is {ours} here, and {found[0][1]} in the table of {system}"
+    names = {name for row in rows for name in row[0]}
+    for theirs in {*table.refused, *table.left}:
+        assert theirs in names, f"{theirs} is not in the table of {system}"
+
+
+def test_the_command_agrees():
+    """The command's table of Transformers' names is this one."""
+    text = (SOURCE / "cli" / "generation_config.c").read_text()
+    rules = re.findall(r'\{"(\w+)", "(\w+)", \w+\}', text)
+    refusals = re.findall(r'\{"(\w+)", (\w+), (\w+)\}', text)
+    unused = re.findall(r'"(\w+)"', text[text.index("unused[] = {") :].split("};")[0])
+    table = _params.TRANSFORMERS
+    assert dict(rules) == {name: rule[0][0] for name, rule in table.rules.items()}
+    offs = {name: [int(one) for one in off if one != "NAN"] for name, *off in refusals}
+    assert offs == {
+        name: [one for one in off if type(one) is int] for name, (off, _) in table.refused.items()
+    }
+    assert set(unused) == {*table.left, *table.unused}
