@@ -30,7 +30,9 @@ from ._errors import (
 )
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
-from ._sampler import Logprobs, Request, Result, Sampler, SavedRequest, Step, Verified
+from ._request import Request, SavedRequest
+from ._results import Logprobs, Result, Step, Verified
+from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
     AdaptiveState,

@@ -142,6 +142,18 @@ class Call:
             raise ValueError(f"{name} has {size} elements; it must have {count}")
         return shape
 
+    def random_bits(self, target: Any, value: Any, rows: int) -> None:
+        """Fills the cls_buffer of a step's own random bits."""
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.view("random_bits", value)
+            if found.dtype != "uint64":
+                raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
+        else:
+            found = self.upload(_structs.numpy("random_bits", value, "uint64_t"))
+        if found.shape != (rows,):
+            raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
+        self.buffer(target, found)
+
     # --------------------------------------------------------------- masks
 
     def mask(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:

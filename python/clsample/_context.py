@@ -12,7 +12,7 @@ from . import _opencl, _types
 from ._arrays import DeviceArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
-from ._library import Unique, check_process, failure, lib, must, owned, process, text
+from ._library import Unique, check_process, failure, lib, must, owned, text
 from ._opencl import Device, Queue, devices
 from ._structs import Filler, choices, init, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Samplers and requests."""
+"""Samplers, and the calls that enqueue."""
 
 from __future__ import annotations
 
@@ -7,22 +7,11 @@ import collections
 import math
 import re
 import threading
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Deque,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from . import _opencl, _structs, _types
+from . import _drafts, _opencl, _structs, _types
 from ._arguments import Call, Writer
 from ._arrays import DeviceArray
 from ._cffi import ffi
@@ -30,17 +19,10 @@ from ._context import Context
 from ._errors import Error
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
+from ._request import Request, new_params
+from ._results import Logprobs, Result, Step, Verified, finish
 from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record
-from ._types import (
-    Feature,
-    GivenTokens,
-    Memory,
-    Outputs,
-    Params,
-    SamplerOptions,
-    TopTokens,
-    VerifyMethod,
-)
+from ._types import Feature, Memory, Params, SamplerOptions, VerifyMethod
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -48,226 +30,6 @@ if TYPE_CHECKING:
     from ._types import Choice, Choices, Ids, OutputOptions
 
 _fill_options = Filler("cls_sampler_options", "Sampler()", SamplerOptions.__annotations__)
-_fill_params = Filler("cls_params", "the request", Params.__annotations__)
-
-
-def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
-    """A cls_params of keyword arguments."""
-    params = ffi.new("cls_params *")
-    init("cls_params", params)
-    _fill_params(params, values, keep)
-    return params
-
-
-class Result:
-    """What a call that enqueues returns at once.
-
-    event: the Event after which all arrays of the result are complete.
-    """
-
-    event: Event
-
-    def __init__(self) -> None:
-        self._small: List[Any] = []
-
-    def wait(self) -> None:
-        """Waits until the call's commands are complete."""
-        self.event.wait()
-
-    @property
-    def done(self) -> bool:
-        """Whether the call's commands are complete. Does not wait."""
-        return self.event.done
-
-    def get(self) -> Dict[str, np.ndarray[Any, Any]]:
-        """Waits, and brings the new arrays of few bytes a row to the host in one transfer: a dict
-        by their names, such as {"tokens": ..., "top.ids": ...}. Each array's own get() brings one.
-        """
-        if not self._small:
-            self.wait()
-            return {}
-        first: DeviceArray = self._small[0][1]
-        size = sum(array.size * 4 for _, array in self._small)
-        block = np.empty(size, np.uint8)
-        _opencl.read(first.queue._handle, first.mem, 0, block, first._event)
-        return {
-            name: block[array.offset : array.offset + array.size * 4]
-            .view(array.dtype)
-            .reshape(array.shape)
-            for name, array in self._small
-        }
-
-
-class Step(Outputs, Result):
-    """One step: a token for each row. All arrays are on the device.
-
-    tokens      int32 [rows]; invalid_token (-1) where a row has none
-    status      int32 [rows], RowStatus bits
-    and the outputs that were asked for.
-    """
-
-    tokens: DeviceArray
-    status: DeviceArray
-
-
-class Verified(Result):
-    """The result of a verification. All arrays are on the device.
-
-    tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
-    accepted    int32 [requests]: the number of drafts that were emitted
-    emitted     int32 [requests]: the number of tokens in all
-    nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
-    status      int32 [requests]: the RowStatus bits of all rows that were read
-    """
-
-    tokens: DeviceArray
-    accepted: DeviceArray
-    emitted: DeviceArray
-    nodes: DeviceArray
-    status: DeviceArray
-    latest: Optional[DeviceArray] = None
-    counters: Optional[DeviceArray] = None
-
-
-class Logprobs(Result):
-    """Log-probabilities of rows without requests: `top` and `given`, as Step has them."""
-
-    top: Optional[TopTokens] = None
-    given: Optional[GivenTokens] = None
-
-
-class SavedRequest(bytes):
-    """A request's whole state, for another sampler, process or machine. It can be pickled; its
-    bytes are those of cls_slot_save(). params: the parameters that the request had."""
-
-    params: Optional[Dict[str, Any]]
-
-    def __new__(cls, state: bytes, params: Optional[Dict[str, Any]] = None) -> SavedRequest:
-        self = super().__new__(cls, state)
-        self.params = params
-        return self
-
-    def __reduce__(self) -> Any:
-        return type(self), (bytes(self), self.params)
-
-
-class Request(Unique):
-    """A request: parameters, position and tokens in a slot of a sampler.
-
-    Sampler.begin() makes it. end(), leaving a `with` block, or its last reference frees the slot.
-    The calls take effect with the sampler's next step, in their order. Lists, arrays and iterators
-    that are given are read, and copied, during the call. A request cannot be copied by copy or
-    pickle: fork() makes a copy in another slot, and save() one that can be pickled.
-    """
-
-    __slots__ = ("sampler", "_slot", "_params", "__weakref__")
-    _instead = "fork() makes a copy in another slot, and save() one that can be pickled"
-
-    def __init__(self, sampler: Sampler, slot: int, params: Optional[Dict[str, Any]]) -> None:
-        self.sampler = sampler
-        self._slot = slot
-        self._params = params  # its own; see own()
-
-    @property
-    def slot(self) -> int:
-        """The number of the slot, for maps on the device."""
-        if self._slot < 0:
-            raise ValueError("the request has ended")
-        return self._slot
-
-    @property
-    def params(self) -> Optional[Dict[str, Any]]:
-        """The parameters as keyword arguments. None: it was loaded from bytes without them."""
-        found: Optional[Dict[str, Any]] = own(self._params)
-        return found
-
-    def update(self, **changes: Unpack[Params]) -> None:
-        """Changes parameters; the others stay. The position continues."""
-        owned_changes = own(changes)
-        with self.sampler._locked():
-            if self._params is None:
-                raise ValueError(
-                    "the parameters of a request that was loaded from plain bytes are "
-                    "not known: pass them to load()"
-                )
-            merged = {**self._params, **owned_changes}
-            keep: List[Any] = []
-            must(lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep)))
-            self._params = merged
-
-    def append_prompt(self, prompt: Ids) -> None:
-        """Adds tokens to the prompt, such as the next chunk of a prefill."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            must(lib.cls_slot_append_prompt(self.sampler.handle, self.slot, tokens, count))
-
-    def next_turn(self, prompt: Ids = ()) -> None:
-        """Begins the next turn of a conversation: the output so far becomes prompt, and `prompt` is
-        added to it."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            must(lib.cls_slot_next_turn(self.sampler.handle, self.slot, tokens, count))
-
-    def rollback(self, count: int) -> None:
-        """Removes the last `count` output tokens, as if they had never been accepted. The sampler's
-        `rollback` limits the number."""
-        number = integer("count", count, "uint32_t")
-        with self.sampler._locked():
-            must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
-
-    def force(self, tokens: Ids) -> None:
-        """Makes the next rows of the request emit these ids, one each, in place of the tokens that
-        they would draw. They replace ids that are still due; an empty list only removes these."""
-        pointer, count = ids("tokens", tokens)
-        with self.sampler._locked():
-            must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
-
-    def fork(self, **changes: Unpack[Params]) -> Request:
-        """A copy in another slot, with other parameters where `changes` names some. Without another
-        seed or stream both draw the same numbers."""
-        with self.sampler._locked():
-            source = self.slot
-            slot = self.sampler._take_slot()
-            try:
-                must(lib.cls_slot_copy(self.sampler.handle, slot, source))
-                child = Request(self.sampler, slot, self.params)
-            except BaseException:
-                self.sampler._free.append(slot)
-                raise
-            if changes:
-                child.update(**changes)
-            return child
-
-    def save(self) -> SavedRequest:
-        """The request's whole state. Waits for the sampler's steps."""
-        size = ffi.new("size_t *")
-        with self.sampler._locked():
-            handle, slot = self.sampler.handle, self.slot
-            queue = self.sampler.context.queue._handle
-            must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
-            out = ffi.new("char[]", size[0])
-            must(lib.cls_slot_save(handle, queue, slot, out, size))
-            return SavedRequest(bytes(ffi.buffer(out, size[0])), self.params)
-
-    def end(self) -> None:
-        """Frees the slot. A request that has ended stays so."""
-        slot, self._slot = self._slot, -1
-        if slot >= 0 and not process.forked:
-            self.sampler._dropped.append(slot)
-            self.sampler._collect()
-
-    def __enter__(self) -> Request:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.end()
-
-    def __del__(self) -> None:
-        if getattr(self, "_slot", -1) >= 0:
-            self.sampler._dropped.append(self._slot)  # the sampler may be in another call now
-
-    def __repr__(self) -> str:
-        return f"<clsample.Request in slot {self._slot}>" if self._slot >= 0 else "<ended request>"
 
 
 class Sampler(Unique):
@@ -599,7 +361,7 @@ class Sampler(Unique):
             if draws is not None:
                 call.ints(step.draws, "draws", draws, rows)
             if random_bits is not None:
-                _random_bits(call, step.random_bits, random_bits, rows)
+                call.random_bits(step.random_bits, random_bits, rows)
             if defer_accept:
                 step.defer_accept = 1
             if invalid_token != -1:
@@ -615,7 +377,7 @@ class Sampler(Unique):
                 step.outputs = self._outputs
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_sample, queue, wait_for, step)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def accept(
         self, tokens: Any, requests: Any, *, queue: Any = None, wait_for: Any = ()
@@ -670,7 +432,7 @@ class Sampler(Unique):
             writer.outputs(struct, {"top": top, "given": given}, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_logprobs, queue, wait_for, struct)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def verify(
         self,
@@ -723,8 +485,8 @@ class Sampler(Unique):
             struct = ffi.new("cls_verify_call *")
             init("cls_verify_call", struct)
             count = struct.requests = self._slots(call, struct.slots, requests)
-            drafts = _listed("drafts", drafts)
-            lengths = _draft_lengths(drafts, draft_ids, count)
+            drafts = _drafts.listed("drafts", drafts)
+            lengths = _drafts.lengths_of(drafts, draft_ids, count)
             offsets = np.zeros(count + 1, np.int32)
             np.cumsum(np.asarray(lengths, np.int32) + 1, out=offsets[1:])
             rows, total = int(offsets[-1]), int(offsets[-1]) - count
@@ -732,17 +494,17 @@ class Sampler(Unique):
             call.keep.append(offset_array)
             call.logits(struct.logits, "logits", logits, rows, self.vocab, dtype)
             if total:
-                flat = draft_ids if draft_ids is not None else _flat("drafts", drafts)
+                flat = draft_ids if draft_ids is not None else _drafts.flat("drafts", drafts)
                 call.ints(struct.draft_ids, "draft_ids", flat, total)
             if parents is not None:
-                parents = _listed("parents", parents)
+                parents = _drafts.listed("parents", parents)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
                         "parents must have as many entries as drafts, request by " "request"
                     )
-                call.ints(struct.parents, "parents", _flat("parents", parents), total)
+                call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
-            _draft_distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
+            _drafts.distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
             call.mask(struct.mask, "mask", mask, rows, self.vocab, mask_map)
             call.bias(struct.bias, "bias", bias, rows, self.vocab, bias_map)
             call.ints(struct.positions, "positions", positions, count, "uint32_t")
@@ -766,7 +528,7 @@ class Sampler(Unique):
                 setattr(result, name, array)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def __repr__(self) -> str:
         used = self.slot_count - len(self._free)
@@ -780,16 +542,6 @@ Sampler.begin.__doc__ = (Sampler.begin.__doc__ or "") + _types.PARAMS_MANUAL
 Sampler.sample.__doc__ = (Sampler.sample.__doc__ or "") + _types.OUTPUTS_MANUAL
 
 
-R = TypeVar("R", bound="Result")
-
-
-def _finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
-    writer.enqueued(event, queue)
-    result.event = Event(event)
-    result._small = writer.small
-    return result
-
-
 def _named(error: Error, call: Call) -> Error:
     """An error about wait[i] names the argument that the event is of."""
     found = re.match(r"wait\[(\d+)\]", str(error))
@@ -797,63 +549,3 @@ def _named(error: Error, call: Call) -> Error:
         name = call.names[int(found[1])]
         return type(error)(name + str(error)[found.end() :], error.opencl)
     return error
-
-
-def _random_bits(call: Call, target: Any, value: Any, rows: int) -> None:
-    if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
-        found = call.view("random_bits", value)
-        if found.dtype != "uint64":
-            raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
-    else:
-        found = call.upload(_structs.numpy("random_bits", value, "uint64_t"))
-    if found.shape != (rows,):
-        raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
-    call.buffer(target, found)
-
-
-def _listed(name: str, lists: Any) -> List[Any]:
-    """The lists, which are read twice, so that an iterator would be used up."""
-    try:
-        return list(lists)
-    except TypeError:
-        raise TypeError(f"{name} must be a list of lists of ids, not {kind(lists)}") from None
-
-
-def _flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
-    found = [_structs.numpy(f"{name}[{i}]", one) for i, one in enumerate(lists)]
-    return np.concatenate(found) if found else np.zeros(0, np.int32)
-
-
-def _draft_lengths(drafts: Any, draft_ids: Any, count: int) -> List[int]:
-    try:
-        lengths = [
-            (
-                integer(f"drafts[{i}]", one, "uint32_t")
-                if draft_ids is not None and not hasattr(one, "__len__")
-                else len(one)
-            )
-            for i, one in enumerate(drafts)
-        ]
-    except TypeError:
-        raise TypeError(f"drafts must be a list of lists of ids, not {kind(drafts)}") from None
-    if len(lengths) != count:
-        raise ValueError(f"drafts has {len(lengths)} lists for {count} requests")
-    return lengths
-
-
-def _draft_distributions(
-    call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int, dtype: Any
-) -> None:
-    if probs is not None and logits is not None:
-        raise TypeError("draft_probs and draft_logits are both given; only one may be")
-    if (probs is None and logits is None) or total == 0:
-        return
-    name, value = ("draft_probs", probs) if probs is not None else ("draft_logits", logits)
-    found, elements = call.floats(name, value, total, vocab, dtype if probs is None else None)
-    wanted = "float32" if probs is not None else list(_structs.DTYPES)[struct.logits.dtype]
-    if elements != wanted:
-        raise TypeError(f"{name} has elements of {elements}; they must be {wanted}")
-    kinds = _types.DraftKind
-    struct.draft_kind = kinds.PROBS if probs is not None else kinds.LOGITS
-    struct.draft_stride = found.row_stride
-    call.buffer(struct.draft, found)

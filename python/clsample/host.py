@@ -15,7 +15,7 @@ from . import _structs, _types
 from ._arrays import element_name, native, on_host, row_stride
 from ._cffi import ffi
 from ._library import lib, must
-from ._sampler import new_params
+from ._request import new_params
 from ._structs import Filler, choice, ids, init, integer, kind, real, record
 from ._types import AdaptiveState, DraftKind, HostResult, Params, RowStatus, VerifyMethod
 

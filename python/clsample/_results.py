@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""What the calls that enqueue return: arrays on the device, and the event after which they are
+complete."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypeVar
+
+import numpy as np
+
+from . import _opencl
+from ._arrays import DeviceArray
+from ._opencl import Event
+from ._types import GivenTokens, Outputs, TopTokens
+
+if TYPE_CHECKING:
+    from ._arguments import Writer
+
+
+class Result:
+    """What a call that enqueues returns at once.
+
+    event: the Event after which all arrays of the result are complete.
+    """
+
+    event: Event
+
+    def __init__(self) -> None:
+        self._small: List[Any] = []
+
+    def wait(self) -> None:
+        """Waits until the call's commands are complete."""
+        self.event.wait()
+
+    @property
+    def done(self) -> bool:
+        """Whether the call's commands are complete. Does not wait."""
+        return self.event.done
+
+    def get(self) -> Dict[str, np.ndarray[Any, Any]]:
+        """Waits, and brings the new arrays of few bytes a row to the host in one transfer: a dict
+        by their names, such as {"tokens": ..., "top.ids": ...}. Each array's own get() brings one.
+        """
+        if not self._small:
+            self.wait()
+            return {}
+        first: DeviceArray = self._small[0][1]
+        size = sum(array.size * 4 for _, array in self._small)
+        block = np.empty(size, np.uint8)
+        _opencl.read(first.queue._handle, first.mem, 0, block, first._event)
+        return {
+            name: block[array.offset : array.offset + array.size * 4]
+            .view(array.dtype)
+            .reshape(array.shape)
+            for name, array in self._small
+        }
+
+
+class Step(Outputs, Result):
+    """One step: a token for each row. All arrays are on the device.
+
+    tokens      int32 [rows]; invalid_token (-1) where a row has none
+    status      int32 [rows], RowStatus bits
+    and the outputs that were asked for.
+    """
+
+    tokens: DeviceArray
+    status: DeviceArray
+
+
+class Verified(Result):
+    """The result of a verification. All arrays are on the device.
+
+    tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
+    accepted    int32 [requests]: the number of drafts that were emitted
+    emitted     int32 [requests]: the number of tokens in all
+    nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
+    status      int32 [requests]: the RowStatus bits of all rows that were read
+    """
+
+    tokens: DeviceArray
+    accepted: DeviceArray
+    emitted: DeviceArray
+    nodes: DeviceArray
+    status: DeviceArray
+    latest: Optional[DeviceArray] = None
+    counters: Optional[DeviceArray] = None
+
+
+class Logprobs(Result):
+    """Log-probabilities of rows without requests: `top` and `given`, as Step has them."""
+
+    top: Optional[TopTokens] = None
+    given: Optional[GivenTokens] = None
+
+
+R = TypeVar("R", bound="Result")
+
+
+def finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
+    writer.enqueued(event, queue)
+    result.event = Event(event)
+    result._small = writer.small
+    return result
