@@ -200,6 +200,7 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
         status = cls_plan_check(plan, s, queue, width, n_wait, wait);
     if (status == CLS_OK)
         status = call->finish(s, plan);
+    s->missing_of_step = plan->missing;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return status;
