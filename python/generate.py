@@ -21,6 +21,9 @@ import sys
 
 import cffi
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "clsample"))
+import _words  # noqa: E402
+
 OPENCL_TYPES = """
 typedef int32_t cl_int;
 typedef uint32_t cl_uint;
@@ -71,6 +74,8 @@ int cls_opencl_open(const char *);
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 STRUCT = re.compile(r"typedef struct (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
 ENUM = re.compile(r"typedef enum (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
+TYPE_COMMENT = re.compile(r"(/\*(?:(?!\*/).)*\*/)\ntypedef (?:enum|struct) (cls_\w+)", re.S)
+MEMBER = r"CLS_\w+ = -?\d+,?"
 ELEMENTS = re.compile(r"(read: )?\b(float32|int32) \[([^]]+)\]")
 ENUM_NAME = re.compile(r"\b(?:a (cls_\w+)|bits 1u << (cls_\w+)|(cls_\w+) bits)\b", re.I)
 DEFINE = re.compile(r"^#define (CLS_\w+) (\d+)u?(?=\s)", re.M)
@@ -103,11 +108,11 @@ def plain(comment):
     return " ".join(re.sub(r"^\s*\*? ?", "", line) for line in comment[2:-2].splitlines()).strip()
 
 
-def fields_of(body):
-    """The fields between the braces of a struct. A comment stands behind its field on the line,
-    or before the fields that it is about; a blank line ends these."""
+def fields_of(body, item="[^;/]+;"):
+    """The fields between the braces of a struct, or the members of an enum. A comment stands behind
+    its field on the line, or before the fields that it is about; a blank line ends these."""
     fields, latest, comment, fresh = [], [], "", False
-    for space, remark, declaration in re.findall(r"(\s*)(?:(/\*.*?\*/)|([^;/]+;))", body, re.S):
+    for space, remark, declaration in re.findall(rf"(\s*)(?:(/\*.*?\*/)|({item}))", body, re.S):
         if space.count("\n") > 1:
             comment, fresh = "", False
         if remark and "\n" not in space:
@@ -116,7 +121,7 @@ def fields_of(body):
         elif remark:
             comment, fresh = (comment + " " if fresh else "") + plain(remark), True
         else:
-            latest = [Field(*pair, comment, fresh) for pair in declared(declaration[:-1])]
+            latest = [Field(*pair, comment, fresh) for pair in declared(declaration.rstrip(";"))]
             fields += latest
             fresh = False
     return fields
@@ -125,6 +130,9 @@ def fields_of(body):
 def declared(text):
     """The (type, name) pairs of one declaration."""
     text = " ".join(text.split())
+    member = re.match(r"(CLS_\w+) = ", text)
+    if member:
+        return [("", member[1])]
     pointer = re.match(r"(.*)\(\*(\w+)\)(\(.*\))$", text)
     if pointer:
         return [("function", pointer[2])]
@@ -198,11 +206,12 @@ NOT_ARGUMENTS = {
 }
 
 
-NUMPY_FLAGS = """
-    @classmethod
-    def _missing_(cls, value: Any) -> Any:
-        return super()._missing_(operator.index(value))  # also of NumPy's integers
-"""
+# The classes of enums that are neither Names nor Bits.
+BASES = {"cls_row_status": "RowBits"}
+
+
+# Fields that are arguments of another name, and their types in Python.
+ARGUMENTS = {"no_late_compile": ("late_compile", "bool")}
 
 
 def annotation(field, enum):
@@ -242,13 +251,17 @@ def typed_dict(name, title, fields, enums, skip=()):
     counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
         if field.name not in NOT_ARGUMENTS | counts | set(skip):
-            lines.append(f"    {field.name}: {annotation(field, enum_of(field, enums))}")
+            found = ARGUMENTS.get(field.name) or (
+                field.name,
+                annotation(field, enum_of(field, enums)),
+            )
+            lines.append("    {}: {}".format(*found))
     return "\n".join(lines) + "\n\n\n"
 
 
-def outputs_class(name, title, fields, structs):
+def outputs_class(name, fields, structs, doc):
     """A class with an attribute for each buffer that a call writes."""
-    lines = [f"class {name}:", f'    """{title}"""', ""]
+    lines = [f"class {name}:", doc, ""]
     for field in fields:
         if field.ctype == "cls_buffer" and field.elements and not field.elements[2]:
             lines.append(f"    {field.name}: Optional[DeviceArray] = None")
@@ -257,9 +270,9 @@ def outputs_class(name, title, fields, structs):
     return "\n".join(lines) + "\n\n\n"
 
 
-def record_class(name, fields, enums):
+def record_class(name, fields, enums, doc):
     """A named tuple of a struct that the library fills."""
-    lines = [f"class {class_name(name)}(NamedTuple):", f'    """{name}."""', ""]
+    lines = [f"class {class_name(name)}(NamedTuple):", doc, ""]
     for field in fields:
         enum = enum_of(field, enums)
         if enum:
@@ -284,20 +297,57 @@ def wrapped(text, width, indent):
     return "\n".join(lines + [line.rstrip()])
 
 
-def manual(fields, skip=()):
-    """The comments of a struct's fields, each with the names of the fields that it is about."""
+def manual(fields, names, skip=(), indent="    "):
+    """The comments of a struct's fields in Python's words, each with the names of the arguments
+    that it is about."""
     groups = []
     counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
-        if field.name in NOT_ARGUMENTS | counts | set(skip):
+        name = ARGUMENTS.get(field.name, (field.name,))[0]
+        if name in NOT_ARGUMENTS | counts | set(skip):
             continue
-        if groups and groups[-1][1] == field.comment and not field.own:
-            groups[-1][0].append(field.name)
+        comment = _words.MANUAL.get(name, field.comment)
+        if groups and groups[-1][1] == comment and not field.own:
+            groups[-1][0].append(name)
         else:
-            groups.append(([field.name], field.comment))
-    return "\n".join(
-        "    " + ", ".join(names) + "\n" + wrapped(text, 78, " " * 8) for names, text in groups
-    )
+            groups.append(([name], comment))
+    return [
+        (tuple(found), wrapped(_words.translate(text, names), 88, indent)) for found, text in groups
+    ]
+
+
+def words_of(enums, structs, defines):
+    """Python's words for the enums, the constants and the lists of the headers."""
+    names = {name[:3].upper() + name[3:]: value for name, value in defines}
+    for name, body in enums.items():
+        names[name] = class_name(name)
+        for (member, _), found in zip(members_of(body), fields_of(body, MEMBER)):
+            named = name in ("cls_status", "cls_row_status")
+            names[found.name] = f"{class_name(name)}.{member}" if named else repr(member.lower())
+    for field in (field for fields in structs.values() for field in fields):
+        for key, value in _words.LISTS.get(field.ctype, {}).items():
+            names[f"{field.name}.{key}"] = value.replace("%", field.name)
+    return names
+
+
+def enum_class(name, body, comment, is_flags, names):
+    """A class of an enum, whose docstring has the comments of its members."""
+    base = BASES.get(name, "Bits" if is_flags else "Names")
+    members = members_of(body)
+    groups = [
+        ([member], wrapped(_words.translate(field.comment, names), 92, " " * 8))
+        for (member, _), field in zip(members, fields_of(body, MEMBER))
+    ]
+    comment = _words.MANUAL.get(class_name(name), comment)
+    doc = docstring(_words.translate(comment, names), groups)
+    lines = [f"    {member} = {value}\n" for member, value in members]
+    return f"class {class_name(name)}({base}):\n{doc}\n\n{''.join(lines)}\n\n"
+
+
+def docstring(comment, groups):
+    """A comment on a whole, and those of its parts."""
+    parts = [f"    {', '.join(found)}\n{text}\n" for found, text in groups]
+    return f'    """{wrapped(comment, 92, "    ").strip()}\n\n{"".join(parts)}    """'
 
 
 def types_module(text, enums, flags, structs, library):
@@ -307,11 +357,11 @@ def types_module(text, enums, flags, structs, library):
 """Generated from the public headers by generate.py."""
 from __future__ import annotations
 
-import enum
-import operator
 import os
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, TypedDict, TypeVar, Union)
+
+from ._enums import Bits, Names, RowBits
 
 if TYPE_CHECKING:
     from ._arrays import DeviceArray
@@ -331,39 +381,49 @@ Ids = Any  # a sequence of integers, or a NumPy array of them
 Biases = Union[Mapping[int, float], Iterable[Tuple[int, float]]]
 Sequences = Sequence[Ids]
 Path = Union[str, "os.PathLike[str]"]
+Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on them
 
 
 """)
+    names = words_of(enums, structs, DEFINE.findall(text))
+    comments = {found[2]: plain(found[1]) for found in TYPE_COMMENT.finditer(text)}
+
+    def doc_of(name, skip=()):
+        comment = _words.translate(comments[name], names)
+        return docstring(comment, manual(structs[name], names, skip, " " * 8))
+
     for name, body in enums.items():
-        base = "IntFlag" if name in flags else "IntEnum"
-        out.append(f'class {class_name(name)}(enum.{base}):\n    """{name}"""\n\n')
-        out += [f"    {member} = {value}\n" for member, value in members_of(body)]
-        if base == "IntFlag":
-            out.append(NUMPY_FLAGS)
-        out.append("\n\n")
-    out[-1] = "\n\nStages = Iterable[Union[Stage, str, int]]\n\n\n"
+        out.append(enum_class(name, body, comments.get(name, ""), name in flags, names))
+    out.append("Stages = Iterable[Union[Stage, str, int]]\n\n\n")
     out.append(
         typed_dict(
             "Params",
-            "The sampling parameters of a request: cls_params.",
+            "The sampling parameters of a request: see Sampler.begin().",
             structs["cls_params"],
             enums,
         )
     )
     out[-1] = out[-1].replace("chain: Choice[Chain]", "chain: Union[Choice[Chain], Stages]")
+    out[-1] = out[-1].replace("    seed: int", "    seed: Optional[int]")
     out.append(
-        typed_dict("ContextOptions", "cls_context_options.", structs["cls_context_options"], enums)
+        typed_dict(
+            "ContextOptions", "The options of a Context.", structs["cls_context_options"], enums
+        )
     )
     out.append(
         typed_dict(
             "SamplerOptions",
-            "cls_sampler_options, but for vocab and max_rows.",
+            "The options of a Sampler.",
             structs["cls_sampler_options"],
             enums,
             ("vocab", "max_rows"),
         )
     )
-    lines = ["class OutputOptions(TypedDict, total=False):", '    """cls_outputs."""', ""]
+    lines = [
+        "class OutputOptions(TypedDict, total=False):",
+        '    """The outputs of Sampler.sample()."""',
+        "",
+    ]
     for field in structs["cls_outputs"]:
         if field.ctype == "cls_buffer" or field.ctype in structs:
             lines.append(f"    {field.name}: Any")
@@ -374,20 +434,23 @@ Path = Union[str, "os.PathLike[str]"]
         if field.ctype in structs and field.ctype != "cls_buffer":
             out.append(
                 outputs_class(
-                    class_name(field.ctype), field.ctype + ".", structs[field.ctype], structs
+                    class_name(field.ctype),
+                    structs[field.ctype],
+                    structs,
+                    doc_of(field.ctype, ("count", "capacity")),
                 )
             )
     out.append(
         outputs_class(
             "Outputs",
-            "What a step wrote beyond tokens and status: cls_outputs.",
             structs["cls_outputs"],
             structs,
+            '    """What a step wrote beyond tokens and status: see Sampler.sample()."""',
         )
     )
-    out += [record_class(name, structs[name], enums) for name in RECORDS]
-    names = {name: class_name(name) for name in RECORDS}
-    out.append(f"RECORDS = {names!r}\n".replace("'", '"'))
+    out += [record_class(name, structs[name], enums, doc_of(name)) for name in RECORDS]
+    records = {name: class_name(name) for name in RECORDS}
+    out.append(f"RECORDS = {records!r}\n".replace("'", '"'))
     out.append(f"STRUCTS = {list(structs)!r}\n\n".replace("'", '"'))
     out.append(
         "# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"
@@ -428,7 +491,12 @@ Path = Union[str, "os.PathLike[str]"]
             out.append(f'    "{name}": {found!r},\n'.replace("'", '"'))
     out.append("}\n")
     for name in ("params", "context_options", "sampler_options", "outputs"):
-        out.append(f'\n{name.upper()}_MANUAL = """\\\n{manual(structs["cls_" + name])}\n"""\n')
+        out.append(f"\n{name.upper()}_MANUAL: Manual = [\n")
+        skip = ("vocab", "max_rows") if name == "sampler_options" else ()
+        found = manual(structs["cls_" + name], names, skip)
+        out += [f"    {entry!r},\n" for entry in found] + ["]\n"]
+    out.append("\n# Python's words for C's: see _words.py.\nNAMES: Dict[str, str] = {\n")
+    out += [f"    {key!r}: {value!r},\n" for key, value in names.items()] + ["}\n"]
     return "".join(out)
 
 

@@ -31,7 +31,7 @@ from ._errors import (
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
 from ._request import Request, SavedRequest
-from ._results import Logprobs, Result, Step, Verified
+from ._results import Logprobs, Result, Statuses, Step, Verified
 from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
@@ -104,6 +104,7 @@ __all__ = [
     "SelfTestFailed",
     "Stage",
     "Status",
+    "Statuses",
     "Step",
     "Subgroups",
     "TestedStage",

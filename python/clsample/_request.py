@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from ._cffi import ffi
@@ -27,9 +28,17 @@ def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
     return params
 
 
+def seeded(values: Mapping[str, Any]) -> Dict[str, Any]:
+    """The request's own copies of keyword arguments. The seed None becomes one of the system's."""
+    found: Dict[str, Any] = own(values)
+    if found.get("seed", 0) is None:
+        found["seed"] = secrets.randbits(64)
+    return found
+
+
 class SavedRequest(bytes):
     """A request's whole state, for another sampler, process or machine. It can be pickled; its
-    bytes are those of cls_slot_save(). params: the parameters that the request had."""
+    bytes are those that C programs save. params: the parameters that the request had."""
 
     params: Optional[Dict[str, Any]]
 
@@ -68,13 +77,15 @@ class Request(Unique):
 
     @property
     def params(self) -> Optional[Dict[str, Any]]:
-        """The parameters as keyword arguments. None: it was loaded from bytes without them."""
+        """The parameters as keyword arguments, with the seed, which may have been drawn. None: it
+        was loaded from bytes without them."""
         found: Optional[Dict[str, Any]] = own(self._params)
         return found
 
     def update(self, **changes: Unpack[Params]) -> None:
-        """Changes parameters; the others stay. The position continues."""
-        owned_changes = own(changes)
+        """Changes parameters; the others stay. The position continues. seed=None draws a new
+        seed."""
+        owned_changes = seeded(changes)
         with self.sampler._locked():
             if self._params is None:
                 raise ValueError(
@@ -83,48 +94,50 @@ class Request(Unique):
                 )
             merged = {**self._params, **owned_changes}
             keep: List[Any] = []
-            must(lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep)))
+            self.sampler._must(
+                lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep))
+            )
             self._params = merged
 
     def append_prompt(self, prompt: Ids) -> None:
         """Adds tokens to the prompt, such as the next chunk of a prefill."""
         tokens, count = ids("prompt", prompt)
         with self.sampler._locked():
-            must(lib.cls_slot_append_prompt(self.sampler.handle, self.slot, tokens, count))
+            self.sampler._must(
+                lib.cls_slot_append_prompt(self.sampler.handle, self.slot, tokens, count)
+            )
 
     def next_turn(self, prompt: Ids = ()) -> None:
         """Begins the next turn of a conversation: the output so far becomes prompt, and `prompt` is
         added to it."""
         tokens, count = ids("prompt", prompt)
         with self.sampler._locked():
-            must(lib.cls_slot_next_turn(self.sampler.handle, self.slot, tokens, count))
+            self.sampler._must(
+                lib.cls_slot_next_turn(self.sampler.handle, self.slot, tokens, count)
+            )
 
     def rollback(self, count: int) -> None:
         """Removes the last `count` output tokens, as if they had never been accepted. The sampler's
         `rollback` limits the number."""
         number = integer("count", count, "uint32_t")
         with self.sampler._locked():
-            must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
+            self.sampler._must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
 
     def force(self, tokens: Ids) -> None:
         """Makes the next rows of the request emit these ids, one each, in place of the tokens that
         they would draw. They replace ids that are still due; an empty list only removes these."""
         pointer, count = ids("tokens", tokens)
         with self.sampler._locked():
-            must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
+            self.sampler._must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
 
     def fork(self, **changes: Unpack[Params]) -> Request:
         """A copy in another slot, with other parameters where `changes` names some. Without another
-        seed or stream both draw the same numbers."""
+        seed or stream both draw the same numbers; seed=None draws a seed for the copy."""
         with self.sampler._locked():
             source = self.slot
-            slot = self.sampler._take_slot()
-            try:
-                must(lib.cls_slot_copy(self.sampler.handle, slot, source))
-                child = Request(self.sampler, slot, self.params)
-            except BaseException:
-                self.sampler._free.append(slot)
-                raise
+            child = self.sampler._new(
+                self.params, lambda handle, slot: lib.cls_slot_copy(handle, slot, source)
+            )
             if changes:
                 child.update(**changes)
             return child

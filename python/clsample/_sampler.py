@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import collections
 import math
-import re
 import threading
-from typing import TYPE_CHECKING, Any, Deque, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
 
@@ -16,20 +15,24 @@ from ._arguments import Call, Writer
 from ._arrays import DeviceArray
 from ._cffi import ffi
 from ._context import Context
-from ._errors import Error
+from ._manual import defaults_of, describe, sign
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._request import Request, new_params
+from ._request import Request, new_params, seeded
 from ._results import Logprobs, Result, Step, Verified, finish
-from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record
-from ._types import Feature, Memory, Params, SamplerOptions, VerifyMethod
+from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
+from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._types import Choice, Choices, Ids, OutputOptions
+    from ._types import Choice, Choices, Ids
 
-_fill_options = Filler("cls_sampler_options", "Sampler()", SamplerOptions.__annotations__)
+_fill_options = Filler(
+    "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - {"late_compile"}
+)
+_fill_options.names.append("late_compile")  # for the message about an unknown name
+MAX_HISTORY = 64  # the package's default
 
 
 class Sampler(Unique):
@@ -47,9 +50,7 @@ class Sampler(Unique):
     wait_for    events to wait for on the device: pyopencl.Events, Events, results. Those of arrays
                 that are arguments need not be named.
 
-    features names what steps need beyond the usual chains: "logprobs", "mask", "verify", ...; a
-    step that needs another one raises BadArgument, which names it. Options:
-
+    Options:
     """
 
     def __init__(
@@ -66,14 +67,17 @@ class Sampler(Unique):
         struct = ffi.new("cls_sampler_options *")
         init("cls_sampler_options", struct)
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
+        struct.max_history = MAX_HISTORY
+        given = dict(options)
+        self._late_compile = switch("late_compile", given.pop("late_compile", True))
+        struct.no_late_compile = not self._late_compile
         keep: List[Any] = []
-        _fill_options(struct, options, keep)
+        _fill_options(struct, given, keep)
         out = ffi.new("cls_sampler **")
         status = lib.cls_sampler_create(context.handle, struct, out)
         if status == 0:
             self._handle = owned(out[0], lib.cls_sampler_destroy)
-        context._progress.check()
-        must(status)
+        self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step = ffi.new("cls_step *")
@@ -88,7 +92,7 @@ class Sampler(Unique):
 
     @property
     def handle(self) -> Any:
-        """The cls_sampler, as cffi's object."""
+        """The C library's sampler, as cffi's object."""
         if self._handle is None:
             raise ValueError("the sampler was closed")
         return self._handle
@@ -109,13 +113,28 @@ class Sampler(Unique):
         lib.cls_slot_reset(self._handle, slot)
         self._free.append(slot)
 
-    def _take_slot(self) -> int:
-        if not self._free:
-            raise RuntimeError(
-                f"all {self.slot_count} slots have requests: end one, or create the "
-                "sampler with a larger slot_count"
-            )
-        return self._free.pop()
+    def _must(self, status: int) -> None:
+        """Raises what the option `progress` raised in a call that may have compiled, or the
+        exception of the call's status."""
+        self.context._progress.check()
+        must(status)
+
+    def _new(self, params: Optional[Dict[str, Any]], fill: Callable[[Any, int], int]) -> Request:
+        """A request in a free slot, which fill(handle, slot) begins."""
+        with self._locked():
+            handle = self.handle
+            if not self._free:
+                raise RuntimeError(
+                    f"all {self.slot_count} slots have requests: end one, or create the "
+                    "sampler with a larger slot_count"
+                )
+            slot = self._free.pop()
+            try:
+                self._must(fill(handle, slot))
+            except BaseException:
+                self._reset(slot)
+                raise
+            return Request(self, slot, params)
 
     def close(self) -> None:
         """Frees the memory on the device; steps in flight keep what they use. Its requests end."""
@@ -140,52 +159,42 @@ class Sampler(Unique):
 
         prompt, output: token ids. output: tokens that the request has generated before, in another
         slot or process, or before it was preempted. Ids outside the vocabulary are ignored.
-        Raises RuntimeError if no slot is free. Parameters, all of which have defaults; `chain` may
-        also be the list of its stages, such as ["top_k", "temperature"]:
-
+        Raises RuntimeError if no slot is free. Parameters:
         """
         keep: List[Any] = []
-        owned_params = own(params)
+        owned_params = seeded({"seed": None, **params})
         struct = new_params(owned_params, keep)
         prompt_ids, prompt_count = ids("prompt", prompt)
         output_ids, output_count = ids("output", output)
-        with self._locked():
-            handle, slot = self.handle, self._take_slot()
-            status = lib.cls_slot_begin(
-                handle, slot, struct, prompt_ids, prompt_count, output_ids, output_count
-            )
-            if status != 0:
-                self._free.append(slot)
-                must(status)
-        return Request(self, slot, owned_params)
+        tokens = prompt_ids, prompt_count, output_ids, output_count
+        return self._new(
+            owned_params, lambda handle, slot: lib.cls_slot_begin(handle, slot, struct, *tokens)
+        )
 
     def load(self, state: bytes, params: Optional[Dict[str, Any]] = None) -> Request:
-        """A saved request in a free slot. state: what Request.save() returned, or bytes of
-        cls_slot_save(); params: with the latter the parameters, for later updates."""
+        """A saved request in a free slot. state: what Request.save() returned, or such bytes of
+        another program; params: with the latter the parameters, for later updates. The sampler must
+        have the vocab, counts, max_history and max_rollback of the one that saved it."""
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
         owned_params = own(getattr(state, "params", params))
-        with self._locked():
-            handle, slot = self.handle, self._take_slot()
-            status = lib.cls_slot_load(handle, slot, data, len(data))
-            if status != 0:
-                self._free.append(slot)
-                must(status)
-        return Request(self, slot, owned_params)
+        return self._new(
+            owned_params, lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data))
+        )
 
     def check(self, **params: Unpack[Params]) -> None:
         """Checks parameters as begin() does, without a slot."""
         check_process()
         keep: List[Any] = []
-        must(lib.cls_sampler_check(self.handle, new_params(params, keep)))
+        must(lib.cls_sampler_check(self.handle, new_params(seeded(params), keep)))
 
     def compile(self, features: Choices[Feature]) -> None:
         """Compiles features, such as ["mask", "logprobs"], that the sampler does not have yet. May
         be called between two steps. Blocks, for seconds where no cache helps."""
         bits = choices("features", features, Feature, False)
         with self._locked():
-            must(lib.cls_sampler_compile(self.handle, bits))
+            self._must(lib.cls_sampler_compile(self.handle, bits))
 
     def infill(self, end_ids: Ids, prefix_of: Ids) -> None:
         """Sets the tables of the infill stage.
@@ -266,12 +275,18 @@ class Sampler(Unique):
         if wait_for:
             more = events("wait_for", wait_for, self.context._tables)
             wait = wait + more
-            call.names += [f"wait_for[{i}]" for i in range(len(more))]
+            call.events += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
-        done = self._done
-        status = function(self.handle, found, struct, count, wait if count else ffi.NULL, done)
+        done, handle = self._done, self.handle
+        arguments = handle, found, struct, count, wait if count else ffi.NULL, done
+        status = function(*arguments)
+        if status != 0 and self._late_compile:
+            missing = lib.cls_sampler_missing(handle)
+            if missing != 0:
+                self.compile(missing)
+                status = function(*arguments)
         if status != 0:
-            raise _named(failure(status), call)
+            raise failure(status, call.names())
         return own_event(done[0]), found
 
     def sample(
@@ -327,10 +342,7 @@ class Sampler(Unique):
         others with a count are that count (top=5), and `given` is an int32 array [rows, count] of
         ids; a dict selects among their arrays: top={"count": 5, "ids": True}.
 
-        Raises Busy if too many steps are in flight: wait for one, and call again.
-
-        Outputs:
-
+        Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
         check_process()
         context = self.context
@@ -537,15 +549,20 @@ class Sampler(Unique):
         )
 
 
-Sampler.__doc__ = (Sampler.__doc__ or "") + _types.SAMPLER_OPTIONS_MANUAL
-Sampler.begin.__doc__ = (Sampler.begin.__doc__ or "") + _types.PARAMS_MANUAL
-Sampler.sample.__doc__ = (Sampler.sample.__doc__ or "") + _types.OUTPUTS_MANUAL
-
-
-def _named(error: Error, call: Call) -> Error:
-    """An error about wait[i] names the argument that the event is of."""
-    found = re.match(r"wait\[(\d+)\]", str(error))
-    if found and int(found[1]) < len(call.names):
-        name = call.names[int(found[1])]
-        return type(error)(name + str(error)[found.end() :], error.opencl)
-    return error
+_options = defaults_of(
+    "cls_sampler_options", SamplerOptions, {"late_compile": True, "max_history": MAX_HISTORY}
+)
+_params = defaults_of("cls_params", Params, {"seed": None})
+_outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw"}
+Sampler.__doc__ = describe(Sampler, SamplerOptions, _types.SAMPLER_OPTIONS_MANUAL, _options)
+Context.sampler.__doc__ = Sampler.__doc__
+Sampler.begin.__doc__ = describe(Sampler.begin, Params, _types.PARAMS_MANUAL, _params)
+Sampler.sample.__doc__ = describe(Sampler.sample, OutputOptions, _types.OUTPUTS_MANUAL, _outputs)
+for _function, _defaults in (
+    (Sampler.__init__, _options),
+    (Context.sampler, _options),
+    (Sampler.begin, _params),
+    (Sampler.check, _params),
+    (Sampler.sample, _outputs),
+):
+    sign(_function, _defaults)

@@ -142,7 +142,7 @@ for call in (host.sample, lambda row, **more: host.verify(np.stack([row, row]), 
     except clsample.BadArgument as error:
         print(error)
 """)
-    assert len(re.findall(f"row->adaptive has mu .*: {why}", out)) == 2, out
+    assert len(re.findall(f"adaptive has mu .*: {why}", out)) == 2, out
 
 
 def test_a_progress_that_calls_its_context():
