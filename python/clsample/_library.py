@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 from . import _types
 from ._cffi import ffi
 from ._errors import BY_STATUS, Error, LibraryError
-from ._words import translate
+from ._words import message
 
 _SUFFIXES = ("so", "dylib", "dll")
 
@@ -149,9 +149,11 @@ def must(status: int) -> None:
 
 def failure(status: int, names: Optional[Mapping[str, str]] = None) -> Error:
     """The exception of a status. names: what the message calls otherwise than the call's caller."""
-    message = translate(text(lib.cls_error_message()), {**_types.NAMES, **(names or {})})
+    sentence = message(text(lib.cls_error_message()), {**_types.NAMES, **(names or {})})
     kind = BY_STATUS.get(status, Error)
-    return kind(message or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl())
+    return kind(
+        sentence or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl()
+    )
 
 
 def text(pointer: Any) -> str:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Mapping
 
 from . import _types
 from ._cffi import ffi
-from ._structs import LISTS, init
+from ._structs import init
 
 
 def defaults_of(structure: str, arguments: Any, own: Mapping[str, Any]) -> Dict[str, Any]:
@@ -21,8 +21,7 @@ def defaults_of(structure: str, arguments: Any, own: Mapping[str, Any]) -> Dict[
     for name in arguments.__annotations__:
         value = own[name] if name in own else getattr(struct, name)
         if name not in own and isinstance(value, ffi.CData):
-            is_list = ffi.typeof(value).cname in LISTS or ffi.typeof(value).kind == "array"
-            value = () if is_list and name != "allowed_ids" else None
+            value = () if ffi.typeof(value).kind == "array" else None
         elif name in enums and enums[name][1] == 0 and name not in own:
             value = enums[name][0](value).name.lower()
         elif isinstance(value, float):

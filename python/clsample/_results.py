@@ -61,6 +61,10 @@ class Result:
     def __init__(self) -> None:
         self._small: List[Any] = []
 
+    def __repr__(self) -> str:
+        arrays = [name for name, value in vars(self).items() if isinstance(value, DeviceArray)]
+        return f"<clsample.{type(self).__name__} of {', '.join(arrays) or 'no arrays'}>"
+
     def wait(self) -> None:
         """Waits until the call's commands are complete."""
         self.event.wait()

@@ -42,8 +42,8 @@ class Sampler(Unique):
     max_rows    the most rows of a step
 
     Any thread may call; a lock orders the calls. Calls that enqueue (sample(), verify(), accept(),
-    draw(), logprobs()) never wait for the device, and run after `wait_for` and after the sampler's
-    earlier calls. They take
+    logprobs()) never wait for the device, and run after `wait_for` and after the sampler's earlier
+    calls. They take
 
     queue       a pyopencl.CommandQueue, or a Queue. Default: the queue of the logits if they are a
                 pyopencl.array.Array, otherwise the context's.
@@ -159,7 +159,8 @@ class Sampler(Unique):
 
         prompt, output: token ids. output: tokens that the request has generated before, in another
         slot or process, or before it was preempted. Ids outside the vocabulary are ignored.
-        Raises RuntimeError if no slot is free. Parameters:
+        Raises RuntimeError if no slot is free. Parameters, where Ids are a list or an array of
+        integers, Biases a dict {id: bias} or pairs, and Sequences a list of Ids:
         """
         keep: List[Any] = []
         owned_params = seeded({"seed": None, **params})

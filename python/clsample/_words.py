@@ -9,6 +9,8 @@ from typing import Dict, Mapping
 # takes the place of {}.
 WORDS: Dict[str, str] = {
     "NULL": "None",
+    "`slots`": "`requests`",
+    "row->infill": "infill_tables",
     "no_late_compile": "late_compile=False",
     "slots": "requests",
     "rows": "the number of rows",
@@ -88,48 +90,56 @@ LISTS: Dict[str, Dict[str, str]] = {
         "count": "len(%)",
     },
 }
-# A field of a struct, constants, a function or a type; and a message's first word, which names the
-# argument.
+# A field of a struct, constants, a function or a type.
 _WORD = re.compile(
     r"(?:\w+->)+\w+(?:\[\w+\]|\.\w+)*|CLS_\w+(?: \| CLS_\w+)*|cls_\w+(?:\.\w+)?(?:\(\))?|NULL"
-    r"|^\w+(?:\[\w+\])?(?= )"
+    r"|`slots`"
 )
 
 
+def _field(found: str, names: Mapping[str, str]) -> str:
+    field = found.split("->")[-1]
+    for key in (found, field, re.sub(r"\[\w+\]", "[]", field)):
+        word = names.get(key) or WORDS.get(key)
+        if word:
+            return word.format(*re.findall(r"\[(\w+)\]", field))
+    return field
+
+
 def translate(text: str, names: Mapping[str, str]) -> str:
-    """A message or a comment in Python's words. names: what to add to the table, as it stands."""
+    """A comment in Python's words. names: what to add to the table, as it stands."""
 
     def word(match: "re.Match[str]") -> str:
-        parts = match[0].split(" | ")
-        if len(parts) > 1:
-            found = [names.get(part, part) for part in parts]
-            return ", ".join(found[:-1]) + " and " + found[-1]
-        field = match[0].split("->")[-1]
-        key = re.sub(r"\[\w+\]", "[]", field)
-        for name in (field, key):
-            found_word = names.get(name) or WORDS.get(name)
-            if found_word:
-                return found_word.format(*re.findall(r"\[(\w+)\]", field))
-        return field
+        *others, last = [_field(part, names) for part in match[0].split(" | ")]
+        return f"{', '.join(others)} and {last}" if others else last
 
     return _WORD.sub(word, text)
 
 
+def message(text: str, names: Mapping[str, str]) -> str:
+    """A message in Python's words. Its first word may be the argument of a call."""
+    first, space, rest = text.partition(" ")
+    argument, colon, _ = first.partition(":")
+    return _field(argument, names) + colon + translate(space + rest, names)
+
+
 # Comments in place of the headers', where an argument is another in Python.
 MANUAL: Dict[str, str] = {
-    "Feature": "What a step may need beyond greedy rows and temperatures. A sampler has the features"
-    " that its options and Sampler.compile() name, and those that its calls have needed so far.",
+    "Feature": "What a step may need beyond greedy rows and temperatures. A sampler has the"
+    " features that its options and Sampler.compile() name, and those that its calls have needed"
+    " so far.",
     "subgroups": "The sub-group functions that the kernels use: a Subgroups.",
-    "chain": "The order of the truncations: 'default', 'vllm' or 'llama'; or a list of stages, such"
-    " as ['top_k', 'temperature'], each at most once. A stage whose parameter is set must occur.",
+    "chain": "The order of the truncations: 'default', 'vllm' or 'llama'; or a list of stages,"
+    " such as ['top_k', 'temperature'], each at most once. A stage whose parameter is set must"
+    " occur.",
     "stages": "The stages of the chain 'custom'. A list as `chain` does the same.",
     "seed": "None: a seed is drawn from the system, and the request's `params` have it. The same"
     " seed, stream and position draw the same random number on every device and in every batch."
     " The generator is Philox4x32-10 (Salmon et al. 2011) with key = seed and counter = (position,"
     " purpose, stream low, stream high). 0 to 2^64 - 1.",
     "stream": "Streams distinguish requests that share a seed. 0 to 2^64 - 1.",
-    "allowed_ids": "Only these ids may be drawn, any number of them; they cost as much as a mask. An"
-    " empty list allows no token, and the rows are RowStatus.EMPTY. None: all are allowed.",
+    "allowed_ids": "Only these ids may be drawn, any number of them; they cost as much as a mask."
+    " An empty list allows no token, and the rows are RowStatus.EMPTY. None: all are allowed.",
     "only_allowed": "1: as if allowed_ids were given.",
     "max_history": "The number of a request's latest tokens that are stored in order, 4 bytes each."
     " It limits penalty_window and what DRY, n-grams, bad words and loop stops see, and cannot be"
@@ -149,8 +159,8 @@ MANUAL: Dict[str, str] = {
     " frequency penalty) or 'all'.",
     "tier": "The OpenCL features that the kernels may use: 'auto' (what the device has), 'int64' or"
     " 'subgroups'.",
-    "penalty_scope": "The tokens that count for the frequency and the presence penalty: 'output', or"
-    " 'all' for prompt and output.",
+    "penalty_scope": "The tokens that count for the frequency and the presence penalty: 'output',"
+    " or 'all' for prompt and output.",
     "logprob_kind": "The distribution of logprobs, ranks, top and given: 'raw', the softmax of the"
     " given logits, or 'final', the distribution that the token is drawn from.",
     "top": "The likeliest tokens of each row: their number, 1 to 128. `ids` and `logprobs` [rows,"
