@@ -83,8 +83,8 @@ class Request(Unique):
         return found
 
     def update(self, **changes: Unpack[Params]) -> None:
-        """Changes parameters; the others stay. The position continues. seed=None draws a new
-        seed."""
+        """Changes parameters, as Sampler.begin() has them; the others stay. The position continues.
+        seed=None draws a new seed."""
         owned_changes = seeded(changes)
         with self.sampler._locked():
             if self._params is None:
@@ -118,7 +118,7 @@ class Request(Unique):
 
     def rollback(self, count: int) -> None:
         """Removes the last `count` output tokens, as if they had never been accepted. The sampler's
-        `rollback` limits the number."""
+        `max_rollback` limits the number."""
         number = integer("count", count, "uint32_t")
         with self.sampler._locked():
             self.sampler._must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
