@@ -33,6 +33,8 @@ class Statuses(np.ndarray[Any, Any]):
         return [RowStatus(status).finish_reason for status in self.tolist()]
 
     def __str__(self) -> str:
+        if self.ndim != 1 or self.dtype != np.int32:  # made of statuses
+            return str(np.asarray(self))
         return f"[{' '.join(str(RowStatus(status)) for status in self.tolist())}]"
 
     def __repr__(self) -> str:

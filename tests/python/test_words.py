@@ -207,6 +207,7 @@ def test_statuses_print_their_names(sampler, logits):
         assert str(found) == f"[{' '.join(names)}]"
         assert isinstance(found[1], clsample.RowStatus) and found[1] == 96
         assert found[1] & clsample.RowStatus.LENGTH and found[1].finish_reason == "length"
+        assert str(found.astype(bool)) == "[ True  True  True False]"
         assert type(found & 32) is np.ndarray and isinstance(found.max(), np.integer)
         assert found.tolist() == [32, 96, 288, 0]
     assert sampler.sample(rows[:1], requests[0]).finish_reasons() == ["stop"]  # it had ended
