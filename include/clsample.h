@@ -29,7 +29,7 @@
  * 1. opens a cls_context for a device, which checks that the device computes correctly,
  * 2. creates a cls_sampler, which compiles the kernels that its options name and allocates
  *    all the memory that steps need,
- * 3. assigns each request a slot with cls_slot_begin(),
+ * 3. assigns each request a slot with cls_slot_begin(), and a seed with params.seed,
  * 4. calls cls_sample() once a step, which enqueues commands and never waits.
  *
  * A slot is the state of a request on the device: its parameters, its position, the tokens that
@@ -57,8 +57,8 @@
  * two threads may use two samplers of one context at once. cls_sampler_check() may be called by any
  * thread at any time. The functions of clsample/host.h have no state and may be called from
  * anywhere. A call on a sampler that another call is using, on another thread or from a callback,
- * returns CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(), cls_sampler_memory()
- * and cls_sampler_launches() do not check this.
+ * returns CLS_BAD_ARGUMENT and does nothing; readbacks, cls_sampler_destroy(),
+ * cls_sampler_memory(), cls_sampler_missing() and cls_sampler_launches() do not check this.
  *
  * fork(). OpenCL does not survive fork(). The child may call the functions of clsample/host.h,
  * exec() and _exit(), but it must not use or destroy anything that its parent has opened. A child

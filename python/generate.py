@@ -20,6 +20,9 @@ import sys
 
 import cffi
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "clsample"))
+import _words  # noqa: E402
+
 OPENCL_TYPES = """
 typedef int32_t cl_int;
 typedef uint32_t cl_uint;
@@ -69,6 +72,8 @@ int cls_opencl_open(const char *);
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 STRUCT = re.compile(r"typedef struct (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
+ENUM = re.compile(r"typedef enum (cls_\w+) \{(.*?)^\} \1;", re.S | re.M)
+TYPE_COMMENT = re.compile(r"(/\*(?:(?!\*/).)*\*/)\ntypedef (?:enum|struct) (cls_\w+)", re.S)
 DEFINE = re.compile(r"^#define (CLS_\w+) (\d+)u?(?=\s)", re.M)
 
 # The buffers that calls write: elements and shape. None: refused until a later version.
@@ -150,12 +155,12 @@ def plain(comment):
     return " ".join(re.sub(r"^\s*\*? ?", "", line) for line in comment[2:-2].splitlines()).strip()
 
 
-def comments_of(body):
-    """The comments of the fields between the braces of a struct, and whether each is its own. A
-    comment stands behind its field on the line, or before the fields that it is about; a blank line
-    ends these."""
+def comments_of(body, item="[^;/]+;"):
+    """The comments of the fields between the braces of a struct, or of the members of an enum, and
+    whether each is its own. A comment stands behind its field on the line, or before the fields
+    that it is about; a blank line ends these."""
     comments, latest, comment, fresh = {}, [], "", False
-    for space, remark, declaration in re.findall(r"(\s*)(?:(/\*.*?\*/)|([^;/]+;))", body, re.S):
+    for space, remark, declaration in re.findall(rf"(\s*)(?:(/\*.*?\*/)|({item}))", body, re.S):
         if space.count("\n") > 1:
             comment, fresh = "", False
         if remark and "\n" not in space:
@@ -163,7 +168,7 @@ def comments_of(body):
         elif remark:
             comment, fresh = (comment + " " if fresh else "") + plain(remark), True
         else:
-            name = r"\(\*(\w+)" if "(*" in declaration else r"(\w+)[,;[]"
+            name = r"\(\*(\w+)" if "(*" in declaration else r"(\w+)(?: = .*|[,;[])"
             latest = re.findall(name, declaration)
             comments.update((name, (comment, fresh)) for name in latest)
             fresh = False
@@ -175,12 +180,13 @@ def class_name(name):
 
 
 def members_of(enum):
+    """The members of an enum: their names in C, those in Python, and their values."""
     members = sorted(enum.relements.items(), key=lambda member: abs(member[1]))
     words = [name.split("_") for name, _ in members]
     common = 0
     while all(len(w) > common + 1 and w[common] == words[0][common] for w in words):
         common += 1
-    return [("_".join(w[common:]), value) for w, (_, value) in zip(words, members)]
+    return [(name, "_".join(w[common:]), value) for w, (name, value) in zip(words, members)]
 
 
 def declarations(headers):
@@ -233,11 +239,12 @@ NOT_ARGUMENTS = {
 }
 
 
-NUMPY_FLAGS = """
-    @classmethod
-    def _missing_(cls, value: Any) -> Any:
-        return super()._missing_(operator.index(value))  # also of NumPy's integers
-"""
+# The classes of enums that are neither Names nor Bits.
+BASES = {"cls_row_status": "RowBits"}
+
+
+# Fields that are arguments of another name, and their types in Python.
+ARGUMENTS = {"no_late_compile": ("late_compile", "bool")}
 
 
 def annotation(field):
@@ -263,13 +270,14 @@ def typed_dict(name, title, fields, skip=()):
     counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
         if field.name not in NOT_ARGUMENTS | counts | set(skip):
-            lines.append(f"    {field.name}: {annotation(field)}")
+            found = ARGUMENTS.get(field.name) or (field.name, annotation(field))
+            lines.append("    {}: {}".format(*found))
     return "\n".join(lines) + "\n\n\n"
 
 
-def outputs_class(name, structure, title, structs):
+def outputs_class(name, structure, doc, structs):
     """A class with an attribute for each buffer that a call writes."""
-    lines = [f"class {name}:", f'    """{title}"""', ""]
+    lines = [f"class {name}:", doc, ""]
     shapes, inputs = BUFFERS[structure], INPUTS.get(structure, ())
     for field in structs[structure]:
         if field.ctype == "cls_buffer" and shapes.get(field.name):
@@ -281,9 +289,9 @@ def outputs_class(name, structure, title, structs):
     return "\n".join(lines) + "\n\n\n"
 
 
-def record_class(name, fields):
+def record_class(name, fields, doc):
     """A named tuple of a struct that the library fills."""
-    lines = [f"class {class_name(name)}(NamedTuple):", f'    """{name}."""', ""]
+    lines = [f"class {class_name(name)}(NamedTuple):", doc, ""]
     for field in fields:
         kind = RECORD_TYPES.get(field.ctype, "Tuple[int, ...]" if "[" in field.ctype else "int")
         if field.enum and field.enum[1] != SHIFTS:
@@ -306,34 +314,71 @@ def wrapped(text, width, indent):
     return "\n".join(lines + [line.rstrip()])
 
 
-def manual(fields, skip=()):
-    """The comments of a struct's fields, each with the names of the fields that it is about."""
+def manual(fields, names, skip=(), indent="    "):
+    """The comments of a struct's fields in Python's words, each with the names of the arguments
+    that it is about."""
     groups = []
     counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
-        if field.name in NOT_ARGUMENTS | counts | set(skip):
+        name = ARGUMENTS.get(field.name, (field.name,))[0]
+        if name in NOT_ARGUMENTS | counts | set(skip):
             continue
-        if groups and groups[-1][1] == field.comment and not field.own:
-            groups[-1][0].append(field.name)
+        comment = _words.MANUAL.get(name, field.comment)
+        if groups and groups[-1][1] == comment and not field.own:
+            groups[-1][0].append(name)
         else:
-            groups.append(([field.name], field.comment))
-    return "\n".join(
-        "    " + ", ".join(names) + "\n" + wrapped(text, 78, " " * 8) for names, text in groups
-    )
+            groups.append(([name], comment))
+    return [
+        (tuple(found), wrapped(_words.translate(text, names), 88, indent)) for found, text in groups
+    ]
 
 
-def types_module(text, enums, structs, library):
+def words_of(enums, structs, defines):
+    """Python's words for the enums, the constants and the lists of the headers."""
+    names = {name[:3].upper() + name[3:]: value for name, value in defines}
+    for name, enum in enums.items():
+        names[name] = class_name(name)
+        for member, word, _ in members_of(enum):
+            named = name in ("cls_status", "cls_row_status")
+            names[member] = f"{class_name(name)}.{word}" if named else repr(word.lower())
+    for field in (field for fields in structs.values() for field in fields):
+        for key, value in _words.LISTS.get(field.ctype, {}).items():
+            names[f"{field.name}.{key}"] = value.replace("%", field.name)
+    return names
+
+
+def enum_class(name, enum, comments, comment, names):
+    """A class of an enum, whose docstring has the comments of its members."""
+    base = BASES.get(name, "Bits" if name in FLAGS else "Names")
+    members = members_of(enum)
+    groups = [
+        ([word], wrapped(_words.translate(comments.get(member, ("",))[0], names), 92, " " * 8))
+        for member, word, _ in members
+    ]
+    comment = _words.MANUAL.get(class_name(name), comment)
+    doc = docstring(_words.translate(comment, names), groups)
+    lines = [f"    {word} = {value}\n" for _, word, value in members]
+    return f"class {class_name(name)}({base}):\n{doc}\n\n{''.join(lines)}\n\n"
+
+
+def docstring(comment, groups):
+    """A comment on a whole, and those of its parts."""
+    parts = [f"    {', '.join(found)}\n{text}\n" for found, text in groups]
+    return f'    """{wrapped(comment, 92, "    ").strip()}\n\n{"".join(parts)}    """'
+
+
+def types_module(text, enums, structs, comments, library):
     version = re.search(r'CLS_VERSION_STRING "([^"]+)"', text)[1]
     number = re.search(r"CLS_VERSION_NUMBER (\d+)", text)[1]
     out = [f'''# SPDX-License-Identifier: MIT
 """Generated from the public headers by generate.py."""
 from __future__ import annotations
 
-import enum
-import operator
 import os
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, TypedDict, TypeVar, Union)
+
+from ._enums import Bits, Names, RowBits
 
 if TYPE_CHECKING:
     from ._arrays import DeviceArray
@@ -353,26 +398,31 @@ Ids = Any  # a sequence of integers, or a NumPy array of them
 Biases = Union[Mapping[int, float], Iterable[Tuple[int, float]]]
 Sequences = Sequence[Ids]
 Path = Union[str, "os.PathLike[str]"]
+Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on them
 
 
 """)
+    names = words_of(enums, structs, DEFINE.findall(text))
+    titles = {found[2]: plain(found[1]) for found in TYPE_COMMENT.finditer(text)}
+
+    def doc_of(name, skip=()):
+        title = _words.translate(titles[name], names)
+        return docstring(title, manual(structs[name], names, skip, " " * 8))
+
     for name, enum in enums.items():
-        base = "IntFlag" if name in FLAGS else "IntEnum"
-        out.append(f'class {class_name(name)}(enum.{base}):\n    """{name}"""\n\n')
-        out += [f"    {member} = {value}\n" for member, value in members_of(enum)]
-        if base == "IntFlag":
-            out.append(NUMPY_FLAGS)
-        out.append("\n\n")
+        out.append(enum_class(name, enum, comments[name], titles.get(name, ""), names))
     out.append("Stages = Iterable[Union[Stage, str, int]]\n\n\n")
-    title = "The sampling parameters of a request: cls_params."
+    title = "The sampling parameters of a request: see Sampler.begin()."
     out.append(typed_dict("Params", title, structs["cls_params"]))
     out[-1] = out[-1].replace("chain: Choice[Chain]", "chain: Union[Choice[Chain], Stages]")
-    title = "cls_context_options."
+    out[-1] = out[-1].replace("    seed: int", "    seed: Optional[int]")
+    title = "The options of a Context."
     out.append(typed_dict("ContextOptions", title, structs["cls_context_options"]))
-    title = "cls_sampler_options, but for vocab and max_rows."
+    title = "The options of a Sampler."
     skip = ("vocab", "max_rows")
     out.append(typed_dict("SamplerOptions", title, structs["cls_sampler_options"], skip))
-    lines = ["class OutputOptions(TypedDict, total=False):", '    """cls_outputs."""', ""]
+    title = '    """The outputs of Sampler.sample()."""'
+    lines = ["class OutputOptions(TypedDict, total=False):", title, ""]
     for field in structs["cls_outputs"]:
         if field.ctype == "cls_buffer" or field.ctype in structs:
             lines.append(f"    {field.name}: Any")
@@ -382,10 +432,11 @@ Path = Union[str, "os.PathLike[str]"]
     for field in structs["cls_outputs"]:
         if field.ctype in BUFFERS:
             name = field.ctype
-            out.append(outputs_class(class_name(name), name, name + ".", structs))
-    title = "What a step wrote beyond tokens and status: cls_outputs."
+            doc = doc_of(name, ("count", "capacity"))
+            out.append(outputs_class(class_name(name), name, doc, structs))
+    title = '    """What a step wrote beyond tokens and status: see Sampler.sample()."""'
     out.append(outputs_class("Outputs", "cls_outputs", title, structs))
-    out += [record_class(name, structs[name]) for name in RECORDS]
+    out += [record_class(name, structs[name], doc_of(name)) for name in RECORDS]
     out.append(f"RECORDS = { {name: class_name(name) for name in RECORDS} }\n")
     out.append(f"STRUCTS = {list(structs)}\n\n")
     out.append(
@@ -415,7 +466,12 @@ Path = Union[str, "os.PathLike[str]"]
         f"FIELD_COUNTS: Dict[str, Dict[str, str]] = {counts}\n"
     )
     for name in ("params", "context_options", "sampler_options", "outputs"):
-        out.append(f'\n{name.upper()}_MANUAL = """\\\n{manual(structs["cls_" + name])}\n"""\n')
+        out.append(f"\n{name.upper()}_MANUAL: Manual = [\n")
+        skip = ("vocab", "max_rows") if name == "sampler_options" else ()
+        found = manual(structs["cls_" + name], names, skip)
+        out += [f"    {entry!r},\n" for entry in found] + ["]\n"]
+    out.append("\n# Python's words for C's: see _words.py.\nNAMES: Dict[str, str] = {\n")
+    out += [f"    {key!r}: {value!r},\n" for key, value in names.items()] + ["}\n"]
     return "".join(out)
 
 
@@ -435,6 +491,8 @@ def main(include, package, library="libclsample.so"):
     types = {name: ffi.typeof(name) for name in ffi.list_types()[0] if name.startswith("cls_")}
     enums = {name: ctype for name, ctype in types.items() if ctype.kind == "enum"}
     comments = {name: comments_of(body) for name, body in STRUCT.findall(text)}
+    member = r"CLS_\w+ = -?\d+,?"
+    comments.update((name, comments_of(body, member)) for name, body in ENUM.findall(text))
     structs = {
         name: [
             Field(name, field, place.type, *comments.get(name, {}).get(field, ("", False)), enums)
@@ -443,7 +501,7 @@ def main(include, package, library="libclsample.so"):
         for name, ctype in types.items()
         if ctype.kind == "struct" and ctype.fields
     }
-    (package / "_types.py").write_text(types_module(text, enums, structs, library))
+    (package / "_types.py").write_text(types_module(text, enums, structs, comments, library))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def main(path=pathlib.Path(__file__).parents[2] / "README.md"):
             found = sampler.sample(logits, alive.values()).get()
             for name, token, status in zip(list(alive), found["tokens"], found["status"]):
                 texts[name].append(token)
-                if clsample.RowStatus(status) & clsample.RowStatus.STOPPED:
+                if status.finish_reason:
                     alive.pop(name).end()
     for name, text in texts.items():
         print(f"{name}: {text.decode()!r}")

@@ -17,9 +17,9 @@ typedef enum cls_penalty_scope {
 } cls_penalty_scope;
 
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
- * truncation, no penalties, seed 0. Where a value is "refused", calls with it return
- * CLS_BAD_ARGUMENT. A parameter that is "off" has no effect. chain.h has the order in which
- * they apply. */
+ * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
+ * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
+ * effect. chain.h has the order in which they apply. */
 typedef struct cls_params {
     size_t struct_size;
     int32_t chain; /* a cls_chain; default CLS_CHAIN_DEFAULT */
@@ -50,7 +50,9 @@ typedef struct cls_params {
     /* The same seed, stream and position draw the same random number on every device and in every
      * batch. Streams distinguish requests that share a seed. The generator is Philox4x32-10
      * (Salmon et al. 2011) with key = seed and counter = (position, purpose, stream low, stream
-     * high). Defaults 0. */
+     * high). Defaults 0: cls_params_init() draws nothing, so that requests whose seeds are not set
+     * draw the same tokens from the same logits. The caller draws a seed where none is given, and
+     * keeps it to repeat the text; 0 is a seed as any other. */
     uint64_t seed;
     uint64_t stream;
 

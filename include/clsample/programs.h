@@ -11,8 +11,8 @@ extern "C" {
 
 /* What a step may need beyond greedy rows and temperatures. A sampler has the features that its
  * options and cls_sampler_compile() name, and those that its slots' parameters have needed so far;
- * a call that enqueues compiles nothing and is refused if it needs another one, and the message
- * names all that are missing. */
+ * a call that enqueues compiles nothing and is refused if it needs another one. The message names
+ * all that are missing, and cls_sampler_missing() returns them. */
 typedef enum cls_feature {
     /* Separate kernels for steps of greedy rows and rows without truncation. The other kernels
      * serve these rows as well. */

@@ -110,6 +110,7 @@ struct cls_sampler {
     uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
     uint32_t dtypes, features; /* for which it has kernels */
     uint32_t missing;          /* features that the last slot call found missing */
+    uint32_t missing_of_step;  /* features that the last call that enqueues found missing */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];

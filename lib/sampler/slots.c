@@ -32,61 +32,66 @@ void cls_checked_params_free(cls_checked_params *p)
     memset(p, 0, sizeof *p);
 }
 
-/* Fails if the latest tokens are compared with more ids than the sampler's history keeps, and one.
- * name: the field that counts them. */
-static cls_status check_matched(const cls_sampler *s, const char *name, uint32_t ids)
+/* Fails if the sampler's history keeps fewer than `need` of the latest tokens. name, value: the
+ * parameter that needs them; more: what else makes it need so many, or "". */
+static cls_status check_history(const cls_sampler *s, uint64_t need, const char *name, double value,
+                                const char *more)
 {
-    if (ids <= s->history + 1)
+    if (need <= s->history)
         return CLS_OK;
-    return cls_fail(
-        CLS_BAD_ARGUMENT, CL_SUCCESS,
-        "params->%s is %u, but the sampler was created with options->max_history of %u; it "
-        "needs %u",
-        name, (unsigned)ids, (unsigned)s->history, (unsigned)ids - 1);
+    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                    "params->%s is %g%s, but options->max_history is %u: at least %llu is needed",
+                    name, value, more, (unsigned)s->history, (unsigned long long)need);
 }
 
+/* The latest tokens are compared with all ids of a sequence but the last one. */
 static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
                                      const cls_params *p)
 {
     const cls_ids *const sequences = cls_list_array(l, p);
     const uint32_t n = cls_list_count(l, p);
+    const int is_one = l->kind != CLS_LIST_sequences;
     cls_status status = CLS_OK;
     char name[64];
-    if (!l->matched)
-        return CLS_OK;
-    if (l->kind != CLS_LIST_sequences) {
-        snprintf(name, sizeof name, "%s.count", l->name);
-        return check_matched(s, name, n);
-    }
-    for (uint32_t i = 0; i < n && status == CLS_OK; i++)
-        if (sequences[i].count > s->history + 1) {
+    for (uint32_t i = 0; l->matched && i < (is_one ? 1 : n) && status == CLS_OK; i++) {
+        const uint32_t ids = is_one ? n : sequences[i].count;
+        if (ids <= s->history + 1)
+            continue;
+        if (is_one)
+            snprintf(name, sizeof name, "%s.count", l->name);
+        else
             snprintf(name, sizeof name, "%s.sequences[%u].count", l->name, (unsigned)i);
-            status = check_matched(s, name, sequences[i].count);
-        }
+        status = check_history(s, ids - 1, name, ids, "");
+    }
     return status;
 }
 
-/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. */
-static cls_status check_history(const cls_sampler *s, const cls_params *p)
+/* Fails if a parameter needs more of the latest tokens than the sampler's history keeps. DRY and
+ * bans of n-grams see what there is; without a history they are refused, and the number in the
+ * message is the least with which they have an effect. */
+static cls_status check_histories(const cls_sampler *s, const cls_params *p)
 {
-    const char *const parameter = cls_dry_is_on(p)          ? "dry_multiplier"
-                                  : p->no_repeat_ngram != 0 ? "no_repeat_ngram"
-                                                            : NULL;
-    if (parameter != NULL && s->history == 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->%s needs a sampler created with options->max_history", parameter);
-    if (cls_dry_is_on(p) && p->dry_window > s->history)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "params->dry_window is %u, but the sampler was created with options->max_history of %u",
-            (unsigned)p->dry_window, (unsigned)s->history);
-    if ((uint64_t)p->loop_repeats * p->loop_max > s->history)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->loop_repeats is %u and params->loop_max %u, but the sampler was "
-                        "created with options->max_history of %u; they need %llu",
-                        (unsigned)p->loop_repeats, (unsigned)p->loop_max, (unsigned)s->history,
-                        (unsigned long long)p->loop_repeats * p->loop_max);
-    return CLS_OK;
+    const int dry = cls_dry_is_on(p), none = s->history == 0;
+    const uint64_t repeated = (uint64_t)p->dry_allowed_length + 1;
+    const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
+    char more[48];
+    snprintf(more, sizeof more, " and params->loop_max %u", (unsigned)p->loop_max);
+    const struct {
+        const char *name;
+        double value;
+        uint64_t need;
+    } rows[] = {
+        {"penalty_window", p->penalty_window, p->penalty_window},
+        {"dry_window", p->dry_window, dry ? p->dry_window : 0},
+        {"dry_multiplier", (double)p->dry_multiplier, dry && none ? repeated : 0},
+        {"no_repeat_ngram", p->no_repeat_ngram, none ? p->no_repeat_ngram : 0},
+    };
+    cls_status status = check_history(s, loops, "loop_repeats", p->loop_repeats, more);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == CLS_OK; i++)
+        status = check_history(s, rows[i].need, rows[i].name, rows[i].value, "");
+    for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
+        status = check_list_history(s, &cls_list_table[i], p);
+    return status;
 }
 
 /* Fails if a parameter needs an option that the sampler was created without. */
@@ -103,18 +108,10 @@ static cls_status check_capacities(const cls_sampler *s, const cls_params *p)
     if (parameter != NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "params->%s needs a sampler created with %s",
                         parameter, need);
-    if (p->penalty_window > s->history)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "params->penalty_window is %u, but the sampler was created with "
-                        "options->max_history of %u",
-                        (unsigned)p->penalty_window, (unsigned)s->history);
     if (p->infill != 0 && !atomic_load(&s->has_infill))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->infill needs the tables of cls_sampler_infill()");
-    cls_status status = check_history(s, p);
-    for (int i = 0; i < CLS_LIST_COUNT && status == CLS_OK; i++)
-        status = check_list_history(s, &cls_list_table[i], p);
-    return status;
+    return check_histories(s, p);
 }
 
 cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *callers,

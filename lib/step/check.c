@@ -11,14 +11,15 @@ enum { MOST_TOP = 128, MOST_GIVEN = 1024 };
 
 static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *plan)
 {
+    static const char *const names[CLS_DTYPES] = {"CLS_F32", "CLS_F16", "CLS_BF16"};
     const char *const call = plan->operands->call;
     const int32_t dtype = plan->step.logits.dtype;
     if (dtype < 0 || dtype >= CLS_DTYPES)
         return cls_refuse("%s->logits.dtype is %d, which is not a cls_dtype", call, (int)dtype);
     if (!(s->dtypes >> dtype & 1u))
         return cls_refuse(
-            "%s->logits.dtype is %d; the sampler was not created for it: see options->dtypes", call,
-            (int)dtype);
+            "%s->logits.dtype is %s; the sampler was not created for it: see options->dtypes", call,
+            names[dtype]);
     if (plan->step.logits_rows == 0)
         plan->step.logits_rows = plan->step.rows;
     plan->count[CLS_N_LOGITS_ROWS] = plan->step.logits_rows;
@@ -200,6 +201,7 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
         status = cls_plan_check(plan, s, queue, width, n_wait, wait);
     if (status == CLS_OK)
         status = call->finish(s, plan);
+    s->missing_of_step = plan->missing;
     plan->has |= s->force_search ? CLS_FORCE_SEARCH : 0;
     plan->has |= plan->search ? CLS_HAS_SEARCH : 0;
     return status;

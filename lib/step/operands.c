@@ -195,7 +195,7 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
 }
 
 /* Fails if the sampler was not compiled for `needs`, or for none of the features of an operand. */
-static cls_status check_features(const cls_sampler *s, const cls_plan *plan, uint32_t needs)
+static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t needs)
 {
     char names[CLS_FEATURE_NAMES];
     uint32_t missing = needs & ~s->features;
@@ -204,6 +204,7 @@ static cls_status check_features(const cls_sampler *s, const cls_plan *plan, uin
         if ((feature & s->features) == 0)
             missing |= feature & (~feature + 1);
     }
+    plan->missing = missing;
     if (missing == 0)
         return CLS_OK;
     cls_features_name(names, missing);

@@ -33,7 +33,9 @@ from ._errors import (
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
 from ._params import Params
-from ._sampler import Logprobs, Request, Result, Sampler, SavedRequest, Step, Verified
+from ._request import Request, SavedRequest
+from ._results import Logprobs, Result, Statuses, Step, Verified
+from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
     AdaptiveState,
@@ -104,6 +106,7 @@ __all__ = [
     "SelfTestFailed",
     "Stage",
     "Status",
+    "Statuses",
     "Step",
     "Subgroups",
     "TestedStage",

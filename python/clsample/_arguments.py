@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from . import _arrays, _opencl, _structs, _types
 from ._arrays import DeviceArray, View
 from ._cffi import ffi
 from ._opencl import Event
+from ._results import StatusArray
 from ._structs import Filler, integer, shape_of
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ class Call:
     """What one call is given: the arrays to keep until it returns, the events to wait for, and the
     queue that its arrays name."""
 
-    __slots__ = ("context", "keep", "wait", "queue", "names", "theirs")
+    __slots__ = ("context", "keep", "wait", "queue", "events", "theirs")
 
     def __init__(self, context: Context) -> None:
         self.context = context
         self.keep: List[Any] = []
         self.wait: List[Any] = []
-        self.names: List[str] = []  # the arguments that these events are of
+        self.events: List[str] = []  # the arguments that these events are of
         self.queue: Any = None
         self.theirs = False  # there is a buffer whose contents a queue of the caller makes
 
@@ -42,8 +43,12 @@ class Call:
         self.keep.append(found.mem)
         if found.events:
             self.wait += found.events
-            self.names += [name + ".events"] * len(found.events)
+            self.events += [name + ".events"] * len(found.events)
         return found
+
+    def names(self) -> Dict[str, str]:
+        """What the caller calls the events that a message is about."""
+        return {f"wait[{i}]": name for i, name in enumerate(self.events)}
 
     def buffer(self, target: Any, found: View) -> None:
         target.buffer, target.offset = found.mem, found.offset
@@ -141,6 +146,18 @@ class Call:
         if count is not None and size != count:
             raise ValueError(f"{name} has {size} elements; it must have {count}")
         return shape
+
+    def random_bits(self, target: Any, value: Any, rows: int) -> None:
+        """Fills the cls_buffer of a step's own random bits."""
+        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+            found = self.view("random_bits", value)
+            if found.dtype != "uint64":
+                raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
+        else:
+            found = self.upload(_structs.numpy("random_bits", value, "uint64_t"))
+        if found.shape != (rows,):
+            raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
+        self.buffer(target, found)
 
     # --------------------------------------------------------------- masks
 
@@ -267,7 +284,7 @@ class Writer:
         if value is not True:
             return self.given(target, name, value, elements, shape)
         context = self.call.context
-        array = DeviceArray(context, None, shape, DTYPES[elements])
+        array = class_of(name)(context, None, shape, DTYPES[elements])
         self.arrays.append(array)
         row = 4
         for length in shape[1:]:
@@ -298,7 +315,8 @@ class Writer:
         if not isinstance(value, DeviceArray):
             self.theirs.append(value)
             mem = _opencl.retained(found.mem, "MemObject")
-            value = DeviceArray(self.call.context, mem, shape, DTYPES[elements], found.offset)
+            context = self.call.context
+            value = class_of(name)(context, mem, shape, DTYPES[elements], found.offset)
         array: DeviceArray = value
         self.arrays.append(array)
         return array
@@ -381,6 +399,11 @@ class Writer:
             # The event stands for the array's earlier ones, since the call waits for them. The
             # array's add_event() would wait here where there are many.
             given.events[:] = [Event(event).as_pyopencl()]
+
+
+def class_of(name: str) -> Type[DeviceArray]:
+    """The class of a new output."""
+    return StatusArray if name == "status" else DeviceArray
 
 
 DTYPES = {"int32": np.dtype(np.int32), "float32": np.dtype(np.float32)}

@@ -12,8 +12,9 @@ from . import _opencl, _types
 from ._arrays import DeviceArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
 from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
-from ._library import Unique, check_process, failure, lib, must, owned, process, text
+from ._library import Unique, check_process, failure, lib, must, owned, text
 from ._opencl import Device, Queue, devices
+from ._manual import defaults_of, describe, sign
 from ._structs import Filler, choices, init, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
@@ -54,7 +55,6 @@ class Context(Unique):
     before its samplers. What the option `progress` raises, KeyboardInterrupt too, is raised by the
     call that compiles, after the library has compiled. progress(program, done, count) must not call
     the context: RuntimeError. Options:
-
     """
 
     __test__ = False
@@ -156,7 +156,7 @@ class Context(Unique):
 
     @property
     def handle(self) -> Any:
-        """The cls_context, as cffi's object."""
+        """The C library's context, as cffi's object."""
         check_process()
         if self._progress.running:
             raise RuntimeError("progress must not call the context, which is compiling")
@@ -239,7 +239,6 @@ class Context(Unique):
         return stages
 
     def sampler(self, vocab: int, max_rows: int = 1, **options: Unpack[SamplerOptions]) -> Sampler:
-        """Sampler(self, vocab, max_rows, ...)."""
         from ._sampler import Sampler
 
         return Sampler(self, vocab, max_rows, **options)
@@ -294,7 +293,9 @@ class Context(Unique):
         return f"<clsample.Context on {Device(self._device).name!r}>"
 
 
-Context.__doc__ = (Context.__doc__ or "") + _types.CONTEXT_OPTIONS_MANUAL
+_options = defaults_of("cls_context_options", ContextOptions, {})
+Context.__doc__ = describe(Context, ContextOptions, _types.CONTEXT_OPTIONS_MANUAL, _options)
+sign(Context.__init__, _options)
 
 
 class _Progress(threading.local):

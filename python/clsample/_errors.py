@@ -25,50 +25,50 @@ class Error(Exception):
 
 
 class BadArgument(Error, ValueError):
-    """CLS_BAD_ARGUMENT: the message names the argument."""
+    """The message names the argument."""
 
     status = Status.BAD_ARGUMENT
 
 
 class OutOfMemory(Error, MemoryError):
-    """CLS_OUT_OF_MEMORY: the host has no memory; for the device's see OpenCLError."""
+    """The host has no memory; for the device's see OpenCLError."""
 
     status = Status.OUT_OF_MEMORY
 
 
 class Busy(Error):
-    """CLS_BUSY: too many steps are in flight. Wait for an earlier one, and call again."""
+    """Too many steps are in flight. Wait for an earlier one, and call again."""
 
     status = Status.BUSY
 
 
 class UnsupportedDevice(Error):
-    """CLS_UNSUPPORTED_DEVICE: the message says what the device lacks."""
+    """The message says what the device lacks."""
 
     status = Status.UNSUPPORTED_DEVICE
 
 
 class BuildFailed(Error):
-    """CLS_BUILD_FAILED: the kernels did not compile. log: what the compiler said."""
+    """The kernels did not compile. log: what the compiler said."""
 
     status = Status.BUILD_FAILED
     log: str = ""
 
 
 class SelfTestFailed(Error):
-    """CLS_SELF_TEST_FAILED: the device computes other results than the host."""
+    """The device computes other results than the host."""
 
     status = Status.SELF_TEST_FAILED
 
 
 class OpenCLError(Error):
-    """CLS_OPENCL_ERROR: an OpenCL call failed; `opencl` has its code."""
+    """An OpenCL call failed; `opencl` has its code."""
 
     status = Status.OPENCL_ERROR
 
 
 class MPIError(Error):
-    """CLS_MPI_ERROR: MPI failed; only libclsample-mpi returns it."""
+    """MPI failed; only libclsample-mpi returns it."""
 
     status = Status.MPI_ERROR
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import os
 import pathlib
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from . import _types
 from ._cffi import ffi
 from ._errors import BY_STATUS, Error, LibraryError
+from ._words import message
 
 _SUFFIXES = ("so", "dylib", "dll")
 
@@ -141,15 +142,18 @@ def function(library: Any, name: str) -> Any:
 
 
 def must(status: int) -> None:
-    """Raises the exception of a status that is not CLS_OK."""
+    """Raises the exception of a status that is not Status.OK."""
     if status != 0:
         raise failure(status)
 
 
-def failure(status: int) -> Error:
-    message = ffi.string(lib.cls_error_message()).decode("utf-8", "replace")
+def failure(status: int, names: Optional[Mapping[str, str]] = None) -> Error:
+    """The exception of a status. names: what the message calls otherwise than the call's caller."""
+    sentence = message(text(lib.cls_error_message()), {**_types.NAMES, **(names or {})})
     kind = BY_STATUS.get(status, Error)
-    return kind(message or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl())
+    return kind(
+        sentence or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl()
+    )
 
 
 def text(pointer: Any) -> str:

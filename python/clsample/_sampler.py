@@ -1,273 +1,38 @@
 # SPDX-License-Identifier: MIT
-"""Samplers and requests."""
+"""Samplers, and the calls that enqueue."""
 
 from __future__ import annotations
 
 import collections
 import math
-import re
 import threading
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Deque,
-    Dict,
-    Iterable,
-    List,
-    Mapping,
-    Optional,
-    Sequence,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
 
-from . import _opencl, _structs, _types
+from . import _drafts, _opencl, _structs, _types
 from ._arguments import Call, Writer
 from ._arrays import DeviceArray
 from ._cffi import ffi
 from ._context import Context
-from ._errors import Error
+from ._manual import defaults_of, describe, sign
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, own_event
-from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record
-from ._types import (
-    Feature,
-    GivenTokens,
-    Memory,
-    Outputs,
-    Params,
-    SamplerOptions,
-    TopTokens,
-    VerifyMethod,
-)
+from ._request import Request, new_params, seeded
+from ._results import Logprobs, Result, Step, Verified, finish
+from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
+from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from ._types import Choice, Choices, Ids, OutputOptions
+    from ._types import Choice, Choices, Ids
 
-_fill_options = Filler("cls_sampler_options", "Sampler()", SamplerOptions.__annotations__)
-_fill_params = Filler("cls_params", "the request", Params.__annotations__)
-
-
-def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
-    """A cls_params of keyword arguments."""
-    params = ffi.new("cls_params *")
-    init("cls_params", params)
-    _fill_params(params, values, keep)
-    return params
-
-
-class Result:
-    """What a call that enqueues returns at once.
-
-    event: the Event after which all arrays of the result are complete.
-    """
-
-    event: Event
-
-    def __init__(self) -> None:
-        self._small: List[Any] = []
-
-    def wait(self) -> None:
-        """Waits until the call's commands are complete."""
-        self.event.wait()
-
-    @property
-    def done(self) -> bool:
-        """Whether the call's commands are complete. Does not wait."""
-        return self.event.done
-
-    def get(self) -> Dict[str, np.ndarray[Any, Any]]:
-        """Waits, and brings the new arrays of few bytes a row to the host in one transfer: a dict
-        by their names, such as {"tokens": ..., "top.ids": ...}. Each array's own get() brings one.
-        """
-        if not self._small:
-            self.wait()
-            return {}
-        first: DeviceArray = self._small[0][1]
-        size = sum(array.size * 4 for _, array in self._small)
-        block = np.empty(size, np.uint8)
-        _opencl.read(first.queue._handle, first.mem, 0, block, first._event)
-        return {
-            name: block[array.offset : array.offset + array.size * 4]
-            .view(array.dtype)
-            .reshape(array.shape)
-            for name, array in self._small
-        }
-
-
-class Step(Outputs, Result):
-    """One step: a token for each row. All arrays are on the device.
-
-    tokens      int32 [rows]; invalid_token (-1) where a row has none
-    status      int32 [rows], RowStatus bits
-    and the outputs that were asked for.
-    """
-
-    tokens: DeviceArray
-    status: DeviceArray
-
-
-class Verified(Result):
-    """The result of a verification. All arrays are on the device.
-
-    tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
-    accepted    int32 [requests]: the number of drafts that were emitted
-    emitted     int32 [requests]: the number of tokens in all
-    nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
-    status      int32 [requests]: the RowStatus bits of all rows that were read
-    """
-
-    tokens: DeviceArray
-    accepted: DeviceArray
-    emitted: DeviceArray
-    nodes: DeviceArray
-    status: DeviceArray
-    latest: Optional[DeviceArray] = None
-    counters: Optional[DeviceArray] = None
-
-
-class Logprobs(Result):
-    """Log-probabilities of rows without requests: `top` and `given`, as Step has them."""
-
-    top: Optional[TopTokens] = None
-    given: Optional[GivenTokens] = None
-
-
-class SavedRequest(bytes):
-    """A request's whole state, for another sampler, process or machine. It can be pickled; its
-    bytes are those of cls_slot_save(). params: the parameters that the request had."""
-
-    params: Optional[Dict[str, Any]]
-
-    def __new__(cls, state: bytes, params: Optional[Dict[str, Any]] = None) -> SavedRequest:
-        self = super().__new__(cls, state)
-        self.params = params
-        return self
-
-    def __reduce__(self) -> Any:
-        return type(self), (bytes(self), self.params)
-
-
-class Request(Unique):
-    """A request: parameters, position and tokens in a slot of a sampler.
-
-    Sampler.begin() makes it. end(), leaving a `with` block, or its last reference frees the slot.
-    The calls take effect with the sampler's next step, in their order. Lists, arrays and iterators
-    that are given are read, and copied, during the call. A request cannot be copied by copy or
-    pickle: fork() makes a copy in another slot, and save() one that can be pickled.
-    """
-
-    __slots__ = ("sampler", "_slot", "_params", "__weakref__")
-    _instead = "fork() makes a copy in another slot, and save() one that can be pickled"
-
-    def __init__(self, sampler: Sampler, slot: int, params: Optional[Dict[str, Any]]) -> None:
-        self.sampler = sampler
-        self._slot = slot
-        self._params = params  # its own; see own()
-
-    @property
-    def slot(self) -> int:
-        """The number of the slot, for maps on the device."""
-        if self._slot < 0:
-            raise ValueError("the request has ended")
-        return self._slot
-
-    @property
-    def params(self) -> Optional[Dict[str, Any]]:
-        """The parameters as keyword arguments. None: it was loaded from bytes without them."""
-        found: Optional[Dict[str, Any]] = own(self._params)
-        return found
-
-    def update(self, **changes: Unpack[Params]) -> None:
-        """Changes parameters; the others stay. The position continues."""
-        owned_changes = own(changes)
-        with self.sampler._locked():
-            if self._params is None:
-                raise ValueError(
-                    "the parameters of a request that was loaded from plain bytes are "
-                    "not known: pass them to load()"
-                )
-            merged = {**self._params, **owned_changes}
-            keep: List[Any] = []
-            must(lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep)))
-            self._params = merged
-
-    def append_prompt(self, prompt: Ids) -> None:
-        """Adds tokens to the prompt, such as the next chunk of a prefill."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            must(lib.cls_slot_append_prompt(self.sampler.handle, self.slot, tokens, count))
-
-    def next_turn(self, prompt: Ids = ()) -> None:
-        """Begins the next turn of a conversation: the output so far becomes prompt, and `prompt` is
-        added to it."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            must(lib.cls_slot_next_turn(self.sampler.handle, self.slot, tokens, count))
-
-    def rollback(self, count: int) -> None:
-        """Removes the last `count` output tokens, as if they had never been accepted. The sampler's
-        `rollback` limits the number."""
-        number = integer("count", count, "uint32_t")
-        with self.sampler._locked():
-            must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
-
-    def force(self, tokens: Ids) -> None:
-        """Makes the next rows of the request emit these ids, one each, in place of the tokens that
-        they would draw. They replace ids that are still due; an empty list only removes these."""
-        pointer, count = ids("tokens", tokens)
-        with self.sampler._locked():
-            must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
-
-    def fork(self, **changes: Unpack[Params]) -> Request:
-        """A copy in another slot, with other parameters where `changes` names some. Without another
-        seed or stream both draw the same numbers."""
-        with self.sampler._locked():
-            source = self.slot
-            slot = self.sampler._take_slot()
-            try:
-                must(lib.cls_slot_copy(self.sampler.handle, slot, source))
-                child = Request(self.sampler, slot, self.params)
-            except BaseException:
-                self.sampler._free.append(slot)
-                raise
-            if changes:
-                child.update(**changes)
-            return child
-
-    def save(self) -> SavedRequest:
-        """The request's whole state. Waits for the sampler's steps."""
-        size = ffi.new("size_t *")
-        with self.sampler._locked():
-            handle, slot = self.sampler.handle, self.slot
-            queue = self.sampler.context.queue._handle
-            must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
-            out = ffi.new("char[]", size[0])
-            must(lib.cls_slot_save(handle, queue, slot, out, size))
-            return SavedRequest(bytes(ffi.buffer(out, size[0])), self.params)
-
-    def end(self) -> None:
-        """Frees the slot. A request that has ended stays so."""
-        slot, self._slot = self._slot, -1
-        if slot >= 0 and not process.forked:
-            self.sampler._dropped.append(slot)
-            self.sampler._collect()
-
-    def __enter__(self) -> Request:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.end()
-
-    def __del__(self) -> None:
-        if getattr(self, "_slot", -1) >= 0:
-            self.sampler._dropped.append(self._slot)  # the sampler may be in another call now
-
-    def __repr__(self) -> str:
-        return f"<clsample.Request in slot {self._slot}>" if self._slot >= 0 else "<ended request>"
+_fill_options = Filler(
+    "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - {"late_compile"}
+)
+_fill_options.names.append("late_compile")  # for the message about an unknown name
+MAX_HISTORY = 64  # the package's default
 
 
 class Sampler(Unique):
@@ -277,17 +42,15 @@ class Sampler(Unique):
     max_rows    the most rows of a step
 
     Any thread may call; a lock orders the calls. Calls that enqueue (sample(), verify(), accept(),
-    draw(), logprobs()) never wait for the device, and run after `wait_for` and after the sampler's
-    earlier calls. They take
+    logprobs()) never wait for the device, and run after `wait_for` and after the sampler's earlier
+    calls. They take
 
     queue       a pyopencl.CommandQueue, or a Queue. Default: the queue of the logits if they are a
                 pyopencl.array.Array, otherwise the context's.
     wait_for    events to wait for on the device: pyopencl.Events, Events, results. Those of arrays
                 that are arguments need not be named.
 
-    features names what steps need beyond the usual chains: "logprobs", "mask", "verify", ...; a
-    step that needs another one raises BadArgument, which names it. Options:
-
+    Options:
     """
 
     def __init__(
@@ -304,14 +67,17 @@ class Sampler(Unique):
         struct = ffi.new("cls_sampler_options *")
         init("cls_sampler_options", struct)
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
+        struct.max_history = MAX_HISTORY
+        given = dict(options)
+        self._late_compile = switch("late_compile", given.pop("late_compile", True))
+        struct.no_late_compile = not self._late_compile
         keep: List[Any] = []
-        _fill_options(struct, options, keep)
+        _fill_options(struct, given, keep)
         out = ffi.new("cls_sampler **")
         status = lib.cls_sampler_create(context.handle, struct, out)
         if status == 0:
             self._handle = owned(out[0], lib.cls_sampler_destroy)
-        context._progress.check()
-        must(status)
+        self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
         self._step = ffi.new("cls_step *")
@@ -326,7 +92,7 @@ class Sampler(Unique):
 
     @property
     def handle(self) -> Any:
-        """The cls_sampler, as cffi's object."""
+        """The C library's sampler, as cffi's object."""
         if self._handle is None:
             raise ValueError("the sampler was closed")
         return self._handle
@@ -347,13 +113,28 @@ class Sampler(Unique):
         lib.cls_slot_reset(self._handle, slot)
         self._free.append(slot)
 
-    def _take_slot(self) -> int:
-        if not self._free:
-            raise RuntimeError(
-                f"all {self.slot_count} slots have requests: end one, or create the "
-                "sampler with a larger slot_count"
-            )
-        return self._free.pop()
+    def _must(self, status: int) -> None:
+        """Raises what the option `progress` raised in a call that may have compiled, or the
+        exception of the call's status."""
+        self.context._progress.check()
+        must(status)
+
+    def _new(self, params: Optional[Dict[str, Any]], fill: Callable[[Any, int], int]) -> Request:
+        """A request in a free slot, which fill(handle, slot) begins."""
+        with self._locked():
+            handle = self.handle
+            if not self._free:
+                raise RuntimeError(
+                    f"all {self.slot_count} slots have requests: end one, or create the "
+                    "sampler with a larger slot_count"
+                )
+            slot = self._free.pop()
+            try:
+                self._must(fill(handle, slot))
+            except BaseException:
+                self._reset(slot)
+                raise
+            return Request(self, slot, params)
 
     def close(self) -> None:
         """Frees the memory on the device; steps in flight keep what they use. Its requests end."""
@@ -378,52 +159,43 @@ class Sampler(Unique):
 
         prompt, output: token ids. output: tokens that the request has generated before, in another
         slot or process, or before it was preempted. Ids outside the vocabulary are ignored.
-        Raises RuntimeError if no slot is free. Parameters, all of which have defaults; `chain` may
-        also be the list of its stages, such as ["top_k", "temperature"]:
-
+        Raises RuntimeError if no slot is free. Parameters, where Ids are a list or an array of
+        integers, Biases a dict {id: bias} or pairs, and Sequences a list of Ids:
         """
         keep: List[Any] = []
-        owned_params = own(params)
+        owned_params = seeded({"seed": None, **params})
         struct = new_params(owned_params, keep)
         prompt_ids, prompt_count = ids("prompt", prompt)
         output_ids, output_count = ids("output", output)
-        with self._locked():
-            handle, slot = self.handle, self._take_slot()
-            status = lib.cls_slot_begin(
-                handle, slot, struct, prompt_ids, prompt_count, output_ids, output_count
-            )
-            if status != 0:
-                self._free.append(slot)
-                must(status)
-        return Request(self, slot, owned_params)
+        tokens = prompt_ids, prompt_count, output_ids, output_count
+        return self._new(
+            owned_params, lambda handle, slot: lib.cls_slot_begin(handle, slot, struct, *tokens)
+        )
 
     def load(self, state: bytes, params: Optional[Dict[str, Any]] = None) -> Request:
-        """A saved request in a free slot. state: what Request.save() returned, or bytes of
-        cls_slot_save(); params: with the latter the parameters, for later updates."""
+        """A saved request in a free slot. state: what Request.save() returned, or such bytes of
+        another program; params: with the latter the parameters, for later updates. The sampler must
+        have the vocab, counts, max_history and max_rollback of the one that saved it."""
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
         owned_params = own(getattr(state, "params", params))
-        with self._locked():
-            handle, slot = self.handle, self._take_slot()
-            status = lib.cls_slot_load(handle, slot, data, len(data))
-            if status != 0:
-                self._free.append(slot)
-                must(status)
-        return Request(self, slot, owned_params)
+        return self._new(
+            owned_params, lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data))
+        )
 
     def check(self, **params: Unpack[Params]) -> None:
         """Checks parameters as begin() does, without a slot."""
         check_process()
         keep: List[Any] = []
-        must(lib.cls_sampler_check(self.handle, new_params(params, keep)))
+        must(lib.cls_sampler_check(self.handle, new_params(seeded(params), keep)))
 
     def compile(self, features: Choices[Feature]) -> None:
         """Compiles features, such as ["mask", "logprobs"], that the sampler does not have yet. May
         be called between two steps. Blocks, for seconds where no cache helps."""
         bits = choices("features", features, Feature, False)
         with self._locked():
-            must(lib.cls_sampler_compile(self.handle, bits))
+            self._must(lib.cls_sampler_compile(self.handle, bits))
 
     def infill(self, end_ids: Ids, prefix_of: Ids) -> None:
         """Sets the tables of the infill stage.
@@ -504,12 +276,18 @@ class Sampler(Unique):
         if wait_for:
             more = events("wait_for", wait_for, self.context._tables)
             wait = wait + more
-            call.names += [f"wait_for[{i}]" for i in range(len(more))]
+            call.events += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
-        done = self._done
-        status = function(self.handle, found, struct, count, wait if count else ffi.NULL, done)
+        done, handle = self._done, self.handle
+        arguments = handle, found, struct, count, wait if count else ffi.NULL, done
+        status = function(*arguments)
+        if status != 0 and self._late_compile:
+            missing = lib.cls_sampler_missing(handle)
+            if missing != 0:
+                self.compile(missing)
+                status = function(*arguments)
         if status != 0:
-            raise _named(failure(status), call)
+            raise failure(status, call.names())
         return own_event(done[0]), found
 
     def sample(
@@ -565,10 +343,7 @@ class Sampler(Unique):
         others with a count are that count (top=5), and `given` is an int32 array [rows, count] of
         ids; a dict selects among their arrays: top={"count": 5, "ids": True}.
 
-        Raises Busy if too many steps are in flight: wait for one, and call again.
-
-        Outputs:
-
+        Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
         check_process()
         context = self.context
@@ -599,7 +374,7 @@ class Sampler(Unique):
             if draws is not None:
                 call.ints(step.draws, "draws", draws, rows)
             if random_bits is not None:
-                _random_bits(call, step.random_bits, random_bits, rows)
+                call.random_bits(step.random_bits, random_bits, rows)
             if defer_accept:
                 step.defer_accept = 1
             if invalid_token != -1:
@@ -615,7 +390,7 @@ class Sampler(Unique):
                 step.outputs = self._outputs
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_sample, queue, wait_for, step)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def accept(
         self, tokens: Any, requests: Any, *, queue: Any = None, wait_for: Any = ()
@@ -670,7 +445,7 @@ class Sampler(Unique):
             writer.outputs(struct, {"top": top, "given": given}, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_logprobs, queue, wait_for, struct)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def verify(
         self,
@@ -723,8 +498,8 @@ class Sampler(Unique):
             struct = ffi.new("cls_verify_call *")
             init("cls_verify_call", struct)
             count = struct.requests = self._slots(call, struct.slots, requests)
-            drafts = _listed("drafts", drafts)
-            lengths = _draft_lengths(drafts, draft_ids, count)
+            drafts = _drafts.listed("drafts", drafts)
+            lengths = _drafts.lengths_of(drafts, draft_ids, count)
             offsets = np.zeros(count + 1, np.int32)
             np.cumsum(np.asarray(lengths, np.int32) + 1, out=offsets[1:])
             rows, total = int(offsets[-1]), int(offsets[-1]) - count
@@ -732,17 +507,17 @@ class Sampler(Unique):
             call.keep.append(offset_array)
             call.logits(struct.logits, "logits", logits, rows, self.vocab, dtype)
             if total:
-                flat = draft_ids if draft_ids is not None else _flat("drafts", drafts)
+                flat = draft_ids if draft_ids is not None else _drafts.flat("drafts", drafts)
                 call.ints(struct.draft_ids, "draft_ids", flat, total)
             if parents is not None:
-                parents = _listed("parents", parents)
+                parents = _drafts.listed("parents", parents)
                 if [len(one) for one in parents] != lengths:
                     raise ValueError(
                         "parents must have as many entries as drafts, request by " "request"
                     )
-                call.ints(struct.parents, "parents", _flat("parents", parents), total)
+                call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
-            _draft_distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
+            _drafts.distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
             call.mask(struct.mask, "mask", mask, rows, self.vocab, mask_map)
             call.bias(struct.bias, "bias", bias, rows, self.vocab, bias_map)
             call.ints(struct.positions, "positions", positions, count, "uint32_t")
@@ -766,7 +541,7 @@ class Sampler(Unique):
                 setattr(result, name, array)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
-        return _finish(result, writer, event, found)
+        return finish(result, writer, event, found)
 
     def __repr__(self) -> str:
         used = self.slot_count - len(self._free)
@@ -775,85 +550,20 @@ class Sampler(Unique):
         )
 
 
-Sampler.__doc__ = (Sampler.__doc__ or "") + _types.SAMPLER_OPTIONS_MANUAL
-Sampler.begin.__doc__ = (Sampler.begin.__doc__ or "") + _types.PARAMS_MANUAL
-Sampler.sample.__doc__ = (Sampler.sample.__doc__ or "") + _types.OUTPUTS_MANUAL
-
-
-R = TypeVar("R", bound="Result")
-
-
-def _finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
-    writer.enqueued(event, queue)
-    result.event = Event(event)
-    result._small = writer.small
-    return result
-
-
-def _named(error: Error, call: Call) -> Error:
-    """An error about wait[i] names the argument that the event is of."""
-    found = re.match(r"wait\[(\d+)\]", str(error))
-    if found and int(found[1]) < len(call.names):
-        name = call.names[int(found[1])]
-        return type(error)(name + str(error)[found.end() :], error.opencl)
-    return error
-
-
-def _random_bits(call: Call, target: Any, value: Any, rows: int) -> None:
-    if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
-        found = call.view("random_bits", value)
-        if found.dtype != "uint64":
-            raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
-    else:
-        found = call.upload(_structs.numpy("random_bits", value, "uint64_t"))
-    if found.shape != (rows,):
-        raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
-    call.buffer(target, found)
-
-
-def _listed(name: str, lists: Any) -> List[Any]:
-    """The lists, which are read twice, so that an iterator would be used up."""
-    try:
-        return list(lists)
-    except TypeError:
-        raise TypeError(f"{name} must be a list of lists of ids, not {kind(lists)}") from None
-
-
-def _flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
-    found = [_structs.numpy(f"{name}[{i}]", one) for i, one in enumerate(lists)]
-    return np.concatenate(found) if found else np.zeros(0, np.int32)
-
-
-def _draft_lengths(drafts: Any, draft_ids: Any, count: int) -> List[int]:
-    try:
-        lengths = [
-            (
-                integer(f"drafts[{i}]", one, "uint32_t")
-                if draft_ids is not None and not hasattr(one, "__len__")
-                else len(one)
-            )
-            for i, one in enumerate(drafts)
-        ]
-    except TypeError:
-        raise TypeError(f"drafts must be a list of lists of ids, not {kind(drafts)}") from None
-    if len(lengths) != count:
-        raise ValueError(f"drafts has {len(lengths)} lists for {count} requests")
-    return lengths
-
-
-def _draft_distributions(
-    call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int, dtype: Any
-) -> None:
-    if probs is not None and logits is not None:
-        raise TypeError("draft_probs and draft_logits are both given; only one may be")
-    if (probs is None and logits is None) or total == 0:
-        return
-    name, value = ("draft_probs", probs) if probs is not None else ("draft_logits", logits)
-    found, elements = call.floats(name, value, total, vocab, dtype if probs is None else None)
-    wanted = "float32" if probs is not None else list(_structs.DTYPES)[struct.logits.dtype]
-    if elements != wanted:
-        raise TypeError(f"{name} has elements of {elements}; they must be {wanted}")
-    kinds = _types.DraftKind
-    struct.draft_kind = kinds.PROBS if probs is not None else kinds.LOGITS
-    struct.draft_stride = found.row_stride
-    call.buffer(struct.draft, found)
+_options = defaults_of(
+    "cls_sampler_options", SamplerOptions, {"late_compile": True, "max_history": MAX_HISTORY}
+)
+_params = defaults_of("cls_params", Params, {"seed": None})
+_outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw"}
+Sampler.__doc__ = describe(Sampler, SamplerOptions, _types.SAMPLER_OPTIONS_MANUAL, _options)
+Context.sampler.__doc__ = Sampler.__doc__
+Sampler.begin.__doc__ = describe(Sampler.begin, Params, _types.PARAMS_MANUAL, _params)
+Sampler.sample.__doc__ = describe(Sampler.sample, OutputOptions, _types.OUTPUTS_MANUAL, _outputs)
+for _function, _defaults in (
+    (Sampler.__init__, _options),
+    (Context.sampler, _options),
+    (Sampler.begin, _params),
+    (Sampler.check, _params),
+    (Sampler.sample, _outputs),
+):
+    sign(_function, _defaults)

@@ -57,6 +57,13 @@ def real(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number, not {kind(value)}") from None
 
 
+def switch(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, not {kind(value)}")
+    return bool(value)
+
+
 def own(value: Any) -> Any:
     """A copy that changes only where its owner changes it: iterators become lists."""
     if isinstance(value, (str, bytes, int, float, np.generic)):
@@ -95,7 +102,10 @@ def choice(name: str, value: Any, names: Type[Any]) -> int:
 
 
 def choices(name: str, value: Any, names: Type[Any], shift: bool) -> int:
-    """A sum of an enum's members: a number, or names. With `shift` member n counts 1 << n."""
+    """A sum of an enum's members: a number, names, or "all". With `shift` member n counts
+    1 << n."""
+    if isinstance(value, str) and value == "all":
+        value = list(names.__members__)
     if isinstance(value, (int, np.integer)) and not (shift and isinstance(value, enum.IntEnum)):
         return integer(name, value, "uint32_t")
     single = isinstance(value, (str, enum.IntEnum)) or not isinstance(value, Iterable)

@@ -15,7 +15,7 @@ from . import _structs, _types
 from ._arrays import element_name, native, on_host, row_stride
 from ._cffi import ffi
 from ._library import lib, must
-from ._sampler import new_params
+from ._request import new_params
 from ._structs import Filler, choice, ids, init, integer, kind, real, record
 from ._types import AdaptiveState, DraftKind, HostResult, Params, RowStatus, VerifyMethod
 
@@ -206,7 +206,8 @@ def sample(
                 (end_ids, prefix_of), as in Sampler.infill(), for the parameter `infill`
     adaptive    the `adaptive` of the request's previous token, with Mirostat, adaptive p and top-p
                 decay
-    more        parameters of the request, as in Sampler.begin(); `draw`, `max_history` and
+    more        parameters of the request, as in Sampler.begin(), but with the seed 0 where none is
+                given, since this function has nothing to report one; `draw`, `max_history` and
                 `invalid_token`; and probs=True for the probabilities, float32 [vocab]
 
     Returns a HostResult: token, status, kept_count, logprob_raw, logprob_final, probs, adaptive...

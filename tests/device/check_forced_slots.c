@@ -639,8 +639,8 @@ START_TEST(refusals)
     p.loop_repeats = 3;
     p.loop_max = 22;
     expect_refused(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
-                   "params->loop_repeats is 3 and params->loop_max 22, but the sampler was created "
-                   "with options->max_history of 64; they need 66");
+                   "params->loop_repeats is 3 and params->loop_max 22, but options->max_history is "
+                   "64: at least 66 is needed");
     p.loop_max = 21;
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
@@ -650,11 +650,12 @@ START_TEST(refusals)
         *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
         uint32_t *const n = end ? &p.thinking_end.count : &p.thinking_start.count;
         *n = 66;
-        expect_refused(cls_slot_params(k.sampler, 0, &p),
-                       end ? "params->thinking_end.count is 66, but the sampler was created with "
-                             "options->max_history of 64; it needs 65"
-                           : "params->thinking_start.count is 66, but the sampler was created with "
-                             "options->max_history of 64; it needs 65");
+        expect_refused(
+            cls_slot_params(k.sampler, 0, &p),
+            end ? "params->thinking_end.count is 66, but options->max_history is 64: at "
+                  "least 65 is needed"
+                : "params->thinking_start.count is 66, but options->max_history is 64: at "
+                  "least 65 is needed");
         *n = 65;
         must(cls_slot_params(k.sampler, 0, &p));
     }

@@ -328,19 +328,29 @@ START_TEST(refused)
     o.vocab = 100;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
-    refuse(s, &p, "params->dry_multiplier needs a sampler created with options->max_history");
+    refuse(s, &p,
+           "params->dry_multiplier is 1, but options->max_history is 0: at least 3 is needed");
+    p.dry_allowed_length = 5;
+    refuse(s, &p,
+           "params->dry_multiplier is 1, but options->max_history is 0: at least 6 is needed");
     p.dry_base = 0.5f; /* off */
     must(cls_sampler_check(s, &p));
     p.no_repeat_ngram = 2;
-    refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->max_history");
+    refuse(s, &p,
+           "params->no_repeat_ngram is 2, but options->max_history is 0: at least 2 is needed");
+    p.no_repeat_ngram = 0;
+    p.penalty_window = 64;
+    refuse(s, &p,
+           "params->penalty_window is 64, but options->max_history is 0: at least 64 is needed");
     cls_params_init(&p);
     p.bad_words.sequences = bad + 1;
     p.bad_words.count = 1;
     must(cls_sampler_check(s, &p)); /* of one id */
     p.bad_words.sequences = bad;
-    refuse(s, &p,
-           "params->bad_words.sequences[0].count is 3, but the sampler was created with "
-           "options->max_history of 0");
+    refuse(
+        s, &p,
+        "params->bad_words.sequences[0].count is 3, but options->max_history is 0: at least 2 is "
+        "needed");
     cls_params_init(&p);
     p.stop_ids.ids = p.allowed_ids.ids = good;
     p.stop_ids.count = p.min_tokens = 3;
@@ -352,8 +362,7 @@ START_TEST(refused)
     cls_params_init(&p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
-    refuse(s, &p,
-           "params->dry_window is 9, but the sampler was created with options->max_history of 8");
+    refuse(s, &p, "params->dry_window is 9, but options->max_history is 8: at least 9 is needed");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);

@@ -328,6 +328,17 @@ START_TEST(refused_late)
 }
 END_TEST
 
+/* The features that a call lacks are those whose names its message has; without any, 0. */
+static void named_as_missing(const cls_sampler *sampler, const char *message)
+{
+    const uint32_t missing = cls_sampler_missing(sampler);
+    for (uint32_t bit = 1; bit <= CLS_FEATURES_ALL; bit <<= 1)
+        if (bit & CLS_FEATURES_ALL)
+            ck_assert_msg((strstr(message, cls_feature_name((cls_feature)bit)) != NULL) ==
+                              ((missing & bit) != 0),
+                          "missing is 0x%x: %s", (unsigned)missing, message);
+}
+
 /* What is enqueued compiles nothing: what lacks its feature is refused, and the
  * device gets no command. */
 START_TEST(refused_steps)
@@ -355,6 +366,7 @@ START_TEST(refused_steps)
                       #call ": %s", cls_error_message()); \
         ck_assert_ptr_null(done); \
         ck_assert_uint_eq(cls_sampler_launches(s.sampler), launches); \
+        named_as_missing(s.sampler, name); \
         s.step = good; \
         s.outputs = none; \
     } while (0)
@@ -404,6 +416,14 @@ START_TEST(refused_steps)
     REFUSED(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, &done), "CLS_FEATURE_LOGPROBS");
     steps(&s, 2, "after all refusals");
     ck_assert_uint_eq(t.calls, 0);
+    ck_assert_uint_eq(cls_sampler_missing(s.sampler), 0);
+    ck_assert_uint_eq(cls_sampler_missing(NULL), 0);
+    /* What was missing can be compiled, and the call made again. */
+    ck_assert_int_eq(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, NULL), CLS_BAD_ARGUMENT);
+    must(cls_sampler_compile(s.sampler, cls_sampler_missing(s.sampler)));
+    must(cls_logprobs(s.sampler, d->queue, &logprobs, 0, NULL, NULL));
+    ck_assert_uint_eq(cls_sampler_missing(s.sampler), 0);
+    ck_assert_int_eq(clFinish(d->queue), CL_SUCCESS);
     clReleaseMemObject(out);
     close_subject(&s);
     cls_context_destroy(context);

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import host
+from clsample import _structs, host
 from conftest import ROWS, VOCAB, ended
 
 CHAINS = [
@@ -389,15 +389,20 @@ def test_context(context):
 
 def test_features_that_are_added(context, logits):
     """A step needs a feature that the sampler lacks, until compile() adds it."""
-    with context.sampler(VOCAB, 1) as one:
+    with context.sampler(VOCAB, 1, late_compile=False) as one:
         request = one.begin(seed=5)
-        with pytest.raises(clsample.BadArgument, match="FEATURE_LOGPROBS"):
+        with pytest.raises(clsample.BadArgument, match="create it with 'logprobs' in features"):
             one.sample(logits[:1], request, logprobs=True)
+        with pytest.raises(clsample.BadArgument, match="'state'.*late_compile=False forbids"):
+            request.update(presence_penalty=1.0)
         with pytest.raises(ValueError, match="features is 'nothing'"):
             one.compile("nothing")
         one.compile(["logprobs"])
         step = one.sample(logits[:1], request, logprobs=True)
         assert step.get()["logprobs"].shape == (1,)
+        mask = np.ones(VOCAB, bool)
+        with pytest.raises(clsample.BadArgument, match="create it with 'mask' and 'probs' in"):
+            one.sample(logits[:1], request, mask=mask, probs=True)
         ended(request)
 
 
@@ -416,6 +421,56 @@ def test_progress_and_binary(context):
         clsample.Context(device=context.device, progress=lambda *call: 1 // 0)
 
 
+def test_a_call_compiles_what_it_needs(context, logits):
+    """Before it enqueues, once, with progress."""
+    programs = []
+    one = clsample.Context(device=context.device, progress=lambda name, *_: programs.append(name))
+    with one, one.sampler(VOCAB, 2) as sampler, sampler.begin(seed=5) as request:
+        bias = np.zeros(VOCAB, np.float32)
+
+        def step():
+            return sampler.sample(logits[0], request, bias=bias, logprobs=True, probs=True)
+
+        for call, compiles in (
+            (step, True),
+            (lambda: sampler.logprobs(logits[0], top=2), False),  # the step has what these need
+            (lambda: sampler.accept([3], request), False),
+            (lambda: sampler.verify(logits[:2], [[4]], request), True),
+        ):
+            programs.clear()
+            call()
+            assert bool(programs) == compiles
+            programs.clear()
+            call()
+            assert not programs
+        assert step().tokens.get()[0] >= 0
+
+
+def test_features_by_name(context, logits):
+    for features in ("mask", ["mask"], clsample.Feature.MASK):
+        with context.sampler(VOCAB, features=features, late_compile=False) as sampler:
+            with sampler.begin() as one:
+                sampler.sample(logits[0], one, mask=np.ones(VOCAB, bool))
+    assert _structs.choices("features", "all", clsample.Feature, False) == clsample.FEATURES_ALL
+    assert _structs.choices("dtypes", "all", clsample.DType, True) == 7
+
+
+def test_the_history_serves_what_is_usual(context, logits):
+    with context.sampler(VOCAB) as sampler:
+        for params in (
+            {"dry_multiplier": 0.8},
+            {"penalty_window": 64, "presence_penalty": 1.0},
+            {"loop_repeats": 2},
+            {"no_repeat_ngram": 3, "bad_words": [[1, 2, 3]]},
+        ):
+            sampler.check(**params)
+        with pytest.raises(clsample.BadArgument, match="at least 65 is needed"):
+            sampler.check(penalty_window=65)
+    with context.sampler(VOCAB, max_history=0) as sampler:
+        with pytest.raises(clsample.BadArgument, match="at least 64 is needed"):
+            sampler.check(loop_repeats=2)
+
+
 def test_a_progress_that_raises(context):
     """The exception reaches the call that compiles, in its thread, when the library has returned:
     all is compiled then, and the next call goes on."""
@@ -426,10 +481,12 @@ def test_a_progress_that_raises(context):
         if raised:
             raise raised[0]
 
-    with clsample.Context(device=context.device, progress=progress) as one:
+    with clsample.Context(device=context.device, progress=progress) as one, one.sampler(9) as late:
         for error, call in [
             (KeyboardInterrupt, lambda: one.compile("mask")),
             (ZeroDivisionError, lambda: one.sampler(VOCAB, features=["verify"])),
+            (KeyboardInterrupt, lambda: late.compile("kept_sets")),
+            (ZeroDivisionError, lambda: late.begin(presence_penalty=1.0)),
         ]:
             raised[:], calls[:] = [error], []
             with pytest.raises(error):

@@ -11,7 +11,7 @@ import pytest
 import clsample
 from clsample import _types, host
 from clsample._cffi import ffi
-from clsample._sampler import new_params
+from clsample._request import new_params
 from conftest import SOURCE
 
 STAGES = {"temperature": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}

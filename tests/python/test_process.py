@@ -142,7 +142,7 @@ for call in (host.sample, lambda row, **more: host.verify(np.stack([row, row]), 
     except clsample.BadArgument as error:
         print(error)
 """)
-    assert len(re.findall(f"row->adaptive has mu .*: {why}", out)) == 2, out
+    assert len(re.findall(f"adaptive has mu .*: {why}", out)) == 2, out
 
 
 def test_a_progress_that_calls_its_context():
@@ -397,8 +397,11 @@ def test_types():
     use = PACKAGE.parent / "use.py"
     use.write_text(
         "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n"
-        "    request = sampler.begin([1], top_k=5, chain='vllm')\n"
+        "    request = sampler.begin([1], top_k=5, chain='vllm', seed=None)\n"
+        "    sampler.context.sampler(9, features='all', late_compile=False)\n"
         "    step = sampler.sample(0, [request], logprobs=True, top=5)\n"
+        "    if step.finish_reasons()[0] == 'stop' or clsample.RowStatus(96).finish_reason:\n"
+        "        return 0\n"
         "    return int(step.tokens.get()[0])\n"
     )
     done = subprocess.run(
@@ -421,6 +424,7 @@ def test_types():
     use.write_text(
         "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> None:\n"
         "    sampler.begin(top_k='five')\n    sampler.begin(topk=5)\n"
+        "    sampler.context.sampler(9, late_compile='no')\n"
     )
     done = subprocess.run(
         [
@@ -437,4 +441,4 @@ def test_types():
         text=True,
     )
     use.unlink()
-    assert done.stdout.count("use.py:") >= 2, done.stdout
+    assert done.stdout.count("use.py:") >= 3, done.stdout

@@ -136,8 +136,9 @@ def test_parts_of_arrays_as_tokens(cl, theirs, logits):
     """accept() refuses what is not one row of tokens for each request, in their order."""
     _, queue, context = theirs
     tokens = np.array([[4, 5, 6], [7, 8, 9]], np.int32)
+    params = {"presence_penalty": 5, "seed": 3}
     with context.sampler(VOCAB, 2, features=["shortlist", "accept", "penalties"]) as sampler:
-        with sampler.begin(presence_penalty=5) as a, sampler.begin(presence_penalty=5) as b:
+        with sampler.begin(**params) as a, sampler.begin(**params) as b:
             for value in (tokens.T, cl.array.to_device(queue, tokens.T.copy())):
                 with pytest.raises(ValueError, match=r"tokens has the shape \(3, 2\)"):
                     sampler.accept(value, [a, b])
@@ -149,7 +150,7 @@ def test_parts_of_arrays_as_tokens(cl, theirs, logits):
                 sampler.accept(deep, [a, b])
             sampler.accept(np.asfortranarray(tokens), [a, b], queue=queue)
             assert sampler.sample(logits[:2], [a, b], queue=queue).tokens.get().tolist() == [
-                host.sample(row, output=ids, presence_penalty=5).token
+                host.sample(row, output=ids, **params).token
                 for row, ids in zip(logits, tokens.tolist())
             ]
 
@@ -220,7 +221,7 @@ def test_objects_of_another_context(cl, theirs, sampler, logits):
     with sampler.begin(seed=1) as a:
         with pytest.raises(clsample.BadArgument, match=r"logits.events belongs to another"):
             sampler.sample(array, a, queue=queue)
-        with pytest.raises(clsample.BadArgument, match="logits.values belongs to another OpenCL"):
+        with pytest.raises(clsample.BadArgument, match="logits belongs to another OpenCL"):
             sampler.sample(context.array(array.base_data, VOCAB), a, queue=queue)
         array.finish()  # it has no events then
         with pytest.raises(clsample.BadArgument, match="queue"):

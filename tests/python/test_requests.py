@@ -33,6 +33,28 @@ def test_a_fork_draws_the_same_until_it_has_another_seed(sampler, logits):
     ended(parent, child, other)
 
 
+def test_a_request_without_a_seed_has_one_of_its_own(sampler, logits):
+    """The seed is drawn from the system, and reported. 0 is a seed."""
+    one, two, zero = sampler.begin(), sampler.begin(seed=None), sampler.begin(seed=0)
+    seeds = [request.params["seed"] for request in (one, two, zero)]
+    assert seeds[2] == 0 and len(set(seeds)) == 3 and all(0 <= seed < 2**64 for seed in seeds)
+    copy, other = one.fork(), one.fork(seed=None)
+    assert copy.params["seed"] == seeds[0] != other.params["seed"]
+    two.update(temperature=0.5)
+    assert two.params["seed"] == seeds[1]
+    two.update(seed=None, temperature=1.0)
+    assert two.params["seed"] not in seeds
+    requests = [one, two, zero, copy, other]
+    assert draw(sampler, logits[0], *requests) == [
+        host.sample(logits[0], seed=request.params["seed"]).token for request in requests
+    ]
+    sampler.check(seed=None)
+    state = one.save()
+    with sampler.load(state) as loaded:
+        assert loaded.params["seed"] == seeds[0]
+    ended(*requests)
+
+
 def test_rollback(sampler, logits):
     with sampler.begin(seed=5, frequency_penalty=1.0) as one:
         tokens = [draw(sampler, logits[1], one)[0] for _ in range(4)]
@@ -114,6 +136,7 @@ def test_what_was_given_stays_as_it_was(sampler, logits):
 
     def spoil(params):
         params["bad_words"][1][0] = best[5]
+        params.pop("seed", None)
         for value in params.values():
             value.fill(best[5]) if isinstance(value, np.ndarray) else value.clear()
 

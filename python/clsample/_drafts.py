@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""The drafts that Sampler.verify() is given."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, List
+
+import numpy as np
+
+from . import _structs, _types
+from ._arguments import Call
+from ._structs import integer, kind
+
+
+def listed(name: str, lists: Any) -> List[Any]:
+    """The lists, which are read twice, so that an iterator would be used up."""
+    try:
+        return list(lists)
+    except TypeError:
+        raise TypeError(f"{name} must be a list of lists of ids, not {kind(lists)}") from None
+
+
+def flat(name: str, lists: Iterable[Any]) -> np.ndarray[Any, Any]:
+    found = [_structs.numpy(f"{name}[{i}]", one) for i, one in enumerate(lists)]
+    return np.concatenate(found) if found else np.zeros(0, np.int32)
+
+
+def lengths_of(drafts: Any, draft_ids: Any, count: int) -> List[int]:
+    try:
+        lengths = [
+            (
+                integer(f"drafts[{i}]", one, "uint32_t")
+                if draft_ids is not None and not hasattr(one, "__len__")
+                else len(one)
+            )
+            for i, one in enumerate(drafts)
+        ]
+    except TypeError:
+        raise TypeError(f"drafts must be a list of lists of ids, not {kind(drafts)}") from None
+    if len(lengths) != count:
+        raise ValueError(f"drafts has {len(lengths)} lists for {count} requests")
+    return lengths
+
+
+def distributions(
+    call: Call, struct: Any, probs: Any, logits: Any, total: int, vocab: int, dtype: Any
+) -> None:
+    if probs is not None and logits is not None:
+        raise TypeError("draft_probs and draft_logits are both given; only one may be")
+    if (probs is None and logits is None) or total == 0:
+        return
+    name, value = ("draft_probs", probs) if probs is not None else ("draft_logits", logits)
+    found, elements = call.floats(name, value, total, vocab, dtype if probs is None else None)
+    wanted = "float32" if probs is not None else list(_structs.DTYPES)[struct.logits.dtype]
+    if elements != wanted:
+        raise TypeError(f"{name} has elements of {elements}; they must be {wanted}")
+    kinds = _types.DraftKind
+    struct.draft_kind = kinds.PROBS if probs is not None else kinds.LOGITS
+    struct.draft_stride = found.row_stride
+    call.buffer(struct.draft, found)

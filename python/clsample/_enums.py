@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""The classes of the enums, which _types.py generates. They print their names."""
+
+from __future__ import annotations
+
+import enum
+import operator
+from typing import Any, Optional
+
+
+class Names(enum.IntEnum):
+    """One of several values."""
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
+
+class Bits(enum.IntFlag):
+    """A sum of bits, such as STOPPED|LENGTH."""
+
+    @classmethod
+    def _missing_(cls, value: Any) -> Any:
+        return super()._missing_(operator.index(value))  # also of NumPy's integers
+
+    def __str__(self) -> str:
+        value, members = int(self), type(self).__members__.items()
+        found = [name for name, bit in members if bit & value]
+        rest = value & ~sum(type(self).__members__.values())
+        if rest:
+            found.append(hex(rest))  # of a newer library
+        none = next((name for name, bit in members if bit == 0), "0")
+        return "|".join(found) or none
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self), spec) if spec else str(self)
+
+
+class RowBits(Bits):
+    """A row's status."""
+
+    @property
+    def finish_reason(self) -> Optional[str]:
+        """Why the request has ended, in the words of vLLM and OpenAI: "stop" (the row's token is a
+        stop id), "length" (max_tokens) or "repetition" (loop_repeats); None while it runs. A row of
+        a request that had ended before, SKIPPED, says "stop", whatever the reason was."""
+        members = type(self).__members__
+        return next((reason for bit, reason in _FINISHED if members[bit] & self), None)
+
+
+_FINISHED = (("LOOP", "repetition"), ("LENGTH", "length"), ("STOPPED", "stop"))
