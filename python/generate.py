@@ -232,6 +232,8 @@ NOT_ARGUMENTS = {
     "struct_size",
     "reserved",
     "progress_user",
+    "find_opencl",
+    "find_opencl_user",
     "build_log",
     "build_log_size",
     "build_log_stays",
