@@ -8,8 +8,10 @@
         print(step.tokens.get())                    # waits
 
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
+clsample.sample(logits, ...) does without them where there are no penalties and no other history.
 clsample.host computes the same tokens without a device. Logits come from pyopencl's arrays and
-buffers, from this package's DeviceArray, or from NumPy; results stay on the device until get().
+buffers, from this package's DeviceArray, or from NumPy, torch and others on the host; results stay
+on the device until get().
 """
 
 from . import host
@@ -30,6 +32,7 @@ from ._errors import (
 )
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
+from ._rows import clear, sample
 from ._sampler import Logprobs, Request, Result, Sampler, SavedRequest, Step, Verified
 from ._types import (
     FEATURES_ALL,
@@ -111,7 +114,9 @@ __all__ = [
     "Verified",
     "VerifyMethod",
     "__version__",
+    "clear",
     "devices",
     "host",
     "library_version",
+    "sample",
 ]
