@@ -27,7 +27,11 @@ class Producer:
         return self.device, 0
 
     def __dlpack__(self):
-        return _dlpack.save(self.array, self.elements)
+        if self.array.dtype != bool:
+            return _dlpack.save(self.array, self.elements)
+        capsule = _dlpack.save(self.array.view(np.uint8), None)  # NumPy 1.24 refuses bool
+        _dlpack._tensor(capsule).code = _dlpack.BOOL
+        return capsule
 
 
 def bits_of(values):
