@@ -37,12 +37,12 @@ def share(context: Any, array: np.ndarray[Any, Any], span: int) -> Tuple[Any, in
 def shares_memory(context: Any, device: Any) -> bool:
     """Whether the device computes in the host's memory. A CPU says so; what it says is compared
     with what it does, for an array that begins at no multiple of ALIGNMENT."""
-    kind = _opencl._info("clGetDeviceInfo", device, DEVICE_TYPE, "cl_bitfield")
-    unified = _opencl._info("clGetDeviceInfo", device, HOST_UNIFIED_MEMORY, "cl_bool")
-    if not kind & TYPE_CPU or not unified:
-        return False
     try:
-        return _is_shared(context, _opencl.create_queue(context, device))
+        kind = _opencl._info("clGetDeviceInfo", device, DEVICE_TYPE, "cl_bitfield")
+        if not kind & TYPE_CPU:
+            return False
+        unified = _opencl._info("clGetDeviceInfo", device, HOST_UNIFIED_MEMORY, "cl_bool")
+        return bool(unified) and _is_shared(context, _opencl.create_queue(context, device))
     except OpenCLError:
         return False
 

@@ -8,6 +8,7 @@ import weakref
 import numpy as np
 import pytest
 
+import clsample
 from clsample import _opencl, _shared, host
 from conftest import VOCAB
 from test_examples import run
@@ -160,7 +161,7 @@ def test_buffers_begin_where_vectors_may(shared, context):
 
 
 def test_it_is_checked(shared, context, monkeypatch):
-    """A driver is noticed that copies, with or without maps of the host's memory."""
+    """A driver is noticed that copies, with or without maps of the host's memory, or refuses."""
     assert _shared.shares_memory(context._cl, context._device)
 
     def copied(cl, array, span):
@@ -169,7 +170,14 @@ def test_it_is_checked(shared, context, monkeypatch):
     def announced(queue, buffer, offset, target, event):
         target[:] = 1
 
-    for module, name, wrong in ((_shared, "share", copied), (_opencl, "read", announced)):
+    def refused(code, call):
+        raise clsample.OpenCLError(call, code)
+
+    for module, name, wrong in (
+        (_shared, "share", copied),
+        (_opencl, "read", announced),
+        (_opencl, "check", refused),
+    ):
         monkeypatch.setattr(module, name, wrong)
         assert not _shared.shares_memory(context._cl, context._device)
         monkeypatch.undo()
