@@ -9,7 +9,7 @@ import os
 import secrets
 import sys
 import threading
-from typing import Any, Dict, List, Optional, OrderedDict, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Optional, OrderedDict, Sequence, Tuple
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from ._cffi import ffi
 from ._context import Context
 from ._errors import BadArgument, Busy
 from ._library import check_process, lib, must
-from ._sampler import Request, Sampler, Step, _fill_params
-from ._structs import init, logit_type
+from ._sampler import Request, Sampler, Step
+from ._structs import RANGES, Filler, init, integer, logit_type, real
 from ._types import Params, RowStatus
 
 # The parameters that need no history of tokens.
@@ -29,6 +29,7 @@ NUMBERS = (
     "temperature top_k top_p min_p typical_p top_n_sigma top_a p_less xtc_probability "
     "xtc_threshold dynatemp_range dynatemp_exponent min_keep chain"
 ).split()
+_fill = Filler("cls_params", "sample()", [*NUMBERS, "stages", "seed", "stream"])
 CONTEXTS, SAMPLERS = 4, 8  # the most that are kept while no call uses them
 
 _lock = threading.Lock()
@@ -151,24 +152,31 @@ def _results(step: Step, form: str, shape: Tuple[int, ...], return_status: bool)
 
 
 def _column(name: str, value: Any, rows: int) -> Sequence[Any]:
-    """A value for each row."""
-    if isinstance(value, (int, float, str)) or name == "chain":
-        return [value] * rows
-    found = value
+    """A value for each row, of the type that the parameter has."""
+    if name == "chain":
+        stages = isinstance(value, Iterable) and not isinstance(value, str)
+        return [tuple(value) if stages else value] * rows
+    ctype = "uint32_t" if name == "position" else _fill.ctypes.get(name, "")
+    if not isinstance(value, (int, float, str, list, tuple)):
+        value = native(name, value)[0].tolist()
     if not isinstance(value, (list, tuple)):
-        found = native(name, value)[0].tolist()
-        if not isinstance(found, list):
-            return [found] * rows
-    if len(found) != rows:
-        raise ValueError(f"{name} has {len(found)} values; it must have {rows}, one for each row")
-    return list(found)
+        return [_number(name, value, ctype)] * rows
+    if len(value) != rows:
+        raise ValueError(f"{name} has {len(value)} values; it must have {rows}, one for each row")
+    return [_number(name, one, ctype) for one in value]
+
+
+def _number(name: str, value: Any, ctype: str) -> Any:
+    return integer(name, value, ctype) if ctype in RANGES else real(name, value)
 
 
 def _params(values: Dict[str, Any], seed: Any, rows: int) -> Tuple[List[str], List[Any]]:
     """The names of the parameters, and for each row their values."""
     for name in values:
-        if name not in NUMBERS and name in Params.__annotations__:
+        if name in Params.__annotations__ and name not in NUMBERS:
             raise TypeError(f"sample() has no {name}, which needs a request: see Sampler.begin()")
+        if name not in NUMBERS:
+            raise _fill.unknown(name)
     columns = {name: _column(name, value, rows) for name, value in values.items()}
     columns["seed"] = _column("seed", seed, rows)
     single = isinstance(seed, int) or np.ndim(seed) == 0
@@ -200,7 +208,7 @@ class _Rows:
             if self.begun[row] == (names, values):
                 continue
             changed = {n: new for n, new, old in zip(names, values, filled) if new != old}
-            _fill_params(struct, changed, keep)
+            _fill(struct, changed, keep)
             filled = values
             try:
                 must(lib.cls_slot_begin(self.sampler.handle, row, struct, ffi.NULL, 0, ffi.NULL, 0))

@@ -190,16 +190,17 @@ def test_rows_without_a_token(cl, theirs, logits):
         (dict(min_p="much"), TypeError, "min_p must be a number, not str"),
         (dict(seed=-1), ValueError, "seed is -1; it must be from 0 to"),
         (dict(seed=[1, 2, 3, 2**64]), ValueError, "seed is 18446744073709551616"),
-        (dict(seed=1.0), TypeError, "seed must be an integer"),
-        (dict(position=-1), ValueError, "position"),
+        (dict(seed=1.0), TypeError, "seed must be an integer, not float"),
+        (dict(position=-1), ValueError, "position is -1; it must be from 0 to 4294967295"),
         (dict(position=[1]), ValueError, "position has 1 values; it must have 4"),
         (dict(presence_penalty=1), TypeError, r"no presence_penalty, .*: see Sampler.begin\(\)"),
         (dict(stop_ids=[1]), TypeError, r"no stop_ids, which needs a request"),
-        (dict(top_q=1), TypeError, "has no argument 'top_q'; did you mean"),
+        (dict(top_q=1), TypeError, "sample.. has no argument 'top_q'; did you mean"),
     ),
 )
 def test_wrong_arguments(logits, arguments, error, text):
-    """The error names the argument, and the next call is not affected."""
+    """The error names the argument, whatever was called before, and the next call works."""
+    clsample.sample(logits, seed=1, top_k=[1, 2, 3, 4])
     with pytest.raises(error, match=text):
         clsample.sample(logits, **{"seed": 1, **arguments})
     assert clsample.sample(logits, seed=1).tolist() == expected(logits, {}, [1] * ROWS, range(ROWS))
@@ -280,6 +281,17 @@ def test_slots_begin_only_where_parameters_change(fresh, logits, monkeypatch):
         params.pop("position", None)
         assert found.tolist() == expected(logits, params, [1] * ROWS, range(ROWS), position)
         assert calls == begun
+
+
+def test_a_chain_that_changes(logits):
+    """The caller's list may be another one at the next call."""
+    chain = ["temperature", "typical_p"]
+    for _ in range(2):
+        params = dict(typical_p=0.5, temperature=2)
+        found = clsample.sample(logits, seed=1, chain=chain, **params)
+        params["chain"] = list(chain)
+        assert found.tolist() == expected(logits, params, [1] * ROWS, range(ROWS))
+        chain.reverse()
 
 
 def test_tokens_do_not_enter_the_slots(fresh, logits):
