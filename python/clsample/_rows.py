@@ -193,7 +193,7 @@ class _Rows:
 
     def __init__(self, context: Context, vocab: int, count: int, dtype: str) -> None:
         self.context, self.vocab, self.dtype = context, vocab, dtype
-        self.sampler = Sampler(context, vocab, count, dtypes=[dtype])
+        self.sampler = Sampler(context, vocab, count, dtypes=[dtype], max_history=0)
         self.sampler._free.clear()
         self.requests = [Request(self.sampler, slot, None) for slot in range(count)]
         self.begun: List[Any] = [None] * count
