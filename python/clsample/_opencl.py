@@ -315,7 +315,7 @@ def events(name: str, value: Any, tables: Mapping[str, Any]) -> List[Any]:
     """The handles of events: this package's, pyopencl's, or anything that has an `event`."""
     if value is None:
         return []
-    if isinstance(value, Event) or is_pyopencl(value, "Event") or not isinstance(value, Iterable):
+    if hasattr(value, "event") or is_pyopencl(value, "Event") or not isinstance(value, Iterable):
         value = [value]
     found = []
     for i, one in enumerate(value):

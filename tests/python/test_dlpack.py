@@ -51,6 +51,8 @@ def test_results(sampler, logits):
         assert np.array_equal(np.asarray(step.tokens), expected)
         with pytest.raises(IndexError):
             step.tokens[2]
+        for event in (step.tokens, [step.tokens, step], step):  # an array is no list of events
+            sampler.sample(logits[:2], [a, b], wait_for=event)
 
 
 def test_results_for_others(torch, sampler, logits):
