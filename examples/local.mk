@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-# make check builds these examples and runs two of them as tests.
-check_PROGRAMS += examples/llamacpp/check_adapter examples/json examples/minimal examples/server
-quick_examples = examples/llamacpp/check_adapter examples/server
+# make check builds these examples and runs three of them as tests.
+check_PROGRAMS += examples/llamacpp/check_adapter examples/json examples/minimal examples/rows examples/server
+quick_examples = examples/llamacpp/check_adapter examples/rows examples/server
 examples_json_SOURCES = examples/json.c examples/json_grammar.c examples/json_grammar.h
 examples_json_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_minimal_LDADD = libclsample.la $(OPENCL_LIBS)
+examples_rows_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_server_LDADD = libclsample.la $(OPENCL_LIBS)
 # A stub stands in for llama.cpp, to which the adapter belongs.
 examples_llamacpp_check_adapter_SOURCES = \

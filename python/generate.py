@@ -61,6 +61,12 @@ cl_int clEnqueueReadBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, vo
                            const cl_event *, cl_event *);
 cl_int clEnqueueWriteBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
                             cl_uint, const cl_event *, cl_event *);
+cl_int clEnqueueCopyBuffer(cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint,
+                           const cl_event *, cl_event *);
+void *clEnqueueMapBuffer(cl_command_queue, cl_mem, cl_bool, cl_bitfield, size_t, size_t, cl_uint,
+                         const cl_event *, cl_event *, cl_int *);
+cl_int clEnqueueUnmapMemObject(cl_command_queue, cl_mem, void *, cl_uint, const cl_event *,
+                               cl_event *);
 cl_int clRetainEvent(cl_event);
 cl_int clReleaseEvent(cl_event);
 cl_int clGetEventInfo(cl_event, cl_uint, size_t, void *, size_t *);

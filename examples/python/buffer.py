@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Samples logits that a kernel of the program's own leaves in a pyopencl buffer. The tokens stay on
-the device, where a second kernel reads them; only its sums come to the host.
+the device, where a second kernel reads them; only its sums come to the host. Then the same in one
+call, without requests.
 
     python3 buffer.py
 """
@@ -46,6 +47,9 @@ def main():
             add(queue, (ROWS,), None, sums.data, tokens.base_data, np.int32(tokens.offset // 4))
         print("tokens of the last step:", *step.tokens.get())
         print("mean token of each row: ", *(sums.get() / 10))
+        array = cl.array.Array(queue, (ROWS, VOCAB), np.float32, data=logits)
+        tokens = clsample.sample(array, temperature=0.8, top_k=40, seed=range(ROWS), position=9)
+        print("tokens of one call:     ", *tokens.get())
 
 
 if __name__ == "__main__":

@@ -8,10 +8,11 @@
         print(step.tokens.get())                    # waits
 
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
+clsample.sample(logits, ...) does without them where there are no penalties and no other history.
 clsample.host computes the same tokens without a device, Params converts the parameters of other
 systems, and clsample.transformers samples in Transformers' generate(). Logits come from pyopencl's
-arrays and buffers, from this package's DeviceArray, or from NumPy; results stay on the device until
-get().
+arrays and buffers, from this package's DeviceArray, or from NumPy, torch and others on the host;
+results stay on the device until get().
 """
 
 from . import host
@@ -35,6 +36,7 @@ from ._opencl import Device, Event, Queue, devices
 from ._params import Params
 from ._request import Request, SavedRequest
 from ._results import Logprobs, Result, Statuses, Step, Verified
+from ._rows import clear, sample
 from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
@@ -116,7 +118,9 @@ __all__ = [
     "Verified",
     "VerifyMethod",
     "__version__",
+    "clear",
     "devices",
     "host",
     "library_version",
+    "sample",
 ]

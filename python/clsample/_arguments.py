@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 
 import numpy as np
 
-from . import _arrays, _opencl, _structs, _types
+from . import _arrays, _opencl, _shared, _structs, _types
 from ._arrays import DeviceArray, View
 from ._cffi import ffi
 from ._opencl import Event
@@ -27,10 +27,25 @@ class Call:
     """What one call is given: the arrays to keep until it returns, the events to wait for, and the
     queue that its arrays name."""
 
-    __slots__ = ("context", "keep", "wait", "queue", "events", "theirs")
+    __slots__ = (
+        "context",
+        "keep",
+        "wait",
+        "queue",
+        "events",
+        "theirs",
+        "copy",
+        "copied",
+        "lent",
+    )
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, copy: Optional[bool] = None) -> None:
+        if copy not in (None, True, False):
+            raise TypeError(f"copy must be True, False or None, not {_structs.kind(copy)}")
         self.context = context
+        self.copy = copy
+        self.copied = False  # values of the host were copied
+        self.lent: List[Any] = []  # what the device reads of the host's memory
         self.keep: List[Any] = []
         self.wait: List[Any] = []
         self.events: List[str] = []  # the arguments that these events are of
@@ -60,11 +75,7 @@ class Call:
     ) -> int:
         """Fills a cls_logits, and returns the number of rows."""
         found, elements = self.floats(name, value, rows, width, dtype)
-        if elements not in _structs.DTYPES:
-            raise TypeError(
-                f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
-            )
-        target.dtype = _structs.DTYPES[elements]
+        target.dtype = _structs.logit_type(name, elements)
         self.buffer(target.values, found)
         target.row_stride = found.row_stride
         return found.shape[0] if len(found.shape) == 2 else 1
@@ -72,11 +83,11 @@ class Call:
     def floats(
         self, name: str, value: Any, rows: Optional[int], width: int, dtype: Any
     ) -> Tuple[View, str]:
-        """An array [rows, width], from the device or copied to it, and the type of its elements.
+        """An array [rows, width], from the device or the host, and the type of its elements.
         rows: None for any number."""
         if _opencl.is_pyopencl(value, "MemoryObjectHolder"):
             mem = _opencl.address(name, value, "cl_mem", self.context._tables)
-            elements = "float32" if dtype is None else _named_type(dtype)
+            elements = "float32" if dtype is None else named_type(dtype)
             count = 1 if rows is None else rows
             self.theirs = True
             return View(mem, (count, width), elements, 0, width, [], None), elements
@@ -86,17 +97,13 @@ class Call:
             if self.queue is None:
                 self.queue = found.queue
         else:
-            host = _arrays.on_host(name, value)
-            if host.dtype.kind == "f" and host.dtype.itemsize == 8 and dtype is None:
-                raise TypeError(
-                    f"{name} has elements of float64; they must be float32, float16 or " "bfloat16"
-                )
+            host, elements = _arrays.on_host(name, value)
             self.check_shape(name, host.shape, rows, width)
-            found = self.upload(host)
+            found = self.values(name, host, elements)
         self.check_shape(name, found.shape, rows, width)
         elements = found.dtype
         if dtype is not None:
-            elements = _named_type(dtype)
+            elements = named_type(dtype)
             if found.dtype != elements and found.dtype not in ("uint16", "int16"):
                 raise TypeError(f"{name} has elements of {found.dtype}, but dtype is {elements}")
             if elements == "float32" and found.dtype != elements:
@@ -109,6 +116,21 @@ class Call:
         if len(full) != 2 or full[1] != width or (rows is not None and full[0] != rows):
             wanted = "rows" if rows is None else str(rows)
             raise ValueError(f"{name} has the shape {tuple(shape)}; it must be ({wanted}, {width})")
+
+    def values(self, name: str, host: np.ndarray[Any, Any], elements: str) -> View:
+        """An array of the host in the memory that it has, or copied."""
+        shared = self.context._shares and self.copy is not True and host.flags.aligned
+        if self.copy is False and not shared:
+            raise ValueError(f"{name} must be copied to the device, but copy is False")
+        if not shared or host.size == 0:
+            self.copied = True
+            return self.upload(host)._replace(dtype=elements)
+        stride = _arrays.row_stride(name, host.shape, host.strides, host.itemsize)
+        rows = host.shape[0] if host.ndim == 2 else 1
+        span = ((rows - 1) * stride + host.shape[-1]) * host.itemsize
+        mem, offset = _shared.share(self.context._cl, host, span)
+        self.lent.append((mem, host))
+        return View(mem, host.shape, elements, offset, stride, [], None)
 
     def upload(self, host: np.ndarray[Any, Any]) -> View:
         """A copy of a host's array. The copy is made when the buffer is, without a queue."""
@@ -172,8 +194,8 @@ class Call:
             shape, elements, stride = found.shape, found.dtype, found.row_stride
             self.buffer(target.words, found)
         else:
-            host = _arrays.on_host(name, value)
-            shape, elements = host.shape, host.dtype.name
+            host, elements = _arrays.on_host(name, value)
+            shape = host.shape
             stride = _arrays.row_stride(name, shape, host.strides, host.itemsize)
             pointer = ffi.cast("void *", host.ctypes.data)
             self.keep.append(host)
@@ -220,7 +242,7 @@ class Call:
         return found
 
 
-def _named_type(dtype: Any) -> str:
+def named_type(dtype: Any) -> str:
     number = _structs.choice("dtype", dtype, _types.DType)
     return list(_structs.DTYPES)[number] if 0 <= number < len(_structs.DTYPES) else str(dtype)
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-from . import _opencl
+from . import _dlpack, _opencl
 from ._cffi import ffi
 from ._opencl import Event, Queue
 from ._structs import integer, kind
@@ -26,7 +26,9 @@ class DeviceArray:
     event           the Event after which the contents are complete, or None
     queue           the Queue that get() reads on
 
-    get() waits for the event and copies the contents to the host. int_ptr is the cl_mem.
+    get() waits for the event and copies the contents to the host, as a NumPy array. So do indices,
+    a loop over the array, np.asarray() and DLPack (torch.from_dlpack()), each time: take several
+    elements from one get(). int_ptr is the cl_mem.
     """
 
     __slots__ = (
@@ -87,6 +89,15 @@ class DeviceArray:
         return 2 if isinstance(self.dtype, str) else int(self.dtype.itemsize)
 
     @property
+    def _numpy_type(self) -> np.dtype[Any]:
+        return np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
+
+    @property
+    def _strides(self) -> Tuple[int, ...]:
+        """In bytes."""
+        return (self.row_stride * self.itemsize, self.itemsize)[2 - len(self.shape) :]
+
+    @property
     def size(self) -> int:
         """The number of elements."""
         count = 1
@@ -99,18 +110,25 @@ class DeviceArray:
             raise TypeError("an array without dimensions has no length")
         return self.shape[0]
 
+    def __getitem__(self, index: Any) -> Any:
+        return self.get()[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        len(self)
+        return iter(self.get())
+
     def get(self, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
         """Waits until the contents are complete, and returns them: an array of `shape`. bfloat16
         comes as its bits, uint16. out: an array for them, in place of a new one."""
-        dtype = np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
-        rows = self.size // self.shape[-1] if self.size else 0
-        span = ((rows - 1) * self.row_stride + self.shape[-1]) if rows else 0
+        dtype = self._numpy_type
+        width = self.shape[-1] if self.shape else 1
+        rows = self.size // width if self.size else 0
+        span = ((rows - 1) * self.row_stride + width) if rows else 0
         flat = np.empty(span, dtype)
         if span:
             _opencl.read(self.queue._handle, self.mem, self.offset, flat, self._event)
-        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
-        found = np.lib.stride_tricks.as_strided(flat, self.shape, strides)
-        if self.row_stride != self.shape[-1]:
+        found = np.lib.stride_tricks.as_strided(flat, self.shape, self._strides)
+        if self.row_stride != width:
             found = found.copy()
         if out is None:
             return found
@@ -124,6 +142,22 @@ class DeviceArray:
             raise ValueError("an array on the device can only be copied to the host")
         found = self.get()
         return found if dtype is None else found.astype(dtype)
+
+    def __dlpack_device__(self) -> Tuple[int, int]:
+        return _dlpack.CPU, 0
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: Any = None,
+        dl_device: Optional[Tuple[int, int]] = None,
+        copy: Optional[bool] = None,
+    ) -> Any:
+        device = self.__dlpack_device__() if dl_device is None else tuple(dl_device)
+        if copy is False or device != self.__dlpack_device__():
+            raise BufferError("an array on the device can only be copied to the host")
+        return _dlpack.save(self.get(), self.dtype)
 
     def wait(self) -> None:
         """Waits until the contents are complete."""
@@ -140,17 +174,15 @@ class DeviceArray:
         import pyopencl
         import pyopencl.array
 
-        dtype = np.dtype(np.uint16) if isinstance(self.dtype, str) else self.dtype
         _opencl.loader().clRetainMemObject(self.mem)
         data = pyopencl.Buffer.from_int_ptr(self.int_ptr, retain=False)
-        strides = (self.row_stride * dtype.itemsize, dtype.itemsize)[-len(self.shape) :]
         array = pyopencl.array.Array(
             self.queue.as_pyopencl(),
             self.shape,
-            dtype,
+            self._numpy_type,
             data=data,
             offset=self.offset,
-            strides=strides,
+            strides=self._strides,
         )
         if self._event is not None:
             array.add_event(Event(self._event).as_pyopencl())
@@ -278,19 +310,24 @@ def shape_of(name: str, value: Any) -> Tuple[int, ...]:
     return found
 
 
-def native(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of numbers in this machine's byte order."""
+def native(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
+    """An array of numbers of the host, in this machine's byte order, and the name of its type. It
+    is not copied if it is NumPy's or can be had by DLPack."""
+    if hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic)):
+        return _dlpack.load(name, value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} is no array: {error}") from None
     if array.dtype.kind in "OUSM":
         raise TypeError(f"{name} must be an array of numbers, not {kind(value)}")
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    return array, element_name(array.dtype)
 
 
-def on_host(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array of numbers whose rows are contiguous."""
-    array = native(name, value)
+def on_host(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
+    """The same, with contiguous rows."""
+    array, elements = native(name, value)
     row_stride(name, array.shape, array.strides, array.itemsize)
-    return array
+    return array, elements

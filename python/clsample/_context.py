@@ -15,6 +15,7 @@ from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
 from ._library import Unique, check_process, failure, lib, must, owned, text
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
+from ._shared import shares_memory
 from ._structs import Filler, choices, init, record
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
@@ -91,6 +92,7 @@ class Context(Unique):
             if isinstance(error, BuildFailed):
                 error.log = text(struct.build_log)
             raise error
+        self._shares = shares_memory(self._cl, self._device)
 
     def _set_options(self, struct: Any, options: Any) -> None:
         binary = options.pop("binary", None)
@@ -270,12 +272,13 @@ class Context(Unique):
     def to_device(self, values: Any, dtype: Any = None) -> DeviceArray:
         """A copy of a NumPy array on the device. dtype: "bfloat16" if the values, uint16, are the
         bits of such numbers."""
-        host = np.ascontiguousarray(native("values", values))
+        host, elements = native("values", values)
+        host = np.ascontiguousarray(host)
         lengths = shape_of("values' shape", host.shape)
         _ = self.handle
         mem = _opencl.create_buffer(self._cl, max(1, host.nbytes), host if host.size else None)
         bits: Any = host.dtype
-        if "bfloat16" in (dtype, host.dtype.name):
+        if "bfloat16" in (dtype, elements):
             bits = "bfloat16"
         return DeviceArray(self, mem, lengths, bits)
 

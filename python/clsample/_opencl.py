@@ -3,13 +3,16 @@
 
 from __future__ import annotations
 
+import atexit
+import collections
 import os
 import sys
 import threading
-from typing import Any, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Deque, Iterable, List, Mapping, Optional, Tuple
 
 from . import _library
 from ._cffi import ffi
+from ._dlpack import keep_for_ever
 from ._errors import OpenCLError, OpenCLNotFound
 from ._library import owned, process
 
@@ -20,7 +23,7 @@ CONTEXT_DEVICES = 0x1081
 QUEUE_CONTEXT, QUEUE_DEVICE = 0x1090, 0x1091
 MEM_SIZE, MEM_CONTEXT = 0x1102, 0x1106
 EVENT_STATUS, COMPLETE = 0x11D3, 0
-READ_WRITE, COPY_HOST_PTR = 1 << 0, 1 << 5
+READ_WRITE, READ_ONLY, USE_HOST_PTR, COPY_HOST_PTR = 1 << 0, 1 << 2, 1 << 3, 1 << 5
 
 _lock = threading.Lock()
 _loader: Any = None
@@ -209,16 +212,17 @@ _code = threading.local()
 
 def create_buffer(context: Any, size: int, content: Any = None) -> Any:
     """A buffer; `content`, a NumPy array, is copied to it before the call returns."""
-    cl = _loader
+    if content is None:
+        return buffer_of(context, READ_WRITE, size, ffi.NULL)
+    return buffer_of(context, READ_WRITE | COPY_HOST_PTR, size, ffi.from_buffer(content))
+
+
+def buffer_of(context: Any, flags: int, size: int, host: Any) -> Any:
+    """A buffer with OpenCL's flags, of a pointer to the host's memory or ffi.NULL."""
     code = getattr(_code, "code", None)
     if code is None:
         code = _code.code = ffi.new("cl_int *")
-    if content is None:
-        handle = cl.clCreateBuffer(context, READ_WRITE, size, ffi.NULL, code)
-    else:
-        handle = cl.clCreateBuffer(
-            context, READ_WRITE | COPY_HOST_PTR, size, ffi.from_buffer(content), code
-        )
+    handle = _loader.clCreateBuffer(context, flags, size, host, code)
     if code[0] != 0:
         raise OpenCLError(
             f"a buffer of {size} bytes cannot be allocated: OpenCL's error " f"{code[0]}", code[0]
@@ -241,6 +245,35 @@ def _release_event(handle: Any) -> None:
         _loader.clReleaseEvent(handle)
 
 
+# What commands in flight use of the host's memory: (event, what to keep), until the event is
+# complete. The event is None after a failure, which leaves unknown what still runs.
+_lent: Deque[Tuple[Any, Any]] = collections.deque()
+
+
+def lend(event: Any, keep: Any) -> None:
+    """Keeps what the commands before an event use."""
+    _lent.append((event, keep))
+
+
+def settle() -> None:
+    """Forgets what no command uses any more."""
+    for _ in range(len(_lent)):
+        try:
+            one = _lent.popleft()
+        except IndexError:
+            return  # another thread has them
+        if one[0] is None or _info("clGetEventInfo", one[0], EVENT_STATUS, "cl_int") > COMPLETE:
+            _lent.append(one)
+
+
+@atexit.register
+def _leave() -> None:
+    """Commands may run until the process has ended, and a wait for them might be one for ever."""
+    if not process.forked:
+        settle()
+    keep_for_ever(list(_lent))
+
+
 class Event:
     """The end of a call's commands on the device."""
 
@@ -257,6 +290,7 @@ class Event:
         check(
             loader().clWaitForEvents(1, ffi.new("cl_event[1]", [self._handle])), "clWaitForEvents"
         )
+        settle()
 
     @property
     def done(self) -> bool:
@@ -281,7 +315,7 @@ def events(name: str, value: Any, tables: Mapping[str, Any]) -> List[Any]:
     """The handles of events: this package's, pyopencl's, or anything that has an `event`."""
     if value is None:
         return []
-    if isinstance(value, Event) or is_pyopencl(value, "Event") or not isinstance(value, Iterable):
+    if hasattr(value, "event") or is_pyopencl(value, "Event") or not isinstance(value, Iterable):
         value = [value]
     found = []
     for i, one in enumerate(value):
@@ -354,3 +388,4 @@ def read(queue: Any, buffer: Any, offset: int, target: Any, event: Optional[Any]
         ffi.NULL,
     )
     check(code, "reading a buffer")
+    settle()

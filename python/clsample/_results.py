@@ -56,9 +56,12 @@ class Result:
     """What a call that enqueues returns at once.
 
     event: the Event after which all arrays of the result are complete.
+    copied: whether logits (or biases, or distributions of drafts) of the host were copied to the
+    device. Otherwise it reads the host's arrays themselves, which must not change until `done`.
     """
 
     event: Event
+    copied: bool
 
     def __init__(self) -> None:
         self._small: List[Any] = []
@@ -151,5 +154,6 @@ R = TypeVar("R", bound="Result")
 def finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
     writer.enqueued(event, queue)
     result.event = Event(event)
+    result.copied = writer.call.copied
     result._small = writer.small
     return result

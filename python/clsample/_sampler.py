@@ -17,7 +17,7 @@ from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
 from ._library import Unique, check_process, failure, lib, must, owned, process
-from ._opencl import Event, events, own_event
+from ._opencl import Event, events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Logprobs, Result, Step, Verified, finish
 from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
@@ -287,8 +287,14 @@ class Sampler(Unique):
                 self.compile(missing)
                 status = function(*arguments)
         if status != 0:
-            raise failure(status, call.names())
-        return own_event(done[0]), found
+            error = failure(status, call.names())
+            if call.lent and error.opencl != 0:
+                lend(None, call.lent)
+            raise error
+        event = own_event(done[0])
+        if call.lent:
+            lend(event, call.lent)
+        return event, found
 
     def sample(
         self,
@@ -308,6 +314,7 @@ class Sampler(Unique):
         random_bits: Any = None,
         defer_accept: bool = False,
         invalid_token: int = -1,
+        copy: Optional[bool] = None,
         tokens: Any = True,
         status: Any = True,
         **outputs: Unpack[OutputOptions],
@@ -316,8 +323,13 @@ class Sampler(Unique):
 
         logits      [rows, vocab] of float32, float16 or bfloat16: a DeviceArray, a
                     pyopencl.array.Array, a pyopencl.Buffer, which needs `queue` where the context
-                    has none, or a NumPy array, which is copied. The types other than float32 must
-                    be in the sampler's `dtypes`. One row may be [vocab].
+                    has none, or an array of the host: NumPy's, or by DLPack, as a torch tensor. The
+                    types other than float32 must be in the sampler's `dtypes`. One row may be
+                    [vocab].
+        copy        of logits and biases on the host. None: a CPU that shares the host's memory
+                    reads them where they are, and they must not change until the step is done;
+                    others copy them before the call returns. True: they are always copied. False:
+                    ValueError if they must be.
         dtype       the type of a Buffer's elements (default float32), or "bfloat16" for logits
                     that come as uint16
         requests    the request of each row; None skips a row. Or an int32 array of slots on the
@@ -347,7 +359,7 @@ class Sampler(Unique):
         """
         check_process()
         context = self.context
-        call = Call(context)
+        call = Call(context, copy)
         result = Step()
         with self._lock:
             if self._dropped:
@@ -415,7 +427,7 @@ class Sampler(Unique):
             struct.per_row = size // rows
             event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
         result = Result()
-        result.event = Event(event)
+        result.event, result.copied = Event(event), call.copied
         return result
 
     def logprobs(
@@ -427,14 +439,15 @@ class Sampler(Unique):
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
+        copy: Optional[bool] = None,
     ) -> Logprobs:
         """Enqueues log-probabilities of rows without requests, of a prompt or a text to be scored.
         Needs the feature "logprobs".
 
-        logits: as in sample(), 1 to max_rows rows. top: the number of likeliest tokens. given:
-        int32 [rows, count], ids whose log-probabilities and ranks are wanted.
+        logits, copy: as in sample(), 1 to max_rows rows. top: the number of likeliest tokens.
+        given: int32 [rows, count], ids whose log-probabilities and ranks are wanted.
         """
-        call, result = Call(self.context), Logprobs()
+        call, result = Call(self.context, copy), Logprobs()
         with self._locked():
             struct = ffi.new("cls_logprobs_call *")
             init("cls_logprobs_call", struct)
@@ -473,6 +486,7 @@ class Sampler(Unique):
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
+        copy: Optional[bool] = None,
     ) -> Verified:
         """Enqueues the verification of drafts. Needs the feature "verify".
 
@@ -493,7 +507,7 @@ class Sampler(Unique):
         The others as in sample(); positions and draws have an entry for each request, and they and
         `requests` must be on the host.
         """
-        call, result = Call(self.context), Verified()
+        call, result = Call(self.context, copy), Verified()
         with self._locked():
             struct = ffi.new("cls_verify_call *")
             init("cls_verify_call", struct)

@@ -129,6 +129,15 @@ def element_type(name: str, value: Any) -> str:
     return str(found)
 
 
+def logit_type(name: str, elements: str) -> int:
+    """The DType of logits with these elements."""
+    if elements not in DTYPES:
+        raise TypeError(
+            f"{name} has elements of {elements}; they must be float32, float16 or bfloat16"
+        )
+    return DTYPES[elements]
+
+
 def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
     """An array of integers, as (pointer, count). An empty one is (NULL, 0)."""
     if type(value) in (list, tuple):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional
 import numpy as np
 
 from . import _structs, _types
-from ._arrays import element_name, native, on_host, row_stride
+from ._arrays import native, on_host, row_stride
 from ._cffi import ffi
 from ._library import lib, must
 from ._request import new_params
@@ -54,19 +54,14 @@ def _pointer(array: np.ndarray[Any, Any]) -> Any:
 
 def _logits(name: str, value: Any, dtype: Any) -> Any:
     """A NumPy array of logits and the number of its type."""
-    array = on_host(name, value)
-    elements = element_name(array.dtype)
+    array, elements = on_host(name, value)
     if dtype is not None:
         number = choice("dtype", dtype, _types.DType)
         fits = elements in ("uint16", "int16") and number != _types.DType.F32
         if not fits and _structs.DTYPES.get(elements) != number:
             raise TypeError(f"{name} has elements of {elements}, which are not {dtype!r}")
         return array, number
-    if elements not in _structs.DTYPES:
-        raise TypeError(
-            f"{name} has elements of {elements}; they must be float32, float16 or " "bfloat16"
-        )
-    return array, _structs.DTYPES[elements]
+    return array, _structs.logit_type(name, elements)
 
 
 def _rows(name: str, array: np.ndarray[Any, Any], rows: int, width: int) -> int:
@@ -139,7 +134,7 @@ class _Row:
     def mask(self, value: Any, rows: int, vocab: int) -> int:
         if value is None:
             return 0
-        array = on_host("mask", value)
+        array, _ = on_host("mask", value)
         if array.dtype.name in ("int32", "uint32"):
             self.row.mask_kind, most = _types.MaskKind.PACKED, -(-vocab // 32)
         elif array.dtype.name in ("bool", "uint8", "int8"):
@@ -158,7 +153,7 @@ class _Row:
     def bias(self, value: Any, rows: int, vocab: int) -> int:
         if value is None:
             return 0
-        array = on_host("bias", value)
+        array, _ = on_host("bias", value)
         if array.dtype.name not in ("float32", "float16"):
             raise TypeError(f"bias has elements of {array.dtype}; they must be float32 or float16")
         self.row.bias, self.row.bias_dtype = _pointer(array), _structs.DTYPES[array.dtype.name]
@@ -265,7 +260,7 @@ def draw(
     struct = ffi.new("cls_host_candidates *")
     init("cls_host_candidates", struct)
     tokens, struct.count = _structs.ids("ids", ids)
-    values = native("logits", logits)
+    values, _ = native("logits", logits)
     if values.dtype != np.float32:
         raise TypeError(f"logits has elements of {values.dtype}; they must be float32")
     if values.shape != (struct.count,):

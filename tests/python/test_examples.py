@@ -49,7 +49,16 @@ def test_loop(context):
 
 def test_buffer(context, cl):
     out = run(SOURCE / "examples" / "python" / "buffer.py")
-    assert re.match(r"tokens of the last step: \d+ \d+ \d+ \d+\nmean token", out), out
+    lines = dict(line.split(":") for line in out.splitlines())
+    assert lines["tokens of one call"].split() == lines["tokens of the last step"].split(), out
+    assert len(lines["mean token of each row"].split()) == 4
+
+
+def test_tensors(context):
+    pytest.importorskip("torch")
+    out = run(SOURCE / "examples" / "python" / "tensors.py")
+    assert re.search(r"clsample.sample\(\): \[\d+, \d+, \d+, \d+\] torch.int32\n", out), out
+    assert len(out.splitlines()) == 4
 
 
 def test_chain(tmp_path):

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+/* Samples rows of logits that belong to no request: each token follows from a row's logits, its
+ * parameters, its seed and a position, and from nothing before it. The logits are in the host's
+ * memory, where a CPU reads them without a copy. Compares the tokens with the host's, and prints
+ * what the first step takes, the fastest of those with the same parameters, and the fastest of
+ * those with new ones.
+ *
+ *     cc rows.c $(pkg-config --cflags --libs clsample) && ./a.out
+ */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <clsample.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define ROWS 16
+#define VOCAB 32000
+#define STEPS 40
+
+static void must(cls_status status)
+{
+    if (status == CLS_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
+    exit(1);
+}
+
+static void must_cl(cl_int code, const char *call)
+{
+    if (code == CL_SUCCESS)
+        return;
+    fprintf(stderr, "%s: OpenCL's error %d\n", call, (int)code);
+    exit(1);
+}
+
+static cl_device_id first_usable_device(void)
+{
+    cl_platform_id platforms[16];
+    cl_uint n = 0;
+    cls_device_info info;
+    cls_device_info_init(&info);
+    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
+        return NULL;
+    for (cl_uint i = 0; i < n && i < 16; i++) {
+        cl_device_id device; /* a platform may have no device */
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
+            cls_device_query(device, NULL, &info) == CLS_OK)
+            return device;
+    }
+    return NULL;
+}
+
+static double microseconds(void)
+{
+    struct timespec now;
+    timespec_get(&now, TIME_UTC);
+    return 1e6 * (double)now.tv_sec + 1e-3 * (double)now.tv_nsec;
+}
+
+static double least(double a, double b) { return a < b ? a : b; }
+
+/* Writes the logits through a map of their buffer. Where nothing is copied the map is the memory
+ * itself, and both calls take no time. */
+static void write_logits(cl_command_queue queue, cl_mem buffer, int step)
+{
+    cl_int code;
+    float *logits =
+        (float *)clEnqueueMapBuffer(queue, buffer, CL_TRUE, CL_MAP_WRITE_INVALIDATE_REGION, 0,
+                                    sizeof(float) * ROWS * VOCAB, 0, NULL, NULL, &code);
+    must_cl(code, "clEnqueueMapBuffer");
+    for (uint32_t i = 0; i < ROWS * VOCAB; i++)
+        logits[i] = (float)((i * 7919 + (uint32_t)step * 104729) % 10007) * 1e-3f;
+    must_cl(clEnqueueUnmapMemObject(queue, buffer, logits, 0, NULL, NULL),
+            "clEnqueueUnmapMemObject");
+}
+
+/* Each row has a slot of its own for its parameters. Tokens do not enter it. */
+static cls_params params_of(uint32_t row, uint64_t seed)
+{
+    cls_params params;
+    cls_params_init(&params);
+    params.temperature = 0.5f + 0.1f * (float)row;
+    params.top_k = 50;
+    params.seed = seed; /* the same seed for all rows would need another `stream` for each */
+    return params;
+}
+
+static int token_of_host(const float *logits, uint32_t row, uint64_t seed, uint32_t position)
+{
+    const cls_params params = params_of(row, seed);
+    cls_host_row host;
+    cls_host_result result;
+    cls_host_row_init(&host);
+    cls_host_result_init(&result);
+    host.logits = logits + (size_t)row * VOCAB;
+    host.vocab = VOCAB;
+    host.params = &params;
+    host.position = position;
+    must(cls_host_sample(&host, &result));
+    return result.token;
+}
+
+int main(void)
+{
+    /* A buffer of the host's memory begins at a multiple of 128 bytes, as OpenCL's compilers may
+     * assume; some drivers of GPUs that share the memory copy it unless it is whole pages. */
+    static char memory[sizeof(float) * ROWS * VOCAB + 4096];
+    float *logits = (float *)(void *)(memory + (4096 - (uintptr_t)memory % 4096) % 4096);
+    int32_t tokens[ROWS], positions[ROWS];
+    double in_call = 1e9, in_all = 1e9; /* of the fastest step */
+    cl_int code;
+
+    cl_device_id device = first_usable_device();
+    if (device == NULL) {
+        fprintf(stderr, "no usable OpenCL device\n");
+        return 77;
+    }
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    must_cl(code, "clCreateContext");
+    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+    must_cl(code, "clCreateCommandQueue");
+    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY | CL_MEM_USE_HOST_PTR,
+                               sizeof(float) * ROWS * VOCAB, logits, &code);
+    must_cl(code, "clCreateBuffer");
+    cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof tokens, NULL, &code);
+    must_cl(code, "clCreateBuffer");
+
+    cls_context *cls;
+    cls_sampler *sampler;
+    must(cls_context_create(context, device, NULL, &cls));
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = VOCAB;
+    options.max_rows = ROWS;
+    must(cls_sampler_create(cls, &options, &sampler));
+
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = ROWS;
+    step.logits.values.buffer = in;
+    step.positions.host = positions;
+    step.defer_accept = 1; /* the slots do not change: no row depends on an earlier step */
+    step.tokens.buffer = out;
+    for (int s = 0; s < STEPS; s++) {
+        write_logits(queue, in, s);
+        const double start = microseconds();
+        for (uint32_t r = 0; r < ROWS; r++) {
+            const cls_params params = params_of(r, 100 + r);
+            positions[r] = s;
+            if (s == 0 || s >= STEPS / 2) /* once, and again where parameters change */
+                must(cls_slot_begin(sampler, r, &params, NULL, 0, NULL, 0));
+        }
+        must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
+        in_call = least(in_call, microseconds() - start);
+        must_cl(clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL),
+                "clEnqueueReadBuffer");
+        in_all = least(in_all, microseconds() - start);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            if (tokens[r] != token_of_host(logits, r, 100 + r, (uint32_t)s)) {
+                fprintf(stderr, "step %d, row %d: the host draws another token\n", s, (int)r);
+                return 1;
+            }
+        }
+        if (s == 0 || s == STEPS / 2 - 1 || s == STEPS - 1) {
+            printf("%2d calls: %5.0f us on the host, %5.0f us to the tokens\n",
+                   s > 0 && s < STEPS / 2 ? 1 : ROWS + 1, in_call, in_all);
+            in_call = in_all = 1e9;
+        }
+    }
+
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(cls);
+    clReleaseMemObject(out);
+    clReleaseMemObject(in);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    return 0;
+}
