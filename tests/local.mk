@@ -29,7 +29,7 @@ long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges test
 shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh \
 	tests/package/portable.sh tests/package/versions.sh
-short_scripts = tests/arithmetic/check_sampler.sh
+short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
@@ -40,7 +40,7 @@ quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_te
 TESTS = $(quick_tests) $(package_tests)
 # These come last, when all that they need is compiled: tests that run at the same time compile the
 # same programs twice.
-last_tests = tests/arithmetic/check_vectors $(short_scripts)
+last_tests = tests/arithmetic/check_vectors tests/arithmetic/check_sampler.sh $(short_scripts)
 check_PROGRAMS = tests/arithmetic/check_vectors
 # Automake writes a rule for each program that is in TESTS under some condition. This condition
 # never holds: it gives rules to the programs that only check-long, check-full and check-host run.
@@ -84,8 +84,8 @@ AM_TESTS_ENVIRONMENT = \
 	    CFLAGS='$(CFLAGS)' PKG_CONFIG='$(PKG_CONFIG)' MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
 
 LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
-tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/random.c \
-	tests/arithmetic/values.c tests/arithmetic/rows.c tests/arithmetic/lists.c tests/arithmetic/random_rows.c
+tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c \
+	tests/arithmetic/blocks.c
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
 if HAVE_CHECK

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Compares sampler.py, which is written from doc/arithmetic.md, with test vectors, and with random
-rows that check_vectors computes by the library.
+"""Proves that doc/arithmetic.md suffices to implement the sampling of tokens: sampler.py, which is
+written from that page alone, gives the test vectors.
 
-    check_sampler.py FOLDER                         # the vectors in tests/vectors
-    check_sampler.py --random PROGRAM SEED ROWS N   # N draws from each of so many random rows"""
+    check_sampler.py FOLDER   # tests/vectors"""
 
 import os
-import subprocess
 import sys
 import time
 
@@ -196,18 +194,13 @@ def check_blocks(lines):
 
 def main():
     began, parts = time.time(), []
-    if sys.argv[1] == "--random":
-        run = subprocess.Popen(sys.argv[2:3] + ["--random"] + sys.argv[3:6], stdout=-1, text=True)
-        rows, lists, draws = check_blocks(run.stdout)
-        check(sys.argv[2], "the exit status", run.wait(), 0)
-    else:
-        with open(os.path.join(sys.argv[1], "values.txt"), encoding="ascii") as f:
-            parts.append(f"{check_values(f)} values")
-        rows = lists = draws = 0
-        for name in ("rows.txt", "lists.txt"):
-            with open(os.path.join(sys.argv[1], name), encoding="ascii") as f:
-                counts = check_blocks(f)
-            rows, lists, draws = rows + counts[0], lists + counts[1], draws + counts[2]
+    with open(os.path.join(sys.argv[1], "values.txt"), encoding="ascii") as f:
+        parts.append(f"{check_values(f)} values")
+    rows = lists = draws = 0
+    for name in ("rows.txt", "lists.txt"):
+        with open(os.path.join(sys.argv[1], name), encoding="ascii") as f:
+            counts = check_blocks(f)
+        rows, lists, draws = rows + counts[0], lists + counts[1], draws + counts[2]
     parts += [f"{draws} draws from {rows} rows and {lists} lists"]
     print(f"{', '.join(parts)}: {failures} differ ({time.time() - began:.1f} s)")
     if draws == 0:
