@@ -9,15 +9,6 @@
 
 #include "inputs.h"
 
-static double meant(float x)
-{
-    if (isnan(x))
-        return -INFINITY;
-    if (isinf(x))
-        return x > 0 ? (double)FLT_MAX : -INFINITY;
-    return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
-}
-
 static int is_token(const cls_host_row *row, int32_t id)
 {
     return id >= 0 && (uint32_t)id < row->vocab;
@@ -306,10 +297,10 @@ double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token)
     double max = -INFINITY;
     long double total = 0;
     for (uint32_t i = 0; i < vocab; i++)
-        max = meant(logits[i]) > max ? meant(logits[i]) : max;
+        max = oracle_meant(logits[i]) > max ? oracle_meant(logits[i]) : max;
     for (uint32_t i = 0; i < vocab; i++)
-        total += exp(meant(logits[i]) - max);
-    return meant(logits[token]) - max - (double)logl(total);
+        total += exp(oracle_meant(logits[i]) - max);
+    return oracle_meant(logits[token]) - max - (double)logl(total);
 }
 
 int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,

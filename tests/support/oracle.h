@@ -79,6 +79,23 @@ typedef struct oracle_effect {
 } oracle_effect;
 void oracle_effects(const cls_host_row *row, oracle_effect *of);
 
+/* The same for a request as a list of its tokens, oldest first. */
+typedef struct oracle_story {
+    const int32_t *id;
+    const uint8_t *is_output;
+    uint32_t n, outputs;
+    uint32_t first; /* the first one that DRY, n-grams and bad words consider */
+} oracle_story;
+void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *s,
+                       oracle_effect *of);
+
+/* Returns what DRY subtracts from a logit: the amount of an exponent, 0 for -1. */
+double oracle_dry_amount(const cls_params *p, int32_t exponent);
+
+/* Returns the logit that a raw one stands for: NaN is -inf, +inf the largest float, and a subnormal
+ * one 0. */
+double oracle_meant(float x);
+
 /* Applies every adjustment except the mask and the dense bias to a token's raw logit x. *error is
  * the error that float32 may have. */
 double oracle_adjusted(const cls_host_row *row, uint32_t id, float x, const oracle_effect *t,

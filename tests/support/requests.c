@@ -317,11 +317,8 @@ void request_adjust(const cls_host_row *row, float *adjusted)
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
                          p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
                          p->frequency_penalty, p->presence_penalty);
-        const double amount =
-            t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
         if (t->dry >= 0 && x > -INFINITY)
-            x = settle(x - cls_flush_subnormal((float)fmax(-(double)CLS_FLT_MAX,
-                                                           fmin(amount, (double)CLS_FLT_MAX))));
+            x = settle(x - cls_flush_subnormal((float)oracle_dry_amount(p, t->dry)));
         adjusted[i] = x;
     }
     free(touches);

@@ -256,6 +256,8 @@ START_TEST(infill)
     /* .01 * 3 * 9 is less than .99, so infill continues. Of the rest .4 and .25 are likely, and
      * each is more than a third of .66. */
     EXPECT_KEPT(&e, "018");
+    e.x[8] = logf(.036f); /* .036 * 3 * 9 is still less than .99 */
+    EXPECT_KEPT(&e, "018");
     e.x[8] = logf(.04f); /* .04 * 3 * 9 is more than .99, so the text ends */
     EXPECT_KEPT(&e, "8");
     e.x[9] = logf(.001f); /* both ends stay */
