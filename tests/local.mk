@@ -160,5 +160,5 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
 test_headers = $(srcdir)/tests/*/*.h
