@@ -68,6 +68,11 @@ int oracle_stops(const cls_host_row *row, int32_t token);
 int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
                       double *statistic, double *limit);
 
+/* Adds the statistic and the degrees of freedom of one distribution to those of others. Returns 0
+ * if a token without probability was drawn. */
+int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                          double *statistic, double *freedom);
+
 /* ------------------------------------------------------------ parts of the oracle */
 
 /* The effect of a request's tokens on the logit of one token. */
