@@ -40,7 +40,7 @@ quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_te
 TESTS = $(quick_tests) $(package_tests)
 # These come last, when all that they need is compiled: tests that run at the same time compile the
 # same programs twice.
-last_tests = tests/arithmetic/check_vectors tests/arithmetic/check_sampler.sh $(short_scripts)
+last_tests = tests/arithmetic/check_vectors $(short_scripts)
 check_PROGRAMS = tests/arithmetic/check_vectors
 # Automake writes a rule for each program that is in TESTS under some condition. This condition
 # never holds: it gives rules to the programs that only check-long, check-full and check-host run.
