@@ -14,44 +14,32 @@ static int is_token(const cls_host_row *row, int32_t id)
     return id >= 0 && (uint32_t)id < row->vocab;
 }
 
-static int is_allowed(const cls_host_row *row, uint32_t i)
-{
-    if (row->mask == NULL)
-        return 1;
-    if (row->mask_kind == CLS_MASK_BOOL)
-        return i < row->mask_width && ((const unsigned char *)row->mask)[i];
-    return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> i % 32) % 2;
-}
-
 /* ----------------------------------------------------------------------- order */
-
-typedef struct entry {
-    double value;
-    uint32_t id;
-} entry;
 
 static int by_value_then_id(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const oracle_entry *x = a, *y = b;
     if (x->value != y->value)
         return x->value > y->value ? -1 : 1;
     return x->id < y->id ? -1 : 1;
 }
 
+void oracle_sort(oracle_entry *entries, uint32_t n)
+{
+    qsort(entries, n, sizeof *entries, by_value_then_id);
+}
+
 /* Collects the tokens that can be drawn, and sets the row's status. */
 static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *touches,
-                     const float *rounded, entry *entries)
+                     const float *rounded, oracle_entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++)
         o->top[i / 1024] = -INFINITY;
     for (uint32_t i = 0; i < row->vocab; i++) {
-        float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
+        const float x = oracle_raw(row, i);
         double error;
-        if (!is_allowed(row, i) || touches[i].unlisted)
+        if (!oracle_allows(row, i) || touches[i].unlisted)
             continue;
-        if (row->bias != NULL)
-            x += dtype_decode(row->bias_dtype,
-                              (const char *)row->bias + i * dtype_size(row->bias_dtype));
         if (isnan(x))
             o->status |= CLS_ROW_NAN;
         if (isinf(x) && x > 0)
@@ -64,7 +52,7 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *to
         entries[o->finite].id = i;
         o->finite += !isinf(y);
     }
-    qsort(entries, o->finite, sizeof *entries, by_value_then_id);
+    oracle_sort(entries, o->finite);
     for (uint32_t i = 0; i < o->finite; i++) {
         o->order[i] = entries[i].id;
         o->value[i] = entries[i].value;
@@ -245,7 +233,7 @@ const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adap
 int oracle_make(oracle *o, const cls_host_row *row)
 {
     const uint32_t vocab = row->vocab;
-    entry *const entries = malloc(vocab * sizeof *entries);
+    oracle_entry *const entries = malloc(vocab * sizeof *entries);
     oracle_effect *const touches = malloc(vocab * sizeof *touches);
     float *const rounded = malloc(vocab * sizeof *rounded);
     memset(o, 0, sizeof *o);

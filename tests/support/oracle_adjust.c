@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inputs.h"
 #include "oracle.h"
 
 /* ------------------------------------------------------------------------ bans */
@@ -135,6 +136,36 @@ void oracle_effects(const cls_host_row *row, oracle_effect *of)
 
 /* ---------------------------------------------------------------------- logits */
 
+float oracle_raw(const cls_host_row *row, uint32_t id)
+{
+    float x = dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype));
+    if (row->bias != NULL)
+        x += dtype_decode(row->bias_dtype,
+                          (const char *)row->bias + id * dtype_size(row->bias_dtype));
+    return x;
+}
+
+int oracle_allows(const cls_host_row *row, uint32_t id)
+{
+    if (row->mask == NULL)
+        return 1;
+    if (row->mask_kind == CLS_MASK_BOOL)
+        return id < row->mask_width && ((const unsigned char *)row->mask)[id];
+    return id / 32 < row->mask_width && (((const uint32_t *)row->mask)[id / 32] >> id % 32) % 2;
+}
+
+int oracle_biases(const cls_params *p, uint32_t id, double *bias)
+{
+    int has = 0;
+    *bias = 0.0;
+    for (uint32_t n = 0; n < p->logit_bias.count; n++)
+        if ((uint32_t)p->logit_bias.biases[n].id == id) {
+            *bias += (double)p->logit_bias.biases[n].bias;
+            has = 1;
+        }
+    return has;
+}
+
 double oracle_meant(float x)
 {
     if (isnan(x))
@@ -157,14 +188,9 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
 {
     const cls_params *const p = row->params;
     const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
-    double y = oracle_meant(x), bias = 0.0;
-    int biased = 0;
+    double y = oracle_meant(x), bias;
+    const int biased = oracle_biases(p, i, &bias);
     *error = 0.0;
-    for (uint32_t n = 0; n < p->logit_bias.count; n++)
-        if ((uint32_t)p->logit_bias.biases[n].id == i) {
-            bias += (double)p->logit_bias.biases[n].bias;
-            biased = 1;
-        }
     if (isinf(y) || isinf(bias) || t->banned)
         return -INFINITY;
     if (biased) {
