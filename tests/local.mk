@@ -29,7 +29,7 @@ long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges test
 shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/portable.sh tests/package/versions.sh
-short_scripts = tests/arithmetic/check_sampler.sh
+short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
 	tests/package/bootstrap.sh
@@ -87,8 +87,8 @@ AM_TESTS_ENVIRONMENT = \
 	    CFLAGS='$(CFLAGS)' PKG_CONFIG='$(PKG_CONFIG)' MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
 
 LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
-tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/random.c \
-	tests/arithmetic/values.c tests/arithmetic/rows.c tests/arithmetic/lists.c tests/arithmetic/random_rows.c
+tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c \
+	tests/arithmetic/blocks.c
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
 if HAVE_CHECK
@@ -173,5 +173,5 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
 test_headers = $(srcdir)/tests/*/*.h

@@ -2,94 +2,78 @@
 /* Proves that the reference gives the test vectors of tests/vectors, line by line. So a change of
  * the arithmetic is seen, and other implementations can be tested with the same files.
  *
- *     check_vectors                       # compares
- *     check_vectors --write FOLDER        # writes the files, for a new version or for new vectors
- *     check_vectors --random SEED ROWS N  # writes random rows with N draws each to standard output
- */
+ *     check_vectors                    # compares
+ *     check_vectors --fill <OLD >NEW   # writes records with what the reference gives
+ *
+ * --fill takes the fields and records that are given, and replaces all that follow from them: new
+ * vectors are written without results. */
 #include "vectors.h"
 
-#include <stdlib.h>
+#define WORDS 2048u /* of a line */
 
-static int write_values_too(FILE *f)
+/* Reads records, and writes them with the reference's results. Returns 0 at a record that is wrong
+ * or that the reference refuses. */
+static int fill(FILE *in, FILE *out)
 {
-    write_values(f);
-    return 1;
-}
-
-static const struct {
-    const char *name;
-    int (*write)(FILE *);
-} files[] = {
-    {"values.txt", write_values_too}, {"rows.txt", write_rows}, {"lists.txt", write_lists}};
-
-/* Writes a file with its first line. Returns 0 if the reference fails. */
-static int write_file(FILE *f, int i)
-{
-    fprintf(f, "# Test vectors of the arithmetic, version 1. Made by check_vectors --write. "
-               "README.md has the format.\n");
-    if (files[i].write(f) && fflush(f) == 0)
-        return 1;
-    fprintf(stderr, "%s: %s\n", files[i].name, cls_error_message());
-    return 0;
-}
-
-/* Returns the line at which two files begin to differ, or 0. Sets the two lines. */
-static unsigned differ_at(FILE *a, FILE *b, char one[4096], char two[4096])
-{
-    for (unsigned line = 1;; line++) {
-        const char *const x = fgets(one, 4096, a), *const y = fgets(two, 4096, b);
-        if (x == NULL && y == NULL)
+    static char line[VECTOR_LINE];
+    char *word[WORDS];
+    int is_block = 0; /* 1 from the first record of a row or of a list to its last one */
+    for (unsigned number = 1; fgets(line, sizeof line, in) != NULL; number++) {
+        uint32_t n = 0;
+        if (line[0] == '#') {
+            fputs(line, out);
+            continue;
+        }
+        for (char *w = strtok(line, " \n"); w != NULL && n < WORDS; w = strtok(NULL, " \n"))
+            word[n++] = w;
+        is_block |= n == 2 && (strcmp(word[0], "row") == 0 || strcmp(word[0], "list") == 0);
+        if (n == 0 || !(is_block ? write_record(out, word, n) : write_value(out, word, n))) {
+            fprintf(stderr, "line %u cannot be computed: %s\n", number, cls_error_message());
             return 0;
-        if (x == NULL || y == NULL)
-            (x == NULL ? one : two)[0] = '\0';
-        if (strcmp(one, two) != 0)
-            return line;
+        }
+        is_block &= strcmp(word[0], "end") != 0;
     }
+    return fflush(out) == 0;
 }
 
 /* Compares a file with what the reference gives. Returns 1 if they are equal. */
-static int compare(const char *path, int i)
+static int compare(const char *path)
 {
-    static char stored[4096], given[4096];
-    FILE *const f = fopen(path, "r"), *const now = tmpfile();
-    unsigned line = 0;
-    int ok = 0;
-    if (f == NULL || now == NULL) {
-        printf("FAILED: %s cannot be opened\n", f == NULL ? path : "a temporary file");
-    } else if (write_file(now, i)) {
-        rewind(now);
-        line = differ_at(f, now, stored, given);
-        ok = line == 0;
-        if (!ok)
-            printf("FAILED: %s:%u is\n    %s  but the reference gives\n    %s", path, line, stored,
-                   given);
+    static char stored[VECTOR_LINE], now[VECTOR_LINE];
+    FILE *const f = fopen(path, "r"), *const filled = tmpfile();
+    if (f == NULL || filled == NULL || !fill(f, filled)) {
+        printf("FAILED: %s cannot be read or computed\n", path);
+        return 0;
     }
-    if (f != NULL)
-        fclose(f);
-    if (now != NULL)
-        fclose(now);
-    return ok;
+    rewind(f);
+    rewind(filled);
+    for (unsigned line = 1;; line++) {
+        const char *const x = fgets(stored, sizeof stored, f), *const y =
+                                                                   fgets(now, sizeof now, filled);
+        if (x == NULL && y == NULL)
+            break;
+        if (x == NULL || y == NULL || strcmp(x, y) != 0) {
+            printf("FAILED: %s:%u is\n    %s  but the reference gives\n    %s", path, line,
+                   x == NULL ? "" : x, y == NULL ? "" : y);
+            return 0;
+        }
+    }
+    fclose(f);
+    fclose(filled);
+    return 1;
 }
 
 int main(int argc, char **argv)
 {
+    static const char *const names[] = {"values.txt", "rows.txt", "lists.txt"};
     const char *const source = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
-    const int writes = argc == 3 && strcmp(argv[1], "--write") == 0;
     int ok = 1;
-    if (argc == 5 && strcmp(argv[1], "--random") == 0)
-        return !write_random(stdout, strtoull(argv[2], NULL, 10),
-                             (uint32_t)strtoul(argv[3], NULL, 10),
-                             (uint32_t)strtoul(argv[4], NULL, 10));
+    if (argc == 2 && strcmp(argv[1], "--fill") == 0)
+        return !fill(stdin, stdout);
     for (int i = 0; i < 3; i++) {
         char path[4096];
-        snprintf(path, sizeof path, "%s%s/%s", writes ? argv[2] : source,
-                 writes ? "" : "/tests/vectors", files[i].name);
-        if (writes) {
-            FILE *const f = fopen(path, "w");
-            ok &= f != NULL && write_file(f, i) && fclose(f) == 0;
-        } else {
-            ok &= compare(path, i);
-        }
+        snprintf(path, sizeof path, "%s/tests/vectors/%s", source, names[i]);
+        ok &= compare(path);
     }
     printf("%s\n", ok ? "the vectors are those of the reference" : "the vectors differ");
     return !ok;

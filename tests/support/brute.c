@@ -1,37 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 #include "brute.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "asserts.h"
-
-typedef struct entry {
-    double value;
-    uint32_t id;
-} entry;
-
-static double meant(float x)
-{
-    if (isnan(x))
-        return -INFINITY;
-    if (isinf(x))
-        return x > 0 ? FLT_MAX : -INFINITY;
-    return fabsf(x) < FLT_MIN ? 0.0 : x;
-}
-
-static int by_order(const void *a, const void *b)
-{
-    const entry *x = a, *y = b;
-    if (x->value != y->value)
-        return x->value > y->value ? -1 : 1;
-    return x->id < y->id ? -1 : 1;
-}
+#include "oracle.h"
 
 void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, const float *probs)
 {
-    entry *const entries = malloc(vocab * sizeof *entries);
+    oracle_entry *const entries = malloc(vocab * sizeof *entries);
     long double total = 0;
     b->vocab = vocab;
     b->n = 0;
@@ -41,12 +19,12 @@ void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, con
     b->rank = calloc(vocab, sizeof *b->rank);
     ck_assert(entries && b->order && b->value && b->logprob && b->rank);
     for (uint32_t i = 0; i < vocab; i++) {
-        b->value[i] = meant(logits[i]);
+        b->value[i] = oracle_meant(logits[i]);
         b->logprob[i] = -INFINITY;
         if (!isinf(b->value[i]))
-            entries[b->n++] = (entry){b->value[i], i};
+            entries[b->n++] = (oracle_entry){b->value[i], i};
     }
-    qsort(entries, b->n, sizeof *entries, by_order);
+    oracle_sort(entries, b->n);
     for (uint32_t i = 0; i < b->n; i++) {
         b->order[i] = entries[i].id;
         total += expl((long double)(entries[i].value - entries[0].value) * (long double)scale);

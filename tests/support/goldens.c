@@ -2,311 +2,167 @@
 #include "goldens.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define F(name, value) \
-    { \
-        offsetof(cls_params, name), value, 1 \
-    }
-#define I(name, value) \
-    { \
-        offsetof(cls_params, name), value, 0 \
-    }
-#define RISING \
-    4, { .1, .2, .3, .4 }
-#define FALLING \
-    4, { .4, .3, .2, .1 }
-#define FOUR \
-    4, { .25, .25, .25, .25 }
-#define FIVE \
-    5, { .2, .2, .2, .2, .2 }
-#define FRESH 0, {0}, 0
-#define DRY(multiplier, allowed, window) \
-    { \
-        F(dry_multiplier, multiplier), F(dry_base, 1.1), I(dry_allowed_length, allowed), \
-            I(dry_window, window) \
-    }
+#include "fixture.h"
+#include "request/request.h"
 
-/* Distributions from llama.cpp are renormalised where llama.cpp does not do so (XTC, typical), and
- * are in the order of ids. */
-const golden goldens[] = {
-    {"temperature 1", {F(temperature, 1)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"temperature 0", {F(temperature, 0)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
-    {"temperature .5", {F(temperature, .5)}, RISING, FRESH, {1. / 30, 4. / 30, .3, 16. / 30}, 1e-5},
-    {"range 0",
-     {F(dynatemp_range, 0), F(dynatemp_exponent, 1)},
-     RISING,
-     FRESH,
-     {.1, .2, .3, .4},
-     1e-5},
-    {"temperature 0, range 0",
-     {F(temperature, 0), F(dynatemp_range, 0)},
-     RISING,
-     FRESH,
-     {0, 0, 0, 1},
-     1e-5},
-    {"range .5, exponent 1.5",
-     {F(temperature, .8), F(dynatemp_range, .5), F(dynatemp_exponent, 1.5)},
-     RISING,
-     FRESH,
-     {.117218, .210176, .29575, .376856},
-     1e-5},
-    {"range .5",
-     {F(temperature, 1), F(dynatemp_range, .5)},
-     RISING,
-     FRESH,
-     {.134408, .218745, .290847, .356001},
-     1e-5},
+enum { MOST = 100, GOLDEN_WORDS = 16 };
 
-    {"top-k 1", {I(top_k, 1)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
-    {"top-k 3", {I(top_k, 3)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
-    {"top-k 4", {I(top_k, 4)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"top-k 0", {I(top_k, 0)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"top-p 0", {F(top_p, 0)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
-    {"top-p .7", {F(top_p, .7)}, RISING, FRESH, {0, 0, 3. / 7, 4. / 7}, 1e-5},
-    {"top-p .8", {F(top_p, .8)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
-    {"top-p 1", {F(top_p, 1)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"min-p 0", {F(min_p, 0)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"min-p .24", {F(min_p, .24)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"min-p .26", {F(min_p, .26)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
-    {"min-p .49", {F(min_p, .49)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
-    {"min-p .51", {F(min_p, .51)}, RISING, FRESH, {0, 0, 3. / 7, 4. / 7}, 1e-5},
-    {"min-p .74", {F(min_p, .74)}, RISING, FRESH, {0, 0, 3. / 7, 4. / 7}, 1e-5},
-    {"min-p .76", {F(min_p, .76)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
-    {"min-p 1", {F(min_p, 1)}, RISING, FRESH, {0, 0, 0, 1}, 1e-5},
-
-    {"XTC .09", {F(xtc_probability, 1), F(xtc_threshold, .09)}, FALLING, FRESH, {0, 0, 0, 1}, 1e-5},
-    {"XTC .19",
-     {F(xtc_probability, 1), F(xtc_threshold, .19)},
-     FALLING,
-     FRESH,
-     {0, 0, 2. / 3, 1. / 3},
-     1e-5},
-    {"XTC .29",
-     {F(xtc_probability, 1), F(xtc_threshold, .29)},
-     FALLING,
-     FRESH,
-     {0, .5, 1. / 3, 1. / 6},
-     1e-5},
-    {"XTC .39",
-     {F(xtc_probability, 1), F(xtc_threshold, .39)},
-     FALLING,
-     FRESH,
-     {.4, .3, .2, .1},
-     1e-5},
-    {"XTC off",
-     {F(xtc_probability, 1), F(xtc_threshold, .51)},
-     FALLING,
-     FRESH,
-     {.4, .3, .2, .1},
-     1e-5},
-    {"typical .5 of a peak", {F(typical_p, .5)}, 4, {.97, .01, .01, .01}, FRESH, {1}, 1e-5},
-    {"typical .5",
-     {F(typical_p, .5)},
-     4,
-     {.4, .2, .2, .2},
-     FRESH,
-     {0, 1. / 3, 1. / 3, 1. / 3},
-     1e-5},
-    {"top-n-sigma 1", {F(top_n_sigma, 1)}, RISING, FRESH, {0, 0, 3. / 7, 4. / 7}, 1e-5},
-    {"top-n-sigma 0", {F(top_n_sigma, 0)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"top-n-sigma 3", {F(top_n_sigma, 3)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"p-less", {I(p_less, 1)}, 5, {.1, .15, .2, .25, .3}, FRESH, {0, 0, 0, 5. / 11, 6. / 11}, 1e-5},
-    {"top-a .5", {F(top_a, .5)}, RISING, FRESH, {.1, .2, .3, .4}, 1e-5},
-    {"top-a 1", {F(top_a, 1)}, RISING, FRESH, {0, 2. / 9, 3. / 9, 4. / 9}, 1e-5},
-    {"top-a 1 of a peak", {F(top_a, 1)}, 4, {.9, .08, .01, .01}, FRESH, {1}, 1e-5},
-    {"p-less of equals", {I(p_less, 1)}, FIVE, FRESH, {.2, .2, .2, .2, .2}, 1e-5},
-
-    {"repetition, 1 token",
-     {F(repetition_penalty, 50)},
-     FIVE,
-     1,
-     {0},
-     0,
-     {0, .25, .25, .25, .25},
-     1e-5},
-    {"repetition, 3 tokens",
-     {F(repetition_penalty, 50)},
-     FIVE,
-     3,
-     {0, 1, 2},
-     0,
-     {0, 0, 0, .5, .5},
-     1e-5},
-    {"repetition, repeated",
-     {F(repetition_penalty, 50)},
-     FIVE,
-     5,
-     {0, 1, 2, 0, 0},
-     0,
-     {0, 0, 0, .5, .5},
-     1e-5},
-    {"frequency and presence, 1 token",
-     {F(frequency_penalty, 5), F(presence_penalty, 5)},
-     FIVE,
-     1,
-     {0},
-     0,
-     {.000011, .249997, .249997, .249997, .249997},
-     1e-5},
-    {"frequency and presence, 3 tokens",
-     {F(frequency_penalty, 5), F(presence_penalty, 5)},
-     FIVE,
-     3,
-     {0, 1, 2},
-     0,
-     {.000023, .000023, .000023, .499966, .499966},
-     1e-5},
-    {"frequency and presence, repeated",
-     {F(frequency_penalty, 5), F(presence_penalty, 5)},
-     FIVE,
-     5,
-     {0, 1, 2, 0, 0},
-     0,
-     {0, .000023, .000023, .499977, .499977},
-     1e-5},
-
-    {"DRY, too short", DRY(1, 2, 4), FOUR, 2, {0, 1}, 0, {.25, .25, .25, .25}, 1e-5},
-    {"DRY", DRY(1, 2, 5), FOUR, 5, {0, 1, 2, 0, 1}, 0, {.296923, .296923, .109232, .296923}, 1e-5},
-    {"DRY, breaker", DRY(1, 2, 6), FIVE, 6, {0, 1, 3, 4, 0, 1}, 3, {.2, .2, .2, .2, .2}, 1e-5},
-    {"DRY, no breaker",
-     DRY(1, 2, 6),
-     FIVE,
-     6,
-     {0, 1, 3, 4, 0, 1},
-     0,
-     {.228944, .228944, .228944, .084224, .228944},
-     1e-5},
-    {"DRY, multiplier 2",
-     DRY(2, 2, 5),
-     FIVE,
-     5,
-     {0, 1, 2, 0, 1},
-     0,
-     {.241818, .241818, .032727, .241818, .241818},
-     1e-5},
-    {"DRY, allowed length 4",
-     DRY(1, 4, 7),
-     FIVE,
-     7,
-     {0, 1, 2, 3, 4, 0, 1},
-     0,
-     {.2, .2, .2, .2, .2},
-     1e-5},
-
-    /* Mirostat begins with mu = 2 tau. */
-    {"mirostat 2, mu 2",
-     {I(mirostat, 2), F(mirostat_tau, 1)},
-     RISING,
-     FRESH,
-     {0, 0, 3. / 7, 4. / 7},
-     1e-5},
-    {"mirostat 2, mu 1.5",
-     {I(mirostat, 2), F(mirostat_tau, .75)},
-     RISING,
-     FRESH,
-     {0, 0, 0, 1},
-     1e-5},
-    {"mirostat 2, mu .5",
-     {I(mirostat, 2), F(mirostat_tau, .25)},
-     RISING,
-     FRESH,
-     {0, 0, 0, 1},
-     1e-5},
-    {"adaptive p, .3",
-     {F(adaptive_target, .3)},
-     RISING,
-     FRESH,
-     {.035841, .224172, .515815, .224172},
-     1e-5},
-    {"adaptive p, .55",
-     {F(adaptive_target, .55)},
-     RISING,
-     FRESH,
-     {.000578, .008756, .106053, .884613},
-     1e-5},
-};
-const uint32_t n_goldens = sizeof goldens / sizeof *goldens;
-
-#define K CLS_STAGE_TOP_K
-#define P CLS_STAGE_TOP_P
-#define M CLS_STAGE_MIN_P
-#define IDS_FROM(first) GOLDEN_LOG_ID, 10000, first, 10000 - (first)
-#define KPM I(top_k, 100), F(top_p, .8), F(min_p, .1)
-
-/* Token 0 is at -inf, so no set contains it. */
-const golden_set golden_sets[] = {
-    {"k 10000", {I(top_k, 10000)}, {0}, IDS_FROM(1)},
-    {"k 1", {I(top_k, 1)}, {0}, IDS_FROM(9999)},
-    {"k 100", {I(top_k, 100)}, {0}, IDS_FROM(9900)},
-    {"p 1", {F(top_p, 1)}, {0}, IDS_FROM(1)},
-    {"p 0", {F(top_p, 0)}, {0}, IDS_FROM(9999)},
-    {"p .0003", {F(top_p, .0003)}, {0}, IDS_FROM(9998)},
-    {"p .8", {F(top_p, .8)}, {0}, IDS_FROM(4472)},
-    {"m 1", {F(min_p, 1)}, {0}, IDS_FROM(9999)},
-    {"m 1e-12", {F(min_p, 1e-12)}, {0}, IDS_FROM(1)},
-    {"m 9997.9/9999", {F(min_p, 9997.9 / 9999.0)}, {0}, IDS_FROM(9998)},
-    {"m .1", {F(min_p, .1)}, {0}, IDS_FROM(1000)},
-    {"k 100, p .8", {I(top_k, 100), F(top_p, .8)}, {K, P}, IDS_FROM(9920)},
-    {"k 100, p .8, m .1", {KPM}, {K, P, M}, IDS_FROM(9920)},
-    {"k 100, m .1, p .8", {KPM}, {K, M, P}, IDS_FROM(9920)},
-    {"m .1, k 100, p .8", {KPM}, {M, K, P}, IDS_FROM(9920)},
-    {"k 100, m .1", {I(top_k, 100), F(min_p, .1)}, {K, M}, IDS_FROM(9900)},
-    {"p .8, k 100", {I(top_k, 100), F(top_p, .8)}, {P, K}, IDS_FROM(9900)},
-    {"m .1, k 100", {I(top_k, 100), F(min_p, .1)}, {M, K}, IDS_FROM(9900)},
-    {"p .8, k 100, m .1", {KPM}, {P, K, M}, IDS_FROM(9900)},
-    {"p .8, m .1, k 100", {KPM}, {P, M, K}, IDS_FROM(9900)},
-    {"m .1, p .8, k 100", {KPM}, {M, P, K}, IDS_FROM(9900)},
-    {"p .8, m .1", {F(top_p, .8), F(min_p, .1)}, {P, M}, IDS_FROM(4472)},
-    {"m 9997.9/9999, p .8", {F(top_p, .8), F(min_p, 9997.9 / 9999.0)}, {M, P}, IDS_FROM(9998)},
-    {"m .1, p .8", {F(top_p, .8), F(min_p, .1)}, {M, P}, IDS_FROM(4560)},
-    {"mirostat 1, mu 10", {I(mirostat, 1), F(mirostat_tau, 5)}, {0}, GOLDEN_ZIPF, 1000, 0, 65},
-};
-const uint32_t n_golden_sets = sizeof golden_sets / sizeof *golden_sets;
-
-static void apply(const golden_setting *settings, size_t n, cls_params *p)
+static void must_be(int right, const char *line)
 {
-    cls_params_init(p);
-    for (size_t i = 0; i < n && settings[i].field != 0; i++) {
-        const float real = (float)settings[i].value;
-        const int32_t whole = (int32_t)settings[i].value;
-        memcpy((char *)p + settings[i].field, settings[i].is_float ? (const void *)&real : &whole,
-               4);
-    }
-}
-
-void golden_params(const golden *g, cls_params *p)
-{
-    static cls_ids breakers[sizeof goldens / sizeof *goldens];
-    apply(g->settings, sizeof g->settings / sizeof *g->settings, p);
-    if (g->breaker == 0)
+    if (right)
         return;
-    cls_ids *const breaker = &breakers[g - goldens];
-    *breaker = (cls_ids){.ids = &g->breaker, .count = 1};
-    p->dry_breakers.sequences = breaker;
-    p->dry_breakers.count = 1;
+    fprintf(stderr, "tests/vectors/goldens.txt has no such record: %s\n", line);
+    exit(99);
 }
 
-void golden_set_params(const golden_set *g, cls_params *p)
+/* Returns a number or a fraction. */
+static double number(const char *word)
 {
-    apply(g->settings, sizeof g->settings / sizeof *g->settings, p);
-    if (g->stages[0] != CLS_STAGE_END) {
-        p->chain = CLS_CHAIN_CUSTOM;
-        memcpy(p->stages, g->stages, sizeof p->stages);
+    char *end;
+    const double x = strtod(word, &end);
+    return *end == '/' ? x / strtod(end + 1, NULL) : x;
+}
+
+static void set_parameter(golden *g, const char *field, double value)
+{
+    const cls_param *param;
+    const float real = (float)value;
+    const int32_t whole = (int32_t)value;
+    if (strcmp(field, "dry_breaker") == 0) {
+        g->breaker = whole;
+        g->breakers = (cls_ids){&g->breaker, 1};
+        g->params.dry_breakers.sequences = &g->breakers;
+        g->params.dry_breakers.count = 1;
+        return;
+    }
+    for (uint32_t id = 1; (param = cls_param_by_id(id)) != NULL; id++)
+        if (strcmp(param->field, field) == 0)
+            break;
+    must_be(param != NULL, g->name);
+    memcpy(cls_param_in(param, &g->params),
+           param->type == CLS_PARAM_FLOAT ? (const void *)&real : &whole, 4);
+}
+
+static uint8_t stage(const char *word)
+{
+    static const char *const names[] = {"end", "temperature", "top-k", "top-p", "min-p"};
+    uint8_t i = 0;
+    while (i < 5 && strcmp(names[i], word) != 0)
+        i++;
+    must_be(i < 5, word);
+    return i;
+}
+
+/* ------------------------------------------------------------------------ records */
+
+static char *at; /* the next word of the record; NULL at its end */
+
+static int skip(const char *word)
+{
+    const int is_there = at != NULL && strcmp(at, word) == 0;
+    if (is_there)
+        at = strtok(NULL, " \n");
+    return is_there;
+}
+
+/* Takes the numbers that come next, and returns how many there are. */
+static uint32_t numbers(double x[GOLDEN_WORDS])
+{
+    uint32_t n = 0;
+    for (; at != NULL && n < GOLDEN_WORDS && strchr(".0123456789", *at) != NULL; n++) {
+        x[n] = number(at);
+        skip(at);
+    }
+    return n;
+}
+
+static void read_parameters(golden *g)
+{
+    double x[GOLDEN_WORDS];
+    cls_params_init(&g->params);
+    while (at != NULL && strcmp(at, "of") != 0) {
+        const char *const field = at;
+        skip(at);
+        if (strcmp(field, "stages") == 0) {
+            g->params.chain = CLS_CHAIN_CUSTOM;
+            for (uint32_t n = 0; strchr("oa", *at) == NULL; n++, skip(at))
+                g->params.stages[n] = stage(at);
+        } else if (strcmp(field, "after") == 0) {
+            g->history_count = numbers(x);
+            for (uint32_t i = 0; i < g->history_count; i++)
+                g->history[i] = (int32_t)x[i];
+        } else {
+            must_be(numbers(x) == 1, g->name);
+            set_parameter(g, field, x[0]);
+        }
     }
 }
 
-void golden_logits(const golden *g, float *logits)
+static void read_logits(golden *g)
 {
+    double x[GOLDEN_WORDS];
+    const int is_zipf = at != NULL && *at == 'z';
+    g->is_set = skip("log") || skip("zipf");
+    g->vocab = numbers(x);
+    if (g->is_set && g->vocab == 1)
+        g->vocab = (uint32_t)x[0];
+    must_be(g->vocab > 0 && g->vocab <= GOLDEN_MOST, g->name);
     for (uint32_t i = 0; i < g->vocab; i++)
-        logits[i] = (float)log(g->input[i]);
+        g->logits[i] = (float)(!g->is_set ? log(x[i])
+                               : is_zipf  ? -1.5 * log(i + 1.0)
+                               : i == 0   ? -INFINITY
+                                          : log((double)i));
 }
 
-void golden_set_logits(const golden_set *g, float *logits)
+static void read_golden(golden *g, const char *line)
+{
+    static char words[sizeof g->name];
+    double x[GOLDEN_WORDS];
+    snprintf(g->name, sizeof g->name, "%.*s", (int)strcspn(line, "\n"), line);
+    memcpy(words, g->name, sizeof words);
+    at = strtok(words, " ");
+    must_be(skip("golden"), line);
+    read_parameters(g);
+    must_be(skip("of"), line);
+    read_logits(g);
+    must_be(skip(g->is_set ? "keeps" : "gives"), line);
+    const uint32_t n = numbers(x);
+    must_be(n == (g->is_set ? 2 : g->vocab) && at == NULL, line);
+    for (uint32_t i = 0; i < g->vocab; i++) {
+        g->expected[i] = g->is_set ? i >= (uint32_t)x[0] && i <= (uint32_t)x[1] : x[i];
+        g->kept += g->expected[i] > 0.0 || g->history_count != 0; /* penalties remove no token */
+    }
+}
+
+const golden *goldens(uint32_t *n)
+{
+    static golden all[MOST];
+    static uint32_t count;
+    const char *const source = getenv("srcdir") != NULL ? getenv("srcdir") : ".";
+    char path[4096], line[256];
+    snprintf(path, sizeof path, "%s/tests/vectors/goldens.txt", source);
+    FILE *const f = count == 0 ? fopen(path, "r") : NULL;
+    must_be(f != NULL || count != 0, "the file cannot be opened");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (line[0] != '#') {
+            must_be(count < MOST, line);
+            read_golden(&all[count++], line);
+        }
+    if (f != NULL)
+        fclose(f);
+    *n = count;
+    return all;
+}
+
+void golden_check(const golden *g, const float *probs, const char *where)
 {
     for (uint32_t i = 0; i < g->vocab; i++)
-        logits[i] = (float)(g->input == GOLDEN_ZIPF ? -1.5 * log(i + 1.0)
-                            : i == 0                ? -INFINITY
-                                                    : log((double)i));
+        ck_assert_msg(g->is_set ? (probs[i] > 0.0f) == (g->expected[i] > 0.0)
+                                : fabs((double)probs[i] - g->expected[i]) <= 1e-5,
+                      "%s: %s: token %u: %.9g, not %.9g", where, g->name, i, (double)probs[i],
+                      g->expected[i]);
 }

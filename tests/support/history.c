@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "history.h"
+#include "oracle.h"
 
 #include <float.h>
 #include <math.h>
@@ -11,85 +12,6 @@
 /* Returns the i-th most recent token. */
 int32_t recent(const request *q, uint32_t i) { return q->text[q->n - 1 - i]; }
 
-static uint32_t broken_at(const request *q, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        int64_t longest = -1;
-        for (uint32_t b = 0; b < q->p.dry_breakers.count; b++) {
-            const cls_ids *const s = &q->breakers[b];
-            const uint32_t tail = s->count - 1;
-            int same = tail <= i && s->ids[0] == recent(q, i);
-            for (uint32_t o = 0; same && o < tail; o++)
-                same = s->ids[1 + o] == recent(q, i - 1 - o);
-            if (same && (int64_t)tail > longest)
-                longest = tail;
-        }
-        if (longest >= 0)
-            return i - (uint32_t)longest;
-    }
-    return n;
-}
-
-static void dry(const world *w, const request *q)
-{
-    uint32_t n = q->n < w->history ? q->n : w->history;
-    if (q->p.dry_window != 0 && q->p.dry_window < n)
-        n = q->p.dry_window;
-    if (q->p.dry_multiplier == 0.0f || !(q->p.dry_base >= 1.0f) || n <= q->p.dry_allowed_length)
-        return;
-    const uint32_t limit = broken_at(q, n), allowed = q->p.dry_allowed_length;
-    const double most = q->p.dry_base > 1.0f ? floor(88.7228391 / log((double)q->p.dry_base)) : 1e9;
-    int64_t *const longest = malloc(w->vocab * sizeof *longest);
-    ck_assert(longest != NULL);
-    for (uint32_t id = 0; id < w->vocab; id++)
-        longest[id] = -1;
-    const int32_t *const text = q->text + (q->n - n);
-    for (uint32_t j = 0; limit >= allowed && j + 1 < n; j++) {
-        int64_t length = 0;
-        while (length <= j && length < limit && text[j - length] == text[n - 1 - length])
-            length++;
-        if (length >= allowed && length > longest[text[j + 1]])
-            longest[text[j + 1]] = length;
-    }
-    for (uint32_t b = 0; b < q->p.dry_breakers.count; b++)
-        if (q->breakers[b].count == 1)
-            longest[q->breakers[b].ids[0]] = -1;
-    for (uint32_t id = 0; id < w->vocab; id++) {
-        if (longest[id] < 0)
-            continue;
-        const double exponent = fmin((double)longest[id] - allowed, most);
-        const double amount = (double)q->p.dry_multiplier * pow((double)q->p.dry_base, exponent);
-        w->amount[id] = (float)fmax(-(double)FLT_MAX, fmin(amount, (double)FLT_MAX));
-    }
-    free(longest);
-}
-
-static void ngrams(const world *w, const request *q)
-{
-    const uint32_t n = q->n < w->history ? q->n : w->history, gram = q->p.no_repeat_ngram;
-    const int32_t *const text = q->text + (q->n - n);
-    for (uint32_t last = 0; gram != 0 && last < n; last++)
-        if (last + 1 >= gram && memcmp(text + (last + 1 - gram), text + (n - (gram - 1)),
-                                       (gram - 1) * sizeof *text) == 0)
-            w->banned[text[last]] = 1;
-}
-
-static void bans(const world *w, const request *q)
-{
-    for (uint32_t b = 0; b < q->p.bad_words.count; b++) {
-        const cls_ids *const s = &q->bad_words[b];
-        int same = s->count - 1 <= q->n;
-        for (uint32_t i = 0; same && i < s->count - 1; i++) {
-            const uint32_t at = q->n - (s->count - 1) + i;
-            same = q->text[at] == s->ids[i] && q->is_output[at];
-        }
-        if (same)
-            w->banned[s->ids[s->count - 1]] = 1;
-    }
-    for (uint32_t i = 0; i < q->p.stop_ids.count && q->outputs < q->p.min_tokens; i++)
-        w->banned[q->stop[i]] = 1;
-}
-
 static int is_masked(const world *w, uint32_t row, uint32_t id)
 {
     return w->mask != NULL && !(w->words[row][id / 32] >> (id % 32) & 1u);
@@ -99,16 +21,19 @@ static int is_masked(const world *w, uint32_t row, uint32_t id)
 void world_expect(const world *w, uint32_t row)
 {
     const request *const q = &w->row[row];
-    memset(w->amount, 0, w->vocab * sizeof *w->amount);
-    memset(w->banned, 0, w->vocab);
-    if (q->p.only_allowed != 0 || q->p.allowed_ids.count != 0) {
-        memset(w->banned, 2, w->vocab);
-        for (uint32_t i = 0; i < q->p.allowed_ids.count; i++)
-            w->banned[q->allowed[i]] = 0;
+    const oracle_story s = {.id = q->text,
+                            .is_output = q->is_output,
+                            .n = q->n,
+                            .outputs = q->outputs,
+                            .first = q->n > w->history ? q->n - w->history : 0};
+    oracle_effect *const of = malloc(w->vocab * sizeof *of);
+    ck_assert(of != NULL);
+    oracle_effects_of(&q->p, w->vocab, &s, of);
+    for (uint32_t id = 0; id < w->vocab; id++) {
+        w->amount[id] = (float)oracle_dry_amount(&q->p, of[id].dry);
+        w->banned[id] = of[id].banned ? 1 : of[id].unlisted ? 2 : 0;
     }
-    dry(w, q);
-    ngrams(w, q);
-    bans(w, q);
+    free(of);
 }
 
 /* Returns the greedy token, or -1. */

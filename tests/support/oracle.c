@@ -9,58 +9,37 @@
 
 #include "inputs.h"
 
-static double meant(float x)
-{
-    if (isnan(x))
-        return -INFINITY;
-    if (isinf(x))
-        return x > 0 ? (double)FLT_MAX : -INFINITY;
-    return fabsf(x) < FLT_MIN ? 0.0 : (double)x;
-}
-
 static int is_token(const cls_host_row *row, int32_t id)
 {
     return id >= 0 && (uint32_t)id < row->vocab;
 }
 
-static int is_allowed(const cls_host_row *row, uint32_t i)
-{
-    if (row->mask == NULL)
-        return 1;
-    if (row->mask_kind == CLS_MASK_BOOL)
-        return i < row->mask_width && ((const unsigned char *)row->mask)[i];
-    return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> i % 32) % 2;
-}
-
 /* ----------------------------------------------------------------------- order */
-
-typedef struct entry {
-    double value;
-    uint32_t id;
-} entry;
 
 static int by_value_then_id(const void *a, const void *b)
 {
-    const entry *x = a, *y = b;
+    const oracle_entry *x = a, *y = b;
     if (x->value != y->value)
         return x->value > y->value ? -1 : 1;
     return x->id < y->id ? -1 : 1;
 }
 
+void oracle_sort(oracle_entry *entries, uint32_t n)
+{
+    qsort(entries, n, sizeof *entries, by_value_then_id);
+}
+
 /* Collects the tokens that can be drawn, and sets the row's status. */
 static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *touches,
-                     const float *rounded, entry *entries)
+                     const float *rounded, oracle_entry *entries)
 {
     for (uint32_t i = 0; i < row->vocab; i++)
         o->top[i / 1024] = -INFINITY;
     for (uint32_t i = 0; i < row->vocab; i++) {
-        float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
+        const float x = oracle_raw(row, i);
         double error;
-        if (!is_allowed(row, i) || touches[i].unlisted)
+        if (!oracle_allows(row, i) || touches[i].unlisted)
             continue;
-        if (row->bias != NULL)
-            x += dtype_decode(row->bias_dtype,
-                              (const char *)row->bias + i * dtype_size(row->bias_dtype));
         if (isnan(x))
             o->status |= CLS_ROW_NAN;
         if (isinf(x) && x > 0)
@@ -73,7 +52,7 @@ static void read_row(oracle *o, const cls_host_row *row, const oracle_effect *to
         entries[o->finite].id = i;
         o->finite += !isinf(y);
     }
-    qsort(entries, o->finite, sizeof *entries, by_value_then_id);
+    oracle_sort(entries, o->finite);
     for (uint32_t i = 0; i < o->finite; i++) {
         o->order[i] = entries[i].id;
         o->value[i] = entries[i].value;
@@ -254,7 +233,7 @@ const char *oracle_adaptive_fault(const oracle *o, int32_t token, const cls_adap
 int oracle_make(oracle *o, const cls_host_row *row)
 {
     const uint32_t vocab = row->vocab;
-    entry *const entries = malloc(vocab * sizeof *entries);
+    oracle_entry *const entries = malloc(vocab * sizeof *entries);
     oracle_effect *const touches = malloc(vocab * sizeof *touches);
     float *const rounded = malloc(vocab * sizeof *rounded);
     memset(o, 0, sizeof *o);
@@ -306,17 +285,16 @@ double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token)
     double max = -INFINITY;
     long double total = 0;
     for (uint32_t i = 0; i < vocab; i++)
-        max = meant(logits[i]) > max ? meant(logits[i]) : max;
+        max = oracle_meant(logits[i]) > max ? oracle_meant(logits[i]) : max;
     for (uint32_t i = 0; i < vocab; i++)
-        total += exp(meant(logits[i]) - max);
-    return meant(logits[token]) - max - (double)logl(total);
+        total += exp(oracle_meant(logits[i]) - max);
+    return oracle_meant(logits[token]) - max - (double)logl(total);
 }
 
-int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
-                      double *statistic, double *limit)
+int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                          double *statistic, double *freedom)
 {
-    double rest_expected = 0, rest_counted = 0, sum = 0;
-    uint32_t cells = 0;
+    double rest_expected = 0, rest_counted = 0, sum = 0, cells = 0;
     for (uint32_t i = 0; i < n; i++) {
         const double expected = probs[i] * draws, counted = counts[i];
         if (counts[i] && probs[i] <= 0.0)
@@ -333,10 +311,21 @@ int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, u
         sum += (rest_counted - rest_expected) * (rest_counted - rest_expected) / rest_expected;
         cells++;
     }
+    *statistic += sum;
+    *freedom += cells > 1.0 ? cells - 1.0 : 0.0;
+    return 1;
+}
+
+int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                      double *statistic, double *limit)
+{
+    double freedom = 0.0;
+    *statistic = 0.0;
+    if (!oracle_add_chi_square(probs, counts, n, draws, statistic, &freedom))
+        return 0;
     /* Wilson and Hilferty's approximation of the quantile; 4.753 is the normal quantile for 1e-6.
      */
-    const double df = cells > 1 ? cells - 1.0 : 1.0, w = 2.0 / (9.0 * df);
-    *statistic = sum;
+    const double df = freedom > 1.0 ? freedom : 1.0, w = 2.0 / (9.0 * df);
     *limit = df * pow(1.0 - w + 4.753 * sqrt(w), 3.0);
-    return sum <= *limit;
+    return *statistic <= *limit;
 }

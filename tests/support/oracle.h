@@ -68,6 +68,11 @@ int oracle_stops(const cls_host_row *row, int32_t token);
 int oracle_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
                       double *statistic, double *limit);
 
+/* Adds the statistic and the degrees of freedom of one distribution to those of others. Returns 0
+ * if a token without probability was drawn. */
+int oracle_add_chi_square(const double *probs, const uint32_t *counts, uint32_t n, uint32_t draws,
+                          double *statistic, double *freedom);
+
 /* ------------------------------------------------------------ parts of the oracle */
 
 /* The effect of a request's tokens on the logit of one token. */
@@ -78,6 +83,36 @@ typedef struct oracle_effect {
     int32_t dry;             /* DRY's exponent, or -1 */
 } oracle_effect;
 void oracle_effects(const cls_host_row *row, oracle_effect *of);
+
+/* The same for a request as a list of its tokens, oldest first. */
+typedef struct oracle_story {
+    const int32_t *id;
+    const uint8_t *is_output;
+    uint32_t n, outputs;
+    uint32_t first; /* the first one that DRY, n-grams and bad words consider */
+} oracle_story;
+void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *s,
+                       oracle_effect *of);
+
+/* Return a row's raw logit with its dense bias, whether its mask allows the token, and whether its
+ * list of biases has the token; *bias is their sum. */
+float oracle_raw(const cls_host_row *row, uint32_t id);
+int oracle_allows(const cls_host_row *row, uint32_t id);
+int oracle_biases(const cls_params *p, uint32_t id, double *bias);
+
+/* Returns what DRY subtracts from a logit: the amount of an exponent, 0 for -1. */
+double oracle_dry_amount(const cls_params *p, int32_t exponent);
+
+/* Returns the logit that a raw one stands for: NaN is -inf, +inf the largest float, and a subnormal
+ * one 0. */
+double oracle_meant(float x);
+
+/* A token and its logit. Sorts by logit, largest first, and by id. */
+typedef struct oracle_entry {
+    double value;
+    uint32_t id;
+} oracle_entry;
+void oracle_sort(oracle_entry *entries, uint32_t n);
 
 /* Applies every adjustment except the mask and the dense bias to a token's raw logit x. *error is
  * the error that float32 may have. */

@@ -5,37 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "inputs.h"
 #include "oracle.h"
-
-/* A request's valid tokens, oldest first; `first` is the first that DRY, n-grams and bad words
- * consider. */
-typedef struct story {
-    int32_t *id;
-    uint8_t *is_output;
-    uint32_t n, outputs, first;
-} story;
-
-static void tell(story *s, const int32_t *ids, uint32_t n, uint32_t vocab, int is_output)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (ids[i] >= 0 && (uint32_t)ids[i] < vocab) {
-            s->is_output[s->n] = (uint8_t)is_output;
-            s->id[s->n++] = ids[i];
-            s->outputs += is_output != 0;
-        }
-}
-
-static story story_of(const cls_host_row *row)
-{
-    const uint32_t most = row->prompt_count + row->output_count + 1;
-    story s = {.id = malloc(most * sizeof *s.id), .is_output = malloc(most)};
-    if (s.id == NULL || s.is_output == NULL)
-        abort();
-    tell(&s, row->prompt, row->prompt_count, row->vocab, 0);
-    tell(&s, row->output, row->output_count, row->vocab, 1);
-    s.first = row->max_history != 0 && row->max_history < s.n ? s.n - row->max_history : 0;
-    return s;
-}
 
 /* ------------------------------------------------------------------------ bans */
 
@@ -50,7 +21,7 @@ static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_effect *of
 }
 
 /* Bans the last id of a sequence if the output ends with the ids before it. */
-static void ban_last(const cls_ids *word, const story *s, oracle_effect *of)
+static void ban_last(const cls_ids *word, const oracle_story *s, oracle_effect *of)
 {
     const uint32_t before = word->count - 1;
     if (before > s->n - s->first)
@@ -62,7 +33,7 @@ static void ban_last(const cls_ids *word, const story *s, oracle_effect *of)
 }
 
 /* Bans each token that followed an earlier occurrence of the last n - 1 tokens. */
-static void ban_repeats(uint32_t n, const story *s, oracle_effect *of)
+static void ban_repeats(uint32_t n, const oracle_story *s, oracle_effect *of)
 {
     if (n == 0 || s->n - s->first < n)
         return;
@@ -92,7 +63,7 @@ static uint32_t since_breaker(const cls_params *p, const int32_t *id, uint32_t n
     return n;
 }
 
-static void repeat_penalties(const cls_params *p, const story *s, oracle_effect *of)
+static void repeat_penalties(const cls_params *p, const oracle_story *s, oracle_effect *of)
 {
     const uint32_t in_context = s->n - s->first,
                    n = p->dry_window != 0 && p->dry_window < in_context ? p->dry_window
@@ -122,31 +93,80 @@ static void repeat_penalties(const cls_params *p, const story *s, oracle_effect 
             of[p->dry_breakers.sequences[b].ids[0]].dry = -1;
 }
 
-void oracle_effects(const cls_host_row *row, oracle_effect *of)
+void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *s,
+                       oracle_effect *of)
 {
-    const cls_params *const p = row->params;
-    const story s = story_of(row);
     uint32_t room = p->penalty_window ? p->penalty_window : UINT32_MAX;
-    for (uint32_t i = 0; i < row->vocab; i++)
+    for (uint32_t i = 0; i < vocab; i++)
         of[i] = (oracle_effect){.dry = -1};
-    for (uint32_t i = s.n; i-- > 0 && room-- > 0;) {
-        of[s.id[i]].output += s.is_output[i];
-        of[s.id[i]].prompt += !s.is_output[i];
+    for (uint32_t i = s->n; i-- > 0 && room-- > 0;) {
+        of[s->id[i]].output += s->is_output[i];
+        of[s->id[i]].prompt += !s->is_output[i];
     }
-    mark_unlisted(p, row->vocab, of);
-    for (uint32_t i = 0; i < p->stop_ids.count && s.outputs < p->min_tokens; i++)
+    mark_unlisted(p, vocab, of);
+    for (uint32_t i = 0; i < p->stop_ids.count && s->outputs < p->min_tokens; i++)
         of[p->stop_ids.ids[i]].banned = 1;
     for (uint32_t i = 0; i < p->bad_words.count; i++)
-        ban_last(&p->bad_words.sequences[i], &s, of);
-    ban_repeats(p->no_repeat_ngram, &s, of);
-    repeat_penalties(p, &s, of);
-    free(s.id);
-    free(s.is_output);
+        ban_last(&p->bad_words.sequences[i], s, of);
+    ban_repeats(p->no_repeat_ngram, s, of);
+    repeat_penalties(p, s, of);
+}
+
+void oracle_effects(const cls_host_row *row, oracle_effect *of)
+{
+    const uint32_t prompt = row->prompt_count, given = prompt + row->output_count;
+    int32_t *const id = malloc((given + 1) * sizeof *id);
+    uint8_t *const is_output = malloc(given + 1);
+    oracle_story s = {.id = id, .is_output = is_output};
+    if (id == NULL || is_output == NULL)
+        abort();
+    for (uint32_t i = 0; i < given; i++) {
+        const int32_t next = i < prompt ? row->prompt[i] : row->output[i - prompt];
+        if (next < 0 || (uint32_t)next >= row->vocab)
+            continue;
+        is_output[s.n] = i >= prompt;
+        id[s.n++] = next;
+        s.outputs += i >= prompt;
+    }
+    s.first = row->max_history != 0 && row->max_history < s.n ? s.n - row->max_history : 0;
+    oracle_effects_of(row->params, row->vocab, &s, of);
+    free(id);
+    free(is_output);
 }
 
 /* ---------------------------------------------------------------------- logits */
 
-static double meant(float x)
+float oracle_raw(const cls_host_row *row, uint32_t id)
+{
+    float x = dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype));
+    if (row->bias != NULL)
+        x += dtype_decode(row->bias_dtype,
+                          (const char *)row->bias + id * dtype_size(row->bias_dtype));
+    return x;
+}
+
+int oracle_allows(const cls_host_row *row, uint32_t id)
+{
+    if (row->mask == NULL)
+        return 1;
+    if (row->mask_kind == CLS_MASK_BOOL)
+        return id < row->mask_width && ((const unsigned char *)row->mask)[id];
+    return id / 32 < row->mask_width && (((const uint32_t *)row->mask)[id / 32] >> id % 32) % 2;
+}
+
+int oracle_biases(const cls_params *p, uint32_t id, double *bias)
+{
+    int has = 0;
+    *bias = 0.0;
+    for (uint32_t n = 0; n < p->logit_bias.count; n++)
+        if ((uint32_t)p->logit_bias.biases[n].id == id) {
+            *bias += (double)p->logit_bias.biases[n].bias;
+            has = 1;
+        }
+    return has;
+}
+
+double oracle_meant(float x)
 {
     if (isnan(x))
         return -INFINITY;
@@ -157,19 +177,20 @@ static double meant(float x)
 
 static double limited(double x) { return fmax(-(double)FLT_MAX, fmin(x, (double)FLT_MAX)); }
 
+double oracle_dry_amount(const cls_params *p, int32_t exponent)
+{
+    return exponent < 0 ? 0.0
+                        : limited((double)p->dry_multiplier * pow((double)p->dry_base, exponent));
+}
+
 double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracle_effect *t,
                        double *error)
 {
     const cls_params *const p = row->params;
     const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
-    double y = meant(x), bias = 0.0;
-    int biased = 0;
+    double y = oracle_meant(x), bias;
+    const int biased = oracle_biases(p, i, &bias);
     *error = 0.0;
-    for (uint32_t n = 0; n < p->logit_bias.count; n++)
-        if ((uint32_t)p->logit_bias.biases[n].id == i) {
-            bias += (double)p->logit_bias.biases[n].bias;
-            biased = 1;
-        }
     if (isinf(y) || isinf(bias) || t->banned)
         return -INFINITY;
     if (biased) {
@@ -191,7 +212,7 @@ double oracle_adjusted(const cls_host_row *row, uint32_t i, float x, const oracl
         *error += 0x1p-23 * fabs(y);
     }
     if (t->dry >= 0) {
-        const double amount = limited((double)p->dry_multiplier * pow((double)p->dry_base, t->dry));
+        const double amount = oracle_dry_amount(p, t->dry);
         y = limited(y - amount);
         *error += 0x1p-23 * (fabs(y) + fabs(amount));
     }

@@ -280,15 +280,6 @@ void batch_bias(batch *b, rng *r, int dtype)
 
 /* ------------------------------------------------------------------ adjustments */
 
-static int allows(const cls_host_row *row, uint32_t i)
-{
-    if (row->mask == NULL)
-        return 1;
-    const unsigned char *const bytes = row->mask;
-    const uint32_t width = row->mask_kind == CLS_MASK_BOOL ? row->mask_width : row->mask_width * 32;
-    return i < width && (row->mask_kind == CLS_MASK_BOOL ? bytes[i] : bytes[i / 8] >> i % 8 & 1);
-}
-
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
@@ -300,28 +291,17 @@ void request_adjust(const cls_host_row *row, float *adjusted)
     for (uint32_t i = 0; i < row->vocab; i++) {
         const oracle_effect *const t = &touches[i];
         const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
-        float x = dtype_decode(row->dtype, (const char *)row->logits + i * dtype_size(row->dtype));
-        double bias = 0.0;
-        int biased = 0;
-        if (row->bias)
-            x += dtype_decode(row->bias_dtype,
-                              (const char *)row->bias + i * dtype_size(row->bias_dtype));
-        for (uint32_t n = 0; n < p->logit_bias.count; n++)
-            if ((uint32_t)p->logit_bias.biases[n].id == i) {
-                bias += (double)p->logit_bias.biases[n].bias;
-                biased = 1;
-            }
-        x = allows(row, i) && !t->banned && !t->unlisted ? clean(x) : -INFINITY;
+        double bias;
+        const int biased = oracle_biases(p, i, &bias);
+        const int stays = oracle_allows(row, i) && !t->banned && !t->unlisted;
+        float x = stays ? clean(oracle_raw(row, i)) : -INFINITY;
         x = biased ? add_bias(x, cls_flush_subnormal((float)bias)) : x;
         if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
             x = penalize(x, counted < CLS_MAX_COUNT ? counted : CLS_MAX_COUNT,
                          p->repetition_penalty, (float)(1.0 / (double)p->repetition_penalty),
                          p->frequency_penalty, p->presence_penalty);
-        const double amount =
-            t->dry < 0 ? 0.0 : (double)p->dry_multiplier * pow((double)p->dry_base, t->dry);
         if (t->dry >= 0 && x > -INFINITY)
-            x = settle(x - cls_flush_subnormal((float)fmax(-(double)CLS_FLT_MAX,
-                                                           fmin(amount, (double)CLS_FLT_MAX))));
+            x = settle(x - cls_flush_subnormal((float)oracle_dry_amount(p, t->dry)));
         adjusted[i] = x;
     }
     free(touches);

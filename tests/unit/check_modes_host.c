@@ -38,6 +38,12 @@ START_TEST(mirostat)
     e.p.temperature = 2.0f; /* the surprises become 1.68, 2.18 and 2.68 */
     e.row.adaptive.mu = (int32_t)(2.2 * 0x1p20);
     EXPECT_KEPT(&e, "01");
+    e.x[3] = -200.0f; /* from 64 bits on mu cuts nothing, not even what weighs nothing */
+    for (uint32_t below = 0; below < 2; below++) {
+        e.row.adaptive.mu = (64 << 20) - (int32_t)below;
+        must(cls_host_sample(&e.row, &e.result));
+        ck_assert_uint_eq(e.result.kept_count, 4 - below);
+    }
 
     START_PROBS(&e, .5, .25, .125, .125); /* a row without a token leaves the state as it was */
     e.p.mirostat = 2;

@@ -129,6 +129,8 @@ START_TEST(deviations)
             least = fminf(least, z[t]);
             sum += (double)z[t];
         }
+        const uint64_t square = rng_bits(&r) >> rng_below(&r, 64), root = square_root(square);
+        ck_assert(root * root <= square && square - root * root <= 2 * root);
         if (!(top > least))
             continue;
         const float grid = sigma_grid(top - least);
