@@ -274,15 +274,7 @@ START_TEST(write_one)
 }
 END_TEST
 
-Suite *writer_suite(void)
-{
-    Suite *const s = suite_create("writer");
-    TCase *const t = tcase_create("writer");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, write_one);
-    suite_add_tcase(s, t);
-    return s;
-}
+void add_writer(void) { add_device_test(write_one); }
 
 START_TEST(at_once)
 {
@@ -313,9 +305,9 @@ START_TEST(at_once)
 }
 END_TEST
 
-void add_cache_tests(TCase *t)
+void add_cache_tests(void)
 {
-    add_device_test(t, kept);
-    add_device_test(t, not_kept);
-    tcase_add_loop_test(t, at_once, 0, fixture_devices() > 0);
+    add_device_test(kept);
+    add_device_test(not_kept);
+    add_loop_test(at_once, fixture_devices() > 0);
 }

@@ -37,10 +37,10 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
 enum { SELF_TEST = 1, SLOTS = 2, SURVEY = 4, TOKEN_LIST = 8, ALL_PROGRAMS = 15 };
 
 /* The folder, with and without damage, writers at once. binaries.c */
-void add_cache_tests(TCase *tcase);
+void add_cache_tests(void);
 
 /* The program's name, and what one of several at once does with a folder. */
 extern const char *binaries_self, *binaries_folder;
-Suite *writer_suite(void);
+void add_writer(void);
 
 #endif

@@ -186,23 +186,15 @@ START_TEST(long_outputs)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("adjust");
-    TCase *const t = tcase_create("adjust");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_requests);
-    add_device_test(t, counts_follow);
-    add_device_test(t, every_place);
-    add_device_test(t, raised_to_zero);
-    if (fixture_size() != TEST_TINY)
-        add_device_test(t, long_outputs);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_requests);
+    add_device_test(counts_follow);
+    add_device_test(every_place);
+    add_device_test(raised_to_zero);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(long_outputs);
+    return fixture_end();
 }

@@ -374,22 +374,14 @@ START_TEST(two_threads)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("ahead");
-    TCase *const t = tcase_create("ahead");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, full_staging);
-    add_device_test(t, plain_steps_are_never_busy);
-    add_device_test(t, readback);
-    add_device_test(t, readback_refused);
-    add_device_test(t, two_threads);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(full_staging);
+    add_device_test(plain_steps_are_never_busy);
+    add_device_test(readback);
+    add_device_test(readback_refused);
+    add_device_test(two_threads);
+    return fixture_end();
 }

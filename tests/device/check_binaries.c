@@ -593,38 +593,29 @@ START_TEST(refused_subgroups)
 }
 END_TEST
 
-static Suite *suite(void)
-{
-    Suite *const s = suite_create("binaries");
-    TCase *const t = tcase_create("programs"), *const groups = tcase_create("groups");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, exported);
-    add_device_test(t, taken);
-    add_device_test(t, of_others);
-    add_device_test(t, damaged);
-    add_device_test(t, distrusted);
-    add_cache_tests(t);
-    suite_add_tcase(s, t);
-    tcase_set_timeout(groups, 0);
-    add_device_test(groups, refused_codes);
-    add_device_test(groups, refused_builds);
-    add_device_test(groups, refused_options);
-    add_device_test(groups, refused_launches);
-    add_device_test(groups, kernels_limits);
-    add_device_test(groups, refused_subgroups);
-    suite_add_tcase(s, groups);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     binaries_self = argv[0];
     driver_reset();
+    fixture_begin(ON_DEVICES);
     if (argc > 1) {
         binaries_folder = argv[1];
-        return fixture_run(writer_suite, 1);
+        add_writer();
+        return fixture_end();
     }
-    const int failed = fixture_run(suite, 1);
+    add_device_test(exported);
+    add_device_test(taken);
+    add_device_test(of_others);
+    add_device_test(damaged);
+    add_device_test(distrusted);
+    add_cache_tests();
+    add_device_test(refused_codes);
+    add_device_test(refused_builds);
+    add_device_test(refused_options);
+    add_device_test(refused_launches);
+    add_device_test(kernels_limits);
+    add_device_test(refused_subgroups);
+    const int failed = fixture_end();
     for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++)
         free(exports[i].bytes);
     return failed;

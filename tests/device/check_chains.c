@@ -333,26 +333,16 @@ START_TEST(modes_reach_their_aims)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("chains");
-    TCase *const t = tcase_create("chains"), *const laws = tcase_create("laws");
-    tcase_set_timeout(t, 0);
-    tcase_set_timeout(laws, 0);
-    add_device_test(t, random_chains);
-    add_device_test(t, end_token_stays);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, laws);
-    if (fixture_size() != TEST_TINY) {
-        add_device_test(laws, xtc_coin);
-        add_device_test(laws, law);
-        add_device_test(laws, modes_reach_their_aims);
-    }
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_chains);
+    add_device_test(end_token_stays);
+    if (fixture_size() != TEST_TINY) {
+        add_device_test(xtc_coin);
+        add_device_test(law);
+        add_device_test(modes_reach_their_aims);
+    }
+    return fixture_end();
 }

@@ -157,20 +157,15 @@ START_TEST(tail)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("draw");
-    TCase *const t = tcase_create("draw");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, aimed);
-    add_device_test(t, extreme_numbers);
-    add_device_test(t, positions_move_on);
+    fixture_begin(ON_DEVICES);
+    add_device_test(aimed);
+    add_device_test(extreme_numbers);
+    add_device_test(positions_move_on);
     if (fixture_size() != TEST_TINY)
-        add_device_test(t, law);
+        add_device_test(law);
     if (fixture_size() == TEST_FULL)
-        add_device_test(t, tail);
-    suite_add_tcase(s, t);
-    return s;
+        add_device_test(tail);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

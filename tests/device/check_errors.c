@@ -516,27 +516,19 @@ START_TEST(uploads_of_a_refused_product)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("errors");
-    TCase *const t = tcase_create("errors");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, kernels_that_do_not_compile);
-    add_device_test(t, no_memory_on_the_device);
-    add_device_test(t, strangers);
-    add_device_test(t, failed_wait);
-    add_device_test(t, failed_step);
-    add_device_test(t, a_byte_too_small);
-    add_device_test(t, callbacks);
-    add_device_test(t, uploads_of_a_refused_step);
-    add_device_test(t, uploads_of_a_refused_product);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     unsetenv("CLS_TEST_PROGRAMS"); /* a compiled program would not fail to compile */
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(kernels_that_do_not_compile);
+    add_device_test(no_memory_on_the_device);
+    add_device_test(strangers);
+    add_device_test(failed_wait);
+    add_device_test(failed_step);
+    add_device_test(a_byte_too_small);
+    add_device_test(callbacks);
+    add_device_test(uploads_of_a_refused_step);
+    add_device_test(uploads_of_a_refused_product);
+    return fixture_end();
 }

@@ -172,21 +172,13 @@ START_TEST(far_apart)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("far");
-    TCase *const t = tcase_create("far");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, far_apart);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     if (argc > 1)
         size = (uint64_t)(strtod(argv[1], NULL) * 1073741824.0) / 64 * 64;
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(far_apart);
+    const int status = fixture_end();
     return status == 0 && tested == 0 ? 77 : status;
 }

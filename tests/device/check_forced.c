@@ -349,19 +349,11 @@ START_TEST(outputs)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced");
-    TCase *const t = tcase_create("forced");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_rows);
-    add_device_test(t, outputs);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_rows);
+    add_device_test(outputs);
+    return fixture_end();
 }

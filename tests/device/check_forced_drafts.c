@@ -191,19 +191,11 @@ START_TEST(texts_with_drafts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced_drafts");
-    TCase *const t = tcase_create("forced_drafts");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, verified);
-    add_device_test(t, texts_with_drafts);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(verified);
+    add_device_test(texts_with_drafts);
+    return fixture_end();
 }

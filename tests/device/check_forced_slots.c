@@ -691,25 +691,17 @@ START_TEST(refusals)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced_slots");
-    TCase *const t = tcase_create("forced_slots");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, masked);
-    add_device_test(t, as_accepted);
-    add_device_test(t, ends);
-    add_device_test(t, launches);
-    add_device_test(t, accepted);
-    add_device_test(t, saves);
-    add_device_test(t, long_texts);
-    add_device_test(t, refusals);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(masked);
+    add_device_test(as_accepted);
+    add_device_test(ends);
+    add_device_test(launches);
+    add_device_test(accepted);
+    add_device_test(saves);
+    add_device_test(long_texts);
+    add_device_test(refusals);
+    return fixture_end();
 }

@@ -467,24 +467,16 @@ START_TEST(room_for_host_masks)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("guided");
-    TCase *const t = tcase_create("guided");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, by_hand);
-    add_device_test(t, empty_list);
-    add_device_test(t, room_for_host_masks);
-    add_device_test(t, rows_of_one_slot);
-    add_device_test(t, changing_masks);
-    add_device_test(t, gated_masks);
-    add_device_test(t, random_patterns);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(by_hand);
+    add_device_test(empty_list);
+    add_device_test(room_for_host_masks);
+    add_device_test(rows_of_one_slot);
+    add_device_test(changing_masks);
+    add_device_test(gated_masks);
+    add_device_test(random_patterns);
+    return fixture_end();
 }

@@ -216,19 +216,14 @@ START_TEST(sampled_in_place)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const suite = suite_create("head");
-    TCase *const tcase = tcase_create("head");
-    tcase_set_timeout(tcase, 0);
-    add_device_test(tcase, product);
-    add_device_test(tcase, large_vocabulary);
-    add_device_test(tcase, shapes);
-    add_device_test(tcase, places);
-    add_device_test(tcase, other_heads);
-    add_device_test(tcase, sampled_in_place);
-    suite_add_tcase(suite, tcase);
-    return suite;
+    fixture_begin(ON_DEVICES);
+    add_device_test(product);
+    add_device_test(large_vocabulary);
+    add_device_test(shapes);
+    add_device_test(places);
+    add_device_test(other_heads);
+    add_device_test(sampled_in_place);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -426,19 +426,14 @@ START_TEST(defaults)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const suite = suite_create("head calls");
-    TCase *const tcase = tcase_create("head calls");
-    tcase_set_timeout(tcase, 0);
-    tcase_add_test(tcase, defaults);
-    add_device_test(tcase, queues);
-    add_device_test(tcase, waits);
-    add_device_test(tcase, busy);
-    add_device_test(tcase, refused);
-    add_device_test(tcase, float32_products);
-    suite_add_tcase(suite, tcase);
-    return suite;
+    fixture_begin(ON_DEVICES);
+    add_test(defaults);
+    add_device_test(queues);
+    add_device_test(waits);
+    add_device_test(busy);
+    add_device_test(refused);
+    add_device_test(float32_products);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -360,21 +360,13 @@ START_TEST(refused)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("history");
-    TCase *const t = tcase_create("history");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_texts);
-    if (fixture_size() != TEST_TINY)
-        add_device_test(t, long_texts);
-    add_device_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_texts);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(long_texts);
+    add_device_test(refused);
+    return fixture_end();
 }

@@ -666,33 +666,25 @@ START_TEST(arguments)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("interface");
-    TCase *const t = tcase_create("interface");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, defaults);
-    tcase_add_test(t, presets);
-    tcase_add_test(t, layouts);
-    add_device_test(t, rows_fail_alone);
-    add_device_test(t, maps);
-    add_device_test(t, mask_maps);
-    add_device_test(t, bias_maps);
-    add_device_test(t, slots_and_positions);
-    add_device_test(t, shared_slot);
-    add_device_test(t, draws);
-    add_device_test(t, latest);
-    add_device_test(t, shared_logits);
-    add_device_test(t, checks_params);
-    add_device_test(t, events);
-    add_device_test(t, lifetimes);
-    add_device_test(t, arguments);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(defaults);
+    add_test(presets);
+    add_test(layouts);
+    add_device_test(rows_fail_alone);
+    add_device_test(maps);
+    add_device_test(mask_maps);
+    add_device_test(bias_maps);
+    add_device_test(slots_and_positions);
+    add_device_test(shared_slot);
+    add_device_test(draws);
+    add_device_test(latest);
+    add_device_test(shared_logits);
+    add_device_test(checks_params);
+    add_device_test(events);
+    add_device_test(lifetimes);
+    add_device_test(arguments);
+    return fixture_end();
 }

@@ -232,22 +232,14 @@ START_TEST(two_threads)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("invariance");
-    TCase *const t = tcase_create("invariance");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, batches_places_strides_types);
-    add_device_test(t, shapes);
-    add_device_test(t, queues);
-    add_device_test(t, two_threads);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(batches_places_strides_types);
+    add_device_test(shapes);
+    add_device_test(queues);
+    add_device_test(two_threads);
+    return fixture_end();
 }

@@ -570,29 +570,20 @@ START_TEST(bad_arguments_of_the_host)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("kept_set");
-    TCase *const t = tcase_create("kept_set"), *const host = tcase_create("host");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, all_kinds);
-    add_device_test(t, ties_and_sizes);
-    if (fixture_size() == TEST_FULL)
-        add_device_test(t, shapes);
-    add_device_test(t, rows_without_tokens);
-    add_device_test(t, forced_rows);
-    add_device_test(t, nothing_else_changes);
-    add_device_test(t, replayed);
-    add_device_test(t, bad_arguments);
-    tcase_add_test(host, bad_arguments_of_the_host);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, host);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                    CLS_FEATURE_KEPT_SETS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(all_kinds);
+    add_device_test(ties_and_sizes);
+    if (fixture_size() == TEST_FULL)
+        add_device_test(shapes);
+    add_device_test(rows_without_tokens);
+    add_device_test(forced_rows);
+    add_device_test(nothing_else_changes);
+    add_device_test(replayed);
+    add_device_test(bad_arguments);
+    add_test(bad_arguments_of_the_host);
+    return fixture_end();
 }

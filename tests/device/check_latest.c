@@ -230,17 +230,12 @@ START_TEST(ended_from_the_start)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("latest");
-    TCase *const t = tcase_create("latest");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, rows_alone_write_it);
-    add_device_test(t, of_verifications);
-    add_device_test(t, forks_ahead);
-    add_device_test(t, ended_from_the_start);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(rows_alone_write_it);
+    add_device_test(of_verifications);
+    add_device_test(forks_ahead);
+    add_device_test(ended_from_the_start);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -205,27 +205,13 @@ START_TEST(bad_words)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("lists");
-    TCase *const t = tcase_create("biases");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, allowed_and_biased);
-    suite_add_tcase(s, t);
-    TCase *const stops = tcase_create("stops");
-    tcase_set_timeout(stops, 0);
-    add_device_test(stops, stop_ids);
-    suite_add_tcase(s, stops);
-    TCase *const words = tcase_create("words");
-    tcase_set_timeout(words, 0);
-    add_device_test(words, bad_words);
-    suite_add_tcase(s, words);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE |
                      CLS_FEATURE_HISTORY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(allowed_and_biased);
+    add_device_test(stop_ids);
+    add_device_test(bad_words);
+    return fixture_end();
 }

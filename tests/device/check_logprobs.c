@@ -199,20 +199,12 @@ START_TEST(law)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("logprobs");
-    TCase *const t = tcase_create("logprobs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, prompts);
-    add_device_test(t, prompts_refused);
-    add_device_test(t, law);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_LOGPROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(prompts);
+    add_device_test(prompts_refused);
+    add_device_test(law);
+    return fixture_end();
 }

@@ -138,19 +138,11 @@ END_TEST
 START_TEST(long_texts) { check_texts(fixture_device(_i), fixture_by_size(4, 10, 100), 1); }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("loops");
-    TCase *const t = tcase_create("loops");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_texts);
-    add_device_test(t, long_texts);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_FORCED);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_texts);
+    add_device_test(long_texts);
+    return fixture_end();
 }

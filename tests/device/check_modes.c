@@ -207,18 +207,10 @@ START_TEST(modes)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("modes");
-    TCase *const t = tcase_create("modes");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, modes);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(modes);
+    return fixture_end();
 }

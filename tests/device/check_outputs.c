@@ -486,24 +486,16 @@ START_TEST(numbers_and_buffers)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("outputs");
-    TCase *const t = tcase_create("outputs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, told);
-    add_device_test(t, many_given);
-    add_device_test(t, weightless);
-    add_device_test(t, infills);
-    add_device_test(t, ties);
-    add_device_test(t, before_accepting);
-    add_device_test(t, numbers_and_buffers);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(told);
+    add_device_test(many_given);
+    add_device_test(weightless);
+    add_device_test(infills);
+    add_device_test(ties);
+    add_device_test(before_accepting);
+    add_device_test(numbers_and_buffers);
+    return fixture_end();
 }

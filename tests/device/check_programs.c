@@ -1070,30 +1070,22 @@ START_TEST(forced)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("programs");
-    TCase *const t = tcase_create("programs");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, what_serves);
-    tcase_add_test(t, build_options);
-    tcase_add_test(t, what_samplers_have);
-    add_device_test(t, by_need);
-    add_device_test(t, refused_late);
-    add_device_test(t, refused_steps);
-    add_device_test(t, single_features);
-    add_device_test(t, bad_bits);
-    add_device_test(t, program_infos);
-    add_device_test(t, build_logs);
-    add_device_test(t, another_thread);
-    add_device_test(t, exports);
-    add_device_test(t, forced);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(what_serves);
+    add_test(build_options);
+    add_test(what_samplers_have);
+    add_device_test(by_need);
+    add_device_test(refused_late);
+    add_device_test(refused_steps);
+    add_device_test(single_features);
+    add_device_test(bad_bits);
+    add_device_test(program_infos);
+    add_device_test(build_logs);
+    add_device_test(another_thread);
+    add_device_test(exports);
+    add_device_test(forced);
+    return fixture_end();
 }

@@ -220,22 +220,14 @@ START_TEST(search_after_adjustments)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("proofs");
-    TCase *const t = tcase_create("proofs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, search_after_adjustments);
-    add_device_test(t, all_pairs);
-    add_device_test(t, lengths);
-    add_device_test(t, idle);
-    add_device_test(t, smaller);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     cls_test_small_lists = 1; /* there is token-small, too */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(search_after_adjustments);
+    add_device_test(all_pairs);
+    add_device_test(lengths);
+    add_device_test(idle);
+    add_device_test(smaller);
+    return fixture_end();
 }

@@ -544,25 +544,17 @@ START_TEST(scope_refused)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("refused");
-    TCase *const t = tcase_create("refused");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, contexts_refused);
-    add_device_test(t, samplers_and_slots_refused);
-    add_device_test(t, slot_calls_refused);
-    add_device_test(t, acceptance_refused);
-    add_device_test(t, steps_refused);
-    add_device_test(t, in_use_refused);
-    add_device_test(t, scope_refused);
-    add_device_test(t, uncompiled_type_refused);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(contexts_refused);
+    add_device_test(samplers_and_slots_refused);
+    add_device_test(slot_calls_refused);
+    add_device_test(acceptance_refused);
+    add_device_test(steps_refused);
+    add_device_test(in_use_refused);
+    add_device_test(scope_refused);
+    add_device_test(uncompiled_type_refused);
+    return fixture_end();
 }

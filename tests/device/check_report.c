@@ -121,18 +121,10 @@ START_TEST(report)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("report");
-    TCase *const t = tcase_create("report");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, report);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(report);
+    return fixture_end();
 }

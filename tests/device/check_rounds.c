@@ -573,26 +573,18 @@ START_TEST(traffic)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("rounds");
-    TCase *const t = tcase_create("rounds");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, token_by_token);
-    add_device_test(t, chunks);
-    add_device_test(t, forks);
-    add_device_test(t, replaced);
-    add_device_test(t, there_and_back);
-    add_device_test(t, many_slots);
-    add_device_test(t, lists_settle);
-    add_device_test(t, traffic);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(0);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(token_by_token);
+    add_device_test(chunks);
+    add_device_test(forks);
+    add_device_test(replaced);
+    add_device_test(there_and_back);
+    add_device_test(many_slots);
+    add_device_test(lists_settle);
+    add_device_test(traffic);
+    return fixture_end();
 }

@@ -363,21 +363,13 @@ START_TEST(cut_lists)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("saved");
-    TCase *const t = tcase_create("saved");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, saved_before);
-    add_device_test(t, cut_lists);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         write_to = argv[2];
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(saved_before);
+    add_device_test(cut_lists);
+    return fixture_end();
 }

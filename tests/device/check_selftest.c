@@ -238,37 +238,23 @@ START_TEST(print)
 }
 END_TEST
 
-static Suite *make_print(void)
-{
-    Suite *const s = suite_create("selftest");
-    TCase *const t = tcase_create("print");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, print);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("selftest");
-    TCase *const t = tcase_create("selftest");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, table);
-    tcase_add_test(t, names);
-    tcase_add_test(t, rows);
-    add_device_test(t, passes);
-    add_device_test(t, arguments);
-    add_device_test(t, spoiled_tokens);
-    add_device_test(t, spoiled_digests);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--write") == 0)
         return write_known();
     cls_test_proofs_compare_nothing = argc > 1 && strcmp(argv[1], "--no-proof") == 0;
     wants_time = argc > 1 && strcmp(argv[1], "--time") == 0;
-    return fixture_run(argc > 1 ? make_print : make, 1);
+    fixture_begin(ON_DEVICES);
+    if (argc > 1) {
+        add_device_test(print);
+    } else {
+        add_test(table);
+        add_test(names);
+        add_test(rows);
+        add_device_test(passes);
+        add_device_test(arguments);
+        add_device_test(spoiled_tokens);
+        add_device_test(spoiled_digests);
+    }
+    return fixture_end();
 }

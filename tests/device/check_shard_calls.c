@@ -398,17 +398,12 @@ START_TEST(disagreement)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_calls");
-    add_case(suite, slot_calls);
-    add_case(suite, other_split);
-    add_case(suite, disagreement);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(slot_calls);
+    add_device_test(other_split);
+    add_device_test(disagreement);
+    return fixture_end();
 }

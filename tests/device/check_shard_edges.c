@@ -149,16 +149,11 @@ START_TEST(cuts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_edges");
-    add_case(suite, patterns);
-    add_case(suite, cuts);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(patterns);
+    add_device_test(cuts);
+    return fixture_end();
 }

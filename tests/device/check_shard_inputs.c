@@ -365,24 +365,19 @@ START_TEST(shapes)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_inputs");
-    add_case(suite, maps);
-    add_case(suite, impossible_maps);
-    add_case(suite, random_bits);
-    add_case(suite, masks);
-    add_case(suite, biases);
-    add_case(suite, deferred);
-    add_case(suite, out_of_order);
-    add_case(suite, steps_ahead);
-    add_case(suite, contexts);
-    add_case(suite, shapes);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(maps);
+    add_device_test(impossible_maps);
+    add_device_test(random_bits);
+    add_device_test(masks);
+    add_device_test(biases);
+    add_device_test(deferred);
+    add_device_test(out_of_order);
+    add_device_test(steps_ahead);
+    add_device_test(contexts);
+    add_device_test(shapes);
+    return fixture_end();
 }

@@ -256,19 +256,14 @@ START_TEST(gathered_logprobs)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_outputs");
-    add_case(suite, final_outputs);
-    add_case(suite, raw_outputs);
-    add_case(suite, gathered_drafts);
-    add_case(suite, gathered_logprobs);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                    CLS_FEATURE_KEPT_SETS | CLS_FEATURE_VERIFY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(final_outputs);
+    add_device_test(raw_outputs);
+    add_device_test(gathered_drafts);
+    add_device_test(gathered_logprobs);
+    return fixture_end();
 }

@@ -385,23 +385,15 @@ START_TEST(options)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shards");
-    TCase *const tcase = tcase_create("shards");
-    tcase_set_timeout(tcase, 0);
-    add_device_test(tcase, random_chains);
-    add_device_test(tcase, usual_requests);
-    add_device_test(tcase, damaged_partials);
-    add_device_test(tcase, forged_partials);
-    add_device_test(tcase, states);
-    add_device_test(tcase, options);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_chains);
+    add_device_test(usual_requests);
+    add_device_test(damaged_partials);
+    add_device_test(forged_partials);
+    add_device_test(states);
+    add_device_test(options);
+    return fixture_end();
 }

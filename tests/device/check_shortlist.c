@@ -101,22 +101,14 @@ START_TEST(launches)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("shortlist");
-    TCase *const t = tcase_create("shortlist");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_chains);
-    if (fixture_size() == TEST_FULL)
-        add_device_test(t, large_vocabularies);
-    add_device_test(t, around_the_capacity);
-    add_device_test(t, launches);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_chains);
+    if (fixture_size() == TEST_FULL)
+        add_device_test(large_vocabularies);
+    add_device_test(around_the_capacity);
+    add_device_test(launches);
+    return fixture_end();
 }

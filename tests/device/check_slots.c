@@ -482,21 +482,13 @@ START_TEST(turns)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("slots");
-    TCase *const t = tcase_create("slots");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, turns);
-    add_device_test(t, serving);
-    add_device_test(t, other_queues);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_FORCED);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(turns);
+    add_device_test(serving);
+    add_device_test(other_queues);
+    return fixture_end();
 }

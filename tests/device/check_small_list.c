@@ -126,16 +126,11 @@ START_TEST(programs)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("small_list");
-    TCase *const t = tcase_create("small_list");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, programs);
-    add_device_test(t, same_tokens);
-    add_device_test(t, mixed_rows);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(programs);
+    add_device_test(same_tokens);
+    add_device_test(mixed_rows);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

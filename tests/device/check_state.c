@@ -490,24 +490,16 @@ START_TEST(impossible_adaptive)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("state");
-    TCase *const t = tcase_create("state");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, older_format);
-    add_device_test(t, impossible_adaptive);
-    add_device_test(t, save_and_load);
-    add_device_test(t, rollback);
-    add_device_test(t, damaged_bytes);
-    add_device_test(t, other_samplers);
-    add_device_test(t, memory);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(older_format);
+    add_device_test(impossible_adaptive);
+    add_device_test(save_and_load);
+    add_device_test(rollback);
+    add_device_test(damaged_bytes);
+    add_device_test(other_samplers);
+    add_device_test(memory);
+    return fixture_end();
 }

@@ -263,23 +263,15 @@ START_TEST(refused)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("tiers");
-    TCase *const t = tcase_create("tiers");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, spread);
-    add_device_test(t, refused);
-    add_device_test(t, wrong_subgroups);
-    add_device_test(t, same_tokens);
-    add_device_test(t, finite_math);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(0);
     all = argc > 1 && strcmp(argv[1], "all") == 0;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(spread);
+    add_device_test(refused);
+    add_device_test(wrong_subgroups);
+    add_device_test(same_tokens);
+    add_device_test(finite_math);
+    return fixture_end();
 }

@@ -98,14 +98,9 @@ START_TEST(usual)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("usual");
-    TCase *const t = tcase_create("usual");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, usual);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(usual);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -515,28 +515,17 @@ START_TEST(long_windows)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("verify");
-    TCase *const t = tcase_create("verify");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, draft_is_target);
-    add_device_test(t, bad_drafts);
-    add_device_test(t, empty_in_the_middle);
-    add_device_test(t, skipped_and_stopped);
-    add_device_test(t, launches);
-    add_device_test(t, loop_on_device);
-    add_device_test(t, random_drafts);
-    suite_add_tcase(s, t);
-    TCase *const windows = tcase_create("windows");
-    tcase_set_timeout(windows, 0);
-    add_device_test(windows, long_windows);
-    suite_add_tcase(s, windows);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(draft_is_target);
+    add_device_test(bad_drafts);
+    add_device_test(empty_in_the_middle);
+    add_device_test(skipped_and_stopped);
+    add_device_test(launches);
+    add_device_test(loop_on_device);
+    add_device_test(random_drafts);
+    add_device_test(long_windows);
+    return fixture_end();
 }

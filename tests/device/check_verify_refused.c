@@ -181,18 +181,10 @@ START_TEST(refused)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("verify refused");
-    TCase *const t = tcase_create("verify refused");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(refused);
+    return fixture_end();
 }

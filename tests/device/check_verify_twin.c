@@ -231,18 +231,10 @@ START_TEST(as_without_drafts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("twin");
-    TCase *const t = tcase_create("twin");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, as_without_drafts);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_VERIFY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(as_without_drafts);
+    return fixture_end();
 }

@@ -137,15 +137,10 @@ START_TEST(pointers)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("wide");
-    TCase *const t = tcase_create("wide");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, places);
-    add_device_test(t, pointers);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(places);
+    add_device_test(pointers);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -264,24 +264,16 @@ START_TEST(vocabularies)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("ranks");
-    TCase *const tcase = tcase_create("ranks");
-    tcase_set_timeout(tcase, 0);
-    tcase_add_test(tcase, vocabularies);
-    tcase_add_test(tcase, steps);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
-
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    const int result = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(vocabularies);
+    add_test(steps);
+    const int result = fixture_end();
     if (result != 0 && result != 77) /* the other ranks wait for this one */
         MPI_Abort(MPI_COMM_WORLD, result);
     MPI_Finalize();

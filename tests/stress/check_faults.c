@@ -640,26 +640,18 @@ END_TEST
 START_TEST(large_vocabulary) { every_fault(fixture_device(_i), 1500); }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("faults");
-    TCase *const t = tcase_create("faults");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, small_vocabulary);
-    add_device_test(t, large_vocabulary);
-    add_device_test(t, lost_device);
-    add_device_test(t, contexts);
-    add_device_test(t, late_programs);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_features(CLS_FEATURES_ALL);
     stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 61);
     stride = stride != 0 ? stride : 1;
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(small_vocabulary);
+    add_device_test(large_vocabulary);
+    add_device_test(lost_device);
+    add_device_test(contexts);
+    add_device_test(late_programs);
+    const int status = fixture_end();
     printf("%-32s %9s %9s %9s %9s\n", "faults in", "survived", "repeated", "left out", "lost");
     for (int i = 0; i <= FAULTY_COUNT; i++)
         if (tally[i].name != NULL)

@@ -233,18 +233,6 @@ START_TEST(bystanders)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("threads");
-    TCase *const t = tcase_create("threads");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, soaks);
-    add_device_test(t, keepers);
-    add_device_test(t, bystanders);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURES_ALL);
@@ -257,7 +245,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "at most %d threads\n", MOST);
         return 99;
     }
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(soaks);
+    add_device_test(keepers);
+    add_device_test(bystanders);
+    const int status = fixture_end();
 #ifdef CLS_STUB
     for (int kind = 0; kind < STUB_KINDS; kind++) {
         printf("%ld %s are left\n", stub_alive((stub_kind)kind), stub_kind_names[kind]);

@@ -442,25 +442,15 @@ START_TEST(texts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("verify chance");
-    TCase *const t = tcase_create("trials"), *const other = tcase_create("texts");
-    tcase_set_timeout(t, 0);
-    tcase_set_timeout(other, 0);
-    add_device_test(other, texts);
-    add_device_test(t, small_vocabulary);
-    add_device_test(t, large_vocabulary);
-    suite_add_tcase(s, other);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 /* An argument: how many trials of each, 200,000 take half an hour. */
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_VERIFY);
     if (argc > 1)
         wanted_trials = (uint32_t)strtoul(argv[1], NULL, 0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(texts);
+    add_device_test(small_vocabulary);
+    add_device_test(large_vocabulary);
+    return fixture_end();
 }

@@ -291,15 +291,10 @@ START_TEST(typical)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_law");
-    TCase *const t = tcase_create("verify_law");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, law, 0, PAIRS * 6);
-    tcase_add_loop_test(t, typical, 0, PAIRS);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(law, PAIRS * 6);
+    add_loop_test(typical, PAIRS);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -11,6 +11,8 @@
 
 static device devices[MAX_DEVICES];
 static int n_devices;
+static int without_devices; /* 1: there should be some */
+static Suite *suite;
 static uint64_t seed = 20250;
 static uint32_t usual_group, usual_tier; /* CLS_TEST_GROUP and CLS_TEST_TIER; 0: not set */
 
@@ -237,7 +239,7 @@ static void read_shape(void)
     }
 }
 
-int fixture_run(Suite *(*make)(void), int needs_device)
+void fixture_begin(fixture_kind kind)
 {
     const char *const wish = getenv("CLS_TEST_SEED");
     if (wish != NULL)
@@ -245,19 +247,35 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     read_shape();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
-    if (needs_device) {
+    suite = suite_create("clsample");
+    if (kind == ON_DEVICES)
         open_devices();
-        if (n_devices == 0) {
-            printf("no usable OpenCL device\n");
-            return 77;
-        }
+    without_devices = kind == ON_DEVICES && n_devices == 0;
+}
+
+TCase *fixture_case(const char *name)
+{
+    TCase *const t = tcase_create(name);
+    tcase_set_timeout(t, 0);
+    suite_add_tcase(suite, t);
+    return t;
+}
+
+int fixture_end(void)
+{
+    SRunner *const runner = srunner_create(suite);
+    int failed = 0;
+    if (!without_devices) {
+        srunner_set_fork_status(runner, CK_NOFORK); /* an OpenCL context does not survive a fork */
+        srunner_run_all(runner, CK_ENV);
+        failed = srunner_ntests_failed(runner);
     }
-    SRunner *const runner = srunner_create(make());
-    srunner_set_fork_status(runner, CK_NOFORK); /* an OpenCL context does not survive a fork */
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     close_devices();
+    if (without_devices) {
+        printf("no usable OpenCL device\n");
+        return 77;
+    }
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

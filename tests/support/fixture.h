@@ -77,12 +77,21 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
 
-/* Adds a test that is run once for each device. */
-#define add_device_test(tcase, test) tcase_add_loop_test((tcase), (test), 0, fixture_devices())
+/* Prints the seed and, for ON_DEVICES, opens the devices. Each main() calls it before it adds the
+ * tests, and ends with fixture_end(). */
+typedef enum fixture_kind { ON_HOST, ON_DEVICES } fixture_kind;
+void fixture_begin(fixture_kind kind);
 
-/* Runs the suite in this process and returns the exit status for main(). If needs_device is set and
- * there is no device, the status is 77 (skipped). */
-int fixture_run(Suite *(*make)(void), int needs_device);
+/* Add a test that is run once, n times with _i from 0 on, or once for each device. Check has a case
+ * for each test, so that CK_RUN_CASE can choose it by its name. */
+#define add_test(test) add_loop_test(test, 1)
+#define add_loop_test(test, n) tcase_add_loop_test(fixture_case(#test), (test), 0, (int)(n))
+#define add_device_test(test) add_loop_test(test, fixture_devices())
+TCase *fixture_case(const char *name);
+
+/* Runs the tests in this process and returns the exit status for main(): 77 (skipped) if they need
+ * a device and there is none. */
+int fixture_end(void);
 
 /* Writes the checksum that saved slots end with behind their n bytes. */
 void fixture_put_checksum(unsigned char *bytes, size_t n);

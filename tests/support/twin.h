@@ -104,13 +104,4 @@ enum { TWIN_KINDS = 20 };
 void twin_params(cls_params *p, uint32_t kind, uint32_t vocab);
 extern const char *const twin_kind_names[TWIN_KINDS];
 
-/* Adds a test as a case of its name, which is run once for each device. */
-#define add_case(suite, test) \
-    do { \
-        TCase *const add_case_ = tcase_create(#test); \
-        tcase_set_timeout(add_case_, 0); \
-        add_device_test(add_case_, test); \
-        suite_add_tcase((suite), add_case_); \
-    } while (0)
-
 #endif

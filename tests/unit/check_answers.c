@@ -304,21 +304,16 @@ START_TEST(rows_refused)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("answers");
-    TCase *const t = tcase_create("answers");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, top_a_ties);
-    tcase_add_test(t, llama_table);
-    tcase_add_test(t, llama_queue);
-    tcase_add_test(t, three_chains);
-    tcase_add_loop_test(t, greedy_rows, 0, 2);
-    tcase_add_test(t, masks);
-    tcase_add_test(t, parameters_refused);
-    tcase_add_test(t, rows_refused);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(top_a_ties);
+    add_test(llama_table);
+    add_test(llama_queue);
+    add_test(three_chains);
+    add_loop_test(greedy_rows, 2);
+    add_test(masks);
+    add_test(parameters_refused);
+    add_test(rows_refused);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -312,26 +312,21 @@ START_TEST(row_places)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("arithmetic");
-    TCase *const t = tcase_create("arithmetic");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, philox_published_vectors, 0, 3);
-    tcase_add_test(t, philox_counter_layout);
-    tcase_add_test(t, multiply_high);
-    tcase_add_test(t, clean_and_key);
-    tcase_add_test(t, split_is_exact);
-    tcase_add_test(t, weight_error);
-    tcase_add_test(t, weightless);
-    tcase_add_test(t, total_variation);
-    tcase_add_test(t, units);
-    tcase_add_test(t, top_p_targets);
-    tcase_add_test(t, depth_keys);
-    tcase_add_test(t, logarithm);
-    tcase_add_test(t, row_places);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(philox_published_vectors, 3);
+    add_test(philox_counter_layout);
+    add_test(multiply_high);
+    add_test(clean_and_key);
+    add_test(split_is_exact);
+    add_test(weight_error);
+    add_test(weightless);
+    add_test(total_variation);
+    add_test(units);
+    add_test(top_p_targets);
+    add_test(depth_keys);
+    add_test(logarithm);
+    add_test(row_places);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -391,22 +391,17 @@ START_TEST(greedy_edges)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("chain_host");
-    TCase *const t = tcase_create("chain_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, known_distributions, 0, (int)n_goldens);
-    tcase_add_loop_test(t, known_sets, 0, (int)n_golden_sets);
-    tcase_add_test(t, orders);
-    tcase_add_test(t, min_keep);
-    tcase_add_test(t, ties);
-    tcase_add_test(t, coin);
-    tcase_add_test(t, temperatures);
-    tcase_add_test(t, infill);
-    tcase_add_test(t, greedy_edges);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(known_distributions, n_goldens);
+    add_loop_test(known_sets, n_golden_sets);
+    add_test(orders);
+    add_test(min_keep);
+    add_test(ties);
+    add_test(coin);
+    add_test(temperatures);
+    add_test(infill);
+    add_test(greedy_edges);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

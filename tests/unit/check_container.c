@@ -296,19 +296,15 @@ START_TEST(nonsense)
 }
 END_TEST
 
-static Suite *suite(void)
+int main(void)
 {
-    Suite *const s = suite_create("container");
-    TCase *const t = tcase_create("container");
-    tcase_add_test(t, known_hashes);
-    tcase_add_test(t, pieces);
-    tcase_add_test(t, key_covers_sources);
-    tcase_add_test(t, round_trip);
-    tcase_add_test(t, layout);
-    tcase_add_test(t, damage);
-    tcase_add_test(t, nonsense);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(known_hashes);
+    add_test(pieces);
+    add_test(key_covers_sources);
+    add_test(round_trip);
+    add_test(layout);
+    add_test(damage);
+    add_test(nonsense);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(suite, 0); }

@@ -163,19 +163,11 @@ START_TEST(waits)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("flush");
-    TCase *const t = tcase_create("flush");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, waits, 0, CALLS);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_loop_test(waits, CALLS);
+    return fixture_end();
 }

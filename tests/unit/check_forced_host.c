@@ -774,18 +774,13 @@ START_TEST(verified)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("forced_host");
-    TCase *const t = tcase_create("forced_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, requests);
-    tcase_add_test(t, one_id_for_both);
-    tcase_add_test(t, every_loop);
-    tcase_add_test(t, refused);
-    tcase_add_test(t, verified);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(requests);
+    add_test(one_id_for_both);
+    add_test(every_loop);
+    add_test(refused);
+    add_test(verified);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

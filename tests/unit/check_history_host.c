@@ -180,17 +180,12 @@ START_TEST(dry)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("history_host");
-    TCase *const t = tcase_create("history_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, bans);
-    tcase_add_test(t, words);
-    tcase_add_test(t, ngrams);
-    tcase_add_test(t, dry);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(bans);
+    add_test(words);
+    add_test(ngrams);
+    add_test(dry);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

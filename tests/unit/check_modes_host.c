@@ -138,16 +138,11 @@ START_TEST(decay)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("modes_host");
-    TCase *const t = tcase_create("modes_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, mirostat);
-    tcase_add_test(t, adaptive);
-    tcase_add_test(t, decay);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(mirostat);
+    add_test(adaptive);
+    add_test(decay);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -219,22 +219,14 @@ START_TEST(small_lists)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("needs");
-    TCase *const t = tcase_create("needs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, steps);
-    add_device_test(t, shards);
-    add_device_test(t, ends);
-    add_device_test(t, small_lists);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(steps);
+    add_device_test(shards);
+    add_device_test(ends);
+    add_device_test(small_lists);
+    return fixture_end();
 }

@@ -460,26 +460,18 @@ START_TEST(partials)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("offsets");
-    TCase *const t = tcase_create("offsets");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, extents);
-    add_device_test(t, inputs);
-    add_device_test(t, overflows);
-    add_device_test(t, host_masks);
-    add_device_test(t, outputs);
-    add_device_test(t, queries);
-    tcase_add_test(t, sections);
-    add_device_test(t, partials);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(extents);
+    add_device_test(inputs);
+    add_device_test(overflows);
+    add_device_test(host_masks);
+    add_device_test(outputs);
+    add_device_test(queries);
+    add_test(sections);
+    add_device_test(partials);
+    return fixture_end();
 }

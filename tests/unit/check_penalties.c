@@ -378,21 +378,16 @@ START_TEST(parameters_refused)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("penalties");
-    TCase *const t = tcase_create("penalties");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, each_penalty);
-    tcase_add_test(t, biases);
-    tcase_add_test(t, odd_logits);
-    tcase_add_test(t, windows);
-    tcase_add_test(t, large_counts);
-    tcase_add_test(t, stops);
-    tcase_add_test(t, bool_masks);
-    tcase_add_test(t, parameters_refused);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(each_penalty);
+    add_test(biases);
+    add_test(odd_logits);
+    add_test(windows);
+    add_test(large_counts);
+    add_test(stops);
+    add_test(bool_masks);
+    add_test(parameters_refused);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -226,21 +226,16 @@ START_TEST(impossible_states)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("reference");
-    TCase *const t = tcase_create("reference");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, sets_and_probabilities, 0, (int)fixture_by_size(5, 8, 9));
-    tcase_add_test(t, impossible_states);
-    tcase_add_test(t, aimed_draws);
-    tcase_add_test(t, upper_cuts);
+    fixture_begin(ON_HOST);
+    add_loop_test(sets_and_probabilities, fixture_by_size(5, 8, 9));
+    add_test(impossible_states);
+    add_test(aimed_draws);
+    add_test(upper_cuts);
     if (fixture_size() != TEST_TINY) {
-        tcase_add_loop_test(t, law_of_draws, 0, 6);
-        tcase_add_test(t, mass_of_a_tail);
+        add_loop_test(law_of_draws, 6);
+        add_test(mass_of_a_tail);
     }
-    suite_add_tcase(s, t);
-    return s;
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -38,14 +38,10 @@ START_TEST(int64)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("requirements");
-    TCase *const t = tcase_create("requirements");
-    add_device_test(t, infinities);
-    add_device_test(t, int64);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(infinities);
+    add_device_test(int64);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -110,19 +110,11 @@ START_TEST(shortlists)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("shortlists");
-    TCase *const t = tcase_create("shortlists");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, shortlists);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(shortlists);
+    return fixture_end();
 }

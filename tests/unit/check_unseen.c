@@ -131,19 +131,11 @@ START_TEST(subgroups)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("unseen");
-    TCase *const t = tcase_create("unseen");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, rounds);
-    add_device_test(t, subgroups);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(rounds);
+    add_device_test(subgroups);
+    return fixture_end();
 }

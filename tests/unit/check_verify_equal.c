@@ -208,15 +208,10 @@ START_TEST(all_of_the_same)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_equal");
-    TCase *const t = tcase_create("verify_equal");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, equal_to_samples, 0, 5);
-    tcase_add_loop_test(t, all_of_the_same, 0, 3);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(equal_to_samples, 5);
+    add_loop_test(all_of_the_same, 3);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -443,22 +443,17 @@ START_TEST(refused)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_host");
-    TCase *const t = tcase_create("verify_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, certain, 0, METHODS);
-    tcase_add_loop_test(t, rows_without_a_token, 0, METHODS);
-    tcase_add_loop_test(t, ends, 0, METHODS);
-    tcase_add_loop_test(t, distributions, 0, 4);
-    tcase_add_test(t, blocks);
-    tcase_add_test(t, typical);
-    tcase_add_test(t, greedy_and_modes);
-    tcase_add_test(t, trees);
-    tcase_add_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(certain, METHODS);
+    add_loop_test(rows_without_a_token, METHODS);
+    add_loop_test(ends, METHODS);
+    add_loop_test(distributions, 4);
+    add_test(blocks);
+    add_test(typical);
+    add_test(greedy_and_modes);
+    add_test(trees);
+    add_test(refused);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }
