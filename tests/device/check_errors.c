@@ -14,15 +14,6 @@
 #include "faulty.h"
 #include "layer.h"
 
-#define expect(call, status, words) expect_status((call), (status), (words), #call, __LINE__)
-
-static void expect_status(cls_status is, cls_status wanted, const char *words, const char *call,
-                          int line)
-{
-    ck_assert_msg(is == wanted && strstr(cls_error_message(), words) != NULL,
-                  "line %d: %s gives %s: %s", line, call, cls_status_name(is), cls_error_message());
-}
-
 /* Oclgrind stops where commands wait for the host. */
 static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
@@ -66,11 +57,10 @@ START_TEST(kernels_that_do_not_compile)
     o.build_log_size = sizeof small;
     small[8] = 'x';
     const cls_status again = cls_context_create(d->context, d->id, &o, &context);
-    expect(made, CLS_BUILD_FAILED, "compile");
-    expect(again, CLS_BUILD_FAILED, "compile");
+    must_fail(made, CLS_BUILD_FAILED, "compile");
+    must_fail(again, CLS_BUILD_FAILED, "compile");
     ck_assert(cls_error_opencl() != CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "-DVEC=") != NULL, "no options: %s",
-                  cls_error_message());
+    must_say("-DVEC=");
     ck_assert(context == NULL);
     ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL,
                   "%s: the log is \"%s\"", d->name, log);
@@ -90,7 +80,7 @@ START_TEST(kernels_that_do_not_compile)
     so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
     const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
     faulty_options = NULL;
-    expect(of_sampler, CLS_BUILD_FAILED, "did not compile");
+    must_fail(of_sampler, CLS_BUILD_FAILED, "did not compile");
     ck_assert(sampler == NULL && cls_error_opencl() != CL_SUCCESS);
     ck_assert_msg(strlen(cls_context_build_log(good)) > 10, "no log");
     ck_assert_str_eq(faulty_leaked(&so_far), "");
@@ -123,7 +113,7 @@ START_TEST(no_memory_on_the_device)
         faulty_on = 0;
         if (faulty_failed() == FAULTY_COUNT)
             break;
-        expect(status, CLS_OPENCL_ERROR, "bytes on the device for ");
+        must_fail(status, CLS_OPENCL_ERROR, "bytes on the device for ");
         ck_assert(sampler == NULL && cls_error_opencl() == CL_MEM_OBJECT_ALLOCATION_FAILURE);
         ck_assert_str_eq(faulty_leaked(&before), "");
     }
@@ -134,7 +124,7 @@ START_TEST(no_memory_on_the_device)
     const cls_status status = cls_readback_create(context, 64, 2, &ring);
     faulty_on = 0;
     faulty_disarm();
-    expect(status, CLS_OPENCL_ERROR, "128 bytes of page-locked memory");
+    must_fail(status, CLS_OPENCL_ERROR, "128 bytes of page-locked memory");
     ck_assert(ring == NULL);
     ck_assert_str_eq(faulty_leaked(&before), "");
 }
@@ -160,16 +150,14 @@ START_TEST(strangers)
     uint64_t ticket;
     const cls_buffer theirs = {.buffer = buffer}, ours = {.buffer = s.step.tokens.buffer};
     const cls_ints drawn = {.device = theirs};
-    expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(accept_ints(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-           "queue");
-    expect(accept_ints(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-           "tokens");
+    must_refuse(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), "queue");
+    must_refuse(accept_ints(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), "queue");
+    must_refuse(accept_ints(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), "tokens");
 #define REFUSE(field, name) \
     do { \
         s.field = buffer; \
-        expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, \
-               name " belongs to another"); \
+        must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), \
+                    name " belongs to another"); \
         s.step = good; \
         s.step.outputs = &s.outputs; \
         s.outputs = none; \
@@ -189,14 +177,12 @@ START_TEST(strangers)
     REFUSE(outputs.entropy.buffer, "outputs->entropy");
 #undef REFUSE
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 8, 1, &ring));
-    expect(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT,
-           "from");
+    must_refuse(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), "queue");
+    must_refuse(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), "from");
     /* An event of theirs: said before anything is enqueued. */
-    expect(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL), CLS_BAD_ARGUMENT,
-           "wait[0] belongs to another");
-    expect(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), CLS_BAD_ARGUMENT,
-           "wait[0]");
+    must_refuse(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL),
+                "wait[0] belongs to another");
+    must_refuse(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), "wait[0]");
     /* Nothing of this has moved anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
@@ -225,11 +211,11 @@ START_TEST(failed_wait)
     const cls_ints ids = {.host = (const int32_t[]){1, 2}};
     must_cl(clSetUserEventStatus(events[0], CL_COMPLETE));
     must_cl(clSetUserEventStatus(events[1], -42));
-    expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
-           "wait[1] has ended with an error");
+    must_fail(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
+              "wait[1] has ended with an error");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL),
-           CLS_OPENCL_ERROR, "wait[0] has ended");
+    must_fail(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL),
+              CLS_OPENCL_ERROR, "wait[0] has ended");
     client_step(&s, d->queue, 0, 1, events, NULL);
     client_tokens(&s, 0);
     batch_reference(s.b);
@@ -256,16 +242,16 @@ START_TEST(failed_step)
     faulty_state = -42;
     const cls_status next = cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL);
     faulty_state = 0;
-    expect(next, CLS_OPENCL_ERROR, "destroy the sampler");
+    must_fail(next, CLS_OPENCL_ERROR, "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
-           "destroy the sampler");
+    must_fail(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
+              "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
-           "destroy the sampler");
-    expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
-    expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
-           "destroy the sampler");
+    must_fail(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+              "destroy the sampler");
+    must_fail(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
+    must_fail(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
+              "destroy the sampler");
     close_small(&s);
     ck_assert_str_eq(faulty_leaked(&before), "");
 }
@@ -329,8 +315,7 @@ START_TEST(a_byte_too_small)
             if (all[i].n == &outputs->given.count)
                 outputs->given.ids.buffer = given;
             if (less)
-                expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-                       all[i].name);
+                must_refuse(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), all[i].name);
             else
                 must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
             clReleaseMemObject(buffer);

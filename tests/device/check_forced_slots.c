@@ -595,12 +595,6 @@ END_TEST
 
 /* ----------------------------------------------------------------------------- refused */
 
-static void expect_refused(cls_status status, const char *message)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strstr(cls_error_message(), message) != NULL,
-                  "%s: \"%s\" for \"%s\"", cls_status_name(status), cls_error_message(), message);
-}
-
 START_TEST(refusals)
 {
     static const int32_t ids[] = {1, VOCAB, -1}, zeroes[80] = {0};
@@ -611,36 +605,35 @@ START_TEST(refusals)
     desk k;
     desk_open(&k, d);
     cls_params_init(&p);
-    expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
-    expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1),
-                   "slot is 3, but the sampler has slots 0 to 2");
-    expect_refused(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
+    must_refuse(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
+    must_refuse(cls_slot_force(k.sampler, SLOTS, ids, 1),
+                "slot is 3, but the sampler has slots 0 to 2");
+    must_refuse(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
     desk_begin(&k, &p);
-    expect_refused(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
-    expect_refused(cls_slot_force(k.sampler, 0, ids, 2),
-                   "ids[1] is 40, which is not a token of a vocabulary of 40");
-    expect_refused(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
+    must_refuse(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
+    must_refuse(cls_slot_force(k.sampler, 0, ids, 2),
+                "ids[1] is 40, which is not a token of a vocabulary of 40");
+    must_refuse(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
     must(cls_slot_force(k.sampler, 0, ids, 0));
-    expect_refused(accept_ints(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
-                   "per_row is 0; it must be 1 to 4096");
-    expect_refused(
+    must_refuse(accept_ints(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
+                "per_row is 0; it must be 1 to 4096");
+    must_refuse(
         accept_ints(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
         "per_row is 4097; it must be 1 to 4096");
-    expect_refused(accept_ints(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
-                   "rows is 4; the sampler was created for 1 to 3");
-    expect_refused(accept_ints(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
-                   "tokens is NULL");
+    must_refuse(accept_ints(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
+                "rows is 4; the sampler was created for 1 to 3");
+    must_refuse(accept_ints(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
+                "tokens is NULL");
     const cl_mem small = buffer_of(d, 5 * 4, NULL);
     const cls_ints too_small = {.device = {.buffer = small}};
-    expect_refused(accept_ints(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL),
-                   "tokens");
+    must_refuse(accept_ints(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL), "tokens");
     must(accept_ints(k.sampler, d->queue, 1, 5, &too_small, NULL, 0, NULL, NULL));
     clReleaseMemObject(small);
     p.loop_repeats = 3;
     p.loop_max = 22;
-    expect_refused(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
-                   "params->loop_repeats is 3 and params->loop_max 22, but the sampler was created "
-                   "with options->max_history of 64; they need 66");
+    must_refuse(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
+                "params->loop_repeats is 3 and params->loop_max 22, but the sampler was created "
+                "with options->max_history of 64; they need 66");
     p.loop_max = 21;
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
@@ -650,16 +643,16 @@ START_TEST(refusals)
         *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
         uint32_t *const n = end ? &p.thinking_end.count : &p.thinking_start.count;
         *n = 66;
-        expect_refused(cls_slot_params(k.sampler, 0, &p),
-                       end ? "params->thinking_end.count is 66, but the sampler was created with "
-                             "options->max_history of 64; it needs 65"
-                           : "params->thinking_start.count is 66, but the sampler was created with "
-                             "options->max_history of 64; it needs 65");
+        must_refuse(cls_slot_params(k.sampler, 0, &p),
+                    end ? "params->thinking_end.count is 66, but the sampler was created with "
+                          "options->max_history of 64; it needs 65"
+                        : "params->thinking_start.count is 66, but the sampler was created with "
+                          "options->max_history of 64; it needs 65");
         *n = 65;
         must(cls_slot_params(k.sampler, 0, &p));
     }
     p.thinking_budget = 1u << 31;
-    expect_refused(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
+    must_refuse(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
     desk_close(&k);
 
     cls_sampler_options o;
@@ -677,14 +670,14 @@ START_TEST(refusals)
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     const char *const lacks =
         "this needs CLS_FEATURE_FORCED, which the sampler's options->features lack";
-    expect_refused(cls_slot_force(sampler, 0, ids, 1), lacks);
+    must_refuse(cls_slot_force(sampler, 0, ids, 1), lacks);
     p.loop_repeats = 2;
     p.loop_max = 2;
-    expect_refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
+    must_refuse(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
     cls_params_init(&p);
     p.thinking_forced.ids = ids;
     p.thinking_forced.count = 1;
-    expect_refused(cls_slot_params(sampler, 0, &p), lacks);
+    must_refuse(cls_slot_params(sampler, 0, &p), lacks);
     must(cls_slot_force(sampler, 0, NULL, 0));
     cls_sampler_destroy(sampler);
     fixture_random(FEATURES);

@@ -222,42 +222,19 @@ END_TEST
 
 /* ------------------------------------------------------------------- refused */
 
-static void refuse_create(layer *l, const char *word)
-{
-    cls_head *head = l->head;
-    const cls_status status = cls_head_create(l->d->queue, &l->options, &head);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
-                  cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
-                  cls_error_message());
-    ck_assert(head == NULL);
-}
-
 #define BAD_OPTION(field, value, word) \
     do { \
-        const cls_head_options good = l.options; \
-        l.options.field = (value); \
-        refuse_create(&l, word); \
-        l.options = good; \
+        head = l.head; \
+        must_refuse_with(l.options, field, value, cls_head_create(d->queue, &l.options, &head), \
+                         word); \
+        ck_assert_ptr_null(head); \
     } while (0)
-
-static void refuse_call(layer *l, const char *word)
-{
-    cl_event done = (cl_event)l;
-    const cls_status status = cls_head_logits(l->head, l->d->queue, &l->call, 0, NULL, &done);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
-                  cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
-                  cls_error_message());
-    ck_assert(done == NULL);
-}
-
 #define BAD_CALL(field, value, word) \
     do { \
-        const cls_head_call good = l.call; \
-        l.call.field = (value); \
-        refuse_call(&l, word); \
-        l.call = good; \
+        cl_event done = (cl_event)&l; \
+        must_refuse_with(l.call, field, value, \
+                         cls_head_logits(l.head, d->queue, &l.call, 0, NULL, &done), word); \
+        ck_assert_ptr_null(done); \
     } while (0)
 
 START_TEST(refused)

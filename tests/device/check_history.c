@@ -274,15 +274,6 @@ START_TEST(long_texts)
 }
 END_TEST
 
-/* Parameters that are refused, and the name in the message. */
-static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
-{
-    ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100),
-                     CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"",
-                  cls_error_message(), sentence);
-}
-
 START_TEST(refused)
 {
     device *const d = fixture_device(_i);
@@ -294,53 +285,58 @@ START_TEST(refused)
     cls_params p;
     cls_params_init(&p);
     p.bad_words.count = 4;
-    refuse(NULL, &p, "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
+    must_refuse(cls_params_check(&p, 100),
+                "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
     p.bad_words.sequences = bad;
-    refuse(NULL, &p,
-           "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
-           "100");
+    must_refuse(
+        cls_params_check(&p, 100),
+        "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
+        "100");
     p.bad_words.count = 1;
     p.bad_words.sequences = none;
-    refuse(NULL, &p, "params->bad_words.sequences[0].count is 0");
+    must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].count is 0");
     p.bad_words.sequences = null;
-    refuse(NULL, &p, "params->bad_words.sequences[0].ids is NULL");
+    must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].ids is NULL");
     cls_params_init(&p);
     p.dry_breakers.sequences = bad;
     p.dry_breakers.count = 4;
-    refuse(NULL, &p, "params->dry_breakers.sequences[3].ids[1] is 100");
+    must_refuse(cls_params_check(&p, 100), "params->dry_breakers.sequences[3].ids[1] is 100");
     cls_params_init(&p);
     p.allowed_ids.ids = ids;
     p.allowed_ids.count = 3;
-    refuse(NULL, &p, "params->allowed_ids.ids[1] is 100");
+    must_refuse(cls_params_check(&p, 100), "params->allowed_ids.ids[1] is 100");
     p.allowed_ids.ids = NULL;
-    refuse(NULL, &p, "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
+    must_refuse(cls_params_check(&p, 100),
+                "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
     cls_params_init(&p);
     p.dry_multiplier = NAN;
-    refuse(NULL, &p, "params->dry_multiplier is");
+    must_refuse(cls_params_check(&p, 100), "params->dry_multiplier is");
     p.dry_multiplier = 1.0f;
     p.dry_base = INFINITY;
-    refuse(NULL, &p, "params->dry_base is inf");
+    must_refuse(cls_params_check(&p, 100), "params->dry_base is inf");
     p.dry_base = 1.75f;
     p.dry_window = 16385;
-    refuse(NULL, &p, "params->dry_window is 16385");
+    must_refuse(cls_params_check(&p, 100), "params->dry_window is 16385");
 
     cls_sampler_options_init(&o);
     o.vocab = 100;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
-    refuse(s, &p, "params->dry_multiplier needs a sampler created with options->max_history");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->dry_multiplier needs a sampler created with options->max_history");
     p.dry_base = 0.5f; /* off */
     must(cls_sampler_check(s, &p));
     p.no_repeat_ngram = 2;
-    refuse(s, &p, "params->no_repeat_ngram needs a sampler created with options->max_history");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->no_repeat_ngram needs a sampler created with options->max_history");
     cls_params_init(&p);
     p.bad_words.sequences = bad + 1;
     p.bad_words.count = 1;
     must(cls_sampler_check(s, &p)); /* of one id */
     p.bad_words.sequences = bad;
-    refuse(s, &p,
-           "params->bad_words.sequences[0].count is 3, but the sampler was created with "
-           "options->max_history of 0");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->bad_words.sequences[0].count is 3, but the sampler was created with "
+                "options->max_history of 0");
     cls_params_init(&p);
     p.stop_ids.ids = p.allowed_ids.ids = good;
     p.stop_ids.count = p.min_tokens = 3;
@@ -352,8 +348,9 @@ START_TEST(refused)
     cls_params_init(&p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
-    refuse(s, &p,
-           "params->dry_window is 9, but the sampler was created with options->max_history of 8");
+    must_refuse(
+        cls_sampler_check(s, &p),
+        "params->dry_window is 9, but the sampler was created with options->max_history of 8");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);

@@ -428,12 +428,8 @@ START_TEST(before_accepting)
 }
 END_TEST
 
-static void refused(client *s, const char *words)
-{
-    const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0,
-                  "%s: \"%s\", not \"%s\"", cls_status_name(status), cls_error_message(), words);
-}
+#define REFUSED(sentence) \
+    must_refuse_exactly(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), sentence)
 
 START_TEST(numbers_and_buffers)
 {
@@ -445,42 +441,41 @@ START_TEST(numbers_and_buffers)
     must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
     s.step.outputs = &s.outputs;
     s.outputs.top.count = 5;
-    refused(&s, "outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");
+    REFUSED("outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");
     s.outputs.top.ids.buffer = buffer;
     s.outputs.top.count = 0;
-    refused(&s, "outputs->top.ids is set, but outputs->top.count is 0");
+    REFUSED("outputs->top.ids is set, but outputs->top.count is 0");
     s.outputs.top.count = 129;
-    refused(&s, "outputs->top.count is 129; it must be at most 128");
+    REFUSED("outputs->top.count is 129; it must be at most 128");
     s.outputs.top.count = 128;
     s.outputs.top.ids.offset = 4096 - 2 * 128 * 4 + 4;
-    refused(&s, "outputs->top.ids needs 1024 bytes from offset 3076 on, 4100 in all, and the "
-                "buffer has 4096");
+    REFUSED("outputs->top.ids needs 1024 bytes from offset 3076 on, 4100 in all, and the "
+            "buffer has 4096");
     s.outputs.top.ids.offset = 2;
-    refused(&s, "outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
+    REFUSED("outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
     s.outputs.top.ids = (cls_buffer){.buffer = NULL};
     s.outputs.top.count = 0;
     s.outputs.given.logprobs.buffer = buffer;
-    refused(&s, "outputs->given.logprobs is set, but outputs->given.count is 0");
+    REFUSED("outputs->given.logprobs is set, but outputs->given.count is 0");
     s.outputs.given.count = 2;
-    refused(&s, "outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
+    REFUSED("outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
     s.outputs.given.ids.buffer = buffer;
     s.outputs.given.logprobs.buffer = NULL;
-    refused(
-        &s,
+    REFUSED(
         "outputs->given.count is 2, but no buffer for it is set (such as outputs->given.logprobs)");
     s.outputs.given.count = 1025;
-    refused(&s, "outputs->given.count is 1025; it must be at most 1024");
+    REFUSED("outputs->given.count is 1025; it must be at most 1024");
     s.outputs.given.ids.buffer = NULL;
     s.outputs.given.count = 0;
     s.outputs.kept.counts.buffer = buffer; /* which needs no count */
     s.outputs.kept.ids.buffer = buffer;
-    refused(&s, "outputs->kept.ids is set, but outputs->kept.count is 0");
+    REFUSED("outputs->kept.ids is set, but outputs->kept.count is 0");
     s.outputs.kept.count = info.shortlist + 1;
     snprintf(words, sizeof words,
              "outputs->kept.count is %u, but the kernels' lists hold %u: see the context's "
              "options->shortlist",
              info.shortlist + 1, info.shortlist);
-    refused(&s, words);
+    REFUSED(words);
     clReleaseMemObject(buffer);
     close_small(&s);
 }

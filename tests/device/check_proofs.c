@@ -113,7 +113,7 @@ END_TEST
 
 /* ------------------------------------------------------------------------ mutants */
 
-static void must_fail(cls_context *context, int variant, const char *what)
+static void must_not_prove(cls_context *context, int variant, const char *what)
 {
     uint32_t launched = 0;
     const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
@@ -136,7 +136,7 @@ START_TEST(idle)
         uint32_t launched;
         must(cls_prove(context, v, CLS_F32, &launched));
         fake.idle_kernel = cls_kernel_name(cls_variants[v].kernel);
-        must_fail(context, v, "that does nothing");
+        must_not_prove(context, v, "that does nothing");
         fake.idle_kernel = NULL;
     }
 }
@@ -174,7 +174,7 @@ START_TEST(smaller)
                 w == CLS_TOKEN_SMALL) /* its short list holds what the cases keep */
                 continue;
             p->program = context->program[0][w].program;
-            must_fail(context, v, cls_variants[w].name);
+            must_not_prove(context, v, cls_variants[w].name);
             p->program = own;
         }
 }

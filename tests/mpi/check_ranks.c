@@ -68,7 +68,7 @@ static cls_status run_step(ranked *t)
 }
 
 /* All ranks must return the status and a message with these words. */
-static void must_fail(cls_status status, cls_status wanted, const char *words)
+static void all_must_fail(cls_status status, cls_status wanted, const char *words)
 {
     ck_assert_msg(status == wanted && strstr(cls_error_message(), words) != NULL,
                   "rank %d: %s, not %s: \"%s\", not \"%s\"", rank, cls_status_name(status),
@@ -100,26 +100,26 @@ static void run_faults(ranked *t, int r)
     const int here = rank == r;
     snprintf(words, sizeof words, "rank %d: step->rows is 0", r);
     t->s.step.rows = here ? 0 : step.rows;
-    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    all_must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
     t->s.step = step;
     snprintf(words, sizeof words, "rank %d: ", r);
-    must_fail(cls_mpi_sample(t->mpi, here ? NULL : t->d->queue, &step, 0, NULL, NULL),
-              CLS_BAD_ARGUMENT, words);
+    all_must_fail(cls_mpi_sample(t->mpi, here ? NULL : t->d->queue, &step, 0, NULL, NULL),
+                  CLS_BAD_ARGUMENT, words);
     /* Another temperature of one request. */
     if (ranks > 1) {
         const uint32_t slot = t->b->slots != NULL ? (uint32_t)t->b->slots[0] : 0;
         cls_params other = t->b->params[0];
         other.temperature += here ? 0.5f : 0.0f;
         must(cls_slot_params(t->s.sampler, slot, &other));
-        must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
+        all_must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
         must(cls_slot_params(t->s.sampler, slot, &t->b->params[0]));
     }
     fault = here ? DAMAGED : NO_FAULT;
     snprintf(words, sizeof words, "partial %d is damaged", r);
-    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    all_must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
     fault = here ? LOST : NO_FAULT;
     snprintf(words, sizeof words, "rank %d: the device failed", r);
-    must_fail(run_step(t), CLS_OPENCL_ERROR, words);
+    all_must_fail(run_step(t), CLS_OPENCL_ERROR, words);
 }
 
 /* ------------------------------------------------------------------------ batches */
@@ -258,7 +258,8 @@ START_TEST(vocabularies)
     must(cls_sampler_create(compiled(d), &o, &sampler));
     const cls_status status = cls_mpi_create(MPI_COMM_WORLD, sampler, NULL, &mpi);
     if (ranks > 1)
-        must_fail(status, CLS_BAD_ARGUMENT, "has a vocabulary of 3000 tokens, but rank 0 one of 2");
+        all_must_fail(status, CLS_BAD_ARGUMENT,
+                      "has a vocabulary of 3000 tokens, but rank 0 one of 2");
     cls_mpi_destroy(mpi);
     cls_sampler_destroy(sampler);
 }

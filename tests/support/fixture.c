@@ -180,6 +180,22 @@ void must_status(cls_status status, const char *call, const char *file, int line
                   cls_status_name(status), cls_error_message());
 }
 
+void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
+                      const char *file, int line)
+{
+    ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s", file, line, call,
+                  cls_status_name(status), cls_status_name(wanted));
+    must_say_words(words, file, line);
+    if (wanted == CLS_BAD_ARGUMENT)
+        ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
+}
+
+void must_say_words(const char *words, const char *file, int line)
+{
+    ck_assert_msg(strstr(cls_error_message(), words) != NULL, "%s:%d: \"%s\" does not have \"%s\"",
+                  file, line, cls_error_message(), words);
+}
+
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
     cls_host_row row;

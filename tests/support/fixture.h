@@ -11,6 +11,7 @@
 #define TESTS_FIXTURE_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include <clsample.h>
 
@@ -63,6 +64,34 @@ cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t su
 #define must(call) must_status((call), #call, __FILE__, __LINE__)
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)
+
+/* Make calls that must fail with a status and a message that has these words. A refusal is
+ * CLS_BAD_ARGUMENT, with no OpenCL error; exactly: with no other words. must_say() is about the
+ * last message. */
+#define must_fail(call, status, words) \
+    must_fail_status((call), (status), (words), #call, __FILE__, __LINE__)
+#define must_refuse(call, words) must_fail(call, CLS_BAD_ARGUMENT, words)
+#define must_refuse_exactly(call, sentence) \
+    do { \
+        must_refuse(call, sentence); \
+        ck_assert_str_eq(cls_error_message(), sentence); \
+    } while (0)
+#define must_say(words) must_say_words((words), __FILE__, __LINE__)
+void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
+                      const char *file, int line);
+void must_say_words(const char *words, const char *file, int line);
+
+/* Makes a call that must be refused because a field of a struct has another value, and puts the
+ * struct back. */
+#define must_refuse_with(of, field, value, call, words) \
+    do { \
+        unsigned char good_[sizeof(of)]; \
+        memcpy(good_, &(of), sizeof good_); \
+        (of).field = (value); \
+        must_fail_status((call), CLS_BAD_ARGUMENT, (words), #field " = " #value, __FILE__, \
+                         __LINE__); \
+        memcpy(&(of), good_, sizeof good_); \
+    } while (0)
 
 /* Samples a row of float32 logits on the host, writes its probabilities to probs[vocab] unless that
  * is NULL, and returns the number of tokens that the chain kept. */

@@ -221,31 +221,22 @@ START_TEST(masks)
 }
 END_TEST
 
-static void expect_refused(cls_status status, const char *name)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s",
-                  cls_error_message(), name);
-}
-
 START_TEST(parameters_refused)
 {
     static const float bad_temperature[] = {-1.0f, -1e-9f, INFINITY, -INFINITY, NAN};
     static const float bad_top_p[] = {1.0001f, 2.0f, INFINITY, NAN};
     static const int32_t bad_switch[] = {-1, 2};
     static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
-    cls_params p, q;
+    cls_params p;
     cls_params_init(&p);
     must(cls_params_check(&p, 1));
     must(cls_params_check(&p, 1048576));
-    expect_refused(cls_params_check(&p, 0), "vocab");
-    expect_refused(cls_params_check(&p, 1048577), "vocab");
-    expect_refused(cls_params_check(NULL, 5), "params");
+    must_refuse(cls_params_check(&p, 0), "vocab");
+    must_refuse(cls_params_check(&p, 1048577), "vocab");
+    must_refuse(cls_params_check(NULL, 5), "params");
 #define REFUSE(field, values) \
     for (unsigned i = 0; i < sizeof(values) / sizeof *(values); i++) { \
-        q = p; \
-        q.field = (values)[i]; \
-        expect_refused(cls_params_check(&q, 100), #field); \
+        must_refuse_with(p, field, (values)[i], cls_params_check(&p, 100), #field); \
     }
     REFUSE(temperature, bad_temperature)
     REFUSE(top_p, bad_top_p)
@@ -253,16 +244,12 @@ START_TEST(parameters_refused)
     REFUSE(p_less, bad_switch)
     REFUSE(infill, bad_switch)
 #undef REFUSE
-    q = p;
-    for (q.chain = -1; q.chain <= 4; q.chain += 5)
-        expect_refused(cls_params_check(&q, 100), "chain");
-    q = p;
-    q.struct_size = 0;
-    expect_refused(cls_params_check(&q, 100), "struct_size");
-    q = p;
-    q.top_p = -3.0f; /* as 0: one token */
-    q.top_k = INT32_MIN;
-    must(cls_params_check(&q, 100));
+    must_refuse_with(p, chain, -1, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, chain, 4, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, struct_size, 0, cls_params_check(&p, 100), "struct_size");
+    p.top_p = -3.0f; /* as 0: one token */
+    p.top_k = INT32_MIN;
+    must(cls_params_check(&p, 100));
 }
 END_TEST
 
@@ -270,37 +257,28 @@ START_TEST(rows_refused)
 {
     float x[4] = {0};
     cls_params p;
-    cls_host_row row, good;
+    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
     cls_params_init(&p);
-    cls_host_row_init(&good);
-    ck_assert_int_eq(good.invalid_token, -1);
-    good.logits = x;
-    good.vocab = 4;
-    good.params = &p;
-    must(cls_host_sample(&good, &result));
-    expect_refused(cls_host_sample(NULL, &result), "row");
-    expect_refused(cls_host_sample(&good, NULL), "result");
-    row = good;
-    row.logits = NULL;
-    expect_refused(cls_host_sample(&row, &result), "logits");
-    row = good;
-    row.params = NULL;
-    expect_refused(cls_host_sample(&row, &result), "params");
-    row = good;
-    for (row.dtype = -1; row.dtype <= 3; row.dtype += 4)
-        expect_refused(cls_host_sample(&row, &result), "dtype");
-    row = good;
-    row.vocab = 0;
-    expect_refused(cls_host_sample(&row, &result), "vocab");
-    row = good;
-    row.struct_size = 0;
-    expect_refused(cls_host_sample(&row, &result), "struct_size");
-    p.top_p = 7.0f;
-    expect_refused(cls_host_sample(&good, &result), "top_p");
-    result.struct_size = 0;
-    p.top_p = 1.0f;
-    expect_refused(cls_host_sample(&good, &result), "struct_size");
+    cls_host_row_init(&row);
+    ck_assert_int_eq(row.invalid_token, -1);
+    row.logits = x;
+    row.vocab = 4;
+    row.params = &p;
+    must(cls_host_sample(&row, &result));
+    must_refuse(cls_host_sample(NULL, &result), "row");
+    must_refuse(cls_host_sample(&row, NULL), "result");
+#define REFUSE(field, value) \
+    must_refuse_with(row, field, value, cls_host_sample(&row, &result), #field)
+    REFUSE(logits, NULL);
+    REFUSE(params, NULL);
+    REFUSE(dtype, -1);
+    REFUSE(dtype, 3);
+    REFUSE(vocab, 0);
+    REFUSE(struct_size, 0);
+#undef REFUSE
+    must_refuse_with(p, top_p, 7.0f, cls_host_sample(&row, &result), "top_p");
+    must_refuse_with(result, struct_size, 0, cls_host_sample(&row, &result), "struct_size");
 }
 END_TEST
 

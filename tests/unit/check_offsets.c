@@ -280,8 +280,7 @@ START_TEST(inputs)
                               "%s: its end", names[what]);
                 ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT,
                               "%s: a byte more than there is is read", names[what]);
-                ck_assert_msg(strstr(cls_error_message(), "and the buffer has") != NULL,
-                              "%s: \"%s\"", names[what], cls_error_message());
+                must_say("and the buffer has");
                 clReleaseMemObject(whole.buffer);
                 clReleaseMemObject(cut.buffer);
             }
@@ -448,9 +447,7 @@ START_TEST(partials)
     must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));
     must(cls_shard_abandon(shard));
     shard->widest = 1u << 31;
-    ck_assert_int_eq(cls_shard_sample(shard, b.d->queue, &step, 0, NULL), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "step->rows is 2") != NULL, "%s",
-                  cls_error_message());
+    must_refuse(cls_shard_sample(shard, b.d->queue, &step, 0, NULL), "step->rows is 2");
     ck_assert_uint_eq(cls_shard_digest(shard), 0); /* no step is open */
     shard->widest = VOCAB;
     must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));

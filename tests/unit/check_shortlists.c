@@ -71,12 +71,6 @@ static void open_step(bench *b, int32_t top_k)
     }
 }
 
-static void must_name(cls_status status, const char *words)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strstr(cls_error_message(), words) != NULL,
-                  "%s: \"%s\" lacks \"%s\"", cls_status_name(status), cls_error_message(), words);
-}
-
 START_TEST(shortlists)
 {
     static const int32_t common[] = {1, SHORT, LONG + 1};
@@ -90,21 +84,22 @@ START_TEST(shortlists)
             must(cls_shard_abandon(b.shard[k]));
     }
     open_step(&b, SHORT + 1);
-    must_name(cls_shard_merge(b.shard[0], b.partials, b.size, &more, NULL),
-              "partial 1 is of a step with other borders, parameters, slots, maps or outputs than "
-              "this shard's, or a top_k lies between the shortlists of their devices, of 1024 and "
-              "16 tokens: create all contexts with the same options->shortlist");
-    must_name(cls_shard_merge(b.shard[1], b.partials, b.size, &more, NULL),
-              "or a top_k lies between the shortlists of their devices, of 16 and 1024 tokens");
-    must_name(cls_shard_merge_all(b.shard, SHARDS, NULL),
-              "or a top_k lies between the shortlists of their devices, of 1024 and 16 tokens");
+    must_refuse(
+        cls_shard_merge(b.shard[0], b.partials, b.size, &more, NULL),
+        "partial 1 is of a step with other borders, parameters, slots, maps or outputs than "
+        "this shard's, or a top_k lies between the shortlists of their devices, of 1024 and "
+        "16 tokens: create all contexts with the same options->shortlist");
+    must_refuse(cls_shard_merge(b.shard[1], b.partials, b.size, &more, NULL),
+                "or a top_k lies between the shortlists of their devices, of 16 and 1024 tokens");
+    must_refuse(cls_shard_merge_all(b.shard, SHARDS, NULL),
+                "or a top_k lies between the shortlists of their devices, of 1024 and 16 tokens");
     for (uint32_t k = 0; k < SHARDS; k++)
         must(cls_shard_abandon(b.shard[k]));
     /* With a map on the device, the shard with the shorter list exchanges logits. */
     b.step.slots.device.buffer = buffer_of(b.d, sizeof(int32_t), NULL);
     open_step(&b, SHORT + 1);
-    must_name(cls_shard_merge(b.shard[1], b.partials, b.size, &more, NULL),
-              "or a top_k lies between the shortlists of their devices, of 16 and 1024 tokens");
+    must_refuse(cls_shard_merge(b.shard[1], b.partials, b.size, &more, NULL),
+                "or a top_k lies between the shortlists of their devices, of 16 and 1024 tokens");
     clReleaseMemObject(b.step.slots.device.buffer);
     close_bench(&b);
 }
