@@ -189,8 +189,7 @@ static void full_disk(void)
     static const uint8_t key[CLS_DIGEST_SIZE];
     struct rlimit was, small;
     enum { SIZE = 100000 };
-    uint8_t *const packed = calloc(1, SIZE);
-    ck_assert_ptr_nonnull(packed);
+    uint8_t *const packed = must_calloc(1, SIZE);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
     signal(SIGXFSZ, SIG_IGN);
     for (rlim_t most = 0; most < SIZE; most += 8192) {

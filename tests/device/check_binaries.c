@@ -181,8 +181,7 @@ START_TEST(taken)
     must(cls_context_create(d->context, d->id, &o, &context));
     must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &size));
-    uint8_t *const again = malloc(size);
-    ck_assert_ptr_nonnull(again);
+    uint8_t *const again = must_malloc(size);
     must(cls_context_export(context, again, &size));
     cls_context_destroy(context);
     o.binary = again;

@@ -42,8 +42,7 @@ START_TEST(extreme_numbers)
 {
     device *const d = fixture_device(_i);
     batch *const b = batch_new(8, 1100, CLS_F32, 0, 0);
-    b->random = calloc(b->rows, sizeof *b->random);
-    ck_assert(b->random != NULL);
+    b->random = must_calloc(b->rows, sizeof *b->random);
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row < 4 ? ROW_NORMAL1 : ROW_HALF, row / 2);
         b->params[row].top_k = row < 2 ? 0 : 30;
@@ -141,9 +140,8 @@ START_TEST(tail)
     device *const d = fixture_device(_i);
     const uint32_t vocab = 129281;
     batch *const b = batch_new(64, vocab, CLS_F32, 0, 0);
-    uint32_t *const counts = calloc(vocab, sizeof *counts), hits = 0;
+    uint32_t *const counts = must_calloc(vocab, sizeof *counts), hits = 0;
     client s;
-    ck_assert(counts != NULL);
     for (uint32_t row = 0; row < b->rows; row++)
         batch_row(b, row, ROW_TAIL, fixture_seed());
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);

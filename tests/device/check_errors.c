@@ -487,8 +487,7 @@ START_TEST(uploads_of_a_refused_product)
         ck_assert_int_eq(refused, CLS_OPENCL_ERROR);
         must(again);
         expect_gated(second, done, gate);
-        l.map = malloc(sizeof map);
-        ck_assert(l.map != NULL);
+        l.map = must_malloc(sizeof map);
         memcpy(l.map, map, sizeof map);
         layer_check(&l, "after a refused product");
         faulty_disarm();

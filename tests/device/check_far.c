@@ -24,9 +24,8 @@ static uint64_t put(device *d, cl_mem buffer, uint64_t element, const void *rows
     const uint64_t stride = (size / element - VOCAB) / (ROWS - 1);
     *offset = (size / element - VOCAB - (ROWS - 1) * stride) * element;
     for (uint64_t row = 0; row < ROWS; row++)
-        must_cl(clEnqueueWriteBuffer(
-            d->queue, buffer, CL_TRUE, (size_t)(*offset + row * stride * element),
-            VOCAB * (size_t)element, (const char *)rows + row * VOCAB * element, 0, NULL, NULL));
+        buffer_write(d, buffer, (size_t)(*offset + row * stride * element), VOCAB * (size_t)element,
+                     (const char *)rows + row * VOCAB * element);
     return stride;
 }
 
@@ -120,8 +119,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     step.status.offset = sizeof token;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
     buffer_read(d, out, sizeof token, token);
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, sizeof token, sizeof status, status, 0,
-                                NULL, NULL));
+    buffer_read_at(d, out, sizeof token, sizeof status, status);
     for (uint32_t row = 0; row < ROWS; row++) {
         cls_host_row h;
         cls_host_result result = {.struct_size = sizeof result};

@@ -23,8 +23,7 @@ static void random_mask(batch *b, rng *r)
     batch_mask(b, r, rng_below(r, 3) ? 80 : 10, rng_below(r, 3) ? 0 : 1 + rng_below(r, whole));
     if (rng_below(r, 2))
         return;
-    b->mask_map = malloc(b->rows * sizeof *b->mask_map);
-    ck_assert(b->mask_map != NULL);
+    b->mask_map = must_malloc(b->rows * sizeof *b->mask_map);
     for (uint32_t row = 0; row < b->rows; row++)
         b->mask_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
 }
@@ -75,9 +74,9 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
 {
     char where[200];
     client s;
-    int32_t *const latest = malloc(b->rows * sizeof *latest), *const got = malloc(b->rows * 4);
+    int32_t *const latest = must_malloc(b->rows * sizeof *latest);
+    int32_t *const got = must_malloc(b->rows * 4);
     const int32_t invalid = i % 3 ? -1 : -7;
-    ck_assert(latest != NULL && got != NULL);
     for (uint32_t row = 0; row < b->rows; row++)
         latest[row] = CANARY;
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
@@ -210,8 +209,7 @@ static uint32_t *step_outputs(client *s, const int32_t *given, int kind)
     s->outputs.logprob_kind = kind;
     client_step(s, s->d->queue, 0, 0, NULL, NULL);
     client_tokens(s, 0);
-    uint32_t *const all = malloc(words * 4);
-    ck_assert(all != NULL);
+    uint32_t *const all = must_malloc(words * 4);
     buffer_read(s->d, buffer, words * 4, all);
     clReleaseMemObject(buffer);
     clReleaseMemObject(ids);
@@ -297,8 +295,8 @@ START_TEST(outputs)
         client_open(&s, b, d, context, 1);
         client_open(&t, plain, d, context, 1);
         t.step.defer_accept = 1;
-        uint32_t *const ours = step_outputs(&s, given, kind), *const theirs =
-                                                                  step_outputs(&t, given, kind);
+        uint32_t *const ours = step_outputs(&s, given, kind);
+        uint32_t *const theirs = step_outputs(&t, given, kind);
         list_outputs(&s.outputs, b->vocab, list);
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1700];

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "client.h"
 
 enum { STEPS = 2, RING = 100, RING_ROWS = 4 };
@@ -89,8 +90,7 @@ static void random_masks(batch *b, rng *r)
     fill(b, r);
     if (rng_below(r, 2))
         return;
-    b->mask_map = calloc(b->rows, sizeof *b->mask_map);
-    ck_assert(b->mask_map != NULL);
+    b->mask_map = must_calloc(b->rows, sizeof *b->mask_map);
     for (uint32_t row = 0; row < b->rows; row++)
         b->mask_map[row] = (int32_t)rng_below(r, b->rows + b->rows / 2) - (int32_t)b->rows / 2;
     for (uint32_t row = 0; row < b->rows; row++)
@@ -101,8 +101,7 @@ static void random_masks(batch *b, rng *r)
 static void *move_to_host(client *s, batch *b)
 {
     const size_t size = b->mask_kind == CLS_MASK_PACKED ? 4 : 1, width = b->mask_width * size;
-    unsigned char *const masks = malloc(b->rows * (width + 3 * size));
-    ck_assert(masks != NULL);
+    unsigned char *const masks = must_malloc(b->rows * (width + 3 * size));
     memset(masks, 0xa5, b->rows * (width + 3 * size));
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(masks + row * (width + 3 * size), (unsigned char *)b->mask + row * width, width);
@@ -187,8 +186,7 @@ static void ring_open(ring *g, device *d, int kind)
     client_open(&g->s, g->b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), RING);
     clReleaseMemObject(g->s.step.mask.words.buffer);
     g->s.step.mask.words.buffer = NULL;
-    g->array = malloc(g->size);
-    ck_assert(g->array != NULL);
+    g->array = must_malloc(g->size);
     g->s.step.mask.host = g->array;
 }
 
@@ -201,8 +199,7 @@ static cls_status ring_step(ring *g, cl_uint n_wait, const cl_event *wait, cl_ev
     step->tokens.offset = step->status.offset = (uint64_t)g->n * RING_ROWS * sizeof(int32_t);
     const cls_status status = cls_sample(g->s.sampler, g->s.d->queue, step, n_wait, wait, done);
     if (status == CLS_OK) {
-        g->kept[g->n] = malloc(g->size);
-        ck_assert(g->kept[g->n] != NULL);
+        g->kept[g->n] = must_malloc(g->size);
         memcpy(g->kept[g->n++], g->array, g->size);
     }
     memset(g->array, (int)rng_below(&g->r, 256), g->size);
@@ -423,45 +420,29 @@ START_TEST(room_for_host_masks)
     enum { VOCAB = 3200, ROWS_HERE = 2 };
     device *const d = fixture_device(_i);
     static uint32_t mask[ROWS_HERE * VOCAB / 32];
-    static float logits[ROWS_HERE * VOCAB];
-    cl_mem in = buffer_of(d, sizeof logits, logits),
-           out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
     for (int large = 0; large < 2; large++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
-        cls_sampler_options o;
-        cls_sampler *sampler;
+        cls_sampler_options o = bench_options(VOCAB, ROWS_HERE);
         cls_params p;
-        cls_step step;
-        int32_t token[ROWS_HERE];
-        cls_sampler_options_init(&o);
-        o.vocab = VOCAB;
-        o.max_rows = ROWS_HERE;
         o.features = CLS_FEATURE_MASK;
         o.host_mask_size = large ? sizeof mask : 0;
-        must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+        bench b = bench_open(d, &o, NULL);
         cls_params_init(&p);
-        cls_step_init(&step);
         for (uint32_t row = 0; row < ROWS_HERE; row++)
-            must(cls_slot_begin(sampler, row, &p, NULL, 0, NULL, 0));
-        step.rows = ROWS_HERE;
-        step.logits.values.buffer = in;
-        step.tokens.buffer = out;
-        step.mask.host = mask;
-        must(cls_sampler_memory(sampler, &before));
+            must(cls_slot_begin(b.sampler, row, &p, NULL, 0, NULL, 0));
+        b.step.mask.host = mask;
+        must(cls_sampler_memory(b.sampler, &before));
         for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
             memset(mask, 0, sizeof mask);
             mask[i] = mask[VOCAB / 32 + i] = 1u << (i % 32);
-            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-            buffer_read(d, out, sizeof token, token);
-            ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
+            bench_step(&b);
+            ck_assert(b.token[0] == (int32_t)(i * 32 + i % 32) && b.token[1] == b.token[0]);
         }
-        must(cls_sampler_memory(sampler, &after));
+        must(cls_sampler_memory(b.sampler, &after));
         ck_assert((after.host == before.host) == large &&
                   (after.changes == before.changes) == large);
-        cls_sampler_destroy(sampler);
+        bench_close(&b);
     }
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
 }
 END_TEST
 

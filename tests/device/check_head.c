@@ -91,9 +91,8 @@ static void same_everywhere(device *d, layer_product by, uint32_t vocab, uint32_
     layer_open(&l, d, &w, &r);
     layer_run(&l, d->queue);
     layer_read(&l);
-    float *const first = malloc(vocab * sizeof *first);
-    int32_t *const map = malloc(max_rows * sizeof *map);
-    ck_assert(first != NULL && map != NULL);
+    float *const first = must_malloc(vocab * sizeof *first);
+    int32_t *const map = must_malloc(max_rows * sizeof *map);
     memcpy(first, l.logits + LAYER_MARGIN,
            vocab * sizeof *first); /* of hidden row 0 among others */
     l.call.which.host = map;

@@ -56,15 +56,13 @@ static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_c
     must_cl(clFinish(a));
     must_cl(clFinish(b));
     clReleaseEvent(copied);
-    l.map = malloc(sizeof maps[0]);
-    float *const got = malloc(CALLS * size);
-    ck_assert(l.map != NULL && got != NULL);
+    l.map = must_malloc(sizeof maps[0]);
+    float *const got = must_malloc(CALLS * size);
     buffer_read(d, copies, CALLS * size, got);
     for (uint32_t i = 0; i < CALLS; i++) {
         memcpy(l.map, maps[i], sizeof maps[i]);
-        must_cl(clEnqueueWriteBuffer(d->queue, l.logits_buffer, CL_TRUE,
-                                     LAYER_MARGIN * sizeof(float), size,
-                                     got + i * size / sizeof *got, 0, NULL, NULL));
+        buffer_write(d, l.logits_buffer, LAYER_MARGIN * sizeof(float), size,
+                     got + i * size / sizeof *got);
         layer_check(&l, where);
     }
     free(got);
@@ -208,8 +206,7 @@ START_TEST(busy)
     ck_assert_msg(status == CLS_BUSY && said && calls > 8, "%s after %d calls",
                   cls_status_name(status), calls);
     must(without);
-    must_cl(clWaitForEvents(1, &done));
-    clReleaseEvent(done);
+    must_end(done);
     layer_check(&l, "without a map");
     l.call.which.host = map;
     layer_run(&l, d->queue);

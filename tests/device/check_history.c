@@ -39,9 +39,8 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->banned = malloc(vocab);
     ck_assert(data && w->amount && w->banned && vocab <= 5000);
     for (uint32_t row = 0; row < ROWS; row++) {
-        w->row[row].text = malloc(w->room * sizeof(int32_t));
-        w->row[row].is_output = malloc(w->room);
-        ck_assert(w->row[row].text && w->row[row].is_output);
+        w->row[row].text = must_malloc(w->room * sizeof(int32_t));
+        w->row[row].is_output = must_malloc(w->room);
         row_fill(ROW_COARSE, w->x[row], vocab, rng_bits(r));
         for (uint32_t i = 0; i < vocab; i++)
             dtype_encode(dtype, w->x[row][i], data + (row * vocab + i) * size);
@@ -77,11 +76,8 @@ static void world_close(world *w)
 static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
 {
     const cls_slot *const slot = &w->sampler->request[row].slot;
-    const uint32_t *const banned = marks + effects_banned(w->vocab), *const heads =
-                                                                         marks +
-                                                                         effects_chains(
-                                                                             w->vocab,
-                                                                             w->sampler->layout);
+    const uint32_t *const banned = marks + effects_banned(w->vocab);
+    const uint32_t *const heads = marks + effects_chains(w->vocab, w->sampler->layout);
     const uint32_t *const text = marks + effects_text(w->vocab, w->sampler->layout),
                           *const links = text + effects_length(w->sampler->layout);
     for (uint32_t id = 0; id < w->vocab; id++) {
@@ -121,8 +117,7 @@ static void step(world *w, const char *where)
     must(cls_sample(w->sampler, w->d->queue, &s, 0, NULL, NULL));
     buffer_read(w->d, w->tokens, sizeof token, token);
     buffer_read(w->d, w->status, sizeof status, status);
-    uint32_t *const words = malloc(ROWS * n_words * sizeof *words);
-    ck_assert(words != NULL);
+    uint32_t *const words = must_malloc(ROWS * n_words * sizeof *words);
     buffer_read(w->d, w->sampler->effects, ROWS * n_words * sizeof *words, words);
     for (uint32_t row = 0; row < ROWS; row++) {
         request *const q = &w->row[row];
@@ -192,11 +187,8 @@ static void change(world *w, uint32_t row, rng *r)
         must(cls_slot_copy(w->sampler, row, (row + 1) % ROWS));
         request_copy(q, &w->row[(row + 1) % ROWS]);
     } else if (what == 5) {
-        size_t size = 0;
-        must(cls_slot_save(w->sampler, w->d->queue, row, NULL, &size));
-        void *const bytes = malloc(size);
-        ck_assert(bytes != NULL);
-        must(cls_slot_save(w->sampler, w->d->queue, row, bytes, &size));
+        size_t size;
+        unsigned char *const bytes = slot_saved(w->sampler, w->d->queue, row, &size);
         must(cls_slot_reset(w->sampler, row));
         must(cls_slot_load(w->sampler, row, bytes, size));
         free(bytes);

@@ -255,8 +255,7 @@ static void put_row(client *s, uint32_t row, float value)
     float values[100];
     for (int i = 0; i < 100; i++)
         values[i] = value;
-    must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.values.buffer, CL_TRUE,
-                                 row * sizeof values, sizeof values, values, 0, NULL, NULL));
+    buffer_write(s->d, s->step.logits.values.buffer, row * sizeof values, sizeof values, values);
     memcpy(s->b->data + row * sizeof values, values, sizeof values);
     memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
 }
@@ -310,8 +309,7 @@ START_TEST(maps)
     const int32_t map[] = {5, -1, 0, 3, -1, 1}, device_map[] = {5, -1, 0, 99, 4, -7};
     cl_mem buffer = buffer_of(d, sizeof device_map + 8, NULL);
     cls_params p[6];
-    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof device_map, device_map, 0,
-                                 NULL, NULL));
+    buffer_write(d, buffer, 8, sizeof device_map, device_map);
     memcpy(p, s.b->params, sizeof p);
     for (int use_device = 0; use_device < 2; use_device++) {
         s.step.slots.host = use_device ? NULL : map;
@@ -496,15 +494,14 @@ START_TEST(latest)
     const int32_t map[] = {4, -1, 0, 2}, marks[] = {-7, -7, -7, -7, -7};
     int32_t got[5];
     cl_mem buffer = buffer_of(s.d, sizeof marks + 4, NULL);
-    must_cl(
-        clEnqueueWriteBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof marks, marks, 0, NULL, NULL));
+    buffer_write(s.d, buffer, 4, sizeof marks, marks);
     put_row(&s, 3, NAN);
     s.step.rows = s.b->rows = 4;
     s.step.slots.host = map;
     s.outputs.latest = (cls_buffer){.buffer = buffer, .offset = 4};
     client_step(&s, s.d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
-    must_cl(clEnqueueReadBuffer(s.d->queue, buffer, CL_TRUE, 4, sizeof got, got, 0, NULL, NULL));
+    buffer_read_at(s.d, buffer, 4, sizeof got, got);
     ck_assert_int_eq(got[4], s.b->token[0]);
     ck_assert_int_eq(got[0], s.b->token[2]);
     ck_assert(got[1] == -7 && got[2] == -7 && got[3] == -7 && got[0] >= 0 && got[4] >= 0);

@@ -72,8 +72,7 @@ START_TEST(batches_places_strides_types)
         run_and_free(batch_pick(b, ROWS, NULL, CLS_F16, 0, 0), d, context, "64 rows of f16");
         run_and_free(batch_pick(b, ROWS, NULL, CLS_BF16, 0, 0), d, context, "64 rows of bf16");
         batch *const c = batch_pick(b, ROWS, NULL, CLS_F32, 0, 0);
-        c->slots = malloc(sizeof(int32_t) * ROWS);
-        ck_assert(c->slots != NULL);
+        c->slots = must_malloc(sizeof(int32_t) * ROWS);
         for (uint32_t i = 0; i < ROWS; i++)
             c->slots[i] = (int32_t)order[i];
         run_and_free(c, d, context, "slots permuted");

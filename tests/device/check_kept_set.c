@@ -29,10 +29,9 @@ static void open_sets(sets *o, client *s, uint32_t capacity)
     o->rows = s->b->rows;
     o->vocab = s->b->vocab;
     o->capacity = capacity;
-    o->ids = malloc(ids_size(o));
-    o->counts = malloc((o->rows + 1) * sizeof *o->counts);
-    o->final = malloc((size_t)o->rows * o->vocab * sizeof *o->final);
-    ck_assert(o->ids && o->counts && o->final);
+    o->ids = must_malloc(ids_size(o));
+    o->counts = must_malloc((o->rows + 1) * sizeof *o->counts);
+    o->final = must_malloc((size_t)o->rows * o->vocab * sizeof *o->final);
     memset(o->ids, CANARY & 255, ids_size(o));
     o->ids_buffer = buffer_of(s->d, ids_size(o), o->ids);
     o->counts_buffer = buffer_of(s->d, (o->rows + 1) * sizeof *o->counts, NULL);
@@ -111,11 +110,10 @@ static void check_canaries(const sets *o, const char *where)
 static void check_capacity(batch *b, device *d, cls_context *context, uint32_t capacity, int search,
                            int defer)
 {
-    int32_t *const expected = malloc((size_t)b->rows * capacity * sizeof *expected);
+    int32_t *const expected = must_malloc((size_t)b->rows * capacity * sizeof *expected);
     char where[1700];
     client s;
     sets o;
-    ck_assert_ptr_nonnull(expected);
     for (uint32_t row = 0; row < b->rows; row++) {
         b->host[row].kept_ids = expected + (size_t)row * capacity;
         b->host[row].kept_capacity = capacity;
@@ -264,8 +262,7 @@ START_TEST(rows_without_tokens)
     b->params[2].max_tokens = 1;
     b->tokens[2] = (tokens){.output = stop_with, .output_count = 1};
     b->mask_width = (VOCAB + 31) / 32;
-    b->mask = malloc(ROWS * b->mask_width * 4);
-    ck_assert_ptr_nonnull(b->mask);
+    b->mask = must_malloc(ROWS * b->mask_width * 4);
     memset(b->mask, 0xff, ROWS * b->mask_width * 4);
     memset((char *)b->mask + 4 * b->mask_width * 4, 0, b->mask_width * 4);
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
@@ -310,8 +307,7 @@ START_TEST(forced_rows)
     client s;
     sets o;
     b->mask_width = (VOCAB + 31) / 32;
-    b->mask = malloc(ROWS * b->mask_width * 4);
-    ck_assert_ptr_nonnull(b->mask);
+    b->mask = must_malloc(ROWS * b->mask_width * 4);
     memset(b->mask, 0xff, ROWS * b->mask_width * 4);
     ((uint32_t *)b->mask)[2 * b->mask_width + (uint32_t)id / 32] ^= UINT32_C(1) << id % 32;
     for (uint32_t row = 0; row < ROWS; row++) {
@@ -350,17 +346,6 @@ START_TEST(forced_rows)
     batch_free(b);
 }
 END_TEST
-
-/* Returns a slot's saved state. */
-static unsigned char *saved(client *s, uint32_t slot, size_t *size)
-{
-    *size = 0;
-    must(cls_slot_save(s->sampler, s->d->queue, slot, NULL, size));
-    unsigned char *const bytes = malloc(*size);
-    ck_assert_ptr_nonnull(bytes);
-    must(cls_slot_save(s->sampler, s->d->queue, slot, bytes, size));
-    return bytes;
-}
 
 /* Steps with kept sets draw and accept the same tokens as steps with another output of the final
  * distribution, also where the status is not written, or only one of the two buffers is there.
@@ -406,15 +391,9 @@ START_TEST(nothing_else_changes)
                           (status[row] | (o.counts[1 + row] > CAPACITY ? CLS_ROW_OVERFLOW : 0)),
                 "step %u, row %u: status %d, not %d", step, row, b->status[row], status[row]);
     }
-    for (uint32_t slot = 0; slot < ROWS; slot++) {
-        size_t size[2];
-        unsigned char *const a = saved(&s[0], slot, &size[0]), *const c =
-                                                                   saved(&s[1], slot, &size[1]);
-        ck_assert_uint_eq(size[0], size[1]);
-        ck_assert_msg(memcmp(a, c, size[0]) == 0, "slot %u has another state", slot);
-        free(a);
-        free(c);
-    }
+    for (uint32_t slot = 0; slot < ROWS; slot++)
+        ck_assert_msg(slots_are_same(d->queue, s[0].sampler, slot, s[1].sampler, slot),
+                      "slot %u has another state", slot);
     close_sets(&o);
     client_close(&s[0]);
     client_close(&s[1]);
@@ -434,12 +413,11 @@ START_TEST(replayed)
         const uint32_t vocab = i % 2 ? 1000 : 77;
         const size_t n = (size_t)ROWS * vocab;
         batch *const b = batch_new(ROWS, vocab, (int)(i % 3), 0, 0);
-        float *const probs = calloc(n, sizeof *probs), *const logprobs =
-                                                           calloc(n, sizeof *logprobs);
+        float *const probs = must_calloc(n, sizeof *probs);
+        float *const logprobs = must_calloc(n, sizeof *logprobs);
         int32_t token[ROWS];
         client s;
         sets o;
-        ck_assert(probs && logprobs);
         batch_random(b, &r);
         batch_requests(b, &r);
         for (uint32_t row = 0; row < ROWS; row++)

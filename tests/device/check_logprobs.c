@@ -27,13 +27,13 @@ START_TEST(prompts)
             batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
         const size_t tops_size = (size_t)b->rows * top_n * 4,
                      given_size = (size_t)b->rows * given_n * 4;
-        int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4),
-                       *const ids = calloc(1, tops_size + 4);
-        float *const logprobs = calloc(1, given_size + 4), *const top_logprobs =
-                                                               calloc(1, tops_size + 4);
+        int32_t *const given = must_calloc(1, given_size + 4),
+                       *const ranks = must_calloc(1, given_size + 4),
+                       *const ids = must_calloc(1, tops_size + 4);
+        float *const logprobs = must_calloc(1, given_size + 4);
+        float *const top_logprobs = must_calloc(1, tops_size + 4);
         cls_logprobs_call call;
         client s;
-        ck_assert(given && ranks && ids && logprobs && top_logprobs);
         batch_random(b, &r);
         for (uint32_t j = 0; j < b->rows * given_n; j++)
             given[j] = (int32_t)rng_below(&r, vocab + 2) - 1;

@@ -75,9 +75,8 @@ static void read_outputs(outputs *o, client *s)
     output list[OUTPUTS];
     list_outputs(o, &s->outputs, list);
     for (int i = 0; i < OUTPUTS; i++)
-        must_cl(clEnqueueReadBuffer(s->d->queue, list[i].buffer->buffer, CL_TRUE, EXTRA * 4,
-                                    (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL,
-                                    NULL));
+        buffer_read_at(s->d, list[i].buffer->buffer, EXTRA * 4, (size_t)o->rows * list[i].width * 4,
+                       *list[i].data);
 }
 
 static void close_outputs(outputs *o, client *s)
@@ -120,9 +119,8 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
                         const char *where)
 {
     const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
-    const float *const set = o->final_logits + (size_t)row * b->vocab, *const probs =
-                                                                           o->probs +
-                                                                           (size_t)row * b->vocab;
+    const float *const set = o->final_logits + (size_t)row * b->vocab;
+    const float *const probs = o->probs + (size_t)row * b->vocab;
     const uint32_t n = o->candidates_n;
     const int32_t *const ids = o->candidate_ids + (size_t)row * n;
     const int greedy = b->params[row].temperature < 1e-5f, none = b->token[row] < 0;
@@ -161,11 +159,10 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
 static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
                       const float *reference, const char *where)
 {
-    float *const logits = malloc(b->vocab * sizeof *logits);
+    float *const logits = must_malloc(b->vocab * sizeof *logits);
     const int none = b->token[row] < 0, greedy = b->params[row].temperature < 1e-5f;
     const double scale = greedy ? 1.0 : (double)b->device_trace[row].scale / 1.4426950408889634;
     brute of;
-    ck_assert(logits != NULL);
     for (uint32_t i = 0; i < b->vocab; i++)
         logits[i] = none    ? -INFINITY
                     : final ? o->final_logits[(size_t)row * b->vocab + i]
@@ -190,15 +187,14 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
                           uint32_t given_n, uint32_t candidates_n, int search, rng *r)
 {
     const size_t size = b->rows * sizeof *b->token;
-    float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
-    int32_t *const token = malloc(size), *const status = malloc(size);
+    float *const reference = must_calloc((size_t)b->rows * b->vocab, sizeof *reference);
+    int32_t *const token = must_malloc(size), *const status = must_malloc(size);
     outputs o = {.rows = b->rows,
                  .vocab = b->vocab,
                  .top_n = top_n,
                  .given_n = given_n,
                  .candidates_n = candidates_n};
     client s;
-    ck_assert(reference && token && status);
     for (uint32_t row = 0; row < b->rows; row++)
         b->host[row].probs = reference + (size_t)row * b->vocab;
     batch_reference(b);

@@ -130,8 +130,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     cls_step_init(&s.step);
     s.step.rows = 1;
     s.step.logits.values.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
-    must_cl(clEnqueueWriteBuffer(d->queue, s.step.logits.values.buffer, CL_TRUE, 0, s.b->data_size,
-                                 s.b->data, 0, NULL, NULL));
+    buffer_write(d, s.step.logits.values.buffer, 0, s.b->data_size, s.b->data);
     s.step.tokens.buffer = buffer_of(d, 64, NULL);
     s.step.status.buffer = buffer_of(d, 64, NULL);
     return s;
@@ -157,8 +156,7 @@ static cls_status begin(subject *s, const cls_params *p)
     tokens *const t = &s->b->tokens[0];
     s->b->params[0] = *p;
     free(t->prompt);
-    t->prompt = malloc(sizeof prompt);
-    ck_assert_ptr_nonnull(t->prompt);
+    t->prompt = must_malloc(sizeof prompt);
     memcpy(t->prompt, prompt, sizeof prompt);
     t->prompt_count = 6;
     t->output_count = 0;

@@ -52,9 +52,9 @@ static uint32_t run_with(int variant)
 static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, uint32_t **pairs)
 {
     const uint32_t with = run_with(variant);
-    uint32_t *const first = malloc(n * sizeof *first), *const second = malloc(n * sizeof *second);
+    uint32_t *const first = must_malloc(n * sizeof *first);
+    uint32_t *const second = must_malloc(n * sizeof *second);
     uint32_t n_first = n, n_second = 0, count = 0;
-    ck_assert(first != NULL && second != NULL);
     for (uint32_t i = 0; i < n; i++) {
         first[i] = samplers[i] & with;
         if (samplers[i] >> variant & 1u)

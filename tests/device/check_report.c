@@ -35,8 +35,7 @@ static void check_logprobs(const batch *b, const float *logprobs, int final, con
 static void check_probs(const batch *b, const float *probs, const float *logprobs,
                         const char *where)
 {
-    double *const expected = malloc(b->vocab * sizeof *expected);
-    ck_assert(expected != NULL);
+    double *const expected = must_malloc(b->vocab * sizeof *expected);
     for (uint32_t row = 0; row < b->rows; row++) {
         const float *const p = probs + (size_t)row * b->vocab;
         const cls_host_row h = batch_host_row(b, row);
@@ -76,11 +75,10 @@ START_TEST(report)
         const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)],
                        rows = fixture_by_size(4, 12, 16);
         batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
-        float *const logprobs = calloc(rows, sizeof *logprobs), *const finals =
-                                                                    calloc(rows, sizeof *finals);
-        float *const probs = calloc((size_t)rows * vocab, sizeof *probs);
+        float *const logprobs = must_calloc(rows, sizeof *logprobs);
+        float *const finals = must_calloc(rows, sizeof *finals);
+        float *const probs = must_calloc((size_t)rows * vocab, sizeof *probs);
         client s;
-        ck_assert(logprobs && finals && probs);
         batch_random(b, &r);
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
@@ -95,8 +93,7 @@ START_TEST(report)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "raw logprobs take %u launches more",
                       b->launches - launches);
-        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float),
-                                    logprobs, 0, NULL, NULL));
+        buffer_read_at(d, logprob_buffer, 12, rows * sizeof(float), logprobs);
         client_tokens(&s, 0);
         check_logprobs(b, logprobs, 0, d->name);
         s.outputs.logprob_kind = CLS_LOGPROB_FINAL;
@@ -104,8 +101,7 @@ START_TEST(report)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         ck_assert_msg(b->launches == launches + 2, "final logprobs and probs take %u launches more",
                       b->launches - launches);
-        must_cl(clEnqueueReadBuffer(d->queue, logprob_buffer, CL_TRUE, 12, rows * sizeof(float),
-                                    finals, 0, NULL, NULL));
+        buffer_read_at(d, logprob_buffer, 12, rows * sizeof(float), finals);
         buffer_read(d, s.outputs.probs.buffer, (size_t)rows * vocab * sizeof(float), probs);
         client_tokens(&s, 0);
         check_logprobs(b, finals, 1, d->name);

@@ -46,8 +46,7 @@ static void twins_open(twins *t, device *d, const cls_sampler_options *o)
     must(cls_sampler_create(context, o, &t->once));
     must(cls_sampler_create(context, o, &t->each));
     const size_t n = (size_t)t->rows * o->vocab;
-    t->logits = malloc(n * sizeof *t->logits);
-    ck_assert(t->logits != NULL);
+    t->logits = must_malloc(n * sizeof *t->logits);
     row_fill(ROW_NORMAL1, t->logits, (uint32_t)n, fixture_seed());
     t->logits_buffer = buffer_of(d, n * sizeof *t->logits, t->logits);
     t->tokens = buffer_of(d, t->rows * sizeof(int32_t), NULL);
@@ -141,21 +140,9 @@ static void compare_tokens(const twins *t, uint32_t n, const char *after)
 /* Compares the slots' saved bytes of both samplers. */
 static void compare_bytes(const twins *t, const char *after)
 {
-    for (uint32_t slot = 0; slot < t->slots; slot++) {
-        size_t size[2];
-        void *bytes[2];
-        for (int i = 0; i < 2; i++) {
-            cls_sampler *const s = i == 0 ? t->once : t->each;
-            must(cls_slot_save(s, t->d->queue, slot, NULL, &size[i]));
-            bytes[i] = malloc(size[i]);
-            ck_assert(bytes[i] != NULL);
-            must(cls_slot_save(s, t->d->queue, slot, bytes[i], &size[i]));
-        }
-        ck_assert_msg(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0,
+    for (uint32_t slot = 0; slot < t->slots; slot++)
+        ck_assert_msg(slots_are_same(t->d->queue, t->once, slot, t->each, slot),
                       "%s: %s: slot %u has other bytes than call by call", t->d->name, after, slot);
-        free(bytes[0]);
-        free(bytes[1]);
-    }
 }
 
 static cls_params params_of(uint32_t slot)
@@ -559,8 +546,7 @@ START_TEST(traffic)
         kept.size = 0;
         if (begun[0] && cls_slot_save(t.once, t.d->queue, 0, NULL, &kept.size) == CLS_OK) {
             free(kept.bytes);
-            kept.bytes = malloc(kept.size);
-            ck_assert(kept.bytes != NULL);
+            kept.bytes = must_malloc(kept.size);
             must(cls_slot_save(t.once, t.d->queue, 0, kept.bytes, &kept.size));
         } else {
             free(kept.bytes);

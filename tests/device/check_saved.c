@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch.h"
+#include "bench.h"
+#include "inputs.h"
 #include "sampler/sampler.h"
 
 enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
@@ -104,48 +105,23 @@ static void make_params(cls_params *p, uint32_t lists)
     }
 }
 
-typedef struct bench {
-    device *d;
-    cls_sampler *sampler;
-    cls_step step;
-} bench;
-
 static bench open_bench(device *d)
 {
-    bench b = {.d = d};
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = 2;
+    cls_sampler_options o = bench_options(VOCAB, 2);
+    float logits[2 * VOCAB];
     o.max_history = 12;
     o.max_rollback = 4;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
-    batch *const rows = batch_new(2, VOCAB, CLS_F32, 0, 0);
-    batch_row(rows, 0, ROW_NORMAL3, 5);
-    batch_row(rows, 1, ROW_NORMAL3, 5);
-    cls_step_init(&b.step);
-    b.step.rows = 1;
-    b.step.logits.values.buffer = buffer_of(d, rows->data_size, rows->data);
-    b.step.tokens.buffer = buffer_of(d, 2 * sizeof(int32_t), NULL);
-    batch_free(rows);
-    return b;
-}
-
-static void close_bench(bench *b)
-{
-    clReleaseMemObject(b->step.logits.values.buffer);
-    clReleaseMemObject(b->step.tokens.buffer);
-    cls_sampler_destroy(b->sampler);
+    row_fill(ROW_NORMAL3, logits, VOCAB, 5);
+    row_fill(ROW_NORMAL3, logits + VOCAB, VOCAB, 5);
+    return bench_open(d, &o, logits);
 }
 
 /* Samples n tokens of a slot. */
 static void sample(bench *b, int32_t slot, int32_t *drawn, int n)
 {
-    cls_step step = b->step;
-    step.slots.host = &slot;
     for (int i = 0; i < n; i++) {
-        must(cls_sample(b->sampler, b->d->queue, &step, 0, NULL, NULL));
-        buffer_read(b->d, b->step.tokens.buffer, sizeof *drawn, &drawn[i]);
+        bench_row(b, slot);
+        drawn[i] = b->token[0];
     }
 }
 
@@ -301,7 +277,7 @@ START_TEST(saved_before)
         expect_tokens(&b, 1, &s, "copied", kind->name);
     }
     fclose(file);
-    close_bench(&b);
+    bench_close(&b);
 }
 END_TEST
 
@@ -309,8 +285,7 @@ END_TEST
  * in memory of exactly their size. */
 static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, uint32_t word)
 {
-    unsigned char *const bytes = malloc(n + 8);
-    ck_assert(bytes != NULL);
+    unsigned char *const bytes = must_malloc(n + 8);
     memcpy(bytes, s->bytes, n);
     for (size_t i = 0; i < 4 && at + 4 <= n; i++)
         bytes[at + i] = (unsigned char)(word >> 8 * i);
@@ -357,7 +332,7 @@ START_TEST(cut_lists)
         must_refuse(load_changed(&b, whole, n, n, 0), "cut short");
     }
     fclose(file);
-    close_bench(&b);
+    bench_close(&b);
 }
 END_TEST
 

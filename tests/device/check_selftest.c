@@ -150,10 +150,9 @@ static int stage_of(uint32_t entry)
 static void spoil(device *d, int digests, uint32_t step)
 {
     cls_context *const c = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_selftest_known *const known = malloc(cls_selftest_table_count * sizeof *known);
+    cls_selftest_known *const known = must_malloc(cls_selftest_table_count * sizeof *known);
     uint32_t spoiled[ST_STAGES] = {0}, n = 0;
     cls_selftest_report r = report_of();
-    ck_assert(known != NULL);
     memcpy(known, cls_selftest_table, cls_selftest_table_count * sizeof *known);
     for (uint32_t i = 0; i < cls_selftest_table_count; i++)
         if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)]) {

@@ -96,8 +96,7 @@ typedef struct shard_verifier {
 static cl_mem columns(device *d, const batch *rows, uint32_t first, uint32_t width)
 {
     const size_t element = dtype_size(rows->dtype);
-    unsigned char *const data = malloc(rows->rows * width * element);
-    ck_assert_ptr_nonnull(data);
+    unsigned char *const data = must_malloc(rows->rows * width * element);
     for (uint32_t row = 0; row < rows->rows; row++)
         memcpy(data + row * width * element,
                rows->data + rows->offset + ((size_t)row * rows->stride + first) * element,

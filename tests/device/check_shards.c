@@ -182,8 +182,7 @@ START_TEST(damaged_partials)
     pair_open(&t, fixture_device(_i));
     splits *const p = &t.p;
     const size_t one = p->bytes[0];
-    unsigned char *const bad = malloc(p->size);
-    ck_assert_ptr_nonnull(bad);
+    unsigned char *const bad = must_malloc(p->size);
     static const struct {
         size_t at;
         const char *words;
@@ -321,8 +320,7 @@ START_TEST(states)
         batch_equal(t.s.b, "after an abandoned step");
     }
     /* Partials of the step before are refused. */
-    unsigned char *const old = malloc(p->size);
-    ck_assert_ptr_nonnull(old);
+    unsigned char *const old = must_malloc(p->size);
     const size_t old_size = p->size;
     memcpy(old, p->partials, old_size);
     split_begin(p);

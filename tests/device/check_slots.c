@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "batch.h"
+#include "bench.h"
 #include "sampler/sampler.h"
 #include "serving.h"
 
@@ -34,8 +35,7 @@ static void check_needs(const cls_sampler *sampler)
     uint32_t features = 0, longest = 0, lists = 1;
     memset(&now.needs, 0, sizeof now.needs);
     must(cls_needs_create(&now.needs, kept->shortlist));
-    now.request = malloc(size);
-    ck_assert_ptr_nonnull(now.request);
+    now.request = must_malloc(size);
     memcpy(now.request, sampler->request, size);
     for (uint32_t slot = 0; slot < now.slots; slot++) {
         const cls_slot *const s = &now.request[slot].slot;
@@ -353,10 +353,7 @@ START_TEST(serving)
                  {500, 12, CLS_COUNTS_NONE, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
-        cls_sampler_options o;
-        cls_sampler_options_init(&o);
-        o.vocab = kinds[i].vocab;
-        o.slot_count = kinds[i].slots;
+        cls_sampler_options o = bench_options(kinds[i].vocab, kinds[i].slots);
         o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
         o.counts = kinds[i].keep;
         o.max_history = kinds[i].history;
@@ -371,13 +368,10 @@ START_TEST(other_queues)
 {
     device *const d = fixture_device(_i);
     const uint32_t steps = times * fixture_by_size(8, 100, 300);
-    cls_sampler_options o;
+    cls_sampler_options o = bench_options(200, 8);
     cl_int code;
     if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
         return;
-    cls_sampler_options_init(&o);
-    o.vocab = 200;
-    o.slot_count = o.max_rows = 8;
     o.max_history = 20;
     o.max_rollback = 10;
     cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
@@ -401,18 +395,15 @@ START_TEST(turns)
     device *const d = fixture_device(_i);
     static const int32_t stop[] = {5, 17},
                          prompts[3][4] = {{1, 2, 3, 1}, {7, 7, 1, 70}, {9, 1, 2, -1}};
-    int32_t text[MOST], token, row_status;
+    int32_t text[MOST];
     float logits[VOCAB];
     uint32_t n = 0, position = 11;
     rng r = {fixture_seed() + 3};
-    cls_sampler_options o;
-    cls_sampler *sampler;
+    cls_sampler_options o = bench_options(VOCAB, 1);
     cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
     o.max_history = 40;
     o.max_rollback = 8;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    bench b = bench_open(d, &o, NULL);
     cls_params_init(&p);
     p.position = position;
     p.repetition_penalty = 1.3f;
@@ -426,32 +417,22 @@ START_TEST(turns)
     p.max_tokens = 6;
     p.stop_ids.ids = stop;
     p.stop_ids.count = 2;
-    cl_mem in = buffer_of(d, sizeof logits, NULL), out = buffer_of(d, 8, NULL);
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = in;
-    step.tokens.buffer = step.status.buffer = out;
-    step.status.offset = 4;
     for (int turn = 0; turn < 3; turn++) {
         if (turn == 0)
-            must(cls_slot_begin(sampler, 0, &p, prompts[0], 4, NULL, 0));
+            must(cls_slot_begin(b.sampler, 0, &p, prompts[0], 4, NULL, 0));
         else
-            must(cls_slot_next_turn(sampler, 0, prompts[turn], 4));
+            must(cls_slot_next_turn(b.sampler, 0, prompts[turn], 4));
         for (int i = 0; i < 4; i++)
             if (prompts[turn][i] >= 0 && prompts[turn][i] < VOCAB)
                 text[n++] = prompts[turn][i];
         const uint32_t begun = n;
-        for (row_status = 0; !(row_status & CLS_ROW_STOPPED);) {
+        for (b.status[0] = 0; !(b.status[0] & CLS_ROW_STOPPED);) {
             cls_host_row h;
             cls_host_result result = {.struct_size = sizeof result};
             for (uint32_t i = 0; i < VOCAB; i++)
                 logits[i] = (float)rng_below(&r, 1000) / 200.0f;
-            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL,
-                                         NULL));
-            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, 4, &token, 0, NULL, NULL));
-            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
+            bench_logits(&b, logits, 1);
+            bench_step(&b);
             cls_host_row_init(&h);
             h.logits = logits;
             h.vocab = VOCAB;
@@ -463,22 +444,19 @@ START_TEST(turns)
             h.position = position++;
             h.max_history = o.max_history;
             must(cls_host_sample(&h, &result));
-            ck_assert_msg(token == result.token && row_status == result.status,
+            ck_assert_msg(b.token[0] == result.token && b.status[0] == result.status,
                           "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name,
-                          turn, n - begun, token, row_status, result.token, result.status);
+                          turn, n - begun, b.token[0], b.status[0], result.token, result.status);
             ck_assert(n < MOST - 8);
-            text[n++] = token;
+            text[n++] = b.token[0];
         }
         ck_assert_uint_ge(n - begun, 3);
     }
-    must(cls_slot_next_turn(sampler, 0, NULL, 0)); /* what is prompt now is not taken back */
-    must(cls_slot_rollback(sampler, 0, 1));
-    must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
-    ck_assert_int_eq(row_status, CLS_ROW_NO_SLOT);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
-    cls_sampler_destroy(sampler);
+    must(cls_slot_next_turn(b.sampler, 0, NULL, 0)); /* what is prompt now is not taken back */
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    bench_step(&b);
+    ck_assert_int_eq(b.status[0], CLS_ROW_NO_SLOT);
+    bench_close(&b);
 }
 END_TEST
 

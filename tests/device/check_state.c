@@ -175,14 +175,12 @@ START_TEST(damaged_bytes)
             expect_refused(cls_slot_load(s.sampler, 1, bytes, size), "bytes", "damaged byte", i);
             bytes[i] = was;
         }
-        unsigned char *const cut = malloc(i ? i : 1); /* so that a read beyond it is found */
-        ck_assert(cut != NULL);
+        unsigned char *const cut = must_malloc(i ? i : 1); /* so that a read beyond it is found */
         memcpy(cut, bytes, i);
         expect_refused(cls_slot_load(s.sampler, 1, cut, i), "bytes", "cut to", i);
         free(cut);
     }
-    unsigned char *const longer = calloc(1, size + 8);
-    ck_assert(longer != NULL);
+    unsigned char *const longer = must_calloc(1, size + 8);
     memcpy(longer, bytes, size);
     expect_refused(cls_slot_load(s.sampler, 1, longer, size + 1), "bytes", "longer", 1);
     expect_refused(cls_slot_load(s.sampler, 1, longer, size + 8), "bytes", "longer", 8);
@@ -279,9 +277,8 @@ START_TEST(memory)
         cls_params p;
         cls_params_init(&p);
         p.presence_penalty = o.counts ? 1.0f : 0.0f;
-        int32_t *const prompt = calloc(50000, sizeof *prompt);
-        cls_logit_bias *const bias = calloc(5000, sizeof *bias);
-        ck_assert(prompt && bias);
+        int32_t *const prompt = must_calloc(50000, sizeof *prompt);
+        cls_logit_bias *const bias = must_calloc(5000, sizeof *bias);
         p.logit_bias.biases = bias;
         p.logit_bias.count = 5000;
         for (int32_t i = 0; i < 5000; i++)

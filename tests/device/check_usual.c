@@ -48,9 +48,8 @@ START_TEST(usual)
     cls_sampler_options o;
     cls_sampler *sampler;
     cls_params params[ROWS];
-    float *const logits = malloc(sizeof(float) * ROWS * VOCAB);
-    int32_t *const ids = malloc(sizeof(int32_t) * ROWS * VOCAB);
-    ck_assert(logits && ids);
+    float *const logits = must_malloc(sizeof(float) * ROWS * VOCAB);
+    int32_t *const ids = must_malloc(sizeof(int32_t) * ROWS * VOCAB);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++) /* eighths: many ties */
         logits[i] = (float)rng_below(&r, 129) * 0.125f - 8.0f;
     cls_sampler_options_init(&o);

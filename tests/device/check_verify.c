@@ -233,8 +233,7 @@ START_TEST(empty_in_the_middle)
                 three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
             rng r = {1};
             batch_mask(of->rows, &r, 0, 0);
-            of->rows->mask_map = calloc(of->rows->rows, sizeof(int32_t));
-            ck_assert(of->rows->mask_map != NULL);
+            of->rows->mask_map = must_calloc(of->rows->rows, sizeof(int32_t));
             for (int32_t row = 0; row < 12; row++)
                 of->rows->mask_map[row] = row == 4 + at ? 3 : -1;
             expect(d, of, at, at, CLS_ROW_EMPTY, "an empty row");
@@ -346,7 +345,7 @@ START_TEST(loop_on_device)
            proposed = buffer_of(d, REQUESTS * DRAFTS * 4, NULL);
     cl_mem logits = buffer_of(d, (size_t)REQUESTS * WIDTH * VOCAB * sizeof(float), NULL),
            out = buffer_of(d, sizeof got, NULL);
-    must_cl(clEnqueueWriteBuffer(d->queue, latest, CL_TRUE, 0, sizeof seeds, seeds, 0, NULL, NULL));
+    buffer_write(d, latest, 0, sizeof seeds, seeds);
     const cl_program program = clCreateProgramWithSource(
         d->context, 1, (const char **)(uintptr_t)&loop_model, NULL, &code);
     must_cl(code);
@@ -432,8 +431,7 @@ END_TEST
 /* Tokens of a text below n_ids: frequent ones, and some that come once. */
 static int32_t *text_of(uint32_t n, uint32_t n_ids, rng *r)
 {
-    int32_t *const ids = malloc((n ? n : 1) * sizeof *ids);
-    ck_assert(ids != NULL);
+    int32_t *const ids = must_malloc((n ? n : 1) * sizeof *ids);
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)rng_below(r, 1 + rng_below(r, rng_below(r, 4) ? 20 : n_ids));
     return ids;
@@ -446,8 +444,7 @@ static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, 
 {
     uint32_t lengths[WINDOWED] = {n, n, n, n, n, n};
     drafts *const of = drafts_new(WINDOWED, lengths, vocab, CLS_F32, CLS_DRAFT_NONE, r);
-    float *const values = calloc(vocab, sizeof *values);
-    ck_assert(values != NULL);
+    float *const values = must_calloc(vocab, sizeof *values);
     of->requests->keep = keep;
     of->requests->history = longest;
     of->method = CLS_VERIFY_MATCH;

@@ -70,7 +70,7 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     step.logits.row_stride = stride;
     step.tokens.buffer = out;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL));
+    buffer_read(d, out, sizeof tokens, tokens);
     for (uint32_t r = 0; r < ROWS; r++) {
         cls_host_row row;
         cls_host_result result;

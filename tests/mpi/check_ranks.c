@@ -61,8 +61,7 @@ static cls_status run_step(ranked *t)
     }
     ck_assert_int_eq(done != NULL, status == CLS_OK);
     if (done != NULL) {
-        must_cl(clWaitForEvents(1, &done));
-        clReleaseEvent(done);
+        must_end(done);
     }
     return status;
 }
@@ -142,8 +141,7 @@ static void open_ranked(ranked *t, batch *b, device *d, cls_context *context,
     must(cls_shard_query(cls_mpi_shard(t->mpi), &info));
     first = info.first;
     width = info.count;
-    unsigned char *const part = malloc(b->rows * width * element);
-    ck_assert_ptr_nonnull(part);
+    unsigned char *const part = must_malloc(b->rows * width * element);
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(part + row * width * element,
                b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);

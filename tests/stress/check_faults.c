@@ -149,8 +149,7 @@ static void record(reference *ref, life *l, uint32_t skip)
         ref->first_allocation[i] = faulty_memory_calls();
         if (i != skip)
             must(life_call_make(l, i, i % 2));
-        ref->output[i] = malloc(life_output_size(l));
-        ck_assert(ref->output[i] != NULL);
+        ref->output[i] = must_malloc(life_output_size(l));
         life_read_output(l, ref->output[i]);
     }
     ref->first[life_count] = ref->calls = faulty_calls();
@@ -281,8 +280,7 @@ static void every_fault(device *d, uint32_t vocab)
     life l;
     life_open(&l, d, ready_context(d), vocab);
     record(ref, &l, NONE); /* and whatever the driver does once */
-    unsigned char *const output = malloc(life_output_size(&l));
-    ck_assert(output != NULL);
+    unsigned char *const output = must_malloc(life_output_size(&l));
     for (uint32_t n = 0; n < ref->calls; n++)
         made[ref->was[n]]++;
     for (int which = 0; which < FAULTY_COUNT; which++) {
@@ -614,8 +612,7 @@ START_TEST(contexts)
     life l;
     life_open(&l, d, ready_context(d), 40);
     record(&reference_life, &l, NONE);
-    unsigned char *const output = malloc(life_output_size(&l));
-    ck_assert(output != NULL);
+    unsigned char *const output = must_malloc(life_output_size(&l));
     for (int i = 0; i < 2; i++) { /* once for what the driver does once */
         arm(NULL);
         must(make_context(d, &context));

@@ -93,8 +93,8 @@ static void make_context(world *w, draft_law law, uint32_t c)
 {
     const uint32_t vocab = w->vocab, at = (c * 7 + 3) % vocab;
     float *const z = w->z + (size_t)c * vocab, *const q = w->q + (size_t)c * vocab;
-    double *const target = w->target + (size_t)c * vocab, *const draft =
-                                                              w->draft + (size_t)c * vocab;
+    double *const target = w->target + (size_t)c * vocab;
+    double *const draft = w->draft + (size_t)c * vocab;
     row_fill(ROW_NORMAL1, z, vocab, rng_bits(&w->r));
     for (uint32_t i = 0; i < vocab; i++) {
         q[i] = law == NEGATIVE ? -z[i] : z[i];
@@ -191,8 +191,7 @@ static void world_close(world *w)
 
 static void write_floats(world *w, cl_mem buffer, const float *values, size_t n)
 {
-    must_cl(clEnqueueWriteBuffer(w->d->queue, buffer, CL_TRUE, 0, n * sizeof *values, values, 0,
-                                 NULL, NULL));
+    buffer_write(w->d, buffer, 0, n * sizeof *values, values);
 }
 
 /* Draws drafts after each text, verifies them. again: the rows are those of the call before. */
@@ -272,8 +271,8 @@ static int is_law(const verdict *v)
  * from the target. Each trial is a separate draw at one position. */
 static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_t *counts)
 {
-    int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
-                                                                   room(w->requests, sizeof *draws);
+    int32_t *const zeroes = room(w->requests, sizeof *zeroes);
+    int32_t *const draws = room(w->requests, sizeof *draws);
     w->call.positions.host = zeroes;
     w->call.draws.host = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {

@@ -84,10 +84,8 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
 void client_tokens(client *s, uint32_t i)
 {
     const size_t size = s->b->rows * sizeof(int32_t), offset = i * size;
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size,
-                                s->b->token, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size,
-                                s->b->status, 0, NULL, NULL));
+    buffer_read_at(s->d, s->step.tokens.buffer, offset, size, s->b->token);
+    buffer_read_at(s->d, s->step.status.buffer, offset, size, s->b->status);
 }
 
 void client_close(client *s)

@@ -174,28 +174,6 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     return context;
 }
 
-void must_status(cls_status status, const char *call, const char *file, int line)
-{
-    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call,
-                  cls_status_name(status), cls_error_message());
-}
-
-void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
-                      const char *file, int line)
-{
-    ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s", file, line, call,
-                  cls_status_name(status), cls_status_name(wanted));
-    must_say_words(words, file, line);
-    if (wanted == CLS_BAD_ARGUMENT)
-        ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-}
-
-void must_say_words(const char *words, const char *file, int line)
-{
-    ck_assert_msg(strstr(cls_error_message(), words) != NULL, "%s:%d: \"%s\" does not have \"%s\"",
-                  file, line, cls_error_message(), words);
-}
-
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
     cls_host_row row;
@@ -223,22 +201,26 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
     return cls_accept(sampler, queue, &call, n_wait, wait, done);
 }
 
-cl_mem buffer_of(device *d, size_t size, const void *contents)
+unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot, size_t *size)
 {
-    cl_int code;
-    cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
-    must_cl(code);
-    void *const zeroes = contents ? NULL : calloc(1, size);
-    ck_assert(contents || zeroes);
-    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes,
-                                 0, NULL, NULL));
-    free(zeroes);
-    return buffer;
+    must(cls_slot_save(sampler, queue, slot, NULL, size));
+    size_t again = *size;
+    unsigned char *const bytes = must_malloc(*size);
+    must(cls_slot_save(sampler, queue, slot, bytes, &again));
+    ck_assert_uint_eq(again, *size);
+    return bytes;
 }
 
-void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
+int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
+                   uint32_t slot_b)
 {
-    must_cl(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL));
+    size_t size, other;
+    unsigned char *const first = slot_saved(a, queue, slot_a, &size);
+    unsigned char *const second = slot_saved(b, queue, slot_b, &other);
+    const int is = size == other && memcmp(first, second, size) == 0;
+    free(first);
+    free(second);
+    return is;
 }
 
 static void read_shape(void)

@@ -65,6 +65,13 @@ cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t su
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)
 
+/* Allocate memory. */
+void *must_malloc(size_t size);
+void *must_calloc(size_t n, size_t size);
+
+/* Waits for an event, which must be no error, and releases it. */
+void must_end(cl_event event);
+
 /* Make calls that must fail with a status and a message that has these words. A refusal is
  * CLS_BAD_ARGUMENT, with no OpenCL error; exactly: with no other words. must_say() is about the
  * last message. */
@@ -102,9 +109,20 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
                        uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
                        cl_uint n_wait, const cl_event *wait, cl_event *done);
 
+/* Saves a slot. The caller frees the bytes, whose number is stored in *size. */
+unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot,
+                          size_t *size);
+
+/* Returns whether two slots are saved as the same bytes. */
+int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
+                   uint32_t slot_b);
+
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
+/* Blocking: read and write a part of a buffer. */
+void buffer_read_at(device *d, cl_mem buffer, size_t offset, size_t size, void *contents);
+void buffer_write(device *d, cl_mem buffer, size_t offset, size_t size, const void *contents);
 
 /* Prints the seed and, for ON_DEVICES, opens the devices. Each main() calls it before it adds the
  * tests, and ends with fixture_end(). */

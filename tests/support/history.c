@@ -39,8 +39,7 @@ static void dry(const world *w, const request *q)
         return;
     const uint32_t limit = broken_at(q, n), allowed = q->p.dry_allowed_length;
     const double most = q->p.dry_base > 1.0f ? floor(88.7228391 / log((double)q->p.dry_base)) : 1e9;
-    int64_t *const longest = malloc(w->vocab * sizeof *longest);
-    ck_assert(longest != NULL);
+    int64_t *const longest = must_malloc(w->vocab * sizeof *longest);
     for (uint32_t id = 0; id < w->vocab; id++)
         longest[id] = -1;
     const int32_t *const text = q->text + (q->n - n);

@@ -182,8 +182,7 @@ static void park(load *l, stream *s, stream **entry)
         return;
     }
     must(status);
-    s->saved = malloc(s->saved_size);
-    ck_assert(s->saved != NULL);
+    s->saved = must_malloc(s->saved_size);
     must(cls_slot_save(l->sampler, l->queue[0], s->slot, s->saved, &s->saved_size));
     must(cls_slot_reset(l->sampler, s->slot));
     l->of_slot[s->slot] = NULL;
@@ -311,8 +310,7 @@ static cls_sampler *sampler_of(load *l, uint32_t slots)
 
 static void *zeroes(size_t n, size_t size)
 {
-    void *const p = calloc(n, size);
-    ck_assert(p != NULL);
+    void *const p = must_calloc(n, size);
     return p;
 }
 

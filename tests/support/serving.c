@@ -39,8 +39,7 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
         s->slot[i].history = o->max_history;
         s->slot[i].rollback = o->max_rollback;
     }
-    s->logits = malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
-    ck_assert(s->logits != NULL);
+    s->logits = must_malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
     for (uint32_t i = 0; i < LOGITS; i++)
         row_fill(i % 16 == 15   ? ROW_ALL_NAN
                  : i % 16 == 14 ? ROW_SPRINKLED
@@ -162,15 +161,8 @@ void server_force(server *s, uint32_t slot, const int32_t *ids, uint32_t n)
 
 void *server_save(server *s, uint32_t slot, size_t *size)
 {
-    size_t again;
-    must(cls_slot_save(s->sampler, s->queue[0], slot, NULL, size));
-    void *const bytes = malloc(*size);
-    ck_assert(bytes != NULL);
-    again = *size;
-    must(cls_slot_save(s->sampler, s->queue[0], slot, bytes, &again));
-    ck_assert_uint_eq(again, *size);
     s->saves++;
-    return bytes;
+    return slot_saved(s->sampler, s->queue[0], slot, size);
 }
 
 void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const model *saved)
@@ -191,8 +183,7 @@ static uint64_t output_offset(uint32_t step) { return (uint64_t)step * MAX_ROWS 
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
     const cls_buffer b = {.buffer = s->maps, .offset = output_offset(s->writes++)};
-    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
-                                 n * sizeof *values, values, 0, NULL, NULL));
+    buffer_write(s->d, b.buffer, (size_t)b.offset, n * sizeof *values, values);
     s->writes += (n - 1) / MAX_ROWS;
     return b;
 }

@@ -10,8 +10,7 @@ static cl_mem logits_of(const batch *b, device *d, uint32_t first, uint32_t widt
 {
     const size_t element = dtype_size(b->dtype), stride = width + 3, offset = 5 * element;
     const size_t size = offset + b->rows * stride * element;
-    unsigned char *const data = malloc(size);
-    ck_assert_ptr_nonnull(data);
+    unsigned char *const data = must_malloc(size);
     memset(data, 0xff, size); /* NaN, which no row may read */
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(data + offset + row * stride * element,

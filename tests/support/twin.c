@@ -152,8 +152,7 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
     s->step.outputs = o;
     if (outputs == TWIN_PLAIN)
         return;
-    int32_t *const ids = malloc(b->rows * TWIN_GIVEN * sizeof *ids);
-    ck_assert_ptr_nonnull(ids);
+    int32_t *const ids = must_malloc(b->rows * TWIN_GIVEN * sizeof *ids);
     for (uint32_t i = 0; i < b->rows * TWIN_GIVEN; i++)
         ids[i] = i % 9 == 8 ? -1 : (int32_t)((uint64_t)i * 2654435761u % b->vocab);
     o->logprob_kind = outputs == TWIN_RAW ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
@@ -247,8 +246,7 @@ void twin_logits(twin *t)
         twin_side *const s = &t->side[i];
         const size_t stride = s->width + 3, offset = 5 * element;
         const size_t size = offset + b->rows * stride * element;
-        unsigned char *const data = malloc(size);
-        ck_assert_ptr_nonnull(data);
+        unsigned char *const data = must_malloc(size);
         memset(data, 0xff, size); /* NaN, which no row may read */
         for (uint32_t row = 0; row < b->rows; row++)
             memcpy(data + offset + row * stride * element,
@@ -257,8 +255,7 @@ void twin_logits(twin *t)
         if (s->step.logits.values.buffer == NULL)
             s->step.logits.values.buffer = twin_buffer(s, size, data);
         else
-            must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.values.buffer, CL_TRUE, 0,
-                                         size, data, 0, NULL, NULL));
+            buffer_write(s->d, s->step.logits.values.buffer, 0, size, data);
         s->step.logits.values.offset = offset;
         s->step.logits.row_stride = stride;
         free(data);
@@ -275,8 +272,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
     t->slots = 2 * b->rows;
     t->where = where;
     list_results(t, setup->outputs);
-    unsigned char *const canaries = malloc(t->size);
-    ck_assert_ptr_nonnull(canaries);
+    unsigned char *const canaries = must_malloc(t->size);
     memset(canaries, CANARY, t->size);
     for (uint32_t i = 0; i < t->sides; i++) {
         twin_side *const s = &t->side[i];
@@ -299,8 +295,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             s->first = info.first;
             s->width = info.count;
         }
-        s->bytes = malloc(t->size);
-        ck_assert_ptr_nonnull(s->bytes);
+        s->bytes = must_malloc(t->size);
         s->results.buffer = twin_buffer(s, t->size, canaries);
         set_step(s, b);
         set_outputs(t, s, setup->outputs);
@@ -369,8 +364,7 @@ void twin_finish(twin *t)
             ck_assert_int_eq(more, first);
             ck_assert_int_eq(done == NULL, more);
             if (done != NULL) {
-                must_cl(clWaitForEvents(1, &done));
-                clReleaseEvent(done);
+                must_end(done);
             }
         }
     }
@@ -379,9 +373,8 @@ void twin_finish(twin *t)
 /* Prints the first element of each row in which a part of the results differs. */
 static void compare(twin *t, uint32_t side, const twin_result *r)
 {
-    const unsigned char *const ours = t->side[side].bytes + r->offset, *const whole =
-                                                                           t->side[0].bytes +
-                                                                           r->offset;
+    const unsigned char *const ours = t->side[side].bytes + r->offset;
+    const unsigned char *const whole = t->side[0].bytes + r->offset;
     for (size_t i = 0; i < r->elements; i++) {
         uint32_t is, should;
         if (memcmp(ours + 4 * i, whole + 4 * i, 4) == 0)
@@ -402,8 +395,7 @@ void twin_compare(twin *t)
     twin_side *const whole = &t->side[0];
     cl_event done;
     must(cls_sample(whole->sampler, whole->queue, &whole->step, 0, NULL, &done));
-    must_cl(clWaitForEvents(1, &done));
-    clReleaseEvent(done);
+    must_end(done);
     for (uint32_t i = 0; i < t->sides; i++)
         buffer_read(t->side[i].d, t->side[i].results.buffer, t->size, t->side[i].bytes);
     for (uint32_t i = 1; i < t->sides; i++)

@@ -167,11 +167,9 @@ static void upload_drafts(verifier *v)
     if (call->draft_ids.device.buffer == NULL)
         call->draft_ids.host = of->ids;
     else if (of->total > 0)
-        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft_ids.device.buffer, CL_TRUE, 0,
-                                     of->total * sizeof *of->ids, of->ids, 0, NULL, NULL));
+        buffer_write(v->d, call->draft_ids.device.buffer, 0, of->total * sizeof *of->ids, of->ids);
     if (call->draft.buffer)
-        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft.buffer, CL_TRUE, 0, of->q->data_size,
-                                     of->q->data, 0, NULL, NULL));
+        buffer_write(v->d, call->draft.buffer, 0, of->q->data_size, of->q->data);
     call->method = of->method;
     call->draft_kind = of->total > 0 ? of->kind : CLS_DRAFT_NONE;
     call->disable_bonus = of->disable_bonus;

@@ -89,9 +89,8 @@ START_TEST(llama_queue)
         {CLS_CHAIN_VLLM, 100, 1.0f, .1f, 100},      {CLS_CHAIN_DEFAULT, 0, .8f, .1f, 5528},
         {CLS_CHAIN_VLLM, 0, .8f, .1f, 5440},        {CLS_CHAIN_VLLM, 0, .8f, m2, 2},
     };
-    float *const logits = malloc(10000 * sizeof *logits), *const probs =
-                                                              malloc(10000 * sizeof *probs);
-    ck_assert(logits && probs);
+    float *const logits = must_malloc(10000 * sizeof *logits);
+    float *const probs = must_malloc(10000 * sizeof *probs);
     for (uint32_t i = 0; i < 10000; i++)
         logits[i] = i ? logf((float)i) : -INFINITY;
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {

@@ -175,8 +175,8 @@ END_TEST
 START_TEST(total_variation)
 {
     enum { VOCAB = 1 << 20 };
-    float *const z = malloc(VOCAB * sizeof *z), *const probs = malloc(VOCAB * sizeof *probs);
-    ck_assert(z && probs);
+    float *const z = must_malloc(VOCAB * sizeof *z);
+    float *const probs = must_malloc(VOCAB * sizeof *probs);
     for (uint32_t i = 0; i < VOCAB; i++)
         z[i] = (float)((1.0001 - (i == 0 ? 0.0 : i < 1024 ? 29.001 : 42.001)) / 1.4426950408889634);
     for (int whole = 0; whole < 2; whole++) {

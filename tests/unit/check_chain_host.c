@@ -42,12 +42,11 @@ END_TEST
 START_TEST(known_sets)
 {
     const golden_set *const g = &golden_sets[_i];
-    float *const logits = malloc(g->vocab * sizeof *logits), *const probs =
-                                                                 malloc(g->vocab * sizeof *probs);
+    float *const logits = must_malloc(g->vocab * sizeof *logits);
+    float *const probs = must_malloc(g->vocab * sizeof *probs);
     cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    ck_assert(logits && probs);
     golden_set_params(g, &p);
     golden_set_logits(g, logits);
     cls_host_row_init(&row);

@@ -408,8 +408,7 @@ static void keys_shard(cls_shard *h, uint32_t rows, uint32_t widest)
     memset(h, 0, sizeof *h);
     h->widest = widest;
     h->plan.step.rows = rows;
-    h->rows = calloc(rows, sizeof *h->rows);
-    ck_assert_ptr_nonnull(h->rows);
+    h->rows = must_calloc(rows, sizeof *h->rows);
     for (uint32_t row = 0; row < rows; row++)
         h->rows[row].sends = CLS_SENDS_KEYS;
 }

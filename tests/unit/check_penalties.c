@@ -217,9 +217,8 @@ END_TEST
 START_TEST(large_counts)
 {
     enum { N = 70000 };
-    int32_t *const output = malloc(N * sizeof *output);
+    int32_t *const output = must_malloc(N * sizeof *output);
     example e;
-    ck_assert(output != NULL);
     for (int i = 0; i < N; i++)
         output[i] = 2;
     start(&e);

@@ -158,12 +158,11 @@ END_TEST
 START_TEST(mass_of_a_tail)
 {
     const uint32_t vocab = 129281;
-    float *const logits = malloc(vocab * sizeof *logits), *const probs =
-                                                              malloc(vocab * sizeof *probs);
+    float *const logits = must_malloc(vocab * sizeof *logits);
+    float *const probs = must_malloc(vocab * sizeof *probs);
     cls_params p;
     double tail = 0.0;
     uint32_t head = 0;
-    ck_assert(logits && probs);
     cls_params_init(&p);
     row_fill(ROW_TAIL, logits, vocab, fixture_seed());
     host_kept_count(logits, vocab, &p, probs);

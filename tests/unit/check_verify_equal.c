@@ -113,9 +113,8 @@ START_TEST(equal_to_samples)
     rng r = {fixture_seed() + 100 + (uint64_t)_i};
     uint32_t accepted = 0, offered = 0;
     for (uint32_t round = 0; round < rounds; round++) {
-        request *const q = calloc(1, sizeof *q);
+        request *const q = must_calloc(1, sizeof *q);
         cls_host_verified v = {.struct_size = sizeof v}, wanted;
-        ck_assert(q != NULL);
         cls_host_drafts_init(&q->d);
         q->d.draft_count = rng_below(&r, MOST + 1);
         batch *const b = q->b = batch_new(q->d.draft_count + 1, vocab, (int)rng_below(&r, 3),

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* The functions of fixture.h that need no runner, so that the fuzzers have them, too. */
+#include "fixture.h"
+
+#include <stdlib.h>
+
+void must_status(cls_status status, const char *call, const char *file, int line)
+{
+    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call,
+                  cls_status_name(status), cls_error_message());
+}
+
+void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
+                      const char *file, int line)
+{
+    ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s", file, line, call,
+                  cls_status_name(status), cls_status_name(wanted));
+    must_say_words(words, file, line);
+    if (wanted == CLS_BAD_ARGUMENT)
+        ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
+}
+
+void must_say_words(const char *words, const char *file, int line)
+{
+    ck_assert_msg(strstr(cls_error_message(), words) != NULL, "%s:%d: \"%s\" does not have \"%s\"",
+                  file, line, cls_error_message(), words);
+}
+
+void *must_malloc(size_t size)
+{
+    void *const memory = malloc(size != 0 ? size : 1);
+    ck_assert_ptr_nonnull(memory);
+    return memory;
+}
+
+void *must_calloc(size_t n, size_t size)
+{
+    void *const memory = calloc(n != 0 ? n : 1, size);
+    ck_assert_ptr_nonnull(memory);
+    return memory;
+}
+
+void must_end(cl_event event)
+{
+    must_cl(clWaitForEvents(1, &event));
+    clReleaseEvent(event);
+}
+
+cl_mem buffer_of(device *d, size_t size, const void *contents)
+{
+    cl_int code;
+    cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
+    must_cl(code);
+    void *const zeroes = contents ? NULL : must_calloc(1, size);
+    buffer_write(d, buffer, 0, size, contents ? contents : zeroes);
+    free(zeroes);
+    return buffer;
+}
+
+void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
+{
+    buffer_read_at(d, buffer, 0, size, contents);
+}
+
+void buffer_read_at(device *d, cl_mem buffer, size_t offset, size_t size, void *contents)
+{
+    must_cl(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, offset, size, contents, 0, NULL, NULL));
+}
+
+void buffer_write(device *d, cl_mem buffer, size_t offset, size_t size, const void *contents)
+{
+    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, offset, size, contents, 0, NULL, NULL));
+}
