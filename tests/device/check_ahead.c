@@ -13,8 +13,7 @@ static const int32_t prompt[] = {3, 14, 15, 9, 26, 5, 35, 89, 79, 3, 2};
 
 static cls_params params_of(uint32_t i)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = i % 3 ? 1.0f : 0.0f;
     p.repetition_penalty = 1.0f + (float)(i % 5) / 4.0f;
     p.frequency_penalty = 0.5f;
@@ -48,10 +47,8 @@ typedef struct gated {
 
 static void gated_open(gated *g, device *d)
 {
-    cls_sampler_options o;
     memset(g, 0, sizeof *g);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
+    cls_sampler_options o = sampler_options(VOCAB, 1);
     o.max_history = 20;
     o.max_rollback = 4;
     g->d = d;
@@ -280,12 +277,9 @@ typedef struct worker {
 static void *work(void *argument)
 {
     worker *const w = argument;
-    cls_sampler_options o;
     cls_sampler *sampler = NULL;
     cls_step step;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = o.max_rows = 3;
+    cls_sampler_options o = sampler_options(VOCAB, 3);
     o.max_history = 20;
     o.max_rollback = 4;
     cls_step_init(&step);

@@ -73,10 +73,8 @@ START_TEST(kernels_that_do_not_compile)
     char head_said[512];
     snprintf(head_said, sizeof head_said, "%s", cls_error_message());
     const faulty_live so_far = faulty_alive();
-    cls_sampler_options so;
     cls_sampler *sampler = (cls_sampler *)&info;
-    cls_sampler_options_init(&so);
-    so.vocab = 100;
+    cls_sampler_options so = sampler_options(100, 1);
     so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
     const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
     faulty_options = NULL;
@@ -100,12 +98,10 @@ START_TEST(no_memory_on_the_device)
     /* programs' proofs need buffers, too */
     must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     const faulty_live before = faulty_alive();
-    cls_sampler_options o;
     cls_sampler *sampler = NULL;
     cls_readback *ring = NULL;
     uint32_t n = 0;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     for (;; n++) {
         faulty_arm(FAULTY_clCreateBuffer, n, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
         faulty_on = 1;

@@ -84,17 +84,13 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     int32_t token[ROWS], status[ROWS];
     uint64_t offset = 0;
     cls_sampler *sampler;
-    cls_sampler_options o;
-    cls_params p;
     cls_step step;
     cl_mem const logits = buffer_of(d, ROWS * row_size, all->logits[input->dtype]),
                  out = buffer_of(d, sizeof token + sizeof status, NULL);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.dtypes = 1u << input->dtype;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_p = 0.9f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
@@ -121,13 +117,9 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     buffer_read(d, out, sizeof token, token);
     buffer_read_at(d, out, sizeof token, sizeof status, status);
     for (uint32_t row = 0; row < ROWS; row++) {
-        cls_host_row h;
         cls_host_result result = {.struct_size = sizeof result};
-        cls_host_row_init(&h);
-        h.logits = all->logits[input->dtype] + row * row_size;
+        cls_host_row h = host_row(all->logits[input->dtype] + row * row_size, VOCAB, &p);
         h.dtype = input->dtype;
-        h.vocab = VOCAB;
-        h.params = &p;
         h.mask = which == MASKS ? all->mask[row] : NULL;
         h.mask_kind = CLS_MASK_BOOL;
         h.bias = which == BIASES ? all->bias[row] : NULL;

@@ -90,7 +90,7 @@ START_TEST(texts_with_drafts)
     static float table[WORDS][WORDS], of_drafts[DRAFTS + 1][WORDS];
     rng r = {fixture_seed() + 4};
     uint32_t emitted = 0, forced = 0, loops = 0, calls = 0;
-    cls_sampler_options o = bench_options(WORDS, 2);
+    cls_sampler_options o = sampler_options(WORDS, 2);
     o.max_rows = DRAFTS + 1;
     o.max_history = 64;
     o.features = CLS_FEATURE_VERIFY;

@@ -19,7 +19,7 @@ enum { VOCAB = 40, SLOTS = 3 };
 static bench open_one_row(device *d)
 {
     static const int32_t same[SLOTS] = {0};
-    cls_sampler_options o = bench_options(VOCAB, SLOTS);
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
     float x[VOCAB];
     o.max_history = 64;
     o.max_rollback = 8;
@@ -203,8 +203,7 @@ START_TEST(ends)
     const uint64_t bits[SLOTS] = {1, 2, 3};
     bench k = open_one_row(d);
     for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.max_tokens = cases[c].max_tokens;
         p.min_tokens = cases[c].min_tokens;
         p.stop_ids.ids = cases[c].stops ? &stop : NULL;
@@ -227,8 +226,7 @@ START_TEST(ends)
         }
     }
     const cl_mem random = buffer_of(d, sizeof bits, bits);
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     begin_all(&k, &p);
     must(cls_slot_force(k.sampler, 1, forced, 1));
     k.step.defer_accept = 1;
@@ -362,8 +360,7 @@ START_TEST(accepted)
         bench_step(&k);
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
     }
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.frequency_penalty = 0.01f;
     p.penalty_window = 30;
     for (uint32_t i = 0; i < many; i++)
@@ -507,10 +504,9 @@ START_TEST(long_texts)
     enum { STEPS = 200, TOKENS = STEPS + 5 };
     static const uint32_t lengths[] = {TOKENS + 1, 0x7fffffff, 0x80000000, 0xfffffff0, 0xffffffff};
     device *const d = fixture_device(_i);
-    cls_params p;
     size_t size, at = 0, size_2;
     bench k = open_one_row(d);
-    cls_params_init(&p);
+    cls_params p = default_params();
     begin_all(&k, &p);
     for (int i = 0; i < STEPS; i++)
         bench_step(&k);
@@ -544,9 +540,8 @@ START_TEST(refusals)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const cls_ints one = {.host = ids}, none = {.host = NULL};
-    cls_params p;
     bench k = open_one_row(d);
-    cls_params_init(&p);
+    cls_params p = default_params();
     must_refuse(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
     must_refuse(cls_slot_force(k.sampler, SLOTS, ids, 1),
                 "slot is 3, but the sampler has slots 0 to 2");
@@ -597,11 +592,8 @@ START_TEST(refusals)
     must_refuse(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
     bench_close(&k);
 
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = 2;
+    cls_sampler_options o = sampler_options(VOCAB, 2);
     o.max_rows = 1;
     o.max_history = 8;
     o.no_late_compile = 1;

@@ -422,12 +422,11 @@ START_TEST(room_for_host_masks)
     static uint32_t mask[ROWS_HERE * VOCAB / 32];
     for (int large = 0; large < 2; large++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
-        cls_sampler_options o = bench_options(VOCAB, ROWS_HERE);
-        cls_params p;
+        cls_sampler_options o = sampler_options(VOCAB, ROWS_HERE);
         o.features = CLS_FEATURE_MASK;
         o.host_mask_size = large ? sizeof mask : 0;
         bench b = bench_open(d, &o, NULL);
-        cls_params_init(&p);
+        cls_params p = default_params();
         for (uint32_t row = 0; row < ROWS_HERE; row++)
             must(cls_slot_begin(b.sampler, row, &p, NULL, 0, NULL, 0));
         b.step.mask.host = mask;

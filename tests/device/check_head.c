@@ -166,9 +166,7 @@ START_TEST(sampled_in_place)
         rng r = {fixture_seed() + 40};
         const uint32_t vocab = fixture_by_size(150, 1025, 4099), rows = 6;
         const layer_setup w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
-        cls_sampler_options o;
         cls_sampler *sampler;
-        cls_params p;
         cls_step step;
         int32_t tokens[8];
         layer l;
@@ -176,11 +174,9 @@ START_TEST(sampled_in_place)
             continue;
         layer_open(&l, d, &w, &r);
         cl_mem buffer = buffer_of(d, sizeof tokens, NULL);
-        cls_sampler_options_init(&o);
-        o.vocab = vocab;
-        o.max_rows = 8;
+        cls_sampler_options o = sampler_options(vocab, 8);
         must(cls_sampler_create(context, &o, &sampler));
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_p = 0.9f;
         p.temperature = 0.8f;
         for (uint32_t i = 0; i < rows; i++) {

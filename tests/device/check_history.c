@@ -15,7 +15,6 @@
 static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet,
                        uint32_t history, int dtype, rng *r)
 {
-    cls_sampler_options o;
     const size_t size = dtype_size(dtype);
     memset(w, 0, sizeof *w);
     w->d = d;
@@ -25,9 +24,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->rollback = 30;
     w->room = history + 20000;
     w->dtype = dtype;
-    cls_sampler_options_init(&o);
-    o.vocab = vocab;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(vocab, ROWS);
     o.max_history = history;
     o.max_rollback = w->rollback;
     o.counts = w->keep = (int32_t)rng_below(r, 3);
@@ -272,10 +269,8 @@ START_TEST(refused)
     const int32_t ids[] = {5, 100, -1, 6}, good[] = {1, 2, 3};
     const cls_ids bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}},
                   null[] = {{NULL, 2}};
-    cls_sampler_options o;
     cls_sampler *s;
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.bad_words.count = 4;
     must_refuse(cls_params_check(&p, 100),
                 "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
@@ -310,8 +305,7 @@ START_TEST(refused)
     p.dry_window = 16385;
     must_refuse(cls_params_check(&p, 100), "params->dry_window is 16385");
 
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
     must_refuse(cls_sampler_check(s, &p),

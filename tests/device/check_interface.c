@@ -141,7 +141,6 @@ START_TEST(presets)
     uint8_t stages[CLS_CHAIN_LENGTH];
     uint32_t lengths[CLS_CHAIN_CUSTOM] = {0};
     for (int32_t chain = 0; chain < CLS_CHAIN_CUSTOM; chain++) {
-        cls_params p;
         uint32_t seen = 0;
         memset(stages, 0x55, sizeof stages);
         must(cls_chain_stages(chain, stages));
@@ -155,7 +154,7 @@ START_TEST(presets)
                   lengths[chain] == lengths[0]);
         for (uint32_t i = lengths[chain]; i < CLS_CHAIN_LENGTH; i++)
             ck_assert_uint_eq(stages[i], CLS_STAGE_END);
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.chain = CLS_CHAIN_CUSTOM;
         memcpy(p.stages, stages, sizeof stages);
         must(cls_params_check(&p, 10));

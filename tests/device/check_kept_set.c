@@ -515,14 +515,9 @@ START_TEST(bad_arguments_of_the_host)
 {
     static const float logits[4] = {0.0f, 3.0f, -INFINITY, 1.0f};
     int32_t ids[4] = {9, 9, 9, 9};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .kept_ids = ids};
-    cls_params_init(&p);
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = 4;
-    row.params = &p;
+    cls_params p = default_params();
+    cls_host_row row = host_row(logits, 4, &p);
     must_refuse_exactly(cls_host_sample(&row, &result),
                         "result->kept_ids is set, but result->kept_capacity is 0");
     result.kept_capacity = 5;

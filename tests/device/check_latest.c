@@ -20,7 +20,7 @@ static void desk_open(desk *s, device *d)
 {
     float logits[VOCAB][VOCAB] = {{0}};
     const int32_t marks[SLOTS] = {MARK, MARK, MARK, MARK, MARK};
-    cls_sampler_options o = bench_options(VOCAB, SLOTS);
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
     o.max_rows = VOCAB;
     o.max_rollback = 4;
     o.features =

@@ -39,7 +39,7 @@ static void lists_open(lists *l, device *d)
         l->ids[which][l->n[which]++] = (int32_t)i;
         l->bias[i] = (cls_logit_bias){(int32_t)i, i % 2 ? -INFINITY : -(float)(i % 7)};
     }
-    cls_sampler_options o = bench_options(l->vocab, SLOTS);
+    cls_sampler_options o = sampler_options(l->vocab, SLOTS);
     o.max_rows = 1;
     o.dtypes = 1u << CLS_F32;
     o.max_history = 4;
@@ -57,8 +57,7 @@ static void lists_close(lists *l)
 
 static cls_params allowing(const lists *l, int which, float temperature)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = temperature;
     p.seed = 5;
     if (which >= 0) {
@@ -95,17 +94,12 @@ static void copy(lists *l, uint32_t to, uint32_t from)
 static void lists_step(lists *l, const char *what)
 {
     for (int32_t slot = 0; slot < SLOTS; slot++) {
-        cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result};
         if (!l->begun[slot])
             continue;
         bench_row(&l->b, slot);
         const int32_t token = l->b.token[0];
-        cls_host_row_init(&row);
-        row.logits = l->logits;
-        row.dtype = CLS_F32;
-        row.vocab = l->vocab;
-        row.params = &l->params[slot];
+        cls_host_row row = host_row(l->logits, l->vocab, &l->params[slot]);
         row.position = row.output_count = l->position[slot];
         row.output = l->output[slot];
         must(cls_host_sample(&row, &result));

@@ -76,7 +76,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
     static text texts[SLOTS];
     rng r = {fixture_seed() + (uint64_t)longest};
     uint32_t begun_in_loop = 0, drew_loop = 0, drew = 0;
-    cls_sampler_options o = bench_options(WORDS, SLOTS);
+    cls_sampler_options o = sampler_options(WORDS, SLOTS);
     o.max_history = HISTORY;
     o.features = CLS_FEATURE_FORCED;
     bench b = bench_open(d, &o, NULL);

@@ -49,12 +49,8 @@ static void random_adaptive(traffic *t)
 /* Returns the reference's next token and the adaptive state after it. */
 static cls_host_result next(const traffic *t)
 {
-    cls_host_row h;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_init(&h);
-    h.logits = t->row;
-    h.vocab = VOCAB;
-    h.params = &t->q.params;
+    cls_host_row h = host_row(t->row, VOCAB, &t->q.params);
     h.position = t->q.n;
     h.adaptive = t->q.adaptive[t->q.n];
     must(cls_host_sample(&h, &result));
@@ -147,7 +143,7 @@ static void switch_adaptive(traffic *t)
 START_TEST(modes)
 {
     traffic t = {.r = {fixture_seed()}};
-    cls_sampler_options o = bench_options(VOCAB, SLOTS);
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
     uint32_t rolled = 0, moved = 0, changed = 0;
     o.max_rows = 1;
     o.max_rollback = ROLLBACK;

@@ -116,12 +116,9 @@ typedef struct subject {
 static subject subject_of(device *d, cls_context *context, int no_late_compile)
 {
     subject s = {.d = d, .b = batch_new(1, VOCAB, CLS_F32, 0, 0)};
-    cls_sampler_options o;
     s.b->history = 60;
     batch_row(s.b, 0, ROW_NORMAL3, 7);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.max_history = 60;
     o.max_rollback = 4;
     o.no_late_compile = no_late_compile;
@@ -183,8 +180,7 @@ typedef enum wish { WISH_USUAL, WISH_PENALTY, WISH_TOP_P, WISH_TYPICAL, WISH_NGR
 
 static cls_params params_of(wish w)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.seed = 11 + (uint64_t)w;
     p.top_k = w == WISH_TOP_P ? 0 : 40;
     p.top_p = w == WISH_TOP_P ? 0.8f : 1.0f;
@@ -412,11 +408,9 @@ START_TEST(single_features)
             continue;
         cls_context_options o = options_with(&t);
         cls_context *const context = new_context(d, &o);
-        cls_sampler_options so;
         cls_sampler *sampler;
         memset(&t, 0, sizeof t);
-        cls_sampler_options_init(&so);
-        so.vocab = 301;
+        cls_sampler_options so = sampler_options(301, 1);
         so.dtypes = 1u << CLS_F32;
         so.features = bit;
         const cls_status status = cls_sampler_create(context, &so, &sampler);
@@ -435,11 +429,9 @@ START_TEST(bad_bits)
     progress t;
     cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o), *none = NULL;
-    cls_sampler_options so;
     cls_sampler *sampler = NULL;
     memset(&t, 0, sizeof t);
-    cls_sampler_options_init(&so);
-    so.vocab = 100;
+    cls_sampler_options so = sampler_options(100, 1);
     must_refuse(compile(context, 8, 0), "dtypes is 0x8");
     must_refuse(compile(context, 0, 1u << 17), "features is 0x20000");
     so.features = 4096; /* of cls_draw() in earlier versions */

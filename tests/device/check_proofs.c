@@ -184,10 +184,8 @@ END_TEST
 
 static cls_sampler *sampler_with(cls_context *context, uint32_t features)
 {
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 301;
+    cls_sampler_options o = sampler_options(301, 1);
     o.dtypes = 1u << CLS_F32;
     o.features = features;
     must(cls_sampler_create(context, &o, &sampler));

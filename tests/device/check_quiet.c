@@ -64,10 +64,8 @@ START_TEST(samplers)
     device *const d = fixture_device(_i);
     cls_context *context;
     cls_sampler *sampler = NULL;
-    cls_sampler_options o;
     printf("%s: the compiler %s\n", d->name, warns(d) ? "warns on stderr" : "is silent by itself");
-    cls_sampler_options_init(&o);
-    o.vocab = 301;
+    cls_sampler_options o = sampler_options(301, 1);
     o.dtypes = 1u << CLS_F32;
     o.features = fixture_by_size(CLS_FEATURE_SHORTLIST, CLS_FEATURE_SHORTLIST, CLS_FEATURES_ALL);
     divert();

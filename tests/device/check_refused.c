@@ -108,12 +108,10 @@ START_TEST(slot_calls_refused)
     const int32_t ids[] = {1, 2, 3};
     unsigned char bytes[64] = {0};
     size_t size = sizeof bytes;
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
-    o.slot_count = 3;
+    cls_sampler_options o = sampler_options(100, 3);
+    o.max_rows = 1;
     for (o.counts = CLS_COUNTS_NONE; o.counts <= CLS_COUNTS_ALL; o.counts++) {
         o.max_history = 5;
         o.max_rollback = 2;
@@ -428,11 +426,10 @@ typedef struct nested {
 static void call_again(void *user, const char *program, uint32_t done, uint32_t count)
 {
     nested *const n = user;
-    cls_params p;
     (void)program, (void)done, (void)count;
     if (n->sampler == NULL)
         return;
-    cls_params_init(&p);
+    cls_params p = default_params();
     must_refuse(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
                 "sampler is in use by another call");
     must_refuse(cls_slot_reset(n->sampler, 0), "in use");
@@ -445,22 +442,19 @@ START_TEST(in_use_refused)
     device *const d = fixture_device(_i);
     nested n = {NULL, d->queue, 0};
     cls_context_options c;
-    cls_sampler_options o;
     cls_context *context;
-    cls_params p;
     cls_context_options_init(&c);
     c.progress = call_again;
     c.progress_user = &n;
     must(cls_context_create(d->context, d->id, &c, &context));
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     cls_sampler *sampler;
     const uint32_t features = cls_test_features;
     cls_test_features = 0;
     must(cls_sampler_create(context, &o, &sampler));
     cls_test_features = features;
     n.sampler = sampler;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     ck_assert_uint_gt(n.calls, 0);
@@ -475,13 +469,10 @@ END_TEST
 START_TEST(scope_refused)
 {
     device *const d = fixture_device(_i);
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.presence_penalty = 1.0f;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     must(cls_slot_params(sampler, 0, &p));

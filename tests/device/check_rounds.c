@@ -25,10 +25,7 @@ typedef struct twins {
 
 static cls_sampler_options options(uint32_t slots)
 {
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = slots;
+    cls_sampler_options o = sampler_options(VOCAB, slots);
     o.max_rows = slots < ROWS ? slots : ROWS;
     o.max_history = 24;
     return o;
@@ -147,8 +144,7 @@ static void compare_bytes(const twins *t, const char *after)
 
 static cls_params params_of(uint32_t slot)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = slot % 3 ? 0.9f : 0.0f;
     p.seed = slot;
     p.presence_penalty = 0.5f;
@@ -381,8 +377,7 @@ START_TEST(many_slots)
     o.vocab = 8;
     o.max_history = 0;
     twins_open(&t, d, &o);
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
     p.presence_penalty = -100.0f; /* the token that it has comes again */
     for (uint32_t part = 0; part < 2; part++) {

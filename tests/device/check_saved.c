@@ -107,7 +107,7 @@ static void make_params(cls_params *p, uint32_t lists)
 
 static bench open_bench(device *d)
 {
-    cls_sampler_options o = bench_options(VOCAB, 2);
+    cls_sampler_options o = sampler_options(VOCAB, 2);
     float logits[2 * VOCAB];
     o.max_history = 12;
     o.max_rollback = 4;

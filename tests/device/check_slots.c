@@ -117,8 +117,7 @@ static cls_params random_params(traffic *t, lists *l)
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     params_random(&p, o->vocab, r);
     p.seed = rng_bits(r);
     if (rng_below(r, 2))
@@ -353,7 +352,7 @@ START_TEST(serving)
                  {500, 12, CLS_COUNTS_NONE, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
-        cls_sampler_options o = bench_options(kinds[i].vocab, kinds[i].slots);
+        cls_sampler_options o = sampler_options(kinds[i].vocab, kinds[i].slots);
         o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
         o.counts = kinds[i].keep;
         o.max_history = kinds[i].history;
@@ -368,7 +367,7 @@ START_TEST(other_queues)
 {
     device *const d = fixture_device(_i);
     const uint32_t steps = times * fixture_by_size(8, 100, 300);
-    cls_sampler_options o = bench_options(200, 8);
+    cls_sampler_options o = sampler_options(200, 8);
     cl_int code;
     if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
         return;
@@ -399,12 +398,11 @@ START_TEST(turns)
     float logits[VOCAB];
     uint32_t n = 0, position = 11;
     rng r = {fixture_seed() + 3};
-    cls_sampler_options o = bench_options(VOCAB, 1);
-    cls_params p;
+    cls_sampler_options o = sampler_options(VOCAB, 1);
     o.max_history = 40;
     o.max_rollback = 8;
     bench b = bench_open(d, &o, NULL);
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.position = position;
     p.repetition_penalty = 1.3f;
     p.frequency_penalty = 2.5f;
@@ -427,16 +425,12 @@ START_TEST(turns)
                 text[n++] = prompts[turn][i];
         const uint32_t begun = n;
         for (b.status[0] = 0; !(b.status[0] & CLS_ROW_STOPPED);) {
-            cls_host_row h;
             cls_host_result result = {.struct_size = sizeof result};
             for (uint32_t i = 0; i < VOCAB; i++)
                 logits[i] = (float)rng_below(&r, 1000) / 200.0f;
             bench_logits(&b, logits, 1);
             bench_step(&b);
-            cls_host_row_init(&h);
-            h.logits = logits;
-            h.vocab = VOCAB;
-            h.params = &p;
+            cls_host_row h = host_row(logits, VOCAB, &p);
             h.prompt = text;
             h.prompt_count = begun;
             h.output = text + begun;

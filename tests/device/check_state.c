@@ -12,11 +12,7 @@ enum { VOCAB = 90, STEPS = 12 };
 
 static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback)
 {
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = 3;
-    o.max_rows = 3;
+    cls_sampler_options o = sampler_options(VOCAB, 3);
     o.counts = keep;
     o.max_history = history;
     o.max_rollback = rollback;
@@ -31,8 +27,7 @@ static void begin_three(server *s)
                          stop[] = {80, 2};
     static const int32_t start[] = {89, 0}, finish[] = {11, 12, 13};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.repetition_penalty = 1.3f;
     p.presence_penalty = 0.4f;
     p.frequency_penalty = s->o.counts == CLS_COUNTS_ALL ? 0.3f : 0.0f;
@@ -274,8 +269,7 @@ START_TEST(memory)
                    d->name, slots, vocab, (unsigned long long)m.device,
                    (double)m.penalties / ((double)slots * vocab), (unsigned long long)m.rows,
                    (unsigned long long)m.host);
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.presence_penalty = o.counts ? 1.0f : 0.0f;
         int32_t *const prompt = must_calloc(50000, sizeof *prompt);
         cls_logit_bias *const bias = must_calloc(5000, sizeof *bias);
@@ -338,8 +332,7 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     static const int32_t ids[] = {3, 4, 5}, text[] = {6, 7, 6, 8};
     static const cls_ids words[] = {{ids, 2}}, breakers[] = {{text, 1}, {ids + 1, 2}};
     static const cls_logit_bias bias[] = {{9, 0.5f}};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.chain = CLS_CHAIN_CUSTOM;
     p.temperature = 0.8f;
     p.top_k = 50;
@@ -405,12 +398,10 @@ START_TEST(older_format)
     enum { ONLY_ALLOWED = 216 }; /* its place in format 3 */
     device *const d = fixture_device(_i);
     unsigned char bytes[sizeof format_3], loaded[4096], begun[4096];
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 2);
+    o.max_rows = 1;
     o.max_history = 10;
-    o.slot_count = 2;
     o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                  CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
@@ -455,18 +446,15 @@ START_TEST(impossible_adaptive)
                  {1u << 25, (1u << 24) - 1, "the averages of adaptive p are impossible"},
                  {1u << 25, 0, "the averages of adaptive p are impossible"}};
     device *const d = fixture_device(_i);
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     o.features = CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char bytes[4096];
         size_t size = sizeof bytes;
         uint32_t changed = 0;
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.mirostat = i < 2 ? 2 : 0;
         p.adaptive_target = i < 2 ? -1.0f : 0.25f;
         p.adaptive_decay = 0.5f;

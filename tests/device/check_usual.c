@@ -28,14 +28,9 @@ static void parameters(uint32_t row, cls_params *p)
 /* ids: [VOCAB], gets the kept set. */
 static int32_t expected(const float *logits, const cls_params *p, uint32_t position, int32_t *ids)
 {
-    cls_host_row row;
     cls_host_result result = {
         .struct_size = sizeof result, .kept_ids = ids, .kept_capacity = VOCAB};
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.dtype = CLS_F32;
-    row.vocab = VOCAB;
-    row.params = p;
+    cls_host_row row = host_row(logits, VOCAB, p);
     row.position = position;
     must(cls_host_sample(&row, &result));
     return result.token;
@@ -45,16 +40,13 @@ START_TEST(usual)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_params params[ROWS];
     float *const logits = must_malloc(sizeof(float) * ROWS * VOCAB);
     int32_t *const ids = must_malloc(sizeof(int32_t) * ROWS * VOCAB);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++) /* eighths: many ties */
         logits[i] = (float)rng_below(&r, 129) * 0.125f - 8.0f;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.dtypes = 1u << CLS_F32;
     o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_KEPT_SETS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));

@@ -316,7 +316,6 @@ START_TEST(loop_on_device)
     int32_t guess[VOCAB], got[CALLS][REQUESTS][WIDTH], accepted = 0;
     const cl_int n = DRAFTS, vocab = VOCAB;
     rng r = {fixture_seed() + 5};
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p[REQUESTS];
     cls_verify_call call;
@@ -328,9 +327,7 @@ START_TEST(loop_on_device)
             guess[t] = table[t][v] > table[t][guess[t]] ? (int32_t)v : guess[t];
         }
     }
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = REQUESTS * WIDTH;
+    cls_sampler_options o = sampler_options(VOCAB, REQUESTS * WIDTH);
     o.features = CLS_FEATURE_VERIFY;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t i = 0; i < REQUESTS; i++) {
@@ -376,12 +373,8 @@ START_TEST(loop_on_device)
         uint32_t position = 0;
         for (uint32_t c = 0; c < CALLS; c++)
             for (uint32_t k = 0; k < WIDTH && got[c][i][k] >= 0; k++) {
-                cls_host_row h;
                 cls_host_result result = {.struct_size = sizeof result};
-                cls_host_row_init(&h);
-                h.logits = table[t];
-                h.vocab = VOCAB;
-                h.params = &p[i];
+                cls_host_row h = host_row(table[t], VOCAB, &p[i]);
                 h.position = position++;
                 must(cls_host_sample(&h, &result));
                 ck_assert_msg(got[c][i][k] == result.token,

@@ -72,13 +72,9 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
     buffer_read(d, out, sizeof tokens, tokens);
     for (uint32_t r = 0; r < ROWS; r++) {
-        cls_host_row row;
         cls_host_result result;
-        cls_host_row_init(&row);
-        row.vocab = VOCAB;
+        cls_host_row row = host_row(rows + r * stride * size, VOCAB, params);
         row.dtype = dtype;
-        row.logits = rows + r * stride * size;
-        row.params = params;
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
         must(cls_host_sample(&row, &result));
@@ -96,22 +92,18 @@ START_TEST(pointers)
     device *const d = fixture_device(_i);
     cls_context *context;
     cls_context_options o;
-    cls_sampler_options so;
     cls_sampler *sampler;
-    cls_params params;
     rng r = {77};
     cls_context_options_init(&o);
     o.work_group = 4;
     o.row_group = 1;
     o.vector = 4;
     must(cls_context_create(d->context, d->id, &o, &context));
-    cls_sampler_options_init(&so);
-    so.vocab = VOCAB;
-    so.max_rows = so.slot_count = ROWS;
+    cls_sampler_options so = sampler_options(VOCAB, ROWS);
     so.dtypes = 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
     so.features = 0;
     must(cls_sampler_create(context, &so, &sampler));
-    cls_params_init(&params);
+    cls_params params = default_params();
     params.seed = 5;
     char *const block = aligned_alloc(4096, 16 * 4096);
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)

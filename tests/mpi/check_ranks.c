@@ -247,11 +247,9 @@ END_TEST
 START_TEST(vocabularies)
 {
     device *const d = fixture_device(0);
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_mpi *mpi;
-    cls_sampler_options_init(&o);
-    o.vocab = rank == ranks - 1 ? 3000 : 2100;
+    cls_sampler_options o = sampler_options(rank == ranks - 1 ? 3000 : 2100, 1);
     o.dtypes = 1u << CLS_F32;
     must(cls_sampler_create(compiled(d), &o, &sampler));
     const cls_status status = cls_mpi_create(MPI_COMM_WORLD, sampler, NULL, &mpi);

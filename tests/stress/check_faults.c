@@ -386,11 +386,8 @@ enum { LATE_VOCAB = 100 };
 static cls_status late_call(late *l, int which)
 {
     static const int32_t prompt[] = {3, 1, 4};
-    cls_sampler_options o;
     cls_status status = CLS_OK;
-    cls_sampler_options_init(&o);
-    o.vocab = LATE_VOCAB;
-    o.max_rows = 2;
+    cls_sampler_options o = sampler_options(LATE_VOCAB, 2);
     faulty_on = faulty_memory_on = 1;
     if (which == CREATE)
         status = cls_sampler_create(l->context, &o, &l->sampler);

@@ -127,11 +127,8 @@ typedef struct keeper {
 static void *keep(void *data)
 {
     keeper *const k = data;
-    cls_sampler_options o;
-    cls_params p;
     cl_int code;
-    cls_sampler_options_init(&o);
-    o.vocab = 40 + k->number;
+    cls_sampler_options o = sampler_options(40 + k->number, 1);
     if (cls_sampler_create(k->context, &o, &k->sampler) != CLS_OK ||
         cls_readback_create(k->context, 64, 2, &k->readback) != CLS_OK)
         abort();
@@ -142,7 +139,7 @@ static void *keep(void *data)
     cl_mem const logits = clCreateBuffer(k->d->context, CL_MEM_READ_WRITE, 400, NULL, &code);
     cls_step step;
     cls_step_init(&step);
-    cls_params_init(&p);
+    cls_params p = default_params();
     step.rows = 1;
     step.logits.values.buffer = step.tokens.buffer = logits;
     step.tokens.offset = 396;
@@ -200,8 +197,7 @@ static void *look_on(void *data)
 {
     bystander *const b = data;
     cls_device_info info = {.struct_size = sizeof info};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.infill = 1;
     p.top_p = 0.9f;
     while (!atomic_load(&b->over)) {

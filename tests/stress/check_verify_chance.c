@@ -120,7 +120,6 @@ static cl_mem output_of(device *d, size_t ints)
 
 static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint32_t n, int method)
 {
-    cls_sampler_options o;
     memset(w, 0, sizeof *w);
     w->d = d;
     w->vocab = vocab;
@@ -150,10 +149,8 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->emitted = room(w->requests, sizeof *w->emitted);
     w->rows = room((size_t)rows * vocab, sizeof *w->rows);
     w->drafts = room((size_t)w->requests * n * vocab, sizeof *w->drafts);
-    cls_sampler_options_init(&o);
-    o.vocab = vocab;
+    cls_sampler_options o = sampler_options(vocab, w->requests);
     o.max_rows = rows;
-    o.slot_count = w->requests;
     o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
     for (uint32_t i = 0; i < w->requests; i++) {

@@ -1,15 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "bench.h"
 
-cls_sampler_options bench_options(uint32_t vocab, uint32_t slots)
-{
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = vocab;
-    o.max_rows = o.slot_count = slots;
-    return o;
-}
-
 bench bench_open(device *d, const cls_sampler_options *o, const float *logits)
 {
     bench b = {.d = d, .vocab = o->vocab, .rows = o->max_rows};

@@ -16,9 +16,6 @@ typedef struct bench {
     int32_t token[BENCH_ROWS], status[BENCH_ROWS]; /* that were read */
 } bench;
 
-/* Returns the default options with as many rows and slots. */
-cls_sampler_options bench_options(uint32_t vocab, uint32_t slots);
-
 /* Creates a sampler in the usual context for float32. logits: [max_rows, vocab]; NULL: zeroes. */
 bench bench_open(device *d, const cls_sampler_options *o, const float *logits);
 void bench_close(bench *b);

@@ -6,11 +6,8 @@
 
 cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
-    o.max_rows = b->rows;
+    cls_sampler_options o = sampler_options(b->vocab, b->rows);
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;

@@ -100,6 +100,11 @@ void must_say_words(const char *words, const char *file, int line);
         memcpy(&(of), good_, sizeof good_); \
     } while (0)
 
+/* Return the defaults; the options with as many rows and slots. */
+cls_params default_params(void);
+cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
+cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
+
 /* Samples a row of float32 logits on the host, writes its probabilities to probs[vocab] unless that
  * is NULL, and returns the number of tokens that the chain kept. */
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs);

@@ -243,7 +243,6 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
     uint32_t n[2] = {0, 0};
     cls_params p = with_lists(m);
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
     *token = invalid_token;
     *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
@@ -255,10 +254,7 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
     p.stop_ids.ids = p.thinking_start.ids = p.thinking_end.ids = p.thinking_forced.ids = NULL;
     p.stop_ids.count = p.thinking_start.count = p.thinking_end.count = p.thinking_forced.count = 0;
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = m->vocab;
-    row.params = &p;
+    cls_host_row row = host_row(logits, m->vocab, &p);
     row.prompt = kind[0];
     row.prompt_count = n[0];
     row.output = kind[1];

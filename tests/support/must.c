@@ -46,6 +46,32 @@ void must_end(cl_event event)
     clReleaseEvent(event);
 }
 
+cls_params default_params(void)
+{
+    cls_params p;
+    cls_params_init(&p);
+    return p;
+}
+
+cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots)
+{
+    cls_sampler_options o;
+    cls_sampler_options_init(&o);
+    o.vocab = vocab;
+    o.max_rows = o.slot_count = slots;
+    return o;
+}
+
+cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params)
+{
+    cls_host_row row;
+    cls_host_row_init(&row);
+    row.logits = logits;
+    row.vocab = vocab;
+    row.params = params;
+    return row;
+}
+
 cl_mem buffer_of(device *d, size_t size, const void *contents)
 {
     cl_int code;

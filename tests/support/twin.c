@@ -194,11 +194,8 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     const uint32_t outputs = setup->outputs != TWIN_PLAIN
                                  ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
                                  : 0u;
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
+    cls_sampler_options o = sampler_options(b->vocab, t->slots);
     o.max_rows = b->rows;
-    o.slot_count = t->slots;
     o.counts = b->keep;
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;

@@ -21,12 +21,9 @@ static cl_mem ints_of(device *d, const int32_t *ints, uint32_t n)
 static void begin(verifier *v, cls_context *context)
 {
     const batch *const b = v->of->requests;
-    cls_sampler_options o;
     int infill = 0;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
+    cls_sampler_options o = sampler_options(b->vocab, v->slots);
     o.max_rows = v->of->rows->rows;
-    o.slot_count = v->slots;
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;

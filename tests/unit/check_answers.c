@@ -14,8 +14,7 @@ START_TEST(top_a_ties)
     for (int shift = -8; shift <= 8; shift++) {
         const float two = 2.0f * 0.69314718f, at = (float)shift;
         const float logits[] = {at, at - 0.69314718f, at - two, at - two};
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_a = 0.5f;
         ck_assert_uint_eq(host_kept_count(logits, 4, &p, NULL), 4);
         p.top_a = 0.501f;
@@ -53,8 +52,7 @@ START_TEST(llama_table)
     const float logits[4] = {logf(.1f), logf(.2f), logf(.3f), logf(.4f)};
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
         float probs[4];
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.temperature = table[i].temperature;
         p.top_k = table[i].k;
         p.top_p = table[i].p;
@@ -94,8 +92,7 @@ START_TEST(llama_queue)
     for (uint32_t i = 0; i < 10000; i++)
         logits[i] = i ? logf((float)i) : -INFINITY;
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.chain = table[i].chain;
         p.top_k = table[i].k;
         p.top_p = table[i].p;
@@ -116,8 +113,7 @@ START_TEST(three_chains)
 {
     static const float prob[8] = {.40f, .25f, .15f, .08f, .05f, .04f, .02f, .01f};
     float logits[8], probs[8];
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 2.0f;
     p.top_p = .75f;
     p.min_p = .3f;
@@ -139,16 +135,11 @@ START_TEST(greedy_rows)
 {
     enum { N = 2081 };
     float x[N] = {0};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = _i ? 9.9e-6f : 0.0f;
     p.top_k = 40; /* of no matter */
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = N;
-    row.params = &p;
+    cls_host_row row = host_row(x, N, &p);
 #define EXPECT(id, bits) \
     do { \
         must(cls_host_sample(&row, &result)); \
@@ -186,17 +177,12 @@ START_TEST(masks)
 {
     float x[70];
     int32_t mask[3] = {0, 0, -1};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
     for (int i = 0; i < 70; i++)
         x[i] = (float)i;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = 70;
-    row.params = &p;
+    cls_host_row row = host_row(x, 70, &p);
     row.mask = mask;
     row.mask_width = 3;
     must(cls_host_sample(&row, &result));
@@ -226,8 +212,7 @@ START_TEST(parameters_refused)
     static const float bad_top_p[] = {1.0001f, 2.0f, INFINITY, NAN};
     static const int32_t bad_switch[] = {-1, 2};
     static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     must(cls_params_check(&p, 1));
     must(cls_params_check(&p, 1048576));
     must_refuse(cls_params_check(&p, 0), "vocab");
@@ -255,10 +240,9 @@ END_TEST
 START_TEST(rows_refused)
 {
     float x[4] = {0};
-    cls_params p;
     cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     cls_host_row_init(&row);
     ck_assert_int_eq(row.invalid_token, -1);
     row.logits = x;

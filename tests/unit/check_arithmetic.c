@@ -182,16 +182,11 @@ START_TEST(total_variation)
     for (int whole = 0; whole < 2; whole++) {
         const uint32_t vocab = whole ? VOCAB : 1024;
         const double bound = 1023 * ldexp(1.0, -29) + vocab * ldexp(1.0, -42);
-        cls_params p;
-        cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .probs = probs};
         double sum = 0.0, variation = 0.0;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_k = (int32_t)vocab - 1;
-        cls_host_row_init(&row);
-        row.logits = z;
-        row.vocab = vocab;
-        row.params = &p;
+        cls_host_row row = host_row(z, vocab, &p);
         must(cls_host_sample(&row, &result));
         for (uint32_t i = 0; i < vocab; i++)
             sum += exp((double)z[i] - (double)z[0]);

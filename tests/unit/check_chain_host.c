@@ -13,14 +13,10 @@ START_TEST(known_distributions)
     const golden *const g = &goldens[_i];
     float logits[GOLDEN_TOKENS], probs[GOLDEN_TOKENS];
     cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
     golden_params(g, &p);
     golden_logits(g, logits);
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = g->vocab;
-    row.params = &p;
+    cls_host_row row = host_row(logits, g->vocab, &p);
     row.output = g->history;
     row.output_count = g->history_count;
     uint32_t kept = 0;
@@ -45,14 +41,10 @@ START_TEST(known_sets)
     float *const logits = must_malloc(g->vocab * sizeof *logits);
     float *const probs = must_malloc(g->vocab * sizeof *probs);
     cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
     golden_set_params(g, &p);
     golden_set_logits(g, logits);
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = g->vocab;
-    row.params = &p;
+    cls_host_row row = host_row(logits, g->vocab, &p);
     must(cls_host_sample(&row, &result));
     ck_assert_msg(result.kept_count == g->size, "%s: %u kept, not %u", g->name, result.kept_count,
                   g->size);
@@ -369,15 +361,10 @@ START_TEST(greedy_edges)
         {-FLT_MAX, {1, 2, 3}, {-FLT_MAX, -FLT_MAX, -FLT_MAX}, 0, 0},
         {-INFINITY, {1, 2, 3}, {-INFINITY, -INFINITY, -INFINITY}, -1, CLS_ROW_EMPTY},
     };
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = LENGTH(x);
-    row.params = &p;
+    cls_host_row row = host_row(x, LENGTH(x), &p);
     for (uint32_t r = 0; r < LENGTH(rows); r++) {
         for (uint32_t i = 0; i < LENGTH(x); i++)
             x[i] = rows[r].fill;

@@ -21,18 +21,14 @@ typedef struct bench {
 static bench open_bench(device *d, cl_command_queue_properties properties)
 {
     bench b = {.d = d};
-    cls_sampler_options o;
-    cls_params p;
     cl_int code;
     stub_lazy = 0;
     b.other = clCreateCommandQueue(d->context, d->id, properties, &code);
     must_cl(code);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
     must(cls_shard_create(b.sampler, NULL, &b.shard));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_k = 5;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));

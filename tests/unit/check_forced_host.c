@@ -222,13 +222,9 @@ static cls_host_row row_of(const story *s, const cls_params *p, const float *log
                            const uint8_t *mask)
 {
     const valid v = valid_of(s, NULL, 0);
-    cls_host_row h;
-    cls_host_row_init(&h);
-    h.logits = logits;
-    h.vocab = s->vocab;
+    cls_host_row h = host_row(logits, s->vocab, p);
     h.mask = mask;
     h.mask_kind = CLS_MASK_BOOL;
-    h.params = p;
     h.prompt = s->prompt ? s->text : NULL;
     h.prompt_count = s->prompt;
     h.output = s->n > s->prompt ? s->text + s->prompt : NULL;
@@ -488,14 +484,9 @@ START_TEST(refused)
 {
     static const int32_t ids[] = {1, 5, -1};
     const float x[5] = {0.0f};
-    cls_host_row h;
     cls_host_result got = {.struct_size = sizeof got};
-    cls_params p;
-    cls_params_init(&p);
-    cls_host_row_init(&h);
-    h.logits = x;
-    h.vocab = 5;
-    h.params = &p;
+    cls_params p = default_params();
+    cls_host_row h = host_row(x, 5, &p);
     h.forced_count = 2;
     must_refuse_exactly(cls_host_sample(&h, &got),
                         "row->forced_count is 2, but row->forced_ids is NULL");

@@ -13,15 +13,12 @@ enum { VOCAB = 3000, SLOTS = 5000, SHARDS = 2 };
 
 static cls_sampler *sampler_of(device *d)
 {
-    cls_sampler_options o;
-    cls_params p;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = SLOTS;
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
+    o.max_rows = 1;
     o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_k = 5;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     p.top_k = 9;
@@ -66,8 +63,7 @@ START_TEST(steps)
     device *const d = fixture_device(_i);
     cls_sampler *const s = sampler_of(d);
     cls_step step = step_of(d);
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     (void)launches_of(d, s, &step); /* and the slot calls */
     const uint32_t lean = launches_of(d, s, &step);
     pretend(s);
@@ -135,7 +131,6 @@ static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
                                  cls_context **context)
 {
     cls_context_options c;
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_context_options_init(&c);
     c.max_local_mem_size = local;
@@ -143,9 +138,7 @@ static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
     must(cls_context_create(d->context, d->id, &c, context));
     /* The stub fails the test of groups, so that they have become those of one item. */
     (*context)->shape.row_group = (*context)->requested_shape.row_group;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = 3;
+    cls_sampler_options o = sampler_options(VOCAB, 3);
     o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(*context, &o, &sampler));
     return sampler;

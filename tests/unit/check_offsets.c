@@ -109,16 +109,12 @@ typedef struct bench {
 static bench open_bench(device *d)
 {
     bench b = {.d = d};
-    cls_sampler_options o;
     cls_head_options h;
-    cls_params p;
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = 8;
+    cls_sampler_options o = sampler_options(VOCAB, 8);
     must(cls_sampler_create(context, &o, &b.sampler));
     b.small = buffer_of(d, 1u << 20, NULL);
-    cls_params_init(&p);
+    cls_params p = default_params();
     for (uint32_t slot = 0; slot < 8; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
     cls_head_options_init(&h);

@@ -113,10 +113,8 @@ START_TEST(law_of_draws)
     float logits[32], p32[32];
     double probs[32], statistic, limit;
     oracle o;
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = _i == 1 ? .5f : 1.0f;
     p.top_k = _i == 2 ? 9 : 0;
     p.top_p = _i == 3 ? .8f : 1.0f;
@@ -132,10 +130,7 @@ START_TEST(law_of_draws)
     }
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = 32;
-    row.params = &p;
+    cls_host_row row = host_row(logits, 32, &p);
     row.prompt = _i == 5 ? ids + 6 : NULL;
     row.prompt_count = _i == 5 ? 2 : 0;
     row.output = _i == 5 ? ids : NULL;
@@ -160,10 +155,9 @@ START_TEST(mass_of_a_tail)
     const uint32_t vocab = 129281;
     float *const logits = must_malloc(vocab * sizeof *logits);
     float *const probs = must_malloc(vocab * sizeof *probs);
-    cls_params p;
     double tail = 0.0;
     uint32_t head = 0;
-    cls_params_init(&p);
+    cls_params p = default_params();
     row_fill(ROW_TAIL, logits, vocab, fixture_seed());
     host_kept_count(logits, vocab, &p, probs);
     for (uint32_t i = 0; i < vocab; i++) {
@@ -203,16 +197,11 @@ START_TEST(impossible_states)
         {{1, -(1 << 29), 0, 0, 0}, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cls_params p;
-        cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result};
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.mirostat = cases[i].mirostat;
         p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;
-        cls_host_row_init(&row);
-        row.logits = logits;
-        row.vocab = 4;
-        row.params = &p;
+        cls_host_row row = host_row(logits, 4, &p);
         row.adaptive = cases[i].state;
         if (cases[i].message == NULL) {
             must(cls_host_sample(&row, &result));

@@ -24,10 +24,8 @@ static bench open_bench(device *d)
     static const uint32_t shortlists[SHARDS] = {SHORT, LONG};
     bench b = {.d = d};
     for (uint32_t i = 0; i < SHARDS; i++) {
-        cls_sampler_options o;
         cls_shard_options h;
-        cls_sampler_options_init(&o);
-        o.vocab = VOCAB;
+        cls_sampler_options o = sampler_options(VOCAB, 1);
         must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, shortlists[i]), &o,
                                 &b.sampler[i]));
         cls_shard_options_init(&h);
@@ -54,8 +52,7 @@ static void close_bench(bench *b)
 /* Opens a step with a top-k on both shards, and brings their partials together. */
 static void open_step(bench *b, int32_t top_k)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_k = top_k;
     b->size = 0;
     for (uint32_t i = 0; i < SHARDS; i++) {
