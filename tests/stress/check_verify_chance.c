@@ -34,13 +34,6 @@ typedef struct world {
     float *rows, *drafts;
 } world;
 
-static void *room(size_t n, size_t size)
-{
-    void *const p = calloc(n, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 /* Which rows hold for the k-th token after a text that ends with `last`. */
 static uint32_t context(const world *w, uint32_t k, int32_t last)
 {
@@ -134,21 +127,21 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->p.seed = rng_bits(&w->r);
     w->p.temperature = law == FILTERED ? 0.8f : 1.0f;
     w->p.top_k = law != FILTERED ? 0 : vocab == SMALL ? 5 : 400;
-    w->z = room((size_t)w->contexts * vocab, sizeof *w->z);
-    w->q = room((size_t)w->contexts * vocab, sizeof *w->q);
-    w->target = room((size_t)w->contexts * vocab, sizeof *w->target);
-    w->draft = room((size_t)w->contexts * vocab, sizeof *w->draft);
+    w->z = must_calloc((size_t)w->contexts * vocab, sizeof *w->z);
+    w->q = must_calloc((size_t)w->contexts * vocab, sizeof *w->q);
+    w->target = must_calloc((size_t)w->contexts * vocab, sizeof *w->target);
+    w->draft = must_calloc((size_t)w->contexts * vocab, sizeof *w->draft);
     for (uint32_t c = 0; c < w->contexts; c++)
         make_context(w, law, c);
 
     const uint32_t rows = w->requests * (n + 1);
-    w->cu = room(w->requests + 1, sizeof *w->cu);
-    w->ids = room(w->requests * n, sizeof *w->ids);
-    w->last = room(w->requests, sizeof *w->last);
-    w->tokens = room(rows, sizeof *w->tokens);
-    w->emitted = room(w->requests, sizeof *w->emitted);
-    w->rows = room((size_t)rows * vocab, sizeof *w->rows);
-    w->drafts = room((size_t)w->requests * n * vocab, sizeof *w->drafts);
+    w->cu = must_calloc(w->requests + 1, sizeof *w->cu);
+    w->ids = must_calloc(w->requests * n, sizeof *w->ids);
+    w->last = must_calloc(w->requests, sizeof *w->last);
+    w->tokens = must_calloc(rows, sizeof *w->tokens);
+    w->emitted = must_calloc(w->requests, sizeof *w->emitted);
+    w->rows = must_calloc((size_t)rows * vocab, sizeof *w->rows);
+    w->drafts = must_calloc((size_t)w->requests * n * vocab, sizeof *w->drafts);
     cls_sampler_options o = sampler_options(vocab, w->requests);
     o.max_rows = rows;
     o.counts = CLS_COUNTS_NONE;
@@ -268,8 +261,8 @@ static int is_law(const verdict *v)
  * from the target. Each trial is a separate draw at one position. */
 static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_t *counts)
 {
-    int32_t *const zeroes = room(w->requests, sizeof *zeroes);
-    int32_t *const draws = room(w->requests, sizeof *draws);
+    int32_t *const zeroes = must_calloc(w->requests, sizeof *zeroes);
+    int32_t *const draws = must_calloc(w->requests, sizeof *draws);
     w->call.positions.host = zeroes;
     w->call.draws.host = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {
@@ -313,8 +306,8 @@ static void laws_of_tokens(const world *w, double *laws)
 /* What is right exceeds the limit once in some hundred times, and twice never. */
 static void check_trials(world *w, draft_law law, uint32_t trials)
 {
-    double *const laws = room((size_t)LOOKED * w->vocab, sizeof *laws);
-    uint32_t *const counts = room((size_t)LOOKED * w->vocab, sizeof *counts);
+    double *const laws = must_calloc((size_t)LOOKED * w->vocab, sizeof *laws);
+    uint32_t *const counts = must_calloc((size_t)LOOKED * w->vocab, sizeof *counts);
     int bad = 0;
     laws_of_tokens(w, laws);
     for (uint32_t try = 0; try == 0 || (bad && try < 2); try++) {

@@ -18,13 +18,8 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
         if (b->params[row].infill && !infill++)
             must(cls_sampler_infill(sampler, &b->infill));
     }
-    for (uint32_t row = 0; row < b->rows; row++) {
-        const tokens *const t = &b->tokens[row];
-        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
-        must(cls_slot_begin(sampler, slot, &b->params[row], t->prompt_count ? t->prompt : NULL,
-                            t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
-        request_force(b, row, sampler, slot);
-    }
+    for (uint32_t row = 0; row < b->rows; row++)
+        request_start(b, row, sampler, b->slots ? (uint32_t)b->slots[row] : row);
     return sampler;
 }
 
@@ -51,21 +46,7 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
     s->step.slots.host = b->slots;
     s->step.tokens.buffer = buffer_of(d, output, NULL);
     s->step.status.buffer = buffer_of(d, output, NULL);
-    if (b->mask) {
-        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
-        s->step.mask.words.buffer = buffer_of(d, b->rows * b->mask_width * size, b->mask);
-        s->step.mask.kind = b->mask_kind;
-        s->step.mask.width = b->mask_width;
-        s->step.mask.row_map.host = b->mask_map;
-    }
-    if (b->bias) {
-        s->step.bias.values.buffer =
-            buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
-        s->step.bias.dtype = b->bias_dtype;
-        s->step.bias.row_map.host = b->bias_map;
-    }
-    if (b->random)
-        s->step.random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+    batch_inputs(b, d, &s->step);
 }
 
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,

@@ -308,12 +308,6 @@ static cls_sampler *sampler_of(load *l, uint32_t slots)
     return sampler;
 }
 
-static void *zeroes(size_t n, size_t size)
-{
-    void *const p = must_calloc(n, size);
-    return p;
-}
-
 static cl_command_queue queue_of(device *d)
 {
     cl_int code;
@@ -339,23 +333,23 @@ void load_open(load *l, device *d, uint32_t streams)
     l->alone = sampler_of(l, 1);
     l->queue[0] = queue_of(d);
     l->queue[1] = queue_of(d);
-    l->logits = zeroes((size_t)LOGITS * VOCAB, sizeof *l->logits);
+    l->logits = must_calloc((size_t)LOGITS * VOCAB, sizeof *l->logits);
     for (uint32_t i = 0; i < LOGITS; i++)
         row_fill(i % 256 == 255 ? ROW_ALL_NAN
                  : i % 64 == 63 ? ROW_SPRINKLED
                                 : kinds[i % 8],
                  l->logits + (size_t)i * VOCAB, VOCAB, fixture_seed() + i);
     l->all_logits = buffer_of(d, (size_t)LOGITS * VOCAB * sizeof *l->logits, l->logits);
-    l->staged = zeroes((size_t)DEPTH * streams * VOCAB, sizeof *l->staged);
+    l->staged = must_calloc((size_t)DEPTH * streams * VOCAB, sizeof *l->staged);
     l->input = buffer_of(d, (size_t)streams * VOCAB * sizeof(float), NULL);
     l->output = buffer_of(d, 2 * streams * sizeof(int32_t), NULL);
     l->output_alone = buffer_of(d, 2 * (SCRIPT_LIFE + 1) * sizeof(int32_t), NULL);
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0),
                              2 * streams * sizeof(int32_t), DEPTH, &l->readback));
-    l->row = zeroes((size_t)DEPTH * streams, sizeof(stream *));
-    l->of_slot = zeroes(streams, sizeof(stream *));
+    l->row = must_calloc((size_t)DEPTH * streams, sizeof(stream *));
+    l->of_slot = must_calloc(streams, sizeof(stream *));
     l->n_streams = 4 * streams + 64;
-    l->streams = zeroes(l->n_streams, sizeof *l->streams);
+    l->streams = must_calloc(l->n_streams, sizeof *l->streams);
 }
 
 void load_close(load *l)

@@ -182,10 +182,18 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
 
 /* ---------------------------------------------------------------------- open and close */
 
-cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
+/* Makes the side release a buffer, unless it is NULL. */
+static cl_mem own(twin_side *s, cl_mem buffer)
 {
     ck_assert_uint_lt(s->n_owned, TWIN_OWNED);
-    return s->owned[s->n_owned++] = buffer_of(s->d, size, contents);
+    if (buffer != NULL)
+        s->owned[s->n_owned++] = buffer;
+    return buffer;
+}
+
+cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
+{
+    return own(s, buffer_of(s->d, size, contents));
 }
 
 static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
@@ -203,13 +211,8 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     o.features = CLS_FEATURE_SHORTLIST | outputs | setup->features |
                  (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
-    for (uint32_t row = 0; row < b->rows; row++) {
-        const tokens *const k = &b->tokens[row];
-        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
-        must(cls_slot_begin(s->sampler, slot, &b->params[row], k->prompt_count ? k->prompt : NULL,
-                            k->prompt_count, k->output_count ? k->output : NULL, k->output_count));
-        request_force(b, row, s->sampler, slot);
-    }
+    for (uint32_t row = 0; row < b->rows; row++)
+        request_start(b, row, s->sampler, b->slots ? (uint32_t)b->slots[row] : row);
 }
 
 static void set_step(twin_side *s, const batch *b)
@@ -218,44 +221,20 @@ static void set_step(twin_side *s, const batch *b)
     s->step.rows = b->rows;
     s->step.slots.host = b->slots;
     s->step.logits.dtype = b->dtype;
-    if (b->mask) {
-        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
-        s->step.mask.words.buffer = twin_buffer(s, b->rows * b->mask_width * size, b->mask);
-        s->step.mask.kind = b->mask_kind;
-        s->step.mask.width = b->mask_width;
-        s->step.mask.row_map.host = b->mask_map;
-    }
-    if (b->bias) {
-        s->step.bias.values.buffer =
-            twin_buffer(s, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
-        s->step.bias.dtype = b->bias_dtype;
-        s->step.bias.row_map.host = b->bias_map;
-    }
-    if (b->random)
-        s->step.random_bits.buffer = twin_buffer(s, b->rows * sizeof(uint64_t), b->random);
+    batch_inputs(b, s->d, &s->step);
+    own(s, s->step.mask.words.buffer);
+    own(s, s->step.bias.values.buffer);
+    own(s, s->step.random_bits.buffer);
 }
 
 void twin_logits(twin *t)
 {
-    const batch *const b = t->b;
-    const size_t element = dtype_size(b->dtype);
     for (uint32_t i = 0; i < t->sides; i++) {
         twin_side *const s = &t->side[i];
-        const size_t stride = s->width + 3, offset = 5 * element;
-        const size_t size = offset + b->rows * stride * element;
-        unsigned char *const data = must_malloc(size);
-        memset(data, 0xff, size); /* NaN, which no row may read */
-        for (uint32_t row = 0; row < b->rows; row++)
-            memcpy(data + offset + row * stride * element,
-                   b->data + b->offset + ((size_t)row * b->stride + s->first) * element,
-                   s->width * element);
-        if (s->step.logits.values.buffer == NULL)
-            s->step.logits.values.buffer = twin_buffer(s, size, data);
-        else
-            buffer_write(s->d, s->step.logits.values.buffer, 0, size, data);
-        s->step.logits.values.offset = offset;
-        s->step.logits.row_stride = stride;
-        free(data);
+        const int is_new = s->step.logits.values.buffer == NULL;
+        split_logits(t->b, s->d, s->first, s->width, &s->step.logits);
+        if (is_new)
+            own(s, s->step.logits.values.buffer);
     }
 }
 
@@ -331,20 +310,10 @@ void twin_begin(twin *t)
 
 void twin_exchange(twin *t)
 {
-    size_t one = 0;
-    for (uint32_t i = 1; i < t->sides; i++) {
-        const void *partial;
-        size_t size;
-        must(cls_shard_partial(t->side[i].shard, &partial, &size));
-        if (i == 1) {
-            one = size;
-            t->partials_size = t->n * one;
-            t->partials = realloc(t->partials, t->partials_size);
-            ck_assert_ptr_nonnull(t->partials);
-        }
-        ck_assert_uint_eq(size, one);
-        memcpy(t->partials + (i - 1) * one, partial, one);
-    }
+    cls_shard *shards[SPLIT_MOST];
+    for (uint32_t i = 0; i < t->n; i++)
+        shards[i] = t->side[1 + i].shard;
+    split_gather(shards, t->n, &t->partials, &t->partials_size);
     t->exchanges++;
 }
 

@@ -6,13 +6,6 @@
 
 enum { MARGIN = 16, CANARY = 0x5a5a5a5a };
 
-static void *room(size_t n, size_t size)
-{
-    void *const p = calloc(n ? n : 1, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 static cl_mem ints_of(device *d, const int32_t *ints, uint32_t n)
 {
     return buffer_of(d, (n ? n : 1) * sizeof *ints, n ? ints : NULL);
@@ -31,15 +24,11 @@ static void begin(verifier *v, cls_context *context)
     must(cls_sampler_create(context, &o, &v->sampler));
     v->begun = 1;
     for (uint32_t i = 0; i < v->of->n; i++) {
-        const tokens *const t = &b->tokens[i];
         if (b->params[i].infill && !infill++)
             must(cls_sampler_infill(v->sampler, &b->infill));
         b->adaptive[i] = (cls_adaptive_state){0};
-        must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
-                            t->prompt_count ? t->prompt : NULL, t->prompt_count,
-                            t->output_count ? t->output : NULL, t->output_count));
-        request_force(b, i, v->sampler, (uint32_t)v->of->slots[i]);
-        v->begun = t->forced_count ? 2 : v->begun; /* forced in a second launch */
+        request_start(b, i, v->sampler, (uint32_t)v->of->slots[i]);
+        v->begun = b->tokens[i].forced_count ? 2 : v->begun; /* forced in a second launch */
     }
 }
 
@@ -108,7 +97,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     cls_verify_call_init(&v->call);
     rows_of_call(v, on_device);
     const size_t ints = place_outputs(v);
-    int32_t *const canaries = room(ints, sizeof *canaries);
+    int32_t *const canaries = must_calloc(ints, sizeof *canaries);
     for (size_t i = 0; i < ints; i++)
         canaries[i] = CANARY;
     memset(canaries + v->call.counters.offset / sizeof *canaries, 0,
@@ -120,9 +109,9 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->call.max_drafts = wide ? v->width : 0;
     v->call.row_offsets = of->cu;
     v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
-    v->tokens = room(ints, sizeof(int32_t));
-    v->counted = room(v->slots * 3, sizeof(int32_t));
-    v->last = room(v->slots, sizeof(int32_t));
+    v->tokens = must_calloc(ints, sizeof(int32_t));
+    v->counted = must_calloc(v->slots * 3, sizeof(int32_t));
+    v->last = must_calloc(v->slots, sizeof(int32_t));
     for (uint32_t i = 0; i < v->slots; i++)
         v->last[i] = CANARY;
 
