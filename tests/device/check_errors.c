@@ -428,8 +428,7 @@ START_TEST(uploads_of_a_refused_step)
     cl_event done = NULL;
     for (uint32_t slot = 0; slot < ROWS; slot++) {
         const cls_logit_bias bias = {(int32_t)(10 + slot), 1000.0f};
-        s.b->params[slot].logit_bias.biases = &bias;
-        s.b->params[slot].logit_bias.count = 1;
+        s.b->params[slot].logit_bias = (cls_biases){&bias, 1};
         must(cls_slot_params(s.sampler, slot, &s.b->params[slot]));
         s.b->params[slot].logit_bias.count = 0;
     }

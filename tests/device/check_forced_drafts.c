@@ -68,12 +68,9 @@ static void text_params(cls_params *p, rng *r, int32_t *ids)
     p->seed = rng_bits(r);
     p->temperature = 0.8f;
     p->presence_penalty = 0.2f;
-    p->thinking_start.ids = ids;
-    p->thinking_start.count = rng_below(r, 2);
-    p->thinking_end.ids = ids + 1;
-    p->thinking_end.count = 1;
-    p->thinking_forced.ids = ids + 2;
-    p->thinking_forced.count = 1 + rng_below(r, 4);
+    p->thinking_start = (cls_ids){ids, rng_below(r, 2)};
+    p->thinking_end = (cls_ids){ids + 1, 1};
+    p->thinking_forced = (cls_ids){ids + 2, 1 + rng_below(r, 4)};
     p->thinking_budget = rng_below(r, 9);
     p->loop_repeats = 2 + rng_below(r, 2);
     p->loop_min = 2;

@@ -82,8 +82,7 @@ START_TEST(masked)
             cls_params p;
             size_t size[2];
             adaptive_params(&p, kind);
-            p.thinking_forced.ids = forced;
-            p.thinking_forced.count = how & 4 ? 2 : 0;
+            p.thinking_forced = (cls_ids){forced, how & 4 ? 2 : 0};
             p.thinking_budget = how & 4 ? 2 : 0;
             begin_all(&k, &p);
             for (uint32_t slot = 0; slot < SLOTS && !(how & 4); slot++)
@@ -206,8 +205,7 @@ START_TEST(ends)
         cls_params p = default_params();
         p.max_tokens = cases[c].max_tokens;
         p.min_tokens = cases[c].min_tokens;
-        p.stop_ids.ids = cases[c].stops ? &stop : NULL;
-        p.stop_ids.count = cases[c].stops;
+        p.stop_ids = (cls_ids){cases[c].stops ? &stop : NULL, cases[c].stops};
         p.loop_repeats = cases[c].repeats;
         p.loop_max = 8;
         begin_all(&k, &p);
@@ -253,8 +251,7 @@ START_TEST(launches)
     bench k = open_one_row(d);
     cls_params_init(&plain);
     thinks = loops = plain;
-    thinks.thinking_forced.ids = forced;
-    thinks.thinking_forced.count = 2;
+    thinks.thinking_forced = (cls_ids){forced, 2};
     thinks.thinking_budget = 100;
     loops.loop_repeats = 2;
 #define EXPECT_LAUNCHES(n) \
@@ -329,11 +326,9 @@ START_TEST(accepted)
         p.max_tokens = i % 3 == 1 ? 5 : 0;
         p.loop_repeats = i % 3 == 2 ? 3 : 0;
         p.loop_max = 2;
-        p.thinking_forced.ids = forced;
-        p.thinking_forced.count = 2;
+        p.thinking_forced = (cls_ids){forced, 2};
         p.thinking_budget = 4;
-        p.thinking_end.ids = forced + 1;
-        p.thinking_end.count = 1;
+        p.thinking_end = (cls_ids){forced + 1, 1};
         begin_all(&k, &p);
         for (uint32_t at = 0; at < 2 * per_row; at++) {
             const uint32_t what = rng_below(&r, 8);
@@ -424,8 +419,7 @@ START_TEST(saves)
     plain.loop_max = 8;
     plain.loop_repeats = 5; /* needs no newer format */
     thinks = plain;
-    thinks.thinking_forced.ids = forced;
-    thinks.thinking_forced.count = 3;
+    thinks.thinking_forced = (cls_ids){forced, 3};
     thinks.thinking_budget = 2;
     for (int kind = 0; kind < 5; kind++) { /* 1: a budget, 2: ids, 3: both, 4: ids where it was */
         begin_all(&k, kind == 1 || kind >= 3 ? &thinks : &plain);
@@ -575,8 +569,7 @@ START_TEST(refusals)
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
         cls_params_init(&p);
-        p.thinking_forced.ids = ids;
-        p.thinking_forced.count = 1;
+        p.thinking_forced = (cls_ids){ids, 1};
         *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
         uint32_t *const n = end ? &p.thinking_end.count : &p.thinking_start.count;
         *n = 66;
@@ -609,8 +602,7 @@ START_TEST(refusals)
     p.loop_max = 2;
     must_refuse(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
     cls_params_init(&p);
-    p.thinking_forced.ids = ids;
-    p.thinking_forced.count = 1;
+    p.thinking_forced = (cls_ids){ids, 1};
     must_refuse(cls_slot_params(sampler, 0, &p), lacks);
     must(cls_slot_force(sampler, 0, NULL, 0));
     cls_sampler_destroy(sampler);

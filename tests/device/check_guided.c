@@ -393,8 +393,7 @@ START_TEST(empty_list)
         b->params[row].temperature = 0.0f;
         b->params[row].only_allowed = row != 0;
     }
-    b->params[2].allowed_ids.ids = ids;
-    b->params[2].allowed_ids.count = 2;
+    b->params[2].allowed_ids = (cls_ids){ids, 2};
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     for (int again = 0; again < 2; again++) {
         client_step(&s, d->queue, 0, 0, NULL, NULL);

@@ -279,18 +279,15 @@ START_TEST(refused)
         cls_params_check(&p, 100),
         "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
         "100");
-    p.bad_words.count = 1;
-    p.bad_words.sequences = none;
+    p.bad_words = (cls_sequences){none, 1};
     must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].count is 0");
     p.bad_words.sequences = null;
     must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].ids is NULL");
     cls_params_init(&p);
-    p.dry_breakers.sequences = bad;
-    p.dry_breakers.count = 4;
+    p.dry_breakers = (cls_sequences){bad, 4};
     must_refuse(cls_params_check(&p, 100), "params->dry_breakers.sequences[3].ids[1] is 100");
     cls_params_init(&p);
-    p.allowed_ids.ids = ids;
-    p.allowed_ids.count = 3;
+    p.allowed_ids = (cls_ids){ids, 3};
     must_refuse(cls_params_check(&p, 100), "params->allowed_ids.ids[1] is 100");
     p.allowed_ids.ids = NULL;
     must_refuse(cls_params_check(&p, 100),
@@ -316,8 +313,7 @@ START_TEST(refused)
     must_refuse(cls_sampler_check(s, &p),
                 "params->no_repeat_ngram needs a sampler created with options->max_history");
     cls_params_init(&p);
-    p.bad_words.sequences = bad + 1;
-    p.bad_words.count = 1;
+    p.bad_words = (cls_sequences){bad + 1, 1};
     must(cls_sampler_check(s, &p)); /* of one id */
     p.bad_words.sequences = bad;
     must_refuse(cls_sampler_check(s, &p),

@@ -31,8 +31,7 @@ static void desk_open(desk *s, device *d)
     cls_params_init(&s->params);
     s->params.temperature = 0.0f;
     s->params.max_tokens = 3;
-    s->params.stop_ids.ids = stop_ids;
-    s->params.stop_ids.count = 1;
+    s->params.stop_ids = (cls_ids){stop_ids, 1};
     cls_outputs_init(&s->outputs);
     s->b.step.outputs = &s->outputs;
     s->b.step.rows = 1;

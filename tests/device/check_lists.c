@@ -61,8 +61,7 @@ static cls_params allowing(const lists *l, int which, float temperature)
     p.temperature = temperature;
     p.seed = 5;
     if (which >= 0) {
-        p.allowed_ids.ids = l->ids[which];
-        p.allowed_ids.count = l->n[which];
+        p.allowed_ids = (cls_ids){l->ids[which], l->n[which]};
     }
     return p;
 }
@@ -115,8 +114,7 @@ START_TEST(allowed_and_biased)
     lists l;
     lists_open(&l, fixture_device(_i));
     cls_params biased = allowing(&l, -1, 0.0f);
-    biased.logit_bias.biases = l.bias;
-    biased.logit_bias.count = l.vocab;
+    biased.logit_bias = (cls_biases){l.bias, l.vocab};
     begin(&l, 0, allowing(&l, 0, 0.0f));
     begin(&l, 1, allowing(&l, 1, 1.0f));
     begin(&l, 2, biased);
@@ -142,8 +140,7 @@ START_TEST(stop_ids)
     lists_open(&l, fixture_device(_i));
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.stop_ids.ids = l.ids[slot];
-        p.stop_ids.count = l.n[slot];
+        p.stop_ids = (cls_ids){l.ids[slot], l.n[slot]};
         p.min_tokens = 2;
         begin(&l, slot, p);
     }
@@ -170,8 +167,7 @@ START_TEST(bad_words)
     }
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.bad_words.sequences = words + slot * l.n[0];
-        p.bad_words.count = l.n[0];
+        p.bad_words = (cls_sequences){words + slot * l.n[0], l.n[0]};
         begin(&l, slot, p);
     }
     lists_step(&l, "of bad words");

@@ -297,8 +297,7 @@ START_TEST(replaced)
     both(&t, cls_slot_begin(s, 2, &p, prompt, 2, NULL, 0));
     compare_bytes(&t, "replaced beginnings");
     launches(&t);
-    p.stop_ids.ids = &stop;
-    p.stop_ids.count = 1;
+    p.stop_ids = (cls_ids){&stop, 1};
     p.logit_bias.biases = &bias;
     for (uint32_t i = 0; i < 50; i++) {
         p.logit_bias.count = i % 2;
@@ -335,8 +334,7 @@ START_TEST(there_and_back)
     p[1].top_p_decay = 0.8f;
     p[1].top_p_min = 0.01f;
     for (uint32_t slot = 4; slot < KINDS; slot++) {
-        p[slot].thinking_forced.ids = forced;
-        p[slot].thinking_forced.count = 3;
+        p[slot].thinking_forced = (cls_ids){forced, 3};
         p[slot].thinking_budget = 9;
         p[slot].thinking_start.ids = slot == 4 ? NULL : &start;
         p[slot].thinking_start.count = slot != 4;
@@ -418,8 +416,7 @@ START_TEST(lists_settle)
     twins t;
     for (int32_t i = 0; i < 16; i++)
         bias[i] = (cls_logit_bias){i, 1.0f};
-    p.logit_bias.biases = bias;
-    p.logit_bias.count = 16;
+    p.logit_bias = (cls_biases){bias, 16};
     twins_open(&t, fixture_device(_i), &o);
     for (uint32_t i = 0; i < 60; i++) {
         must(cls_slot_reset(t.once, i % 2));

@@ -66,41 +66,33 @@ static void make_params(cls_params *p, uint32_t lists)
     p->seed = 77;
     p->presence_penalty = 0.1f;
     if (lists & BIASES) {
-        p->logit_bias.biases = biases;
-        p->logit_bias.count = 4;
+        p->logit_bias = (cls_biases){biases, 4};
     }
     if (lists & STOPS) {
-        p->stop_ids.ids = stops;
-        p->stop_ids.count = 4;
+        p->stop_ids = (cls_ids){stops, 4};
         p->min_tokens = 9;
     }
     for (int32_t i = 0; i < 40 && lists & ALLOWED; i++)
         allowed[i] = i * 67 % VOCAB;
     if (lists & ALLOWED) {
-        p->allowed_ids.ids = allowed;
-        p->allowed_ids.count = 40;
+        p->allowed_ids = (cls_ids){allowed, 40};
     }
     if (lists & BREAKERS) {
         p->dry_multiplier = 2.0f;
         p->dry_allowed_length = 1;
-        p->dry_breakers.sequences = breakers;
-        p->dry_breakers.count = 3;
+        p->dry_breakers = (cls_sequences){breakers, 3};
     }
     if (lists & WORDS) {
-        p->bad_words.sequences = words;
-        p->bad_words.count = 4;
+        p->bad_words = (cls_sequences){words, 4};
     }
     if (lists & START) {
-        p->thinking_start.ids = start;
-        p->thinking_start.count = 2;
+        p->thinking_start = (cls_ids){start, 2};
     }
     if (lists & END) {
-        p->thinking_end.ids = end;
-        p->thinking_end.count = 3;
+        p->thinking_end = (cls_ids){end, 3};
     }
     if (lists & FINISH) {
-        p->thinking_forced.ids = finish;
-        p->thinking_forced.count = 3;
+        p->thinking_forced = (cls_ids){finish, 3};
         p->thinking_budget = 5;
     }
 }

@@ -244,12 +244,9 @@ static void differ(twin *t, twin_side *s, difference what)
     cls_params p = t->b->params[2];
     int32_t output[] = {5, 6, 7}, prompt[] = {1, 2};
     uint32_t outputs = 2, prompts = 1;
-    p.logit_bias.biases = &bias;
-    p.logit_bias.count = 1;
-    p.stop_ids.ids = &stop;
-    p.stop_ids.count = 1;
-    p.allowed_ids.ids = allowed;
-    p.allowed_ids.count = 8;
+    p.logit_bias = (cls_biases){&bias, 1};
+    p.stop_ids = (cls_ids){&stop, 1};
+    p.allowed_ids = (cls_ids){allowed, 8};
     switch (what) {
     case OTHER_SEED:
         p.seed++;

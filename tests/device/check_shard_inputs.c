@@ -69,8 +69,7 @@ START_TEST(maps)
             if (which < 2 && row % 6 == 5)
                 map[row] = -1;
             p.max_tokens = row % 4 == 0 ? 2 : 0;
-            p.stop_ids.ids = &stop;
-            p.stop_ids.count = 1;
+            p.stop_ids = (cls_ids){&stop, 1};
             twin_each(&t, s, cls_slot_begin(s->sampler, row, &p, NULL, 0, NULL, 0));
         }
         for (uint32_t k = 0; k < t.sides; k++) {

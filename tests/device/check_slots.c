@@ -413,8 +413,7 @@ START_TEST(turns)
     p.no_repeat_ngram = 2;
     p.min_tokens = 3;
     p.max_tokens = 6;
-    p.stop_ids.ids = stop;
-    p.stop_ids.count = 2;
+    p.stop_ids = (cls_ids){stop, 2};
     for (int turn = 0; turn < 3; turn++) {
         if (turn == 0)
             must(cls_slot_begin(b.sampler, 0, &p, prompts[0], 4, NULL, 0));

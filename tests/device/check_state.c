@@ -41,13 +41,10 @@ static void begin_three(server *s)
         p.thinking_forced.count = slot != 1 ? 3 : 0;
         p.thinking_budget = slot != 1 ? 4 : 0;
         if (slot == 2) {
-            p.thinking_start.ids = start;
-            p.thinking_start.count = 2;
+            p.thinking_start = (cls_ids){start, 2};
             p.top_p = 0.9f;
-            p.stop_ids.ids = stop;
-            p.stop_ids.count = 2;
-            p.logit_bias.biases = bias;
-            p.logit_bias.count = 3;
+            p.stop_ids = (cls_ids){stop, 2};
+            p.logit_bias = (cls_biases){bias, 3};
         }
         server_begin(s, slot, &p, prompt, 8, output, slot ? 4 : 0);
     }
@@ -273,8 +270,7 @@ START_TEST(memory)
         p.presence_penalty = o.counts ? 1.0f : 0.0f;
         int32_t *const prompt = must_calloc(50000, sizeof *prompt);
         cls_logit_bias *const bias = must_calloc(5000, sizeof *bias);
-        p.logit_bias.biases = bias;
-        p.logit_bias.count = 5000;
+        p.logit_bias = (cls_biases){bias, 5000};
         for (int32_t i = 0; i < 5000; i++)
             bias[i].id = i % (int32_t)vocab;
         must(cls_slot_begin(sampler, slots - 1, &p, prompt, 50000, NULL, 0));
@@ -347,10 +343,8 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.penalty_scope = CLS_SCOPE_ALL;
     p.penalty_window = 9;
     p.max_tokens = 1000;
-    p.stop_ids.ids = ids;
-    p.stop_ids.count = 2;
-    p.logit_bias.biases = bias;
-    p.logit_bias.count = 1;
+    p.stop_ids = (cls_ids){ids, 2};
+    p.logit_bias = (cls_biases){bias, 1};
     for (uint8_t i = 0; i < 8; i++)
         p.stages[i] = (uint8_t)(8 - i);
     p.dynatemp_range = 0.125f;
@@ -372,14 +366,11 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.dry_base = 1.5f;
     p.dry_allowed_length = 1;
     p.dry_window = 8;
-    p.dry_breakers.sequences = breakers;
-    p.dry_breakers.count = 2;
+    p.dry_breakers = (cls_sequences){breakers, 2};
     p.no_repeat_ngram = 3;
-    p.bad_words.sequences = words;
-    p.bad_words.count = 1;
+    p.bad_words = (cls_sequences){words, 1};
     p.min_tokens = 6;
-    p.allowed_ids.ids = text;
-    p.allowed_ids.count = 3;
+    p.allowed_ids = (cls_ids){text, 3};
     p.only_allowed = only_allowed;
     must(cls_slot_begin(sampler, slot, &p, ids, 3, text, 4));
 }

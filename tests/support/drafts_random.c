@@ -45,8 +45,7 @@ static void random_requests(drafts *d, rng *r)
          i++) { /* most do not stop, and accept more than one token per call */
         cls_params *const p = &b->params[i];
         if (rng_below(r, 3)) {
-            p->stop_ids.ids = NULL;
-            p->stop_ids.count = 0;
+            p->stop_ids = (cls_ids){NULL, 0};
         } else if (rng_below(r, 2)) { /* the request may stop after some of its drafts */
             p->min_tokens = b->tokens[i].output_count + rng_below(r, 6);
         }

@@ -241,14 +241,12 @@ void batch_requests(batch *b, rng *r)
             p.penalty_scope = (int32_t)rng_below(r, 2);
             p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
         }
-        p.logit_bias.biases = bias;
-        p.logit_bias.count = b->biased && rng_below(r, 2) ? rng_below(r, 21) : 0;
+        p.logit_bias = (cls_biases){bias, b->biased && rng_below(r, 2) ? rng_below(r, 21) : 0};
         for (uint32_t i = 0; i < p.logit_bias.count; i++)
             bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id
                                                                  : random_id(b, row, r, 1),
                                        biases[rng_below(r, 8)]};
-        p.stop_ids.ids = stop;
-        p.stop_ids.count = rng_below(r, 5);
+        p.stop_ids = (cls_ids){stop, rng_below(r, 5)};
         for (uint32_t i = 0; i < p.stop_ids.count; i++)
             stop[i] = random_id(b, row, r, 1);
         p.max_tokens = rng_below(r, 8) ? 0 : t.output_count + 1 + rng_below(r, 3);

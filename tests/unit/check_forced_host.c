@@ -421,8 +421,7 @@ START_TEST(one_id_for_both)
     s.p.temperature = 0.0f;
     s.p.thinking_start.ids = s.p.thinking_end.ids = &mark;
     s.p.thinking_start.count = s.p.thinking_end.count = 1;
-    s.p.thinking_forced.ids = forced;
-    s.p.thinking_forced.count = 2;
+    s.p.thinking_forced = (cls_ids){forced, 2};
     s.p.thinking_budget = 2;
     for (uint32_t i = 0; i < 12; i++) {
         s.text[s.n++] = text[i];
@@ -524,8 +523,7 @@ START_TEST(refused)
         static const int32_t one = 1;
         char message[120];
         cls_params_init(&p);
-        p.thinking_forced.ids = &one;
-        p.thinking_forced.count = 1;
+        p.thinking_forced = (cls_ids){&one, 1};
         const int32_t **const at[] = {&p.thinking_start.ids, &p.thinking_end.ids,
                                       &p.thinking_forced.ids};
         uint32_t *const count[] = {&p.thinking_start.count, &p.thinking_end.count,
@@ -548,8 +546,7 @@ START_TEST(refused)
     must_refuse(cls_params_check(&p, 5), "params->thinking_budget");
     must_say("params->thinking_forced");
     p.thinking_budget = 0;
-    p.thinking_end.ids = ids;
-    p.thinking_end.count = 1;
+    p.thinking_end = (cls_ids){ids, 1};
     must_refuse(cls_params_check(&p, 5), "params->thinking_end");
 }
 END_TEST

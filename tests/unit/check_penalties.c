@@ -176,8 +176,7 @@ START_TEST(odd_logits)
     ck_assert_int_eq(largest(&e), 4);
     for (int i = 0; i < 10; i++) /* a token at -FLT_MAX * 2 can still be drawn */
         e.x[i] = i < 6 ? -FLT_MAX : -INFINITY;
-    e.p.logit_bias.biases = NULL;
-    e.p.logit_bias.count = 0;
+    e.p.logit_bias = (cls_biases){NULL, 0};
     e.p.repetition_penalty = 2.0f;
     ck_assert_int_eq(largest(&e), 0);
     ck_assert_int_eq(e.result.status, CLS_ROW_OK);

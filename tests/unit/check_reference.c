@@ -125,8 +125,7 @@ START_TEST(law_of_draws)
         p.repetition_penalty = 1.4f;
         p.frequency_penalty = 0.3f;
         p.presence_penalty = -0.5f;
-        p.logit_bias.biases = bias;
-        p.logit_bias.count = 4;
+        p.logit_bias = (cls_biases){bias, 4};
     }
     p.seed = rng_bits(&r);
     row_fill(ROW_NORMAL1, logits, 32, rng_bits(&r));

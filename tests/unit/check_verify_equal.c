@@ -135,8 +135,8 @@ START_TEST(equal_to_samples)
             batch_bias(b, &r, (int)rng_below(&r, 2));
         q->p = b->params[0];
         if (rng_below(&r, 3)) { /* nothing that keeps it short */
-            q->p.max_tokens = q->p.stop_ids.count = 0;
-            q->p.stop_ids.ids = NULL;
+            q->p.max_tokens = 0;
+            q->p.stop_ids = (cls_ids){NULL, 0};
             q->p.mirostat = 0;
             q->p.adaptive_target = -1.0f;
             q->p.top_p_decay = 1.0f;

@@ -156,8 +156,7 @@ START_TEST(ends)
     const int32_t stop[] = {4, 8}, output[] = {1, 2};
     request r;
     start(&r, _i, "345", "3 4 5 6");
-    r.p.stop_ids.ids = stop;
-    r.p.stop_ids.count = 2;
+    r.p.stop_ids = (cls_ids){stop, 2};
     r.x[2][1] = NAN; /* this row is not reached */
     EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
     r.ids[1] = 6; /* the target's token is the one that stops */
@@ -165,8 +164,7 @@ START_TEST(ends)
     set_row(r.x[0], "8");
     EXPECT(&r, "8", 0, CLS_ROW_STOPPED);
     start(&r, _i, "34", "3 4 8"); /* the bonus token stops */
-    r.p.stop_ids.ids = stop + 1;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){stop + 1, 1};
     EXPECT(&r, "348", 2, CLS_ROW_STOPPED);
     r.d.disable_bonus = 1;
     EXPECT(&r, "34", 2, 0);
@@ -186,8 +184,7 @@ START_TEST(ends)
     r.p.max_tokens = 2;
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
     r.p.max_tokens = 0;
-    r.p.stop_ids.ids = output + 1;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){output + 1, 1};
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
 }
 END_TEST
@@ -270,8 +267,7 @@ START_TEST(blocks)
                   taken[1]);
     /* Drafts after a stop id do not count. */
     const int32_t stop = 3;
-    r.p.stop_ids.ids = &stop;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){&stop, 1};
     for (r.row.position = taken[1] = 0; r.row.position < 1000; r.row.position += 10) {
         must(cls_host_verify(&r.d, &r.v));
         taken[1] += r.v.accepted == 1;
