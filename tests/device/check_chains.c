@@ -235,6 +235,12 @@ END_TEST
 
 START_TEST(law)
 {
+    static const char *const laws[] = {"typical_p=0.7",
+                                       "adaptive_target=0.1",
+                                       "adaptive_target=0.05 top_k=20",
+                                       "dynatemp_range=0.5 top_n_sigma=1.5",
+                                       "mirostat=2 mirostat_tau=2.0",
+                                       "xtc_probability=1.0 xtc_threshold=0.08"};
     device *const d = fixture_device(_i);
     for (int i = 0; i < 12; i++) {
         client s = law_client(d, 32, i % 2);
@@ -244,26 +250,7 @@ START_TEST(law)
         cls_params *const p = &s.b->params[0];
         p->chain = i % 4 ? CLS_CHAIN_LLAMA : CLS_CHAIN_DEFAULT;
         p->temperature = 0.8f;
-        switch (i / 2) {
-        case 0:
-            p->typical_p = 0.7f;
-            break;
-        case 1:
-            p->adaptive_target = 0.1f;
-            break;
-        case 2:
-            p->adaptive_target = 0.05f, p->top_k = 20;
-            break;
-        case 3:
-            p->dynatemp_range = 0.5f, p->top_n_sigma = 1.5f;
-            break;
-        case 4:
-            p->mirostat = 2, p->mirostat_tau = 2.0f;
-            break;
-        case 5:
-            p->xtc_probability = 1.0f, p->xtc_threshold = 0.08f;
-            break;
-        }
+        params_set(p, laws[i / 2]);
         must(cls_slot_begin(s.sampler, 0, p, NULL, 0, NULL, 0));
         count_draws(&s, counts);
         const cls_host_row h = batch_host_row(s.b, 0);

@@ -105,6 +105,10 @@ cls_params default_params(void);
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
 cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
 
+/* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top_p,top_k" names them. A value
+ * with a point is a float. */
+void params_set(cls_params *p, const char *words);
+
 /* Samples a row of float32 logits on the host, writes its probabilities to probs[vocab] unless that
  * is NULL, and returns the number of tokens that the chain kept. */
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs);

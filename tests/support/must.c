@@ -2,6 +2,7 @@
 /* The functions of fixture.h that need no runner, so that the fuzzers have them, too. */
 #include "fixture.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void must_status(cls_status status, const char *call, const char *file, int line)
@@ -51,6 +52,40 @@ cls_params default_params(void)
     cls_params p;
     cls_params_init(&p);
     return p;
+}
+
+static void set_stages(cls_params *p, char *names)
+{
+    static const char *const stages[] = {"end",    "temperature", "top_k",     "top_p",
+                                         "min_p",  "top_n_sigma", "typical_p", "xtc",
+                                         "p_less", "infill",      "top_a"};
+    uint32_t n = 0;
+    p->chain = CLS_CHAIN_CUSTOM;
+    memset(p->stages, CLS_STAGE_END, sizeof p->stages);
+    for (char *name = strtok(names, ","); name != NULL; name = strtok(NULL, ","), n++)
+        for (uint8_t i = 0; i < sizeof stages / sizeof *stages; i++)
+            if (strcmp(stages[i], name) == 0)
+                p->stages[n] = i;
+}
+
+void params_set(cls_params *p, const char *words)
+{
+    char name[32], value[64];
+    for (int n; sscanf(words, " %31[a-z_]=%63s%n", name, value, &n) == 2; words += n) {
+        const cls_field *f = NULL;
+        for (uint32_t i = 0; (f = cls_struct_field(i)) != NULL; i++)
+            if (strcmp(f->structure, "cls_params") == 0 && strcmp(f->name, name) == 0)
+                break;
+        ck_assert_msg(f != NULL, "there is no parameter %s", name);
+        char *const at = (char *)p + f->offset;
+        const float real = strtof(value, NULL);
+        const int32_t whole = (int32_t)strtol(value, NULL, 10);
+        if (strcmp(name, "stages") == 0)
+            set_stages(p, value);
+        else
+            memcpy(at, strchr(value, '.') != NULL ? (const void *)&real : &whole, sizeof real);
+    }
+    ck_assert_msg(words[strspn(words, " ")] == '\0', "these are no parameters: %s", words);
 }
 
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots)

@@ -5,90 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40 };
+enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40, LARGE_TOP_K = 8 };
 
 /* ------------------------------------------------------------------------ kinds of rows */
 
-const char *const twin_kind_names[TWIN_KINDS] = {
-    "greedy",  "plain",        "plain, hot", "top-k",       "top-k, top-p",
-    "top-p",   "top-p, min-p", "min-p",      "large top-k", "top-k 1",
-    "typical", "XTC",          "Mirostat 1", "Mirostat 2",  "adaptive p",
-    "sigma",   "top-a",        "dynatemp",   "top-p decay", "custom chain"};
+static const char *const kinds[TWIN_KINDS] = {
+    "temperature=0.0",
+    "",
+    "temperature=2.5",
+    "top_k=7",
+    "top_k=30 top_p=0.8",
+    "top_p=0.7",
+    "top_p=0.9 min_p=0.02",
+    "min_p=0.05",
+    [LARGE_TOP_K] = "", /* two thirds of the vocabulary */
+    "top_k=1",
+    "typical_p=0.6",
+    "xtc_probability=0.7 xtc_threshold=0.02",
+    "mirostat=1 mirostat_tau=4.0",
+    "mirostat=2 mirostat_tau=4.0",
+    "adaptive_target=0.3 min_p=0.01",
+    "top_n_sigma=1.5",
+    "top_a=0.2",
+    "dynatemp_range=0.5 top_k=25",
+    "top_p=0.9 top_p_decay=0.8 top_p_min=0.2",
+    "top_k=40 typical_p=0.9 top_p=0.9 stages=top_k,typical_p,temperature,top_p"};
 
 void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
 {
-    static const uint8_t stages[] = {CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TEMPERATURE,
-                                     CLS_STAGE_TOP_P, CLS_STAGE_END};
-    p->temperature = kind == 0 ? 0.0f : kind == 2 ? 2.5f : 0.9f;
+    p->temperature = 0.9f;
     p->chain = kind % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
-    switch (kind) {
-    case 3:
-        p->top_k = 7;
-        break;
-    case 4:
-        p->top_k = 30;
-        p->top_p = 0.8f;
-        break;
-    case 5:
-        p->top_p = 0.7f;
-        break;
-    case 6:
-        p->top_p = 0.9f;
-        p->min_p = 0.02f;
-        break;
-    case 7:
-        p->min_p = 0.05f;
-        break;
-    case 8:
+    params_set(p, kinds[kind]);
+    if (kind == LARGE_TOP_K)
         p->top_k = (int32_t)(vocab - vocab / 3);
-        break;
-    case 9:
-        p->top_k = 1;
-        break;
-    case 10:
-        p->typical_p = 0.6f;
-        break;
-    case 11:
-        p->xtc_probability = 0.7f;
-        p->xtc_threshold = 0.02f;
-        break;
-    case 12:
-        p->mirostat = 1;
-        p->mirostat_tau = 4.0f;
-        break;
-    case 13:
-        p->mirostat = 2;
-        p->mirostat_tau = 4.0f;
-        break;
-    case 14:
-        p->adaptive_target = 0.3f;
-        p->min_p = 0.01f;
-        break;
-    case 15:
-        p->top_n_sigma = 1.5f;
-        break;
-    case 16:
-        p->top_a = 0.2f;
-        break;
-    case 17:
-        p->dynatemp_range = 0.5f;
-        p->top_k = 25;
-        break;
-    case 18:
-        p->top_p = 0.9f;
-        p->top_p_decay = 0.8f;
-        p->top_p_min = 0.2f;
-        break;
-    case 19:
-        p->chain = CLS_CHAIN_CUSTOM;
-        memcpy(p->stages, stages, sizeof stages);
-        p->top_k = 40;
-        p->typical_p = 0.9f;
-        p->top_p = 0.9f;
-        break;
-    default:
-        break;
-    }
 }
 
 /* ------------------------------------------------------------------------------ results */
