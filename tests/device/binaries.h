@@ -17,7 +17,6 @@ void driver_reset(void);
 /* Returns the default options with work-groups of at most GROUP and one type of logits; files are
  * written on PoCL, too. */
 cls_context_options plain_options(void);
-cls_device_info info_of(const cls_context *context);
 
 /* Fails unless rows with ordinary random requests give the reference's tokens. */
 void check_tokens(device *d, cls_context *context);

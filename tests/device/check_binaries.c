@@ -27,19 +27,11 @@ void driver_reset(void)
 
 cls_context_options plain_options(void)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.max_work_group = GROUP;
     o.cache_always = 1;
     return o;
-}
-
-cls_device_info info_of(const cls_context *context)
-{
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
-    return info;
 }
 
 const char *const binaries_programs[PROGRAMS] = {"self-test", "slots", "survey", "token-list"};
@@ -85,8 +77,8 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
                       info.origin);
         ck_assert_msg(info.work_group == MOST_LAUNCHED, "%s: %s: %s is in groups of %u", d->name,
                       what, info.name, info.work_group);
-        ck_assert_msg(n > 0 || info_of(context).origin == wanted, "%s: %s: origin %u", d->name,
-                      what, info_of(context).origin);
+        ck_assert_msg(n > 0 || context_info(context).origin == wanted, "%s: %s: origin %u", d->name,
+                      what, context_info(context).origin);
     }
     ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
     /* The test of work-groups is from source, too, unless there is no compiler. */
@@ -140,10 +132,10 @@ START_TEST(exported)
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
     must(cls_context_create(d->context, d->id, &o, &context));
     must_say("params");
-    ck_assert_uint_eq(info_of(context).shortlist, queried.shortlist);
-    ck_assert_uint_eq(info_of(context).work_group, queried.work_group);
-    ck_assert_int_eq(info_of(context).origin, CLS_ORIGIN_SOURCE);
-    ck_assert_uint_eq(info_of(context).tier, queried.tier);
+    ck_assert_uint_eq(context_info(context).shortlist, queried.shortlist);
+    ck_assert_uint_eq(context_info(context).work_group, queried.work_group);
+    ck_assert_int_eq(context_info(context).origin, CLS_ORIGIN_SOURCE);
+    ck_assert_uint_eq(context_info(context).tier, queried.tier);
     size_t alone;
     must(cls_context_export(context, NULL, &alone));
     check_tokens(d, context);
@@ -336,6 +328,12 @@ static const char *build_of(int n)
     return "no such build";
 }
 
+static void expect_build(int n, const char *words)
+{
+    ck_assert_msg(strstr(build_of(n), words) != NULL, "build %d: \"%s\" lacks \"%s\"", n,
+                  build_of(n), words);
+}
+
 static uint32_t group_of(cls_context *context, const char *name)
 {
     cls_program_info info = {.struct_size = sizeof info};
@@ -359,11 +357,11 @@ START_TEST(refused_codes)
         fake.build_refusal = codes[i];
         must_not_open(d, &o, CLS_BUILD_FAILED, codes[i]);
         must_say("the last of 1 work-items");
-        ck_assert_ptr_nonnull(strstr(build_of(2), "-DWGS=1 "));
+        expect_build(2, "-DWGS=1 ");
     }
     fake.build_refusal = CL_COMPILER_NOT_AVAILABLE;
     must_not_open(d, &o, CLS_BUILD_FAILED, CL_COMPILER_NOT_AVAILABLE);
-    ck_assert_str_eq(build_of(1), "no such build");
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -392,7 +390,7 @@ START_TEST(refused_builds)
         ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL,
                       "build %d: %s", k, build_of(k));
     }
-    ck_assert_str_eq(build_of(3), "no such build");
+    expect_build(3, "no such build");
 
     /* One program among others: these stay as they are. */
     driver_reset();
@@ -402,7 +400,7 @@ START_TEST(refused_builds)
     fake.max_launched_group = UINT32_MAX;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
-    ck_assert_uint_eq(info_of(context).row_group, 2);
+    ck_assert_uint_eq(context_info(context).row_group, 2);
     fake.max_built_group = 0;
     fake.failing_kernel = "cls_token";
     const char *said = must_not_compile(d, context, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
@@ -418,13 +416,13 @@ START_TEST(refused_builds)
     o.work_group = 2;
     o.shortlist = 16;
     must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_str_eq(build_of(1), "no such build");
+    expect_build(1, "no such build");
     ck_assert_ptr_null(strstr(cls_error_message(), "the last"));
     o.row_group = 2;
     o.shortlist = 0;
     must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     must_say("-DWGS=2 ");
-    ck_assert_str_eq(build_of(1), "no such build");
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -491,7 +489,7 @@ START_TEST(refused_launches)
     fake.refusal = CL_OUT_OF_HOST_MEMORY;
     fake.max_built_group = UINT32_MAX;
     must_not_open(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_HOST_MEMORY);
-    ck_assert_str_eq(build_of(1), "no such build");
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -508,9 +506,9 @@ START_TEST(kernels_limits)
     o.max_local_mem_size = 65536;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
-    ck_assert_uint_eq(info_of(context).row_group, GROUP);
-    ck_assert_uint_eq(info_of(context).local_mem_size, 65536);
-    ck_assert_msg(strstr(build_of(0), "-DWGS=4 ") != NULL, "%s", build_of(0));
+    ck_assert_uint_eq(context_info(context).row_group, GROUP);
+    ck_assert_uint_eq(context_info(context).local_mem_size, 65536);
+    expect_build(0, "-DWGS=4 ");
     fake.max_local_group = 0;
     const char *const said = must_not_compile(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
     ck_assert_msg(
@@ -531,9 +529,9 @@ START_TEST(kernels_limits)
     must_not_open(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_RESOURCES);
     for (int k = 0; k < 3; k++) {
         static const char *const groups[] = {"WGS=8 ", "WGS=2 ", "WGS=1 "};
-        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL, "%s", build_of(k));
+        expect_build(k, groups[k]);
     }
-    ck_assert_str_eq(build_of(3), "no such build");
+    expect_build(3, "no such build");
     o.work_group = o.row_group = 8;
     must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
     must_say("row_group is 8, but the program self-test runs in groups of at most 2");
@@ -557,23 +555,23 @@ START_TEST(refused_subgroups)
     o.shortlist = 16;
     must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_uint_ge(fake.builds, 3); /* with the test of sub-groups */
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
-    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
-    ck_assert_str_eq(build_of(2), "no such build");
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "SUBGROUPS=0");
+    expect_build(1, "-DWGS=16 ");
+    expect_build(2, "no such build");
     o.tier = CLS_TIER_SUBGROUPS;
     must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_str_eq(build_of(1), "no such build");
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "no such build");
     /* A built program has a limit, too, which may be another without sub-groups. */
     fake.max_built_group = UINT32_MAX;
     fake.kernel_group = 2;
     o.tier = CLS_TIER_AUTO;
     must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
-    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
-    ck_assert_str_eq(build_of(2), "no such build");
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "SUBGROUPS=0");
+    expect_build(1, "-DWGS=16 ");
+    expect_build(2, "no such build");
     test_subgroups(CLS_SUBGROUPS_NONE);
     driver_reset();
 }

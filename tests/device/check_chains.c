@@ -79,8 +79,7 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
 {
     char where[240];
     client s;
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     client_open(&s, b, d, context, 1);
     cls_sampler_force_search(s.sampler, search);

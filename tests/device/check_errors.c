@@ -40,11 +40,10 @@ START_TEST(kernels_that_do_not_compile)
     cls_context *const good = fixture_context(d, 1u << CLS_F32, 0, 0, 0), *context = good;
     const faulty_live before = faulty_alive();
     char log[4096], small[9];
-    cls_context_options o;
     cls_head_options h;
     cls_head *head = (cls_head *)&info;
     must(cls_context_info(good, &info));
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.shortlist = info.shortlist; /* no smaller ones are tried */
     o.work_group = info.work_group;
     o.row_group = info.row_group;

@@ -81,8 +81,7 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
         latest[row] = CANARY;
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
     cls_sampler_force_search(s.sampler, i % 6 == 5);
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(fixture_context(d, 0, 0, 0, 0), &info));
+    const cls_device_info info = context_info(fixture_context(d, 0, 0, 0, 0));
     b->shortlist = info.shortlist;
     const cl_mem latest_buffer = buffer_of(d, b->rows * sizeof *latest, latest),
                  logprobs = buffer_of(d, b->rows * sizeof(float), NULL);

@@ -305,11 +305,10 @@ START_TEST(rows_of_one_slot)
             client_tokens(&s, 0);
             for (uint32_t row = 0; row < ROWS; row++) {
                 cls_host_row h = batch_host_row(b, row);
-                cls_host_result result = {.struct_size = sizeof result};
                 h.params = &b->params[slots[row]];
                 h.position = h.params->position;
                 h.draw = (uint32_t)draws[row];
-                must(cls_host_sample(&h, &result));
+                const cls_host_result result = host_result(&h);
                 ck_assert_msg(b->token[row] == result.token && b->status[row] == result.status,
                               "%s: row %u: token %d, status %d, not %d, %d", d->name, row,
                               b->token[row], b->status[row], result.token, result.status);

@@ -471,11 +471,10 @@ START_TEST(draws)
         client_tokens(&s, 0);
         for (uint32_t row = 0; row < 4; row++) {
             cls_host_row h = batch_host_row(s.b, row);
-            cls_host_result result = {.struct_size = sizeof result};
             h.params = &s.b->params[2];
             h.position = step;
             h.draw = (uint32_t)nth[row];
-            must(cls_host_sample(&h, &result));
+            const cls_host_result result = host_result(&h);
             ck_assert_int_eq(s.b->token[row], result.token);
             differ |= row > 0 && s.b->token[row] != s.b->token[0];
         }
@@ -541,9 +540,8 @@ START_TEST(shared_logits)
                 continue;
             }
             cls_host_row h = batch_host_row(s.b, row);
-            cls_host_result result = {.struct_size = sizeof result};
             h.logits = s.b->data + (size_t)map[row] * size;
-            must(cls_host_sample(&h, &result));
+            const cls_host_result result = host_result(&h);
             ck_assert_msg(s.b->token[row] == result.token && s.b->status[row] == result.status,
                           "%s: row %u: token %d, not %d", d->name, row, s.b->token[row],
                           result.token);
@@ -600,9 +598,8 @@ END_TEST
 START_TEST(lifetimes)
 {
     device *const d = fixture_device(_i);
-    cls_context_options o;
     cls_context *context;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     char log[64] = "untouched";
     o.build_log = log;

@@ -152,8 +152,7 @@ static void check_capacity(batch *b, device *d, cls_context *context, uint32_t c
  * neighbours. */
 static void check_sets(batch *b, device *d, cls_context *context, int search, rng *r)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     batch_reference(b);
     const uint32_t near = b->host[rng_below(r, b->rows)].kept_count;

@@ -49,11 +49,10 @@ static void random_adaptive(traffic *t)
 /* Returns the reference's next token and the adaptive state after it. */
 static cls_host_result next(const traffic *t)
 {
-    cls_host_result result = {.struct_size = sizeof result};
     cls_host_row h = host_row(t->row, VOCAB, &t->q.params);
     h.position = t->q.n;
     h.adaptive = t->q.adaptive[t->q.n];
-    must(cls_host_sample(&h, &result));
+    const cls_host_result result = host_result(&h);
     return result;
 }
 

@@ -431,10 +431,9 @@ START_TEST(numbers_and_buffers)
 {
     device *const d = fixture_device(_i);
     client s = small_client(d, 2);
-    cls_device_info info = {.struct_size = sizeof info};
     char words[200];
     const cl_mem buffer = buffer_of(d, 4096, NULL);
-    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
+    const cls_device_info info = context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0));
     s.step.outputs = &s.outputs;
     s.outputs.top.count = 5;
     REFUSED("outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");

@@ -81,8 +81,7 @@ static cls_context *new_context(device *d, const cls_context_options *o)
 
 static cls_context_options options_with(progress *t)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     memset(t, 0, sizeof *t);
     o.progress = on_progress;
     o.progress_user = t;
@@ -96,8 +95,7 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t featur
 
 static int has_groups(const cls_context *context)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     return info.work_group > 1 || info.row_group > 1;
 }
 
@@ -464,12 +462,11 @@ START_TEST(program_infos)
     progress t;
     const cls_context_options o = options_with(&t);
     cls_context *const context = new_context(d, &o);
-    cls_device_info device_info = {.struct_size = sizeof device_info};
     cls_program_info info = {.struct_size = sizeof info};
     must(compile(context, 1u << CLS_F32 | 1u << CLS_F16, 0));
     expect_programs(context, "self-test slots survey survey-1 token-list token-list-1");
     expect_progress(&t, "self-test slots survey survey token-list token-list");
-    must(cls_context_info(context, &device_info));
+    const cls_device_info device_info = context_info(context);
     for (uint32_t i = 0; i < 6; i++) {
         static const int32_t dtypes[] = {-1, -1, CLS_F32, CLS_F16, CLS_F32, CLS_F16};
         const int over_tiles = i == 2 || i == 3;
@@ -983,8 +980,7 @@ START_TEST(forced)
     cls_context *const context = fixture_context(d, 0, 0, 0, 0);
     rng r = {fixture_seed() + 200};
     uint32_t runs = 0, of[CLS_VARIANTS] = {0}, there = cls_variants_of(CLS_FEATURES_ALL);
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
         there &= ~(1u << CLS_TOKEN_SMALL);
         of[CLS_TOKEN_SMALL] = 1;

@@ -10,14 +10,13 @@
 START_TEST(contexts_refused)
 {
     device *const d = fixture_device(_i);
-    cls_context_options o;
     cls_device_info info = {.struct_size = sizeof info};
     cls_context *context = (cls_context *)&info;
     must_refuse(cls_context_create(NULL, d->id, NULL, &context), "context");
     ck_assert(context == NULL);
     must_refuse(cls_context_create(d->context, NULL, NULL, &context), "device");
     must_refuse(cls_context_create(d->context, d->id, NULL, NULL), "out");
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
 #define REFUSE(field, value) \
     must_refuse_with(o, field, value, cls_context_create(d->context, d->id, &o, &context), #field)
     REFUSE(struct_size, 0);
@@ -441,9 +440,8 @@ START_TEST(in_use_refused)
 {
     device *const d = fixture_device(_i);
     nested n = {NULL, d->queue, 0};
-    cls_context_options c;
     cls_context *context;
-    cls_context_options_init(&c);
+    cls_context_options c = default_context_options();
     c.progress = call_again;
     c.progress_user = &n;
     must(cls_context_create(d->context, d->id, &c, &context));

@@ -58,8 +58,7 @@ static void run_batch(batch *b, device *d, cls_context *const *contexts, uint32_
     char where[240];
     client s;
     splits p;
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(contexts[0], &info));
+    const cls_device_info info = context_info(contexts[0]);
     b->shortlist = info.shortlist;
     client_open(&s, b, d, contexts[0], 1);
     split_open(&p, &s, contexts, n, borders);

@@ -424,7 +424,6 @@ START_TEST(turns)
                 text[n++] = prompts[turn][i];
         const uint32_t begun = n;
         for (b.status[0] = 0; !(b.status[0] & CLS_ROW_STOPPED);) {
-            cls_host_result result = {.struct_size = sizeof result};
             for (uint32_t i = 0; i < VOCAB; i++)
                 logits[i] = (float)rng_below(&r, 1000) / 200.0f;
             bench_logits(&b, logits, 1);
@@ -436,7 +435,7 @@ START_TEST(turns)
             h.output_count = n - begun;
             h.position = position++;
             h.max_history = o.max_history;
-            must(cls_host_sample(&h, &result));
+            const cls_host_result result = host_result(&h);
             ck_assert_msg(b.token[0] == result.token && b.status[0] == result.status,
                           "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name,
                           turn, n - begun, b.token[0], b.status[0], result.token, result.status);

@@ -15,8 +15,7 @@ static const uint32_t small = 1u << CLS_TOKEN_SMALL, usual = 1u << CLS_TOKEN_1;
  * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
 static cls_context *little(device *d)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.max_local_mem_size = 32768;
     cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);

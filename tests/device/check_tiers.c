@@ -58,8 +58,7 @@ static uint32_t configurations(const device *d)
 
 static cls_context_options options_of(const configuration *c)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.tier = c->tier;
     o.work_group = c->work_group;
@@ -91,11 +90,10 @@ START_TEST(same_tokens)
         const configuration c = configuration_of(i);
         const cls_context_options o = options_of(&c);
         cls_context *const context = fixture_shaped(d, &o, c.subgroups);
-        cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
         if (context == NULL)
             continue;
-        must(cls_context_info(context, &info));
+        const cls_device_info info = context_info(context);
         ck_assert_uint_eq(info.tier, c.tier);
         ck_assert_uint_eq(info.groups_per_unit, c.groups_per_unit != 0 ? c.groups_per_unit : 32);
         ck_assert(c.max_work_group == 0 ||
@@ -221,9 +219,8 @@ END_TEST
 START_TEST(refused)
 {
     device *const d = fixture_device(_i);
-    cls_context_options o;
     cls_context *context = NULL;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
 #define REFUSE(field, value, words) \
     must_refuse_with(o, field, value, cls_context_create(d->context, d->id, &o, &context), words)
     REFUSE(tier, 4, "tier is 4");

@@ -56,8 +56,7 @@ static cls_context *some_context(device *d, const drafts *of, uint32_t i)
 /* Rows whose kept tokens fit the shortlist as the reference requires. */
 static void random_infill(drafts *d, cls_context *context, rng *r)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     if (info.shortlist < ORACLE_INFILL_MOST)
         return;
     for (uint32_t i = 0; i < d->n; i++)
@@ -373,10 +372,9 @@ START_TEST(loop_on_device)
         uint32_t position = 0;
         for (uint32_t c = 0; c < CALLS; c++)
             for (uint32_t k = 0; k < WIDTH && got[c][i][k] >= 0; k++) {
-                cls_host_result result = {.struct_size = sizeof result};
                 cls_host_row h = host_row(table[t], VOCAB, &p[i]);
                 h.position = position++;
-                must(cls_host_sample(&h, &result));
+                const cls_host_result result = host_result(&h);
                 ck_assert_msg(got[c][i][k] == result.token,
                               "%s: request %u, call %u, token %u: %d, not %d", d->name, i, c, k,
                               got[c][i][k], result.token);

@@ -91,10 +91,9 @@ START_TEST(pointers)
 {
     device *const d = fixture_device(_i);
     cls_context *context;
-    cls_context_options o;
     cls_sampler *sampler;
     rng r = {77};
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.work_group = 4;
     o.row_group = 1;
     o.vector = 4;

@@ -154,8 +154,7 @@ static void run_batch(batch *b, device *d, cls_context *context, const uint32_t 
                       int faults)
 {
     ranked t;
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     open_ranked(&t, b, d, context, borders);
     const cls_logits whole = t.s.step.logits;

@@ -446,8 +446,7 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     int fate = SURVIVED;
     rng r = {1};
     float logits[2 * LATE_VOCAB];
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
         logits[i] = (float)rng_normal(&r);
     for (int i = 0; i < 2; i++) {
@@ -550,10 +549,8 @@ END_TEST
 /* The shape that the device has anyway: else a smaller one is tried, and compiled. */
 static cls_status make_context(device *d, cls_context **out)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    cls_context_options o;
-    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
-    cls_context_options_init(&o);
+    const cls_device_info info = context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0));
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.tier = info.tier;
     o.work_group = info.work_group;

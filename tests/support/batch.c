@@ -258,10 +258,9 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
         return trace->token;
     if (adapts || p->infill) { /* the weights or the set differ, so any number will do */
         cls_host_row h = batch_host_row(b, row);
-        cls_host_result result = {.struct_size = sizeof result};
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
         h.random_bits = &b->random[row];
-        must(cls_host_sample(&h, &result));
+        const cls_host_result result = host_result(&h);
         return result.token;
     }
     const float scale = trace->scale;

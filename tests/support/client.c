@@ -118,8 +118,7 @@ void batch_run(batch *b, device *d, cls_context *context, int search)
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
     client_close(&s);
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
 }
 
@@ -141,8 +140,7 @@ uint32_t batch_accept_loop_limit(batch *b, const device *d)
 void batch_check(batch *b, device *d, cls_context *context, int search)
 {
     char where[240];
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name,
              info.work_group, info.vector, info.shortlist, search ? ", search" : "");
     batch_reference(b);

@@ -243,7 +243,6 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
     uint32_t n[2] = {0, 0};
     cls_params p = with_lists(m);
-    cls_host_result result = {.struct_size = sizeof result};
     *token = invalid_token;
     *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     if (!m->begun || model_stopped(m))
@@ -261,7 +260,7 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     row.output_count = n[1];
     row.position = position ? *position : m->position;
     row.invalid_token = invalid_token;
-    must(cls_host_sample(&row, &result));
+    const cls_host_result result = host_result(&row);
     *token = result.token;
     *status = result.status;
     if (model_due(m) >= 0) {

@@ -54,6 +54,27 @@ cls_params default_params(void)
     return p;
 }
 
+cls_context_options default_context_options(void)
+{
+    cls_context_options o;
+    cls_context_options_init(&o);
+    return o;
+}
+
+cls_device_info context_info(const cls_context *context)
+{
+    cls_device_info info = {.struct_size = sizeof info};
+    must(cls_context_info(context, &info));
+    return info;
+}
+
+cls_host_result host_result(const cls_host_row *row)
+{
+    cls_host_result result = {.struct_size = sizeof result};
+    must(cls_host_sample(row, &result));
+    return result;
+}
+
 static void set_stages(cls_params *p, char *names)
 {
     static const char *const stages[] = {"end",    "temperature", "top_k",     "top_p",

@@ -426,8 +426,7 @@ START_TEST(one_id_for_both)
     for (uint32_t i = 0; i < 12; i++) {
         s.text[s.n++] = text[i];
         const cls_host_row h = row_of(&s, &s.p, x, NULL);
-        cls_host_result got = {.struct_size = sizeof got};
-        must(cls_host_sample(&h, &got));
+        const cls_host_result got = host_result(&h);
         ck_assert_msg(got.status == (due[i] >= 0 ? CLS_ROW_FORCED : 0) &&
                           got.token == (due[i] >= 0 ? due[i] : 1),
                       "after %u tokens: token %d, status %d", i + 1, got.token, got.status);
@@ -461,10 +460,9 @@ START_TEST(every_loop)
                 for (uint32_t i = 0; i < all; i++) {
                     const int32_t id = one[i % length];
                     cls_host_row h = row_of(&s, &s.p, x, NULL);
-                    cls_host_result got = {.struct_size = sizeof got};
                     h.forced_ids = &id;
                     h.forced_count = 1;
-                    must(cls_host_sample(&h, &got));
+                    const cls_host_result got = host_result(&h);
                     if (got.status & CLS_ROW_SKIPPED)
                         break; /* a shorter loop ended it */
                     s.text[s.n++] = id;
@@ -584,7 +582,6 @@ static cls_host_result sample_row(const story *s, const tree *t, uint32_t row, c
                                   uint32_t depth, int forces)
 {
     story at = *s;
-    cls_host_result got = {.struct_size = sizeof got};
     cls_params p = forces ? s->p : without(&s->p);
     for (uint32_t i = 0; i < depth; i++)
         at.text[at.n++] = path[i];
@@ -593,7 +590,7 @@ static cls_host_result sample_row(const story *s, const tree *t, uint32_t row, c
         h.forced_ids = t->callers + depth;
         h.forced_count = t->n_callers - depth;
     }
-    must(cls_host_sample(&h, &got));
+    const cls_host_result got = host_result(&h);
     return got;
 }
 

@@ -130,9 +130,8 @@ END_TEST
 static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
                                  cls_context **context)
 {
-    cls_context_options c;
     cls_sampler *sampler;
-    cls_context_options_init(&c);
+    cls_context_options c = default_context_options();
     c.max_local_mem_size = local;
     c.shortlist = shortlist;
     must(cls_context_create(d->context, d->id, &c, context));

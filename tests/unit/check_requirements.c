@@ -8,10 +8,9 @@
 
 static void refuse(device *d, stub_lack lacks, const char *sentence)
 {
-    cls_context_options o;
     cls_context *context = NULL;
     cls_device_info info = {.struct_size = sizeof info};
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     stub_lacks = lacks;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_str_eq(cls_error_message(), sentence);

@@ -22,7 +22,6 @@ typedef struct request {
 static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint32_t n)
 {
     cls_host_row row = q->row;
-    cls_host_result result = {.struct_size = sizeof result};
     memcpy(q->output + row.output_count, path, n * sizeof *path);
     row.logits = (const char *)row.logits + r * q->d.logits_stride * dtype_size(row.dtype);
     if (row.mask != NULL)
@@ -33,7 +32,7 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     row.output = q->output;
     row.output_count += n;
     row.position += n;
-    must(cls_host_sample(&row, &result));
+    const cls_host_result result = host_result(&row);
     return result;
 }
 
@@ -187,8 +186,7 @@ START_TEST(all_of_the_same)
         for (uint32_t row = 0; row < MOST; row++) {
             batch_row(b, row, (row_kind)rng_below(&r, ROW_GOOD), rng_bits(&r));
             cls_host_row drawn = batch_host_row(b, row);
-            cls_host_result result = {.struct_size = sizeof result};
-            must(cls_host_sample(&drawn, &result));
+            const cls_host_result result = host_result(&drawn);
             if (row < MOST - 1)
                 ids[row] = result.token;
         }
