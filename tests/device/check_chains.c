@@ -146,10 +146,7 @@ START_TEST(end_token_stays)
         for (uint32_t row = 0; row < b->rows; row++) {
             cls_params *const p = &b->params[row];
             batch_row(b, row, ROW_NORMAL1, fixture_seed() + row);
-            p->temperature = 100.0f;
-            p->top_k = 50;
-            p->infill = 1;
-            p->typical_p = 0.9f;
+            params_set(p, "temperature=100.0 top_k=50 infill=1 typical_p=0.9");
             p->chain = CLS_CHAIN_CUSTOM;
             memcpy(p->stages,
                    (uint8_t[]){CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_INFILL,

@@ -404,15 +404,8 @@ START_TEST(turns)
     bench b = bench_open(d, &o, NULL);
     cls_params p = default_params();
     p.position = position;
-    p.repetition_penalty = 1.3f;
-    p.frequency_penalty = 2.5f;
-    p.presence_penalty = 2.0f;
-    p.top_p = 0.9f;
-    p.top_p_decay = 0.7f;
-    p.top_k = 20;
-    p.no_repeat_ngram = 2;
-    p.min_tokens = 3;
-    p.max_tokens = 6;
+    params_set(&p, "repetition_penalty=1.3 frequency_penalty=2.5 presence_penalty=2.0 top_p=0.9 "
+                   "top_p_decay=0.7 top_k=20 no_repeat_ngram=2 min_tokens=3 max_tokens=6");
     p.stop_ids = (cls_ids){stop, 2};
     for (int turn = 0; turn < 3; turn++) {
         if (turn == 0)

@@ -330,11 +330,7 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     static const cls_logit_bias bias[] = {{9, 0.5f}};
     cls_params p = default_params();
     p.chain = CLS_CHAIN_CUSTOM;
-    p.temperature = 0.8f;
-    p.top_k = 50;
-    p.top_p = 0.9f;
-    p.min_p = 0.01f;
-    p.position = 17;
+    params_set(&p, "temperature=0.8 top_k=50 top_p=0.9 min_p=0.01 position=17");
     p.seed = 0x123456789abcdefu;
     p.stream = 0xfedcba987654321u;
     p.repetition_penalty = 1.5f;
@@ -347,25 +343,11 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.logit_bias = (cls_biases){bias, 1};
     for (uint8_t i = 0; i < 8; i++)
         p.stages[i] = (uint8_t)(8 - i);
-    p.dynatemp_range = 0.125f;
-    p.dynatemp_exponent = 2.0f;
-    p.top_n_sigma = 3.0f;
-    p.typical_p = 0.95f;
-    p.xtc_probability = 0.5f;
-    p.xtc_threshold = 0.2f;
-    p.p_less = 1;
-    p.top_p_decay = 0.75f;
-    p.top_p_min = 0.5f;
-    p.top_p_reset_id = 33;
-    p.mirostat_tau = 4.0f;
-    p.mirostat_eta = 0.2f;
-    p.adaptive_target = 0.3f;
-    p.adaptive_decay = 0.8f;
-    p.min_keep = 2;
-    p.dry_multiplier = 0.8f;
-    p.dry_base = 1.5f;
-    p.dry_allowed_length = 1;
-    p.dry_window = 8;
+    params_set(&p, "dynatemp_range=0.125 dynatemp_exponent=2.0 top_n_sigma=3.0 typical_p=0.95 "
+                   "xtc_probability=0.5 xtc_threshold=0.2 p_less=1 top_p_decay=0.75 top_p_min=0.5 "
+                   "top_p_reset_id=33 mirostat_tau=4.0 mirostat_eta=0.2 adaptive_target=0.3 "
+                   "adaptive_decay=0.8 min_keep=2 dry_multiplier=0.8 dry_base=1.5 "
+                   "dry_allowed_length=1 dry_window=8");
     p.dry_breakers = (cls_sequences){breakers, 2};
     p.no_repeat_ngram = 3;
     p.bad_words = (cls_sequences){words, 1};

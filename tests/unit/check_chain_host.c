@@ -188,11 +188,8 @@ START_TEST(temperatures)
     ck_assert(fabs((double)(e.probs[0] / e.probs[1]) - sqrt(2.5)) < 1e-5);
 
     START_PROBS(&e, .6, .3, .1); /* temperature 0 is greedy, whatever the other parameters are */
-    e.p.temperature = 0.0f;
-    e.p.xtc_probability = 1.0f;
-    e.p.typical_p = 0.1f;
-    e.p.dynatemp_range = 1.0f;
-    e.p.mirostat = 2;
+    params_set(&e.p, "temperature=0.0 xtc_probability=1.0 typical_p=0.1 dynatemp_range=1.0 "
+                     "mirostat=2");
     EXPECT_KEPT(&e, "0");
 }
 END_TEST

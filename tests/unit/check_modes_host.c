@@ -114,10 +114,7 @@ START_TEST(decay)
     const int32_t output[] = {3, 5, -1, 3};
     example e;
     START_PROBS(&e, .41, .29, .2, .1);
-    e.p.top_p = 0.8f;
-    e.p.top_p_decay = 0.5f;
-    e.p.top_p_min = 0.15f;
-    e.p.top_p_reset_id = 5;
+    params_set(&e.p, "top_p=0.8 top_p_decay=0.5 top_p_min=0.15 top_p_reset_id=5");
     EXPECT_KEPT(&e, "012");
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) < 1e-6); /* any token but 5 halves it */
     OUTPUT(&e, output); /* token 5 resets it, and token 3 halves it */
