@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves a step's outputs beyond its tokens against brute force in double precision. */
+/* Proves a step's outputs beyond its tokens against brute force in double precision, and
+ * log-probabilities against the reference, bit for bit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -181,6 +182,19 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     check_final(b, row, o, reference, where);
 }
 
+/* Log-probabilities of tokens are the reference's, bit for bit. */
+static void check_logprobs(const batch *b, const float *logprobs, int final, const char *where)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const float host = final ? b->host[row].logprob_final : b->host[row].logprob_raw;
+        ck_assert_msg(memcmp(&host, &logprobs[row], sizeof host) == 0,
+                      "%s: %s: %s logprob %.9g, the reference's %.9g", where, batch_words(b, row),
+                      final ? "final" : "raw", (double)logprobs[row], (double)host);
+        ck_assert_msg(b->token[row] >= 0 || (isinf(host) && host < 0),
+                      "%s: %s: a logprob without a token", where, batch_words(b, row));
+    }
+}
+
 /* A batch's step without outputs and with all outputs of either kind gives the same tokens, and all
  * outputs are right. */
 static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n,
@@ -217,6 +231,7 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
         ck_assert_msg(memcmp(status, b->status, size) == 0, "%s: outputs change the statuses",
                       d->name);
         read_outputs(&o, &s);
+        check_logprobs(b, o.logprobs, final, d->name);
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1024];
             snprintf(where, sizeof where, "%s, %s, top %u%s: %s", d->name, final ? "final" : "raw",
@@ -254,6 +269,65 @@ START_TEST(told)
         check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], given[i % 3],
                       i % 2 ? 300 : 3, i % 5 == 4, &r);
         batch_free(b);
+    }
+}
+END_TEST
+
+/* A log-probability alone, and with probabilities alone, take two launches more. */
+START_TEST(few_outputs)
+{
+    static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 1, 32001};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(2, 18, 42); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)],
+                       rows = fixture_by_size(4, 12, 16);
+        batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
+        const size_t n = (size_t)rows * vocab;
+        float *const logprobs = must_calloc(rows, sizeof *logprobs);
+        float *const probs = must_calloc(n, sizeof *probs);
+        float *const expected = must_calloc(n, sizeof *expected);
+        client s;
+        batch_random(b, &r);
+        if (i % 3 == 1)
+            batch_mask(b, &r, 50, 0);
+        for (uint32_t row = 0; row < rows; row++)
+            b->host[row].probs = expected + (size_t)row * vocab;
+        batch_reference(b);
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        s.step.defer_accept = 1;
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        const uint32_t launches = b->launches;
+        s.outputs.logprobs.buffer = buffer_of(d, (rows + 3) * sizeof *logprobs, NULL);
+        s.outputs.logprobs.offset = 3 * sizeof *logprobs;
+        for (int final = 0; final < 2; final++) {
+            s.outputs.logprob_kind = final ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+            s.outputs.probs.buffer = final ? buffer_of(d, n * sizeof *probs, NULL) : NULL;
+            client_step(&s, d->queue, 0, 0, NULL, NULL);
+            ck_assert_msg(b->launches == launches + 2, "%s outputs take %u launches more",
+                          final ? "final" : "raw", b->launches - launches);
+            client_tokens(&s, 0);
+            buffer_read_at(d, s.outputs.logprobs.buffer, 3 * sizeof *logprobs,
+                           rows * sizeof *logprobs, logprobs);
+            check_logprobs(b, logprobs, final, d->name);
+        }
+        buffer_read(d, s.outputs.probs.buffer, n * sizeof *probs, probs);
+        for (size_t k = 0; k < n; k++)
+            ck_assert_msg((b->status[k / vocab] & CLS_ROW_UNFIT) ||
+                              (fabsf(probs[k] - expected[k]) <= 1e-5f &&
+                               (expected[k] > 0.0f || probs[k] == 0.0f)),
+                          "%s: %s: probability of %zu is %g, not %g", d->name,
+                          batch_words(b, (uint32_t)(k / vocab)), k % vocab, (double)probs[k],
+                          (double)expected[k]);
+        clReleaseMemObject(s.outputs.logprobs.buffer);
+        clReleaseMemObject(s.outputs.probs.buffer);
+        client_close(&s);
+        for (uint32_t row = 0; row < rows; row++)
+            b->host[row].probs = NULL;
+        batch_free(b);
+        free(logprobs);
+        free(probs);
+        free(expected);
     }
 }
 END_TEST
@@ -481,6 +555,7 @@ int main(void)
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
     fixture_begin(ON_DEVICES);
     add_device_test(told);
+    add_device_test(few_outputs);
     add_device_test(many_given);
     add_device_test(weightless);
     add_device_test(infills);
