@@ -64,29 +64,3 @@ cls_context *fixture_context(device *d, uint32_t dtypes, uint32_t work_group, ui
            "a helper requested another context");
     return the_context();
 }
-
-void must_status(cls_status status, const char *call, const char *file, int line)
-{
-    if (status != CLS_OK)
-        broken(file, line, "%s gives %s: %s", call, cls_status_name(status), cls_error_message());
-}
-
-cl_mem buffer_of(device *d, size_t size, const void *contents)
-{
-    cl_int code;
-    const cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
-    void *const zeroes = calloc(1, size);
-    demand(buffer != NULL && zeroes != NULL, "a buffer of %zu bytes cannot be created", size);
-    code = clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes, 0,
-                                NULL, NULL);
-    demand(code == CL_SUCCESS, "a buffer cannot be written (%d)", (int)code);
-    free(zeroes);
-    return buffer;
-}
-
-void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
-{
-    const cl_int code =
-        clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL);
-    demand(code == CL_SUCCESS, "a buffer cannot be read (%d)", (int)code);
-}

@@ -15,7 +15,7 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
 	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused \
 	tests/device/check_rounds tests/device/check_state tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
-	tests/device/check_far tests/device/check_fork tests/device/check_quiet tests/device/check_report \
+	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
 	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table tests/unit/check_chain_host \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
@@ -102,7 +102,7 @@ found_tests = tests/stress/check_faults_found
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a libsingle.a
-libtests_a_SOURCES = tests/support/fixture.c tests/support/inputs.c tests/support/batch.c tests/support/requests.c \
+libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c tests/support/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \

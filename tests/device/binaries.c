@@ -189,8 +189,7 @@ static void full_disk(void)
     static const uint8_t key[CLS_DIGEST_SIZE];
     struct rlimit was, small;
     enum { SIZE = 100000 };
-    uint8_t *const packed = calloc(1, SIZE);
-    ck_assert_ptr_nonnull(packed);
+    uint8_t *const packed = must_calloc(1, SIZE);
     ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &was), 0);
     signal(SIGXFSZ, SIG_IGN);
     for (rlim_t most = 0; most < SIZE; most += 8192) {
@@ -274,15 +273,7 @@ START_TEST(write_one)
 }
 END_TEST
 
-Suite *writer_suite(void)
-{
-    Suite *const s = suite_create("writer");
-    TCase *const t = tcase_create("writer");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, write_one);
-    suite_add_tcase(s, t);
-    return s;
-}
+void add_writer(void) { add_device_test(write_one); }
 
 START_TEST(at_once)
 {
@@ -313,9 +304,9 @@ START_TEST(at_once)
 }
 END_TEST
 
-void add_cache_tests(TCase *t)
+void add_cache_tests(void)
 {
-    add_device_test(t, kept);
-    add_device_test(t, not_kept);
-    tcase_add_loop_test(t, at_once, 0, fixture_devices() > 0);
+    add_device_test(kept);
+    add_device_test(not_kept);
+    add_loop_test(at_once, fixture_devices() > 0);
 }

@@ -17,7 +17,6 @@ void driver_reset(void);
 /* Returns the default options with work-groups of at most GROUP and one type of logits; files are
  * written on PoCL, too. */
 cls_context_options plain_options(void);
-cls_device_info info_of(const cls_context *context);
 
 /* Fails unless rows with ordinary random requests give the reference's tokens. */
 void check_tokens(device *d, cls_context *context);
@@ -37,10 +36,10 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
 enum { SELF_TEST = 1, SLOTS = 2, SURVEY = 4, TOKEN_LIST = 8, ALL_PROGRAMS = 15 };
 
 /* The folder, with and without damage, writers at once. binaries.c */
-void add_cache_tests(TCase *tcase);
+void add_cache_tests(void);
 
 /* The program's name, and what one of several at once does with a folder. */
 extern const char *binaries_self, *binaries_folder;
-Suite *writer_suite(void);
+void add_writer(void);
 
 #endif

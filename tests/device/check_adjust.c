@@ -37,8 +37,7 @@ static void random_mask(batch *b, rng *r)
     const uint32_t whole = b->mask_kind == CLS_MASK_PACKED ? (b->vocab + 31) / 32 : b->vocab;
     batch_mask(b, r, rng_below(r, 3) ? 60 : 5, rng_below(r, 3) ? 0 : 1 + rng_below(r, whole));
     if (rng_below(r, 2)) {
-        b->mask_map = malloc(b->rows * sizeof *b->mask_map);
-        ck_assert(b->mask_map != NULL);
+        b->mask_map = must_malloc(b->rows * sizeof *b->mask_map);
         for (uint32_t row = 0; row < b->rows; row++)
             b->mask_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
     }
@@ -98,8 +97,7 @@ START_TEST(every_place)
 {
     device *const d = fixture_device(_i);
     const uint32_t vocab = fixture_by_size(70, 1100, 2100), rows = fixture_by_size(14, 110, 110);
-    int32_t *const all = malloc(vocab * sizeof *all);
-    ck_assert(all != NULL);
+    int32_t *const all = must_malloc(vocab * sizeof *all);
     for (uint32_t i = 0; i < vocab; i++)
         all[i] = (int32_t)i;
     for (uint32_t start = 0; start < vocab; start += rows) {
@@ -110,8 +108,7 @@ START_TEST(every_place)
             batch_row(b, row, ROW_EQUAL, 1);
             p->temperature = 0.0f;
             p->presence_penalty = row % 2 ? 1.0f : -1.0f; /* all but one lowered, or one raised */
-            t->output = malloc(vocab * sizeof *t->output);
-            ck_assert(t->output != NULL);
+            t->output = must_malloc(vocab * sizeof *t->output);
             for (uint32_t i = 0; i < vocab; i++)
                 if ((i == start + row) != row % 2)
                     t->output[t->output_count++] = all[i];
@@ -135,9 +132,8 @@ START_TEST(raised_to_zero)
     batch *const b = batch_new(ROWS, 2100, CLS_F32, 0, 0);
     for (uint32_t row = 0; row < ROWS; row++) {
         const int32_t place = places[row / 2];
-        float *const values = b->values + (size_t)row * b->vocab, *const data =
-                                                                      (float *)b->data +
-                                                                      (size_t)row * b->stride;
+        float *const values = b->values + (size_t)row * b->vocab;
+        float *const data = (float *)b->data + (size_t)row * b->stride;
         tokens *const t = &b->tokens[row];
         batch_row(b, row, ROW_EQUAL, row);
         for (uint32_t i = 0; i < b->vocab; i++)
@@ -148,8 +144,7 @@ START_TEST(raised_to_zero)
             b->params[row].temperature = 1.0f;
             b->params[row].top_k = 1;
         }
-        t->output = malloc(sizeof *t->output);
-        ck_assert(t->output != NULL);
+        t->output = must_malloc(sizeof *t->output);
         t->output[t->output_count++] = place;
     }
     batch_check(b, d, fixture_context(d, 0, 0, 0, 0), 0);
@@ -172,9 +167,8 @@ START_TEST(long_outputs)
         b->params[row].frequency_penalty = row % 2 ? 0x1p-13f : -0x1p-12f;
         b->params[row].repetition_penalty = 1.25f;
         b->params[row].penalty_window = row < 2 ? 0 : row == 2 ? 16384 : 9000;
-        t->prompt = malloc(N * sizeof *t->prompt);
-        t->output = malloc(N * sizeof *t->output);
-        ck_assert(t->prompt && t->output);
+        t->prompt = must_malloc(N * sizeof *t->prompt);
+        t->output = must_malloc(N * sizeof *t->output);
         t->prompt_count = t->output_count = N;
         for (uint32_t i = 0; i < N; i++) {
             t->prompt[i] = (int32_t)(i % 100 + 20); /* some ids are invalid */
@@ -186,23 +180,15 @@ START_TEST(long_outputs)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("adjust");
-    TCase *const t = tcase_create("adjust");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_requests);
-    add_device_test(t, counts_follow);
-    add_device_test(t, every_place);
-    add_device_test(t, raised_to_zero);
-    if (fixture_size() != TEST_TINY)
-        add_device_test(t, long_outputs);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_requests);
+    add_device_test(counts_follow);
+    add_device_test(every_place);
+    add_device_test(raised_to_zero);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(long_outputs);
+    return fixture_end();
 }

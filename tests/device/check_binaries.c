@@ -27,19 +27,11 @@ void driver_reset(void)
 
 cls_context_options plain_options(void)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.max_work_group = GROUP;
     o.cache_always = 1;
     return o;
-}
-
-cls_device_info info_of(const cls_context *context)
-{
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
-    return info;
 }
 
 const char *const binaries_programs[PROGRAMS] = {"self-test", "slots", "survey", "token-list"};
@@ -85,8 +77,8 @@ void expect_but(device *d, const cls_context_options *o, cls_origin origin, unsi
                       info.origin);
         ck_assert_msg(info.work_group == MOST_LAUNCHED, "%s: %s: %s is in groups of %u", d->name,
                       what, info.name, info.work_group);
-        ck_assert_msg(n > 0 || info_of(context).origin == wanted, "%s: %s: origin %u", d->name,
-                      what, info_of(context).origin);
+        ck_assert_msg(n > 0 || context_info(context).origin == wanted, "%s: %s: origin %u", d->name,
+                      what, context_info(context).origin);
     }
     ck_assert_msg(n == PROGRAMS, "%s: %s: %u programs", d->name, what, n);
     /* The test of work-groups is from source, too, unless there is no compiler. */
@@ -110,9 +102,7 @@ static void expect_none(device *d, const cls_context_options *o, const char *wha
     const cls_status status = cls_context_create(d->context, d->id, o, &context);
     ck_assert_msg(status == CLS_UNSUPPORTED_DEVICE && context == NULL, "%s: %s: %s", d->name, what,
                   cls_status_name(status));
-    ck_assert_msg(
-        strstr(cls_error_message(), "has no compiler; give options->binary or cache_dir") != NULL,
-        "%s: %s", what, cls_error_message());
+    must_say("has no compiler; give options->binary or cache_dir");
     ck_assert_msg(fake.from_source + fake.from_binary == 0, "%s: %s: the driver saw it", d->name,
                   what);
     driver_reset();
@@ -141,12 +131,11 @@ START_TEST(exported)
     must(cls_device_query(d->id, &o, &queried));
     ck_assert_int_eq(cls_params_check(NULL, 10), CLS_BAD_ARGUMENT);
     must(cls_context_create(d->context, d->id, &o, &context));
-    ck_assert_msg(strstr(cls_error_message(), "params") != NULL, "success says: %s",
-                  cls_error_message());
-    ck_assert_uint_eq(info_of(context).shortlist, queried.shortlist);
-    ck_assert_uint_eq(info_of(context).work_group, queried.work_group);
-    ck_assert_int_eq(info_of(context).origin, CLS_ORIGIN_SOURCE);
-    ck_assert_uint_eq(info_of(context).tier, queried.tier);
+    must_say("params");
+    ck_assert_uint_eq(context_info(context).shortlist, queried.shortlist);
+    ck_assert_uint_eq(context_info(context).work_group, queried.work_group);
+    ck_assert_int_eq(context_info(context).origin, CLS_ORIGIN_SOURCE);
+    ck_assert_uint_eq(context_info(context).tier, queried.tier);
     size_t alone;
     must(cls_context_export(context, NULL, &alone));
     check_tokens(d, context);
@@ -184,8 +173,7 @@ START_TEST(taken)
     must(cls_context_create(d->context, d->id, &o, &context));
     must(cls_context_compile(context, 0, 0));
     must(cls_context_export(context, NULL, &size));
-    uint8_t *const again = malloc(size);
-    ck_assert_ptr_nonnull(again);
+    uint8_t *const again = must_malloc(size);
     must(cls_context_export(context, again, &size));
     cls_context_destroy(context);
     o.binary = again;
@@ -235,9 +223,7 @@ START_TEST(of_others)
     fake.no_compiler = 1;
     typed.dtypes = 1u << CLS_F16;
     must(cls_context_create(d->context, d->id, &typed, &context));
-    ck_assert_int_eq(cls_context_compile(context, 0, 0), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "has no compiler") != NULL, "%s",
-                  cls_error_message());
+    must_fail(cls_context_compile(context, 0, 0), CLS_UNSUPPORTED_DEVICE, "has no compiler");
     ck_assert_uint_eq(fake.from_source, 0);
     cls_context_destroy(context);
     driver_reset();
@@ -273,8 +259,7 @@ START_TEST(damaged)
     expect(d, &o, CLS_ORIGIN_BINARY, PROGRAMS, "whole again");
     o.binary = NULL;
     cls_context *context;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert(strstr(cls_error_message(), "binary_size") != NULL);
+    must_refuse(cls_context_create(d->context, d->id, &o, &context), "binary_size");
 }
 END_TEST
 
@@ -306,7 +291,7 @@ END_TEST
 
 /* -------------------------------------------------------------------- the groups */
 
-static void must_refuse(device *d, const cls_context_options *o, cls_status status, cl_int code)
+static void must_not_open(device *d, const cls_context_options *o, cls_status status, cl_int code)
 {
     cls_context *context = NULL;
     fake.builds = 0;
@@ -317,8 +302,7 @@ static void must_refuse(device *d, const cls_context_options *o, cls_status stat
 
 /* Does the same with a program that a context compiles later; the context remains usable. Returns
  * the message. */
-static const char *must_refuse_later(device *d, cls_context *context, cls_status status,
-                                     cl_int code)
+static const char *must_not_compile(device *d, cls_context *context, cls_status status, cl_int code)
 {
     static char said[512];
     cls_program_info info = {.struct_size = sizeof info};
@@ -344,6 +328,12 @@ static const char *build_of(int n)
     return "no such build";
 }
 
+static void expect_build(int n, const char *words)
+{
+    ck_assert_msg(strstr(build_of(n), words) != NULL, "build %d: \"%s\" lacks \"%s\"", n,
+                  build_of(n), words);
+}
+
 static uint32_t group_of(cls_context *context, const char *name)
 {
     cls_program_info info = {.struct_size = sizeof info};
@@ -365,13 +355,13 @@ START_TEST(refused_codes)
         driver_reset();
         fake.max_built_group = 0;
         fake.build_refusal = codes[i];
-        must_refuse(d, &o, CLS_BUILD_FAILED, codes[i]);
-        ck_assert_ptr_nonnull(strstr(cls_error_message(), "the last of 1 work-items"));
-        ck_assert_ptr_nonnull(strstr(build_of(2), "-DWGS=1 "));
+        must_not_open(d, &o, CLS_BUILD_FAILED, codes[i]);
+        must_say("the last of 1 work-items");
+        expect_build(2, "-DWGS=1 ");
     }
     fake.build_refusal = CL_COMPILER_NOT_AVAILABLE;
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_COMPILER_NOT_AVAILABLE);
-    ck_assert_str_eq(build_of(1), "no such build");
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_COMPILER_NOT_AVAILABLE);
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -387,7 +377,7 @@ START_TEST(refused_builds)
     fake.max_built_group = 0;
     must(cls_device_query(d->id, &o, &queried));
     ck_assert_uint_eq(queried.row_group, GROUP);
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(cls_error_message(),
                          "smaller groups were tried, the last of 1 work-items: OpenCL error "
                          "CL_BUILD_PROGRAM_FAILURE") != NULL &&
@@ -400,7 +390,7 @@ START_TEST(refused_builds)
         ck_assert_msg(strstr(build_of(k), groups[k]) != NULL && strstr(build_of(k), list) != NULL,
                       "build %d: %s", k, build_of(k));
     }
-    ck_assert_str_eq(build_of(3), "no such build");
+    expect_build(3, "no such build");
 
     /* One program among others: these stay as they are. */
     driver_reset();
@@ -410,10 +400,10 @@ START_TEST(refused_builds)
     fake.max_launched_group = UINT32_MAX;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
-    ck_assert_uint_eq(info_of(context).row_group, 2);
+    ck_assert_uint_eq(context_info(context).row_group, 2);
     fake.max_built_group = 0;
     fake.failing_kernel = "cls_token";
-    const char *said = must_refuse_later(d, context, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    const char *said = must_not_compile(d, context, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_msg(strstr(said, "the program token-list did not compile") != NULL &&
                       strstr(said, "the last of 1 work-items") != NULL,
                   "%s", said);
@@ -425,14 +415,14 @@ START_TEST(refused_builds)
     o = plain_options();
     o.work_group = 2;
     o.shortlist = 16;
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_str_eq(build_of(1), "no such build");
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    expect_build(1, "no such build");
     ck_assert_ptr_null(strstr(cls_error_message(), "the last"));
     o.row_group = 2;
     o.shortlist = 0;
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(cls_error_message(), "-DWGS=2 ") != NULL, "%s", cls_error_message());
-    ck_assert_str_eq(build_of(1), "no such build");
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    must_say("-DWGS=2 ");
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -492,14 +482,14 @@ START_TEST(refused_launches)
     o.shortlist = 16;
     fake.refusal = CL_INVALID_WORK_GROUP_SIZE;
     o.work_group = o.row_group = 1;
-    must_refuse(d, &o, CLS_OPENCL_ERROR, CL_INVALID_WORK_GROUP_SIZE);
+    must_not_open(d, &o, CLS_OPENCL_ERROR, CL_INVALID_WORK_GROUP_SIZE);
     ck_assert_uint_eq(fake.builds, 1);
     /* An error that is not about the work-group is reported at once. */
     o.work_group = o.row_group = o.shortlist = 0;
     fake.refusal = CL_OUT_OF_HOST_MEMORY;
     fake.max_built_group = UINT32_MAX;
-    must_refuse(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_HOST_MEMORY);
-    ck_assert_str_eq(build_of(1), "no such build");
+    must_not_open(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_HOST_MEMORY);
+    expect_build(1, "no such build");
     driver_reset();
 }
 END_TEST
@@ -516,20 +506,18 @@ START_TEST(kernels_limits)
     o.max_local_mem_size = 65536;
     must(cls_context_create(d->context, d->id, &o, &context));
     ck_assert_uint_eq(group_of(context, "self-test"), 1);
-    ck_assert_uint_eq(info_of(context).row_group, GROUP);
-    ck_assert_uint_eq(info_of(context).local_mem_size, 65536);
-    ck_assert_msg(strstr(build_of(0), "-DWGS=4 ") != NULL, "%s", build_of(0));
+    ck_assert_uint_eq(context_info(context).row_group, GROUP);
+    ck_assert_uint_eq(context_info(context).local_mem_size, 65536);
+    expect_build(0, "-DWGS=4 ");
     fake.max_local_group = 0;
-    const char *const said = must_refuse_later(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
+    const char *const said = must_not_compile(d, context, CLS_UNSUPPORTED_DEVICE, CL_SUCCESS);
     ck_assert_msg(
         strstr(said, "the program slots takes 100000 bytes of local memory in groups of 1") != NULL,
         "%s", said);
     cls_context_destroy(context);
     o.row_group = 2;
-    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(
-        strstr(cls_error_message(), "takes 100000 bytes of local memory in groups of 2") != NULL,
-        "%s", cls_error_message());
+    must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    must_say("takes 100000 bytes of local memory in groups of 2");
 
     driver_reset();
     fake.max_built_group = UINT32_MAX;
@@ -538,22 +526,18 @@ START_TEST(kernels_limits)
     o = plain_options();
     o.max_work_group = 8;
     o.shortlist = 16;
-    must_refuse(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_RESOURCES);
+    must_not_open(d, &o, CLS_OPENCL_ERROR, CL_OUT_OF_RESOURCES);
     for (int k = 0; k < 3; k++) {
         static const char *const groups[] = {"WGS=8 ", "WGS=2 ", "WGS=1 "};
-        ck_assert_msg(strstr(build_of(k), groups[k]) != NULL, "%s", build_of(k));
+        expect_build(k, groups[k]);
     }
-    ck_assert_str_eq(build_of(3), "no such build");
+    expect_build(3, "no such build");
     o.work_group = o.row_group = 8;
-    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(),
-                         "row_group is 8, but the program self-test runs in groups of at most 2") !=
-                      NULL,
-                  "%s", cls_error_message());
+    must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    must_say("row_group is 8, but the program self-test runs in groups of at most 2");
     o.row_group = 0; /* then work_group decides */
-    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "options->work_group is 8, but the program") != NULL,
-                  "%s", cls_error_message());
+    must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    must_say("options->work_group is 8, but the program");
     driver_reset();
 }
 END_TEST
@@ -569,62 +553,53 @@ START_TEST(refused_subgroups)
     o.max_work_group = 0;
     o.work_group = o.row_group = 16;
     o.shortlist = 16;
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
     ck_assert_uint_ge(fake.builds, 3); /* with the test of sub-groups */
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
-    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
-    ck_assert_str_eq(build_of(2), "no such build");
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "SUBGROUPS=0");
+    expect_build(1, "-DWGS=16 ");
+    expect_build(2, "no such build");
     o.tier = CLS_TIER_SUBGROUPS;
-    must_refuse(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_str_eq(build_of(1), "no such build");
+    must_not_open(d, &o, CLS_BUILD_FAILED, CL_BUILD_PROGRAM_FAILURE);
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "no such build");
     /* A built program has a limit, too, which may be another without sub-groups. */
     fake.max_built_group = UINT32_MAX;
     fake.kernel_group = 2;
     o.tier = CLS_TIER_AUTO;
-    must_refuse(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
-    ck_assert_msg(strstr(build_of(0), "SUBGROUPS=6") != NULL, "%s", build_of(0));
-    ck_assert_msg(strstr(build_of(1), "SUBGROUPS=0") != NULL, "%s", build_of(1));
-    ck_assert_msg(strstr(build_of(1), "-DWGS=16 ") != NULL, "%s", build_of(1));
-    ck_assert_str_eq(build_of(2), "no such build");
+    must_not_open(d, &o, CLS_BAD_ARGUMENT, CL_SUCCESS);
+    expect_build(0, "SUBGROUPS=6");
+    expect_build(1, "SUBGROUPS=0");
+    expect_build(1, "-DWGS=16 ");
+    expect_build(2, "no such build");
     test_subgroups(CLS_SUBGROUPS_NONE);
     driver_reset();
 }
 END_TEST
 
-static Suite *suite(void)
-{
-    Suite *const s = suite_create("binaries");
-    TCase *const t = tcase_create("programs"), *const groups = tcase_create("groups");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, exported);
-    add_device_test(t, taken);
-    add_device_test(t, of_others);
-    add_device_test(t, damaged);
-    add_device_test(t, distrusted);
-    add_cache_tests(t);
-    suite_add_tcase(s, t);
-    tcase_set_timeout(groups, 0);
-    add_device_test(groups, refused_codes);
-    add_device_test(groups, refused_builds);
-    add_device_test(groups, refused_options);
-    add_device_test(groups, refused_launches);
-    add_device_test(groups, kernels_limits);
-    add_device_test(groups, refused_subgroups);
-    suite_add_tcase(s, groups);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     binaries_self = argv[0];
     driver_reset();
+    fixture_begin(ON_DEVICES);
     if (argc > 1) {
         binaries_folder = argv[1];
-        return fixture_run(writer_suite, 1);
+        add_writer();
+        return fixture_end();
     }
-    const int failed = fixture_run(suite, 1);
+    add_device_test(exported);
+    add_device_test(taken);
+    add_device_test(of_others);
+    add_device_test(damaged);
+    add_device_test(distrusted);
+    add_cache_tests();
+    add_device_test(refused_codes);
+    add_device_test(refused_builds);
+    add_device_test(refused_options);
+    add_device_test(refused_launches);
+    add_device_test(kernels_limits);
+    add_device_test(refused_subgroups);
+    const int failed = fixture_end();
     for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++)
         free(exports[i].bytes);
     return failed;

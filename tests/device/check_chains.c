@@ -4,7 +4,6 @@
  * proves that drawn tokens follow the laws of chance. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"
@@ -79,8 +78,7 @@ static void run_batch(batch *b, device *d, cls_context *context, int search, cen
 {
     char where[240];
     client s;
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     client_open(&s, b, d, context, 1);
     cls_sampler_force_search(s.sampler, search);
@@ -147,10 +145,7 @@ START_TEST(end_token_stays)
         for (uint32_t row = 0; row < b->rows; row++) {
             cls_params *const p = &b->params[row];
             batch_row(b, row, ROW_NORMAL1, fixture_seed() + row);
-            p->temperature = 100.0f;
-            p->top_k = 50;
-            p->infill = 1;
-            p->typical_p = 0.9f;
+            params_set(p, "temperature=100.0 top_k=50 infill=1 typical_p=0.9");
             p->chain = CLS_CHAIN_CUSTOM;
             memcpy(p->stages,
                    (uint8_t[]){CLS_STAGE_TEMPERATURE, CLS_STAGE_TOP_K, CLS_STAGE_INFILL,
@@ -235,6 +230,12 @@ END_TEST
 
 START_TEST(law)
 {
+    static const char *const laws[] = {"typical_p=0.7",
+                                       "adaptive_target=0.1",
+                                       "adaptive_target=0.05 top_k=20",
+                                       "dynatemp_range=0.5 top_n_sigma=1.5",
+                                       "mirostat=2 mirostat_tau=2.0",
+                                       "xtc_probability=1.0 xtc_threshold=0.08"};
     device *const d = fixture_device(_i);
     for (int i = 0; i < 12; i++) {
         client s = law_client(d, 32, i % 2);
@@ -244,26 +245,7 @@ START_TEST(law)
         cls_params *const p = &s.b->params[0];
         p->chain = i % 4 ? CLS_CHAIN_LLAMA : CLS_CHAIN_DEFAULT;
         p->temperature = 0.8f;
-        switch (i / 2) {
-        case 0:
-            p->typical_p = 0.7f;
-            break;
-        case 1:
-            p->adaptive_target = 0.1f;
-            break;
-        case 2:
-            p->adaptive_target = 0.05f, p->top_k = 20;
-            break;
-        case 3:
-            p->dynatemp_range = 0.5f, p->top_n_sigma = 1.5f;
-            break;
-        case 4:
-            p->mirostat = 2, p->mirostat_tau = 2.0f;
-            break;
-        case 5:
-            p->xtc_probability = 1.0f, p->xtc_threshold = 0.08f;
-            break;
-        }
+        params_set(p, laws[i / 2]);
         must(cls_slot_begin(s.sampler, 0, p, NULL, 0, NULL, 0));
         count_draws(&s, counts);
         const cls_host_row h = batch_host_row(s.b, 0);
@@ -333,26 +315,16 @@ START_TEST(modes_reach_their_aims)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("chains");
-    TCase *const t = tcase_create("chains"), *const laws = tcase_create("laws");
-    tcase_set_timeout(t, 0);
-    tcase_set_timeout(laws, 0);
-    add_device_test(t, random_chains);
-    add_device_test(t, end_token_stays);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, laws);
-    if (fixture_size() != TEST_TINY) {
-        add_device_test(laws, xtc_coin);
-        add_device_test(laws, law);
-        add_device_test(laws, modes_reach_their_aims);
-    }
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_chains);
+    add_device_test(end_token_stays);
+    if (fixture_size() != TEST_TINY) {
+        add_device_test(xtc_coin);
+        add_device_test(law);
+        add_device_test(modes_reach_their_aims);
+    }
+    return fixture_end();
 }

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves how random numbers select tokens: numbers at the ends of tokens' intervals, numbers
  * from Philox and from the caller, and the laws of chance over thousands of draws. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "oracle.h"
@@ -42,8 +41,7 @@ START_TEST(extreme_numbers)
 {
     device *const d = fixture_device(_i);
     batch *const b = batch_new(8, 1100, CLS_F32, 0, 0);
-    b->random = calloc(b->rows, sizeof *b->random);
-    ck_assert(b->random != NULL);
+    b->random = must_calloc(b->rows, sizeof *b->random);
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, row < 4 ? ROW_NORMAL1 : ROW_HALF, row / 2);
         b->params[row].top_k = row < 2 ? 0 : 30;
@@ -141,9 +139,8 @@ START_TEST(tail)
     device *const d = fixture_device(_i);
     const uint32_t vocab = 129281;
     batch *const b = batch_new(64, vocab, CLS_F32, 0, 0);
-    uint32_t *const counts = calloc(vocab, sizeof *counts), hits = 0;
+    uint32_t *const counts = must_calloc(vocab, sizeof *counts), hits = 0;
     client s;
-    ck_assert(counts != NULL);
     for (uint32_t row = 0; row < b->rows; row++)
         batch_row(b, row, ROW_TAIL, fixture_seed());
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
@@ -157,20 +154,15 @@ START_TEST(tail)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("draw");
-    TCase *const t = tcase_create("draw");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, aimed);
-    add_device_test(t, extreme_numbers);
-    add_device_test(t, positions_move_on);
+    fixture_begin(ON_DEVICES);
+    add_device_test(aimed);
+    add_device_test(extreme_numbers);
+    add_device_test(positions_move_on);
     if (fixture_size() != TEST_TINY)
-        add_device_test(t, law);
+        add_device_test(law);
     if (fixture_size() == TEST_FULL)
-        add_device_test(t, tail);
-    suite_add_tcase(s, t);
-    return s;
+        add_device_test(tail);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

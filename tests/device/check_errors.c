@@ -14,26 +14,6 @@
 #include "faulty.h"
 #include "layer.h"
 
-#define expect(call, status, words) expect_status((call), (status), (words), #call, __LINE__)
-
-static void expect_status(cls_status is, cls_status wanted, const char *words, const char *call,
-                          int line)
-{
-    ck_assert_msg(is == wanted && strstr(cls_error_message(), words) != NULL,
-                  "line %d: %s gives %s: %s", line, call, cls_status_name(is), cls_error_message());
-}
-
-/* Oclgrind stops where commands wait for the host. */
-static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
-
-static cl_event user_event(cl_context context)
-{
-    cl_int code;
-    const cl_event event = clCreateUserEvent(context, &code);
-    must_cl(code);
-    return event;
-}
-
 static void rest(long ms)
 {
     const struct timespec t = {0, ms * 1000000};
@@ -49,11 +29,10 @@ START_TEST(kernels_that_do_not_compile)
     cls_context *const good = fixture_context(d, 1u << CLS_F32, 0, 0, 0), *context = good;
     const faulty_live before = faulty_alive();
     char log[4096], small[9];
-    cls_context_options o;
     cls_head_options h;
     cls_head *head = (cls_head *)&info;
     must(cls_context_info(good, &info));
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.shortlist = info.shortlist; /* no smaller ones are tried */
     o.work_group = info.work_group;
     o.row_group = info.row_group;
@@ -66,11 +45,10 @@ START_TEST(kernels_that_do_not_compile)
     o.build_log_size = sizeof small;
     small[8] = 'x';
     const cls_status again = cls_context_create(d->context, d->id, &o, &context);
-    expect(made, CLS_BUILD_FAILED, "compile");
-    expect(again, CLS_BUILD_FAILED, "compile");
+    must_fail(made, CLS_BUILD_FAILED, "compile");
+    must_fail(again, CLS_BUILD_FAILED, "compile");
     ck_assert(cls_error_opencl() != CL_SUCCESS);
-    ck_assert_msg(strstr(cls_error_message(), "-DVEC=") != NULL, "no options: %s",
-                  cls_error_message());
+    must_say("-DVEC=");
     ck_assert(context == NULL);
     ck_assert_msg(strstr(log, "undeclared_type") != NULL || strstr(log, "error") != NULL,
                   "%s: the log is \"%s\"", d->name, log);
@@ -83,14 +61,12 @@ START_TEST(kernels_that_do_not_compile)
     char head_said[512];
     snprintf(head_said, sizeof head_said, "%s", cls_error_message());
     const faulty_live so_far = faulty_alive();
-    cls_sampler_options so;
     cls_sampler *sampler = (cls_sampler *)&info;
-    cls_sampler_options_init(&so);
-    so.vocab = 100;
+    cls_sampler_options so = sampler_options(100, 1);
     so.dtypes = 1u << CLS_BF16; /* which no other test here compiles */
     const cls_status of_sampler = cls_sampler_create(good, &so, &sampler);
     faulty_options = NULL;
-    expect(of_sampler, CLS_BUILD_FAILED, "did not compile");
+    must_fail(of_sampler, CLS_BUILD_FAILED, "did not compile");
     ck_assert(sampler == NULL && cls_error_opencl() != CL_SUCCESS);
     ck_assert_msg(strlen(cls_context_build_log(good)) > 10, "no log");
     ck_assert_str_eq(faulty_leaked(&so_far), "");
@@ -110,12 +86,10 @@ START_TEST(no_memory_on_the_device)
     /* programs' proofs need buffers, too */
     must(cls_context_compile(context, 0, CLS_FEATURES_ALL));
     const faulty_live before = faulty_alive();
-    cls_sampler_options o;
     cls_sampler *sampler = NULL;
     cls_readback *ring = NULL;
     uint32_t n = 0;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     for (;; n++) {
         faulty_arm(FAULTY_clCreateBuffer, n, CL_MEM_OBJECT_ALLOCATION_FAILURE, 0);
         faulty_on = 1;
@@ -123,7 +97,7 @@ START_TEST(no_memory_on_the_device)
         faulty_on = 0;
         if (faulty_failed() == FAULTY_COUNT)
             break;
-        expect(status, CLS_OPENCL_ERROR, "bytes on the device for ");
+        must_fail(status, CLS_OPENCL_ERROR, "bytes on the device for ");
         ck_assert(sampler == NULL && cls_error_opencl() == CL_MEM_OBJECT_ALLOCATION_FAILURE);
         ck_assert_str_eq(faulty_leaked(&before), "");
     }
@@ -134,7 +108,7 @@ START_TEST(no_memory_on_the_device)
     const cls_status status = cls_readback_create(context, 64, 2, &ring);
     faulty_on = 0;
     faulty_disarm();
-    expect(status, CLS_OPENCL_ERROR, "128 bytes of page-locked memory");
+    must_fail(status, CLS_OPENCL_ERROR, "128 bytes of page-locked memory");
     ck_assert(ring == NULL);
     ck_assert_str_eq(faulty_leaked(&before), "");
 }
@@ -160,16 +134,14 @@ START_TEST(strangers)
     uint64_t ticket;
     const cls_buffer theirs = {.buffer = buffer}, ours = {.buffer = s.step.tokens.buffer};
     const cls_ints drawn = {.device = theirs};
-    expect(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, "queue");
-    expect(accept_ints(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-           "queue");
-    expect(accept_ints(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-           "tokens");
+    must_refuse(cls_sample(s.sampler, queue, &s.step, 0, NULL, NULL), "queue");
+    must_refuse(accept_ints(s.sampler, queue, 1, 1, &drawn, NULL, 0, NULL, NULL), "queue");
+    must_refuse(accept_ints(s.sampler, d->queue, 1, 1, &drawn, NULL, 0, NULL, NULL), "tokens");
 #define REFUSE(field, name) \
     do { \
         s.field = buffer; \
-        expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_BAD_ARGUMENT, \
-               name " belongs to another"); \
+        must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), \
+                    name " belongs to another"); \
         s.step = good; \
         s.step.outputs = &s.outputs; \
         s.outputs = none; \
@@ -189,20 +161,15 @@ START_TEST(strangers)
     REFUSE(outputs.entropy.buffer, "outputs->entropy");
 #undef REFUSE
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), 8, 1, &ring));
-    expect(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT, "queue");
-    expect(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), CLS_BAD_ARGUMENT,
-           "from");
+    must_refuse(cls_readback_start(ring, queue, &ours, 8, 0, NULL, &ticket), "queue");
+    must_refuse(cls_readback_start(ring, d->queue, &theirs, 8, 0, NULL, &ticket), "from");
     /* An event of theirs: said before anything is enqueued. */
-    expect(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL), CLS_BAD_ARGUMENT,
-           "wait[0] belongs to another");
-    expect(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), CLS_BAD_ARGUMENT,
-           "wait[0]");
+    must_refuse(cls_sample(s.sampler, d->queue, &s.step, 1, &event, NULL),
+                "wait[0] belongs to another");
+    must_refuse(cls_readback_start(ring, d->queue, &ours, 8, 1, &event, &ticket), "wait[0]");
     /* Nothing of this has moved anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    batch_reference(s.b);
-    for (uint32_t row = 0; row < 2; row++)
-        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    client_check(&s, 1, d->name);
     must_cl(clSetUserEventStatus(event, CL_COMPLETE));
     cls_readback_destroy(ring);
     clReleaseEvent(event);
@@ -225,16 +192,13 @@ START_TEST(failed_wait)
     const cls_ints ids = {.host = (const int32_t[]){1, 2}};
     must_cl(clSetUserEventStatus(events[0], CL_COMPLETE));
     must_cl(clSetUserEventStatus(events[1], -42));
-    expect(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
-           "wait[1] has ended with an error");
+    must_fail(cls_sample(s.sampler, d->queue, &s.step, 2, events, NULL), CLS_OPENCL_ERROR,
+              "wait[1] has ended with an error");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL),
-           CLS_OPENCL_ERROR, "wait[0] has ended");
+    must_fail(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 1, &events[1], NULL),
+              CLS_OPENCL_ERROR, "wait[0] has ended");
     client_step(&s, d->queue, 0, 1, events, NULL);
-    client_tokens(&s, 0);
-    batch_reference(s.b);
-    for (uint32_t row = 0; row < 2; row++)
-        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
+    client_check(&s, 1, d->name);
     close_small(&s);
     clReleaseEvent(events[0]);
     clReleaseEvent(events[1]);
@@ -256,16 +220,16 @@ START_TEST(failed_step)
     faulty_state = -42;
     const cls_status next = cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL);
     faulty_state = 0;
-    expect(next, CLS_OPENCL_ERROR, "destroy the sampler");
+    must_fail(next, CLS_OPENCL_ERROR, "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), -42);
-    expect(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
-           "destroy the sampler");
+    must_fail(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), CLS_OPENCL_ERROR,
+              "destroy the sampler");
     ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-    expect(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
-           "destroy the sampler");
-    expect(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
-    expect(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
-           "destroy the sampler");
+    must_fail(accept_ints(s.sampler, d->queue, 2, 1, &ids, NULL, 0, NULL, NULL), CLS_OPENCL_ERROR,
+              "destroy the sampler");
+    must_fail(cls_slot_reset(s.sampler, 0), CLS_OPENCL_ERROR, "destroy the sampler");
+    must_fail(cls_slot_save(s.sampler, d->queue, 0, NULL, &size), CLS_OPENCL_ERROR,
+              "destroy the sampler");
     close_small(&s);
     ck_assert_str_eq(faulty_leaked(&before), "");
 }
@@ -329,8 +293,7 @@ START_TEST(a_byte_too_small)
             if (all[i].n == &outputs->given.count)
                 outputs->given.ids.buffer = given;
             if (less)
-                expect(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), CLS_BAD_ARGUMENT,
-                       all[i].name);
+                must_refuse(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), all[i].name);
             else
                 must(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL));
             clReleaseMemObject(buffer);
@@ -411,14 +374,6 @@ END_TEST
 
 /* ------------------------------------------------------ what a refused call left */
 
-static cl_command_queue another_queue(device *d)
-{
-    cl_int code;
-    const cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
-    return queue;
-}
-
 /* The event is not complete before the gate opens. */
 static void expect_gated(cl_command_queue queue, cl_event done, cl_event gate)
 {
@@ -439,16 +394,15 @@ START_TEST(uploads_of_a_refused_step)
     enum { ROWS = 4 };
     static const int32_t order[ROWS] = {2, 0, 3, 1};
     device *const d = fixture_device(_i);
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     client s = small_client(d, ROWS);
-    const cl_command_queue first = another_queue(d), second = another_queue(d);
+    const cl_command_queue first = queue_in_order(d), second = queue_in_order(d);
     const cl_event gate = user_event(d->context);
     cl_event done = NULL;
     for (uint32_t slot = 0; slot < ROWS; slot++) {
         const cls_logit_bias bias = {(int32_t)(10 + slot), 1000.0f};
-        s.b->params[slot].logit_bias.biases = &bias;
-        s.b->params[slot].logit_bias.count = 1;
+        s.b->params[slot].logit_bias = (cls_biases){&bias, 1};
         must(cls_slot_params(s.sampler, slot, &s.b->params[slot]));
         s.b->params[slot].logit_bias.count = 0;
     }
@@ -481,7 +435,7 @@ START_TEST(uploads_of_a_refused_product)
 {
     device *const d = fixture_device(_i);
     const layer_setup wish = {LAYER_F16, 64, 16, 4, 4, 1, 0, 0, 0, 0};
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     for (int lasting = 0; lasting < 2; lasting++) {
         rng r = {fixture_seed()};
@@ -489,7 +443,7 @@ START_TEST(uploads_of_a_refused_product)
         int32_t map[4] = {3, 1, 0, 2};
         cl_event done = NULL;
         layer_open(&l, d, &wish, &r);
-        const cl_command_queue first = another_queue(d), second = another_queue(d);
+        const cl_command_queue first = queue_in_order(d), second = queue_in_order(d);
         const cl_event gate = user_event(d->context);
         l.call.which.host = map;
         faulty_arm(FAULTY_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES, lasting);
@@ -502,8 +456,7 @@ START_TEST(uploads_of_a_refused_product)
         ck_assert_int_eq(refused, CLS_OPENCL_ERROR);
         must(again);
         expect_gated(second, done, gate);
-        l.map = malloc(sizeof map);
-        ck_assert(l.map != NULL);
+        l.map = must_malloc(sizeof map);
         memcpy(l.map, map, sizeof map);
         layer_check(&l, "after a refused product");
         faulty_disarm();
@@ -516,27 +469,19 @@ START_TEST(uploads_of_a_refused_product)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("errors");
-    TCase *const t = tcase_create("errors");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, kernels_that_do_not_compile);
-    add_device_test(t, no_memory_on_the_device);
-    add_device_test(t, strangers);
-    add_device_test(t, failed_wait);
-    add_device_test(t, failed_step);
-    add_device_test(t, a_byte_too_small);
-    add_device_test(t, callbacks);
-    add_device_test(t, uploads_of_a_refused_step);
-    add_device_test(t, uploads_of_a_refused_product);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     unsetenv("CLS_TEST_PROGRAMS"); /* a compiled program would not fail to compile */
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(kernels_that_do_not_compile);
+    add_device_test(no_memory_on_the_device);
+    add_device_test(strangers);
+    add_device_test(failed_wait);
+    add_device_test(failed_step);
+    add_device_test(a_byte_too_small);
+    add_device_test(callbacks);
+    add_device_test(uploads_of_a_refused_step);
+    add_device_test(uploads_of_a_refused_product);
+    return fixture_end();
 }

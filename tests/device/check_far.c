@@ -24,9 +24,8 @@ static uint64_t put(device *d, cl_mem buffer, uint64_t element, const void *rows
     const uint64_t stride = (size / element - VOCAB) / (ROWS - 1);
     *offset = (size / element - VOCAB - (ROWS - 1) * stride) * element;
     for (uint64_t row = 0; row < ROWS; row++)
-        must_cl(clEnqueueWriteBuffer(
-            d->queue, buffer, CL_TRUE, (size_t)(*offset + row * stride * element),
-            VOCAB * (size_t)element, (const char *)rows + row * VOCAB * element, 0, NULL, NULL));
+        buffer_write(d, buffer, (size_t)(*offset + row * stride * element), VOCAB * (size_t)element,
+                     (const char *)rows + row * VOCAB * element);
     return stride;
 }
 
@@ -85,23 +84,16 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     int32_t token[ROWS], status[ROWS];
     uint64_t offset = 0;
     cls_sampler *sampler;
-    cls_sampler_options o;
-    cls_params p;
-    cls_step step;
     cl_mem const logits = buffer_of(d, ROWS * row_size, all->logits[input->dtype]),
                  out = buffer_of(d, sizeof token + sizeof status, NULL);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.dtypes = 1u << input->dtype;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_p = 0.9f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_init(&step);
-    step.rows = ROWS;
-    step.logits.values.buffer = logits;
+    cls_step step = default_step(ROWS, logits);
     step.logits.dtype = input->dtype;
     const uint64_t stride = put(d, far, input->element, contents, &offset);
     if (which == MASKS) {
@@ -120,20 +112,14 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     step.status.offset = sizeof token;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
     buffer_read(d, out, sizeof token, token);
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, sizeof token, sizeof status, status, 0,
-                                NULL, NULL));
+    buffer_read_at(d, out, sizeof token, sizeof status, status);
     for (uint32_t row = 0; row < ROWS; row++) {
-        cls_host_row h;
-        cls_host_result result = {.struct_size = sizeof result};
-        cls_host_row_init(&h);
-        h.logits = all->logits[input->dtype] + row * row_size;
+        cls_host_row h = host_row(all->logits[input->dtype] + row * row_size, VOCAB, &p);
         h.dtype = input->dtype;
-        h.vocab = VOCAB;
-        h.params = &p;
         h.mask = which == MASKS ? all->mask[row] : NULL;
         h.mask_kind = CLS_MASK_BOOL;
         h.bias = which == BIASES ? all->bias[row] : NULL;
-        must(cls_host_sample(&h, &result));
+        const cls_host_result result = host_result(&h);
         ck_assert_msg(token[row] == result.token && status[row] == result.status,
                       "%s, %s, %llu bytes, row %u: token %d, status %d, not %d, %d", d->name,
                       input->name, (unsigned long long)size, row, token[row], status[row],
@@ -142,8 +128,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     printf("%s: %s: the last row begins at element %llu of %.2f GiB\n", d->name, input->name,
            (unsigned long long)(size / input->element - VOCAB), (double)size / 1073741824.0);
     cls_sampler_destroy(sampler);
-    clReleaseMemObject(logits);
-    clReleaseMemObject(out);
+    release_buffers(logits, out);
 }
 
 START_TEST(far_apart)
@@ -172,21 +157,13 @@ START_TEST(far_apart)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("far");
-    TCase *const t = tcase_create("far");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, far_apart);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     if (argc > 1)
         size = (uint64_t)(strtod(argv[1], NULL) * 1073741824.0) / 64 * 64;
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(far_apart);
+    const int status = fixture_end();
     return status == 0 && tested == 0 ? 77 : status;
 }

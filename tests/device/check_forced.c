@@ -23,8 +23,7 @@ static void random_mask(batch *b, rng *r)
     batch_mask(b, r, rng_below(r, 3) ? 80 : 10, rng_below(r, 3) ? 0 : 1 + rng_below(r, whole));
     if (rng_below(r, 2))
         return;
-    b->mask_map = malloc(b->rows * sizeof *b->mask_map);
-    ck_assert(b->mask_map != NULL);
+    b->mask_map = must_malloc(b->rows * sizeof *b->mask_map);
     for (uint32_t row = 0; row < b->rows; row++)
         b->mask_map[row] = (int32_t)rng_below(r, b->rows + 1) - 1;
 }
@@ -75,15 +74,14 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
 {
     char where[200];
     client s;
-    int32_t *const latest = malloc(b->rows * sizeof *latest), *const got = malloc(b->rows * 4);
+    int32_t *const latest = must_malloc(b->rows * sizeof *latest);
+    int32_t *const got = must_malloc(b->rows * 4);
     const int32_t invalid = i % 3 ? -1 : -7;
-    ck_assert(latest != NULL && got != NULL);
     for (uint32_t row = 0; row < b->rows; row++)
         latest[row] = CANARY;
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
     cls_sampler_force_search(s.sampler, i % 6 == 5);
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(fixture_context(d, 0, 0, 0, 0), &info));
+    const cls_device_info info = context_info(fixture_context(d, 0, 0, 0, 0));
     b->shortlist = info.shortlist;
     const cl_mem latest_buffer = buffer_of(d, b->rows * sizeof *latest, latest),
                  logprobs = buffer_of(d, b->rows * sizeof(float), NULL);
@@ -125,8 +123,7 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
         }
     }
     client_close(&s);
-    clReleaseMemObject(latest_buffer);
-    clReleaseMemObject(logprobs);
+    release_buffers(latest_buffer, logprobs);
     free(latest);
     free(got);
 }
@@ -210,11 +207,9 @@ static uint32_t *step_outputs(client *s, const int32_t *given, int kind)
     s->outputs.logprob_kind = kind;
     client_step(s, s->d->queue, 0, 0, NULL, NULL);
     client_tokens(s, 0);
-    uint32_t *const all = malloc(words * 4);
-    ck_assert(all != NULL);
+    uint32_t *const all = must_malloc(words * 4);
     buffer_read(s->d, buffer, words * 4, all);
-    clReleaseMemObject(buffer);
-    clReleaseMemObject(ids);
+    release_buffers(buffer, ids);
     return all;
 }
 
@@ -297,8 +292,8 @@ START_TEST(outputs)
         client_open(&s, b, d, context, 1);
         client_open(&t, plain, d, context, 1);
         t.step.defer_accept = 1;
-        uint32_t *const ours = step_outputs(&s, given, kind), *const theirs =
-                                                                  step_outputs(&t, given, kind);
+        uint32_t *const ours = step_outputs(&s, given, kind);
+        uint32_t *const theirs = step_outputs(&t, given, kind);
         list_outputs(&s.outputs, b->vocab, list);
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1700];
@@ -349,19 +344,11 @@ START_TEST(outputs)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced");
-    TCase *const t = tcase_create("forced");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_rows);
-    add_device_test(t, outputs);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_rows);
+    add_device_test(outputs);
+    return fixture_end();
 }

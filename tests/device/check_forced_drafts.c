@@ -2,10 +2,9 @@
 /* Proves that verifications emit forced ids, and end at loops: against the reference, and that the
  * text with drafts is the text without. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "bench.h"
 #include "verifier.h"
 
 #define FEATURES \
@@ -68,12 +67,9 @@ static void text_params(cls_params *p, rng *r, int32_t *ids)
     p->seed = rng_bits(r);
     p->temperature = 0.8f;
     p->presence_penalty = 0.2f;
-    p->thinking_start.ids = ids;
-    p->thinking_start.count = rng_below(r, 2);
-    p->thinking_end.ids = ids + 1;
-    p->thinking_end.count = 1;
-    p->thinking_forced.ids = ids + 2;
-    p->thinking_forced.count = 1 + rng_below(r, 4);
+    p->thinking_start = (cls_ids){ids, rng_below(r, 2)};
+    p->thinking_end = (cls_ids){ids + 1, 1};
+    p->thinking_forced = (cls_ids){ids + 2, 1 + rng_below(r, 4)};
     p->thinking_budget = rng_below(r, 9);
     p->loop_repeats = 2 + rng_below(r, 2);
     p->loop_min = 2;
@@ -90,23 +86,17 @@ START_TEST(texts_with_drafts)
     static float table[WORDS][WORDS], of_drafts[DRAFTS + 1][WORDS];
     rng r = {fixture_seed() + 4};
     uint32_t emitted = 0, forced = 0, loops = 0, calls = 0;
-    cls_sampler *sampler;
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = WORDS;
+    cls_sampler_options o = sampler_options(WORDS, 2);
     o.max_rows = DRAFTS + 1;
-    o.slot_count = 2;
     o.max_history = 64;
     o.features = CLS_FEATURE_VERIFY;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    const cl_mem in = buffer_of(d, sizeof of_drafts, NULL),
-                 out = buffer_of(d, 2 * sizeof(int32_t) * (DRAFTS + 3), NULL);
+    bench b = bench_open(d, &o, NULL);
+    b.step.rows = 1;
     for (uint32_t n = 0; n < fixture_by_size(4, 20, 100); n++) {
         static const int32_t one = 1;
         int32_t ids[6], callers[3], text[LENGTH + 1], status[LENGTH + 1], last = 0;
         uint32_t length = 0;
         cls_params p;
-        cls_step step;
         for (uint32_t i = 0; i < WORDS * WORDS; i++)
             table[i / WORDS][i % WORDS] = (float)rng_below(&r, 64) / 16.0f;
         text_params(&p, &r, ids);
@@ -114,22 +104,14 @@ START_TEST(texts_with_drafts)
         for (uint32_t i = 0; i < 3; i++)
             callers[i] = (int32_t)rng_below(&r, WORDS);
         for (uint32_t slot = 0; slot < 2; slot++) {
-            must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
-            must(cls_slot_force(sampler, slot, n_callers ? callers : NULL, n_callers));
+            must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+            must(cls_slot_force(b.sampler, slot, n_callers ? callers : NULL, n_callers));
         }
-        cls_step_init(&step);
-        step.rows = 1;
-        step.logits.values.buffer = in;
-        step.tokens.buffer = step.status.buffer = out;
-        step.status.offset = 4;
         for (int stopped = 0; length < LENGTH && !stopped; length++) {
-            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof table[0], table[last], 0,
-                                         NULL, NULL));
-            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-            buffer_read(d, out, 4, &text[length]);
-            must_cl(
-                clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &status[length], 0, NULL, NULL));
-            last = text[length];
+            bench_logits(&b, table[last], 1);
+            bench_step(&b);
+            last = text[length] = b.token[0];
+            status[length] = b.status[0];
             stopped = (status[length] & CLS_ROW_STOPPED) != 0;
         }
         last = 0;
@@ -148,22 +130,21 @@ START_TEST(texts_with_drafts)
                                                               : (int32_t)rng_below(&r, WORDS);
                 memcpy(of_drafts[k + 1], table[guess[k]], sizeof of_drafts[0]);
             }
-            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof of_drafts, of_drafts, 0,
-                                         NULL, NULL));
+            bench_logits(&b, of_drafts[0], DRAFTS + 1);
             cls_verify_call_init(&call);
             call.requests = 1;
             call.row_offsets = cu;
-            call.logits.values.buffer = in;
+            call.logits = b.step.logits;
             call.slots.host = &one;
             call.draft_ids.host = n_drafts ? guess : NULL;
             call.parents.host = n_drafts && tree ? parents : NULL;
             call.max_drafts = DRAFTS;
             call.disable_bonus = (int32_t)rng_below(&r, 2);
-            call.tokens.buffer = call.emitted.buffer = call.status.buffer = out;
+            call.tokens.buffer = call.emitted.buffer = call.status.buffer = b.step.tokens.buffer;
             call.emitted.offset = 4 * (DRAFTS + 1);
             call.status.offset = 4 * (DRAFTS + 2);
-            must(cls_verify(sampler, d->queue, &call, 0, NULL, NULL));
-            buffer_read(d, out, sizeof result, result);
+            must(cls_verify(b.sampler, d->queue, &call, 0, NULL, NULL));
+            buffer_read(d, b.step.tokens.buffer, sizeof result, result);
             for (int32_t i = 0; i < result[DRAFTS + 1]; i++, at++) {
                 if (at == LENGTH) /* the text goes on */
                     break;
@@ -185,25 +166,15 @@ START_TEST(texts_with_drafts)
     printf("%s: texts: %u tokens in %u calls, %u with forced ids, %u loops\n", d->name, emitted,
            calls, forced, loops);
     ck_assert(emitted > calls && forced > 0 && loops > 0);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
-    cls_sampler_destroy(sampler);
+    bench_close(&b);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced_drafts");
-    TCase *const t = tcase_create("forced_drafts");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, verified);
-    add_device_test(t, texts_with_drafts);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(verified);
+    add_device_test(texts_with_drafts);
+    return fixture_end();
 }

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client.h"
+#include "batch.h"
+#include "bench.h"
 
 #define FEATURES \
     (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_LOGPROBS | \
@@ -14,81 +15,34 @@
 
 enum { VOCAB = 40, SLOTS = 3 };
 
-/* A sampler with a few slots, and one row of logits for all of them. */
-typedef struct desk {
-    device *d;
-    cls_sampler *sampler;
-    cls_step step;
-    float x[VOCAB];
-    cl_mem in, out;
-    int32_t token[SLOTS], status[SLOTS];
-} desk;
-
-static void desk_open(desk *k, device *d)
+/* Opens a bench with one row of logits for all slots. */
+static bench open_one_row(device *d)
 {
-    cls_sampler_options o;
-    memset(k, 0, sizeof *k);
-    k->d = d;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = SLOTS;
+    static const int32_t same[SLOTS] = {0};
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
+    float x[VOCAB];
     o.max_history = 64;
     o.max_rollback = 8;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &k->sampler));
     for (uint32_t i = 0; i < VOCAB; i++)
-        k->x[i] = (float)(i * 7 % 11) / 4.0f;
-    k->in = buffer_of(d, sizeof k->x, k->x);
-    k->out = buffer_of(d, 2 * sizeof k->token, NULL);
-    cls_step_init(&k->step);
-    k->step.rows = SLOTS;
-    k->step.logits_rows = 1;
-    k->step.logits.values.buffer = k->in;
-    static const int32_t same[SLOTS] = {0};
-    k->step.logits_map.host = same;
-    k->step.tokens.buffer = k->step.status.buffer = k->out;
-    k->step.status.offset = sizeof k->token;
+        x[i] = (float)(i * 7 % 11) / 4.0f;
+    bench k = bench_open(d, &o, NULL);
+    bench_logits(&k, x, 1);
+    k.step.logits_rows = 1;
+    k.step.logits_map.host = same;
+    return k;
 }
 
-static void desk_close(desk *k)
-{
-    cls_sampler_destroy(k->sampler);
-    clReleaseMemObject(k->in);
-    clReleaseMemObject(k->out);
-}
-
-static void desk_begin(desk *k, const cls_params *p)
+static void begin_all(bench *k, const cls_params *p)
 {
     static const int32_t prompt[] = {1, 2, 3, 2, 3};
     for (uint32_t slot = 0; slot < SLOTS; slot++)
         must(cls_slot_begin(k->sampler, slot, p, prompt, 5, NULL, 0));
 }
 
-static void desk_step(desk *k)
+static void expect_same_slots(const bench *k, uint32_t a, uint32_t b, const char *where)
 {
-    must(cls_sample(k->sampler, k->d->queue, &k->step, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(k->d->queue, k->out, CL_TRUE, 0, sizeof k->token, k->token, 0, NULL,
-                                NULL));
-    must_cl(clEnqueueReadBuffer(k->d->queue, k->out, CL_TRUE, sizeof k->token, sizeof k->status,
-                                k->status, 0, NULL, NULL));
-}
-
-static unsigned char *saved(const desk *k, uint32_t slot, size_t *size)
-{
-    must(cls_slot_save(k->sampler, k->d->queue, slot, NULL, size));
-    unsigned char *const bytes = malloc(*size);
-    ck_assert(bytes != NULL);
-    must(cls_slot_save(k->sampler, k->d->queue, slot, bytes, size));
-    return bytes;
-}
-
-static void expect_same_slots(const desk *k, uint32_t a, uint32_t b, const char *where)
-{
-    size_t size[2];
-    unsigned char *const one = saved(k, a, &size[0]), *const other = saved(k, b, &size[1]);
-    ck_assert_msg(size[0] == size[1] && memcmp(one, other, size[0]) == 0,
+    ck_assert_msg(slots_are_same(k->d->queue, k->sampler, a, k->sampler, b),
                   "%s: %s: slots %u and %u differ", k->d->name, where, a, b);
-    free(one);
-    free(other);
 }
 
 /* The requests of each kind of adaptive state, and one without. */
@@ -114,12 +68,11 @@ START_TEST(masked)
     device *const d = fixture_device(_i);
     uint8_t bytes[2][VOCAB];
     uint32_t words[2][2];
-    desk k;
     memset(bytes, 1, sizeof bytes);
     memset(words, 0xff, sizeof words);
     bytes[1][6] = 0;
     words[1][0] &= ~(1u << 6);
-    desk_open(&k, d);
+    bench k = open_one_row(d);
     const cl_mem byte_buffer = buffer_of(d, sizeof bytes, bytes),
                  word_buffer = buffer_of(d, sizeof words, words);
     for (int kind = 0; kind < 5; kind++)
@@ -129,32 +82,31 @@ START_TEST(masked)
             cls_params p;
             size_t size[2];
             adaptive_params(&p, kind);
-            p.thinking_forced.ids = forced;
-            p.thinking_forced.count = how & 4 ? 2 : 0;
+            p.thinking_forced = (cls_ids){forced, how & 4 ? 2 : 0};
             p.thinking_budget = how & 4 ? 2 : 0;
-            desk_begin(&k, &p);
+            begin_all(&k, &p);
             for (uint32_t slot = 0; slot < SLOTS && !(how & 4); slot++)
                 must(cls_slot_force(k.sampler, slot, forced, 2));
             *m = none;
             for (int i = 0; i < 2 && (how & 4); i++)
-                desk_step(&k);       /* the budget's tokens */
+                bench_step(&k);      /* the budget's tokens */
             k.step.defer_accept = 1; /* leaves a token that cls_accept() may take */
-            desk_step(&k);
+            bench_step(&k);
             k.step.defer_accept = 0;
             *m = (cls_mask){.kind = how & 1, .rows = 2, .row_map = {.host = map}};
             if (how & 2)
                 m->host = how & 1 ? (const void *)bytes : (const void *)words;
             else
                 m->words.buffer = how & 1 ? byte_buffer : word_buffer;
-            unsigned char *const before = saved(&k, 1, &size[0]);
+            unsigned char *const before = slot_saved(k.sampler, d->queue, 1, &size[0]);
             for (int i = 0; i < 2; i++) {
-                desk_step(&k);
+                bench_step(&k);
                 for (uint32_t slot = 0; slot < SLOTS; slot++)
                     ck_assert_msg(k.token[slot] == -1 && k.status[slot] == CLS_ROW_EMPTY,
                                   "%s: kind %d, mask %d: token %d, status %d", d->name, kind, how,
                                   k.token[slot], k.status[slot]);
             }
-            unsigned char *const after = saved(&k, 1, &size[1]);
+            unsigned char *const after = slot_saved(k.sampler, d->queue, 1, &size[1]);
             ck_assert_msg(size[0] == size[1] && memcmp(before, after, size[0]) == 0,
                           "%s: kind %d, mask %d: an empty row changed its slot", d->name, kind,
                           how);
@@ -162,14 +114,13 @@ START_TEST(masked)
             free(after);
             *m = none;
             for (int i = 0; i < 3; i++) {
-                desk_step(&k);
+                bench_step(&k);
                 ck_assert_int_eq(k.status[1], i < 2 ? CLS_ROW_FORCED : 0);
                 ck_assert(i == 2 || k.token[1] == forced[i]);
             }
         }
-    clReleaseMemObject(byte_buffer);
-    clReleaseMemObject(word_buffer);
-    desk_close(&k);
+    release_buffers(byte_buffer, word_buffer);
+    bench_close(&k);
 }
 END_TEST
 
@@ -181,11 +132,10 @@ START_TEST(as_accepted)
     static const int32_t first = 0, second = 1;
     device *const d = fixture_device(_i);
     float nan_row[VOCAB];
-    desk k;
-    desk_open(&k, d);
+    bench k = open_one_row(d);
     for (uint32_t i = 0; i < VOCAB; i++)
         nan_row[i] = NAN;
-    const cl_mem empty = buffer_of(d, sizeof nan_row, nan_row);
+    const cl_mem in = k.step.logits.values.buffer, empty = buffer_of(d, sizeof nan_row, nan_row);
     for (int kind = 0; kind < 5; kind++)
         for (int how = 0; how < 3; how++) {
             char where[60];
@@ -193,41 +143,41 @@ START_TEST(as_accepted)
             snprintf(where, sizeof where, "kind %d, case %d", kind, how);
             adaptive_params(&p, kind);
             p.temperature = 0.5f;
-            desk_begin(&k, &p);
+            begin_all(&k, &p);
             for (int i = 0; i < 4; i++) {
                 k.step.defer_accept = i == 3; /* what the next step will draw */
-                desk_step(&k);
+                bench_step(&k);
             }
             const int32_t id = (k.token[0] + how) % VOCAB;
             const cls_ints ids = {.host = &id}, slots = {.host = &second};
             must(cls_slot_force(k.sampler, 0, &id, 1));
             k.step.rows = 1;
-            k.step.logits.values.buffer = how == 2 ? empty : k.in;
+            k.step.logits.values.buffer = how == 2 ? empty : in;
             k.step.slots.host = &first;
             k.step.defer_accept = 0;
-            desk_step(&k);
+            bench_step(&k);
             ck_assert_msg(k.token[0] == id && (k.status[0] & ~CLS_ROW_NAN) == CLS_ROW_FORCED,
                           "%s: %s: token %d, status %d", d->name, where, k.token[0], k.status[0]);
             must(cls_slot_force(k.sampler, 0, NULL, 0)); /* saved without a place for ids */
             k.step.slots.host = &second;
             k.step.defer_accept = 1;
-            desk_step(&k);
+            bench_step(&k);
             must(accept_ints(k.sampler, d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
             k.step.defer_accept = 0;
             k.step.slots.host = NULL;
-            k.step.logits.values.buffer = k.in;
+            k.step.logits.values.buffer = in;
             k.step.rows = SLOTS;
             if (kind == 0 || kind == 4)
                 expect_same_slots(&k, 0, 1, where);
             for (int i = 0; i < 4; i++) {
-                desk_step(&k);
+                bench_step(&k);
                 ck_assert_msg(k.token[0] == k.token[1] && k.status[0] == k.status[1],
                               "%s: %s, %d tokens later: %d; accepted: %d", d->name, where, i,
                               k.token[0], k.token[1]);
             }
         }
     clReleaseMemObject(empty);
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
@@ -249,22 +199,19 @@ START_TEST(ends)
                  {4, 0, 0, 2, 4, CLS_ROW_STOPPED | CLS_ROW_LENGTH | CLS_ROW_LOOP}};
     device *const d = fixture_device(_i);
     const uint64_t bits[SLOTS] = {1, 2, 3};
-    desk k;
-    desk_open(&k, d);
+    bench k = open_one_row(d);
     for (uint32_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.max_tokens = cases[c].max_tokens;
         p.min_tokens = cases[c].min_tokens;
-        p.stop_ids.ids = cases[c].stops ? &stop : NULL;
-        p.stop_ids.count = cases[c].stops;
+        p.stop_ids = (cls_ids){cases[c].stops ? &stop : NULL, cases[c].stops};
         p.loop_repeats = cases[c].repeats;
         p.loop_max = 8;
-        desk_begin(&k, &p);
+        begin_all(&k, &p);
         for (uint32_t slot = 0; slot < SLOTS; slot++)
             must(cls_slot_force(k.sampler, slot, forced, 6));
         for (uint32_t i = 0; i <= cases[c].last; i++) {
-            desk_step(&k);
+            bench_step(&k);
             const int32_t token = i < cases[c].last ? forced[i] : -1,
                           status = i == cases[c].last       ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED
                                    : i + 1 == cases[c].last ? CLS_ROW_FORCED | cases[c].status
@@ -276,9 +223,8 @@ START_TEST(ends)
         }
     }
     const cl_mem random = buffer_of(d, sizeof bits, bits);
-    cls_params p;
-    cls_params_init(&p);
-    desk_begin(&k, &p);
+    cls_params p = default_params();
+    begin_all(&k, &p);
     must(cls_slot_force(k.sampler, 1, forced, 1));
     k.step.defer_accept = 1;
     k.step.slots.host = shared;
@@ -286,12 +232,12 @@ START_TEST(ends)
     k.step.draws.host = draws;
     for (int with = 0; with < 2; with++) {
         k.step.random_bits.buffer = with ? random : NULL;
-        desk_step(&k);
+        bench_step(&k);
         for (uint32_t row = 0; row < SLOTS; row++)
             ck_assert(k.token[row] == 4 && k.status[row] == CLS_ROW_FORCED);
     }
     clReleaseMemObject(random);
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
@@ -301,18 +247,16 @@ START_TEST(launches)
     static const int32_t forced[] = {4, 5};
     device *const d = fixture_device(_i);
     cls_params plain, thinks, loops;
-    desk k;
-    desk_open(&k, d);
+    bench k = open_one_row(d);
     cls_params_init(&plain);
     thinks = loops = plain;
-    thinks.thinking_forced.ids = forced;
-    thinks.thinking_forced.count = 2;
+    thinks.thinking_forced = (cls_ids){forced, 2};
     thinks.thinking_budget = 100;
     loops.loop_repeats = 2;
 #define EXPECT_LAUNCHES(n) \
-    desk_step(&k); \
+    bench_step(&k); \
     ck_assert_uint_eq(cls_sampler_launches(k.sampler), (n))
-    desk_begin(&k, &plain);
+    begin_all(&k, &plain);
     EXPECT_LAUNCHES(3);
     EXPECT_LAUNCHES(2);
     must(cls_slot_force(k.sampler, 1, forced, 2));
@@ -327,30 +271,30 @@ START_TEST(launches)
     must(cls_slot_copy(k.sampler, 2, 1));
     must(cls_slot_reset(k.sampler, 1));
     must(cls_slot_begin(k.sampler, 1, &plain, NULL, 0, NULL, 0));
-    desk_step(&k);
+    bench_step(&k);
     EXPECT_LAUNCHES(3); /* the fork */
     must(cls_slot_params(k.sampler, 2, &plain));
-    desk_step(&k);
+    bench_step(&k);
     EXPECT_LAUNCHES(3); /* new parameters keep the ids */
     must(cls_slot_begin(k.sampler, 2, &plain, NULL, 0, NULL, 0));
-    desk_step(&k);
+    bench_step(&k);
     EXPECT_LAUNCHES(2);
     for (int i = 0; i < 2; i++) {
         must(cls_slot_params(k.sampler, 0, i ? &thinks : &loops));
-        desk_step(&k);
+        bench_step(&k);
         EXPECT_LAUNCHES(3);
         must(cls_slot_params(k.sampler, 0, &plain));
-        desk_step(&k);
+        bench_step(&k);
         EXPECT_LAUNCHES(2);
     }
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
 /* --------------------------------------------------------------------------- accepted */
 
 /* Accepts tokens of a slot one by one, which cls_accept() with several of them must equal. */
-static void accept_each(desk *k, const int32_t *ids, uint32_t n, int32_t slot)
+static void accept_each(bench *k, const int32_t *ids, uint32_t n, int32_t slot)
 {
     const cls_ints map = {.host = &slot};
     for (uint32_t i = 0; i < n; i++) {
@@ -368,10 +312,8 @@ START_TEST(accepted)
     device *const d = fixture_device(_i);
     const uint32_t many = fixture_by_size(64, 600, CLS_MAX_ACCEPTED);
     rng r = {fixture_seed() + 5};
-    int32_t ids[2 * EACH], *const all = malloc(CLS_MAX_ACCEPTED * sizeof *all);
-    desk k;
-    ck_assert(all != NULL);
-    desk_open(&k, d);
+    int32_t ids[2 * EACH], *const all = must_malloc(CLS_MAX_ACCEPTED * sizeof *all);
+    bench k = open_one_row(d);
     const cl_mem buffer = buffer_of(d, CLS_MAX_ACCEPTED * sizeof *all + 8, NULL);
     for (uint32_t i = 0; i < fixture_by_size(6, 30, 150); i++) {
         static const int32_t pair[2] = {2, 0}, row_of_1 = 1;
@@ -383,12 +325,10 @@ START_TEST(accepted)
         p.max_tokens = i % 3 == 1 ? 5 : 0;
         p.loop_repeats = i % 3 == 2 ? 3 : 0;
         p.loop_max = 2;
-        p.thinking_forced.ids = forced;
-        p.thinking_forced.count = 2;
+        p.thinking_forced = (cls_ids){forced, 2};
         p.thinking_budget = 4;
-        p.thinking_end.ids = forced + 1;
-        p.thinking_end.count = 1;
-        desk_begin(&k, &p);
+        p.thinking_end = (cls_ids){forced + 1, 1};
+        begin_all(&k, &p);
         for (uint32_t at = 0; at < 2 * per_row; at++) {
             const uint32_t what = rng_below(&r, 8);
             ids[at] = what == 0   ? -1
@@ -400,8 +340,7 @@ START_TEST(accepted)
         if (i % 2) { /* both rows; the second one belongs to slot 0 */
             const cls_ints map = {.host = pair}, host = {.host = ids},
                            device_ids = {.device = {.buffer = buffer, .offset = 8}};
-            must_cl(
-                clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 8, sizeof ids, ids, 0, NULL, NULL));
+            buffer_write(d, buffer, 8, sizeof ids, ids);
             must(accept_ints(k.sampler, d->queue, 2, per_row, i % 4 == 1 ? &host : &device_ids,
                              &map, 0, NULL, NULL));
             accept_each(&k, ids + per_row, per_row, 1);
@@ -412,29 +351,27 @@ START_TEST(accepted)
             accept_each(&k, ids, per_row, 0);
             expect_same_slots(&k, 0, 1, "one row");
         }
-        desk_step(&k);
+        bench_step(&k);
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
     }
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.frequency_penalty = 0.01f;
     p.penalty_window = 30;
     for (uint32_t i = 0; i < many; i++)
         all[i] = (int32_t)rng_below(&r, VOCAB);
     for (int on_device = 0; on_device < 2; on_device++) { /* as many as there may be */
         const cls_ints host = {.host = all}, device_ids = {.device = {.buffer = buffer}};
-        must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, many * sizeof *all, all, 0, NULL,
-                                     NULL));
-        desk_begin(&k, &p);
+        buffer_write(d, buffer, 0, many * sizeof *all, all);
+        begin_all(&k, &p);
         must(accept_ints(k.sampler, d->queue, 1, many, on_device ? &device_ids : &host, NULL, 0,
                          NULL, NULL));
         must(cls_slot_begin(k.sampler, 1, &p, (const int32_t[]){1, 2, 3, 2, 3}, 5, all, many));
-        desk_step(&k);
+        bench_step(&k);
         ck_assert(k.token[0] == k.token[1] && k.status[0] == k.status[1]);
     }
     clReleaseMemObject(buffer);
     free(all);
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
@@ -453,11 +390,10 @@ static void put_word(unsigned char *bytes, size_t at, uint32_t word)
 }
 
 /* Loads bytes with one word changed. Returns the message of the refusal, or "". */
-static const char *load_with(desk *k, const unsigned char *bytes, size_t size, size_t at,
+static const char *load_with(bench *k, const unsigned char *bytes, size_t size, size_t at,
                              uint32_t word)
 {
-    unsigned char *const changed = malloc(size);
-    ck_assert(changed != NULL);
+    unsigned char *const changed = must_malloc(size);
     memcpy(changed, bytes, size);
     put_word(changed, at, word);
     fixture_put_checksum(changed, size - 8);
@@ -477,19 +413,17 @@ START_TEST(saves)
     device *const d = fixture_device(_i);
     cls_params plain, thinks;
     size_t size;
-    desk k;
-    desk_open(&k, d);
+    bench k = open_one_row(d);
     cls_params_init(&plain);
     plain.loop_max = 8;
     plain.loop_repeats = 5; /* needs no newer format */
     thinks = plain;
-    thinks.thinking_forced.ids = forced;
-    thinks.thinking_forced.count = 3;
+    thinks.thinking_forced = (cls_ids){forced, 3};
     thinks.thinking_budget = 2;
     for (int kind = 0; kind < 5; kind++) { /* 1: a budget, 2: ids, 3: both, 4: ids where it was */
-        desk_begin(&k, kind == 1 || kind >= 3 ? &thinks : &plain);
+        begin_all(&k, kind == 1 || kind >= 3 ? &thinks : &plain);
         for (int i = 0; i < 3; i++)
-            desk_step(&k);
+            bench_step(&k);
         if (kind == 4)
             must(cls_slot_begin(k.sampler, 0, &plain, NULL, 0, ids, 2));
         if (kind == 1 || kind == 3) { /* one id was emitted: it stays the next one's turn */
@@ -499,7 +433,7 @@ START_TEST(saves)
         }
         if (kind >= 2)
             must(cls_slot_force(k.sampler, 0, ids, 2));
-        unsigned char *const bytes = saved(&k, 0, &size);
+        unsigned char *const bytes = slot_saved(k.sampler, d->queue, 0, &size);
         ck_assert_uint_eq(word_at(bytes, 8), kind == 0 ? 4 : 5);
         must(cls_slot_load(k.sampler, 1, bytes, size));
         expect_same_slots(&k, 0, 1, "loaded");
@@ -509,7 +443,7 @@ START_TEST(saves)
             if (i == 4)
                 for (uint32_t slot = 0; slot < SLOTS; slot++)
                     must(cls_slot_rollback(k.sampler, slot, 4));
-            desk_step(&k);
+            bench_step(&k);
             const int at = i % 4;
             const int32_t expected = kind >= 2 && at < 2   ? ids[at]
                                      : kind == 3           ? forced[at - 1]
@@ -525,11 +459,11 @@ START_TEST(saves)
         free(bytes);
     }
 
-    desk_begin(&k, &thinks);
+    begin_all(&k, &thinks);
     for (int i = 0; i < 3; i++)
-        desk_step(&k);
+        bench_step(&k);
     must(cls_slot_force(k.sampler, 0, ids, 2));
-    unsigned char *const bytes = saved(&k, 0, &size);
+    unsigned char *const bytes = slot_saved(k.sampler, d->queue, 0, &size);
     const size_t n_at = size - 8 - 4 * 4, now_at = n_at - 4 * (8 + 1); /* the rollback's 8 */
     ck_assert(word_at(bytes, n_at) == 2 && word_at(bytes, n_at + 4) == 3 &&
               word_at(bytes, n_at + 8) == 7 && word_at(bytes, now_at) == 1 + 2 + 1);
@@ -549,10 +483,10 @@ START_TEST(saves)
                 ck_assert_msg(strstr(message, "bytes") || strstr(message, "params->"), "%s",
                               message);
             else if (at % 3 == 0)
-                desk_step(&k);
+                bench_step(&k);
         }
     free(bytes);
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
@@ -563,15 +497,13 @@ START_TEST(long_texts)
     enum { STEPS = 200, TOKENS = STEPS + 5 };
     static const uint32_t lengths[] = {TOKENS + 1, 0x7fffffff, 0x80000000, 0xfffffff0, 0xffffffff};
     device *const d = fixture_device(_i);
-    cls_params p;
     size_t size, at = 0, size_2;
-    desk k;
-    desk_open(&k, d);
-    cls_params_init(&p);
-    desk_begin(&k, &p);
+    bench k = open_one_row(d);
+    cls_params p = default_params();
+    begin_all(&k, &p);
     for (int i = 0; i < STEPS; i++)
-        desk_step(&k);
-    unsigned char *const bytes = saved(&k, 0, &size);
+        bench_step(&k);
+    unsigned char *const bytes = slot_saved(k.sampler, d->queue, 0, &size);
     while (word_at(bytes, at) != STEPS || word_at(bytes, at + 4) != STEPS ||
            word_at(bytes, at + 8) != TOKENS || word_at(bytes, at + 12) != TOKENS)
         at += 4; /* outputs, position, length, longest length */
@@ -584,22 +516,16 @@ START_TEST(long_texts)
             continue;
         }
         ck_assert_str_eq(message, "");
-        unsigned char *const again = saved(&k, 2, &size_2);
+        unsigned char *const again = slot_saved(k.sampler, d->queue, 2, &size_2);
         must(cls_slot_load(k.sampler, 2, again, size_2));
         free(again);
     }
     free(bytes);
-    desk_close(&k);
+    bench_close(&k);
 }
 END_TEST
 
 /* ----------------------------------------------------------------------------- refused */
-
-static void expect_refused(cls_status status, const char *message)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strstr(cls_error_message(), message) != NULL,
-                  "%s: \"%s\" for \"%s\"", cls_status_name(status), cls_error_message(), message);
-}
 
 START_TEST(refusals)
 {
@@ -607,67 +533,59 @@ START_TEST(refusals)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const cls_ints one = {.host = ids}, none = {.host = NULL};
-    cls_params p;
-    desk k;
-    desk_open(&k, d);
-    cls_params_init(&p);
-    expect_refused(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
-    expect_refused(cls_slot_force(k.sampler, SLOTS, ids, 1),
-                   "slot is 3, but the sampler has slots 0 to 2");
-    expect_refused(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
-    desk_begin(&k, &p);
-    expect_refused(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
-    expect_refused(cls_slot_force(k.sampler, 0, ids, 2),
-                   "ids[1] is 40, which is not a token of a vocabulary of 40");
-    expect_refused(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
+    bench k = open_one_row(d);
+    cls_params p = default_params();
+    must_refuse(cls_slot_force(NULL, 0, ids, 1), "sampler is NULL");
+    must_refuse(cls_slot_force(k.sampler, SLOTS, ids, 1),
+                "slot is 3, but the sampler has slots 0 to 2");
+    must_refuse(cls_slot_force(k.sampler, 0, ids, 1), "slot 0 has no request");
+    begin_all(&k, &p);
+    must_refuse(cls_slot_force(k.sampler, 0, NULL, 1), "id_count is 1, but ids is NULL");
+    must_refuse(cls_slot_force(k.sampler, 0, ids, 2),
+                "ids[1] is 40, which is not a token of a vocabulary of 40");
+    must_refuse(cls_slot_force(k.sampler, 0, ids + 2, 1), "ids[0] is -1, which is not a token");
     must(cls_slot_force(k.sampler, 0, ids, 0));
-    expect_refused(accept_ints(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
-                   "per_row is 0; it must be 1 to 4096");
-    expect_refused(
+    must_refuse(accept_ints(k.sampler, d->queue, 1, 0, &one, NULL, 0, NULL, NULL),
+                "per_row is 0; it must be 1 to 4096");
+    must_refuse(
         accept_ints(k.sampler, d->queue, 1, CLS_MAX_ACCEPTED + 1, &one, NULL, 0, NULL, NULL),
         "per_row is 4097; it must be 1 to 4096");
-    expect_refused(accept_ints(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
-                   "rows is 4; the sampler was created for 1 to 3");
-    expect_refused(accept_ints(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
-                   "tokens is NULL");
+    must_refuse(accept_ints(k.sampler, d->queue, 4, 1, &one, NULL, 0, NULL, NULL),
+                "rows is 4; the sampler was created for 1 to 3");
+    must_refuse(accept_ints(k.sampler, d->queue, 1, 2, &none, NULL, 0, NULL, NULL),
+                "tokens is NULL");
     const cl_mem small = buffer_of(d, 5 * 4, NULL);
     const cls_ints too_small = {.device = {.buffer = small}};
-    expect_refused(accept_ints(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL),
-                   "tokens");
+    must_refuse(accept_ints(k.sampler, d->queue, 2, 3, &too_small, NULL, 0, NULL, NULL), "tokens");
     must(accept_ints(k.sampler, d->queue, 1, 5, &too_small, NULL, 0, NULL, NULL));
     clReleaseMemObject(small);
     p.loop_repeats = 3;
     p.loop_max = 22;
-    expect_refused(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
-                   "params->loop_repeats is 3 and params->loop_max 22, but options->max_history is "
-                   "64: at least 66 is needed");
+    must_refuse(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0),
+                "params->loop_repeats is 3 and params->loop_max 22, but options->max_history is "
+                "64: at least 66 is needed");
     p.loop_max = 21;
     must(cls_slot_begin(k.sampler, 0, &p, NULL, 0, NULL, 0));
     for (int end = 0; end < 2; end++) {
         cls_params_init(&p);
-        p.thinking_forced.ids = ids;
-        p.thinking_forced.count = 1;
+        p.thinking_forced = (cls_ids){ids, 1};
         *(end ? &p.thinking_end.ids : &p.thinking_start.ids) = zeroes;
         uint32_t *const n = end ? &p.thinking_end.count : &p.thinking_start.count;
         *n = 66;
-        expect_refused(
-            cls_slot_params(k.sampler, 0, &p),
-            end ? "params->thinking_end.count is 66, but options->max_history is 64: at "
-                  "least 65 is needed"
-                : "params->thinking_start.count is 66, but options->max_history is 64: at "
-                  "least 65 is needed");
+        must_refuse(cls_slot_params(k.sampler, 0, &p),
+                    end ? "params->thinking_end.count is 66, but options->max_history is 64: at "
+                          "least 65 is needed"
+                        : "params->thinking_start.count is 66, but options->max_history is 64: at "
+                          "least 65 is needed");
         *n = 65;
         must(cls_slot_params(k.sampler, 0, &p));
     }
     p.thinking_budget = 1u << 31;
-    expect_refused(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
-    desk_close(&k);
+    must_refuse(cls_sampler_check(k.sampler, &p), "; it must be at most 2147483647");
+    bench_close(&k);
 
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = 2;
+    cls_sampler_options o = sampler_options(VOCAB, 2);
     o.max_rows = 1;
     o.max_history = 8;
     o.no_late_compile = 1;
@@ -678,39 +596,30 @@ START_TEST(refusals)
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     const char *const lacks =
         "this needs CLS_FEATURE_FORCED, which the sampler's options->features lack";
-    expect_refused(cls_slot_force(sampler, 0, ids, 1), lacks);
+    must_refuse(cls_slot_force(sampler, 0, ids, 1), lacks);
     p.loop_repeats = 2;
     p.loop_max = 2;
-    expect_refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
+    must_refuse(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
     cls_params_init(&p);
-    p.thinking_forced.ids = ids;
-    p.thinking_forced.count = 1;
-    expect_refused(cls_slot_params(sampler, 0, &p), lacks);
+    p.thinking_forced = (cls_ids){ids, 1};
+    must_refuse(cls_slot_params(sampler, 0, &p), lacks);
     must(cls_slot_force(sampler, 0, NULL, 0));
     cls_sampler_destroy(sampler);
     fixture_random(FEATURES);
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("forced_slots");
-    TCase *const t = tcase_create("forced_slots");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, masked);
-    add_device_test(t, as_accepted);
-    add_device_test(t, ends);
-    add_device_test(t, launches);
-    add_device_test(t, accepted);
-    add_device_test(t, saves);
-    add_device_test(t, long_texts);
-    add_device_test(t, refusals);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(FEATURES);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(masked);
+    add_device_test(as_accepted);
+    add_device_test(ends);
+    add_device_test(launches);
+    add_device_test(accepted);
+    add_device_test(saves);
+    add_device_test(long_texts);
+    add_device_test(refusals);
+    return fixture_end();
 }

@@ -40,29 +40,17 @@ START_TEST(parent_goes_on)
         }
         ck_assert_msg(ended_well(child), "%s: the child of step %u", d->name, i);
     }
-    for (uint32_t i = 0; i < STEPS; i++) {
-        client_tokens(&s, i);
-        batch_reference(b);
-        for (uint32_t row = 0; row < b->rows; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token,
-                          "%s: step %u, row %u: token %d, not %d", d->name, i, row, b->token[row],
-                          b->host[row].token);
-            batch_accept(b, row);
-        }
-    }
+    client_check(&s, STEPS, d->name);
     client_close(&s);
     batch_free(b);
 }
 END_TEST
 
-static Suite *make(void)
+static int run(void)
 {
-    Suite *const s = suite_create("fork");
-    TCase *const t = tcase_create("fork");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, parent_goes_on);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(parent_goes_on);
+    return fixture_end();
 }
 
 int main(void)
@@ -70,9 +58,9 @@ int main(void)
     fflush(stdout);
     const pid_t early = fork(); /* before this process has opened anything */
     if (early == 0)
-        exit(fixture_run(make, 1));
+        exit(run());
     int status = 0;
     if (waitpid(early, &status, 0) != early || !WIFEXITED(status))
         return 99;
-    return WEXITSTATUS(status) != EXIT_SUCCESS ? WEXITSTATUS(status) : fixture_run(make, 1);
+    return WEXITSTATUS(status) != EXIT_SUCCESS ? WEXITSTATUS(status) : run();
 }

@@ -50,20 +50,12 @@ END_TEST
 START_TEST(large_rows) { run_all(fixture_device(_i), 1); }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("goldens");
-    TCase *const t = tcase_create("goldens");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, small_rows);
-    if (fixture_size() != TEST_TINY)
-        add_device_test(t, large_rows);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(small_rows);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(large_rows);
+    return fixture_end();
 }

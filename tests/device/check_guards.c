@@ -118,14 +118,9 @@ START_TEST(contradictions)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("guards");
-    TCase *const t = tcase_create("guards");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, contradictions);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(contradictions);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

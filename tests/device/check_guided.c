@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bench.h"
 #include "client.h"
 
 enum { STEPS = 2, RING = 100, RING_ROWS = 4 };
@@ -89,8 +90,7 @@ static void random_masks(batch *b, rng *r)
     fill(b, r);
     if (rng_below(r, 2))
         return;
-    b->mask_map = calloc(b->rows, sizeof *b->mask_map);
-    ck_assert(b->mask_map != NULL);
+    b->mask_map = must_calloc(b->rows, sizeof *b->mask_map);
     for (uint32_t row = 0; row < b->rows; row++)
         b->mask_map[row] = (int32_t)rng_below(r, b->rows + b->rows / 2) - (int32_t)b->rows / 2;
     for (uint32_t row = 0; row < b->rows; row++)
@@ -101,8 +101,7 @@ static void random_masks(batch *b, rng *r)
 static void *move_to_host(client *s, batch *b)
 {
     const size_t size = b->mask_kind == CLS_MASK_PACKED ? 4 : 1, width = b->mask_width * size;
-    unsigned char *const masks = malloc(b->rows * (width + 3 * size));
-    ck_assert(masks != NULL);
+    unsigned char *const masks = must_malloc(b->rows * (width + 3 * size));
     memset(masks, 0xa5, b->rows * (width + 3 * size));
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(masks + row * (width + 3 * size), (unsigned char *)b->mask + row * width, width);
@@ -187,8 +186,7 @@ static void ring_open(ring *g, device *d, int kind)
     client_open(&g->s, g->b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), RING);
     clReleaseMemObject(g->s.step.mask.words.buffer);
     g->s.step.mask.words.buffer = NULL;
-    g->array = malloc(g->size);
-    ck_assert(g->array != NULL);
+    g->array = must_malloc(g->size);
     g->s.step.mask.host = g->array;
 }
 
@@ -201,8 +199,7 @@ static cls_status ring_step(ring *g, cl_uint n_wait, const cl_event *wait, cl_ev
     step->tokens.offset = step->status.offset = (uint64_t)g->n * RING_ROWS * sizeof(int32_t);
     const cls_status status = cls_sample(g->s.sampler, g->s.d->queue, step, n_wait, wait, done);
     if (status == CLS_OK) {
-        g->kept[g->n] = malloc(g->size);
-        ck_assert(g->kept[g->n] != NULL);
+        g->kept[g->n] = must_malloc(g->size);
         memcpy(g->kept[g->n++], g->array, g->size);
     }
     memset(g->array, (int)rng_below(&g->r, 256), g->size);
@@ -260,12 +257,10 @@ END_TEST
 START_TEST(gated_masks)
 {
     device *const d = fixture_device(_i);
-    cl_int code;
     ring g;
-    if (strstr(d->name, "Oclgrind") != NULL) /* stops where commands wait for the host */
+    if (is_oclgrind(d))
         return;
-    const cl_event gate = clCreateUserEvent(d->context, &code);
-    must_cl(code);
+    const cl_event gate = user_event(d->context);
     ring_open(&g, d, CLS_MASK_PACKED);
     cls_status status = ring_step(&g, 1, &gate, NULL);
     while (status == CLS_OK && g.n < RING)
@@ -308,11 +303,10 @@ START_TEST(rows_of_one_slot)
             client_tokens(&s, 0);
             for (uint32_t row = 0; row < ROWS; row++) {
                 cls_host_row h = batch_host_row(b, row);
-                cls_host_result result = {.struct_size = sizeof result};
                 h.params = &b->params[slots[row]];
                 h.position = h.params->position;
                 h.draw = (uint32_t)draws[row];
-                must(cls_host_sample(&h, &result));
+                const cls_host_result result = host_result(&h);
                 ck_assert_msg(b->token[row] == result.token && b->status[row] == result.status,
                               "%s: row %u: token %d, status %d, not %d, %d", d->name, row,
                               b->token[row], b->status[row], result.token, result.status);
@@ -396,8 +390,7 @@ START_TEST(empty_list)
         b->params[row].temperature = 0.0f;
         b->params[row].only_allowed = row != 0;
     }
-    b->params[2].allowed_ids.ids = ids;
-    b->params[2].allowed_ids.count = 2;
+    b->params[2].allowed_ids = (cls_ids){ids, 2};
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     for (int again = 0; again < 2; again++) {
         client_step(&s, d->queue, 0, 0, NULL, NULL);
@@ -410,10 +403,8 @@ START_TEST(empty_list)
         must(cls_slot_load(s.sampler, 0, saved, size));
     }
     b->params[0].only_allowed = 2;
-    ck_assert_int_eq(cls_sampler_check(s.sampler, &b->params[0]), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "params->only_allowed is 2; it must be 0 or 1") !=
-                      NULL,
-                  "%s", cls_error_message());
+    must_refuse(cls_sampler_check(s.sampler, &b->params[0]),
+                "params->only_allowed is 2; it must be 0 or 1");
     client_close(&s);
     batch_free(b);
 }
@@ -425,66 +416,41 @@ START_TEST(room_for_host_masks)
     enum { VOCAB = 3200, ROWS_HERE = 2 };
     device *const d = fixture_device(_i);
     static uint32_t mask[ROWS_HERE * VOCAB / 32];
-    static float logits[ROWS_HERE * VOCAB];
-    cl_mem in = buffer_of(d, sizeof logits, logits),
-           out = buffer_of(d, ROWS_HERE * sizeof(int32_t), NULL);
     for (int large = 0; large < 2; large++) {
         cls_memory before = {.struct_size = sizeof before}, after = before;
-        cls_sampler_options o;
-        cls_sampler *sampler;
-        cls_params p;
-        cls_step step;
-        int32_t token[ROWS_HERE];
-        cls_sampler_options_init(&o);
-        o.vocab = VOCAB;
-        o.max_rows = ROWS_HERE;
+        cls_sampler_options o = sampler_options(VOCAB, ROWS_HERE);
         o.features = CLS_FEATURE_MASK;
         o.host_mask_size = large ? sizeof mask : 0;
-        must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-        cls_params_init(&p);
-        cls_step_init(&step);
+        bench b = bench_open(d, &o, NULL);
+        cls_params p = default_params();
         for (uint32_t row = 0; row < ROWS_HERE; row++)
-            must(cls_slot_begin(sampler, row, &p, NULL, 0, NULL, 0));
-        step.rows = ROWS_HERE;
-        step.logits.values.buffer = in;
-        step.tokens.buffer = out;
-        step.mask.host = mask;
-        must(cls_sampler_memory(sampler, &before));
+            must(cls_slot_begin(b.sampler, row, &p, NULL, 0, NULL, 0));
+        b.step.mask.host = mask;
+        must(cls_sampler_memory(b.sampler, &before));
         for (uint32_t i = 0; i < 40; i++) { /* more than there are in flight */
             memset(mask, 0, sizeof mask);
             mask[i] = mask[VOCAB / 32 + i] = 1u << (i % 32);
-            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-            buffer_read(d, out, sizeof token, token);
-            ck_assert(token[0] == (int32_t)(i * 32 + i % 32) && token[1] == token[0]);
+            bench_step(&b);
+            ck_assert(b.token[0] == (int32_t)(i * 32 + i % 32) && b.token[1] == b.token[0]);
         }
-        must(cls_sampler_memory(sampler, &after));
+        must(cls_sampler_memory(b.sampler, &after));
         ck_assert((after.host == before.host) == large &&
                   (after.changes == before.changes) == large);
-        cls_sampler_destroy(sampler);
+        bench_close(&b);
     }
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("guided");
-    TCase *const t = tcase_create("guided");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, by_hand);
-    add_device_test(t, empty_list);
-    add_device_test(t, room_for_host_masks);
-    add_device_test(t, rows_of_one_slot);
-    add_device_test(t, changing_masks);
-    add_device_test(t, gated_masks);
-    add_device_test(t, random_patterns);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(by_hand);
+    add_device_test(empty_list);
+    add_device_test(room_for_host_masks);
+    add_device_test(rows_of_one_slot);
+    add_device_test(changing_masks);
+    add_device_test(gated_masks);
+    add_device_test(random_patterns);
+    return fixture_end();
 }

@@ -91,9 +91,8 @@ static void same_everywhere(device *d, layer_product by, uint32_t vocab, uint32_
     layer_open(&l, d, &w, &r);
     layer_run(&l, d->queue);
     layer_read(&l);
-    float *const first = malloc(vocab * sizeof *first);
-    int32_t *const map = malloc(max_rows * sizeof *map);
-    ck_assert(first != NULL && map != NULL);
+    float *const first = must_malloc(vocab * sizeof *first);
+    int32_t *const map = must_malloc(max_rows * sizeof *map);
     memcpy(first, l.logits + LAYER_MARGIN,
            vocab * sizeof *first); /* of hidden row 0 among others */
     l.call.which.host = map;
@@ -167,30 +166,23 @@ START_TEST(sampled_in_place)
         rng r = {fixture_seed() + 40};
         const uint32_t vocab = fixture_by_size(150, 1025, 4099), rows = 6;
         const layer_setup w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
-        cls_sampler_options o;
         cls_sampler *sampler;
-        cls_params p;
-        cls_step step;
         int32_t tokens[8];
         layer l;
         if (!layer_is_supported(d, by, TEST_SMALL))
             continue;
         layer_open(&l, d, &w, &r);
         cl_mem buffer = buffer_of(d, sizeof tokens, NULL);
-        cls_sampler_options_init(&o);
-        o.vocab = vocab;
-        o.max_rows = 8;
+        cls_sampler_options o = sampler_options(vocab, 8);
         must(cls_sampler_create(context, &o, &sampler));
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_p = 0.9f;
         p.temperature = 0.8f;
         for (uint32_t i = 0; i < rows; i++) {
             p.seed = 100 + i;
             must(cls_slot_begin(sampler, i, &p, NULL, 0, NULL, 0));
         }
-        cls_step_init(&step);
-        step.rows = rows;
-        step.logits.values.buffer = l.logits_buffer;
+        cls_step step = default_step(rows, l.logits_buffer);
         step.logits.values.offset = l.call.logits.offset;
         step.tokens.buffer = buffer;
         must(cls_head_logits(l.head, d->queue, &l.call, 0, NULL, NULL));
@@ -199,13 +191,12 @@ START_TEST(sampled_in_place)
         layer_check(&l, "sampled in place");
         for (uint32_t i = 0; i < rows; i++) {
             cls_host_row row;
-            cls_host_result result = {.struct_size = sizeof result};
             cls_host_row_init(&row);
             p.seed = 100 + i;
             row.params = &p;
             row.logits = l.logits + LAYER_MARGIN + (size_t)i * vocab;
             row.vocab = vocab;
-            must(cls_host_sample(&row, &result));
+            const cls_host_result result = host_result(&row);
             ck_assert_int_eq(tokens[i], result.token);
             ck_assert_int_ge(tokens[i], 0);
         }
@@ -216,19 +207,14 @@ START_TEST(sampled_in_place)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const suite = suite_create("head");
-    TCase *const tcase = tcase_create("head");
-    tcase_set_timeout(tcase, 0);
-    add_device_test(tcase, product);
-    add_device_test(tcase, large_vocabulary);
-    add_device_test(tcase, shapes);
-    add_device_test(tcase, places);
-    add_device_test(tcase, other_heads);
-    add_device_test(tcase, sampled_in_place);
-    suite_add_tcase(suite, tcase);
-    return suite;
+    fixture_begin(ON_DEVICES);
+    add_device_test(product);
+    add_device_test(large_vocabulary);
+    add_device_test(shapes);
+    add_device_test(places);
+    add_device_test(other_heads);
+    add_device_test(sampled_in_place);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

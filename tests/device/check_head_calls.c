@@ -11,14 +11,6 @@
 
 /* -------------------------------------------------------------------- queues */
 
-static cl_command_queue out_of_order(device *d)
-{
-    cl_int code;
-    cl_command_queue queue =
-        clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    return code == CL_SUCCESS ? queue : NULL;
-}
-
 /* Calls with different maps, one after another without waiting. Each call's logits are copied after
  * it. The calls use one queue or two alternately, in order or out of order. */
 static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_command_queue b,
@@ -56,15 +48,13 @@ static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_c
     must_cl(clFinish(a));
     must_cl(clFinish(b));
     clReleaseEvent(copied);
-    l.map = malloc(sizeof maps[0]);
-    float *const got = malloc(CALLS * size);
-    ck_assert(l.map != NULL && got != NULL);
+    l.map = must_malloc(sizeof maps[0]);
+    float *const got = must_malloc(CALLS * size);
     buffer_read(d, copies, CALLS * size, got);
     for (uint32_t i = 0; i < CALLS; i++) {
         memcpy(l.map, maps[i], sizeof maps[i]);
-        must_cl(clEnqueueWriteBuffer(d->queue, l.logits_buffer, CL_TRUE,
-                                     LAYER_MARGIN * sizeof(float), size,
-                                     got + i * size / sizeof *got, 0, NULL, NULL));
+        buffer_write(d, l.logits_buffer, LAYER_MARGIN * sizeof(float), size,
+                     got + i * size / sizeof *got);
         layer_check(&l, where);
     }
     free(got);
@@ -75,10 +65,7 @@ static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_c
 START_TEST(queues)
 {
     device *const d = fixture_device(_i);
-    cl_int code;
-    cl_command_queue second = clCreateCommandQueue(d->context, d->id, 0, &code),
-                     loose = out_of_order(d);
-    must_cl(code);
+    cl_command_queue second = queue_in_order(d), loose = queue_out_of_order(d);
     for (layer_product product = 0; product < LAYER_PRODUCTS; product++) {
         if (!layer_is_supported(d, product, TEST_SMALL))
             continue;
@@ -96,17 +83,6 @@ START_TEST(queues)
     clReleaseCommandQueue(second);
 }
 END_TEST
-
-/* An event that the test completes. Oclgrind deadlocks on those. */
-static cl_event gate_of(device *d)
-{
-    cl_int code;
-    const cl_event gate = clCreateUserEvent(d->context, &code);
-    must_cl(code);
-    return gate;
-}
-
-static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
 static int complete(cl_event event)
 {
@@ -127,7 +103,7 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
     layer l;
     layer_open(&l, d, &w, &r);
     cl_mem logits[2] = {l.logits_buffer, buffer_of(d, l.logits_size, l.logits)};
-    const cl_event gate = gate_of(d);
+    const cl_event gate = user_event(d->context);
     l.call.which.host = maps[0];
     const cls_status first = cls_head_logits(l.head, queue, &l.call, 1, &gate, &done[0]);
     clFlush(queue);
@@ -161,11 +137,8 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
 START_TEST(waits)
 {
     device *const d = fixture_device(_i);
-    cl_int code;
-    cl_command_queue ordered = clCreateCommandQueue(d->context, d->id, 0, &code),
-                     loose = out_of_order(d);
-    must_cl(code);
-    if (can_gate(d)) {
+    cl_command_queue ordered = queue_in_order(d), loose = queue_out_of_order(d);
+    if (!is_oclgrind(d)) {
         run_behind_gate(d, ordered, ordered);
         run_behind_gate(d, ordered, d->queue);
         if (loose != NULL) {
@@ -189,10 +162,10 @@ START_TEST(busy)
     cls_status status = CLS_OK;
     int calls;
     layer l;
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     layer_open(&l, d, &w, &r);
-    const cl_event gate = gate_of(d);
+    const cl_event gate = user_event(d->context);
     must_cl(clEnqueueBarrierWithWaitList(d->queue, 1, &gate, NULL));
     l.call.which.host = map;
     for (calls = 0; calls < 100 && status == CLS_OK; calls++) {
@@ -208,8 +181,7 @@ START_TEST(busy)
     ck_assert_msg(status == CLS_BUSY && said && calls > 8, "%s after %d calls",
                   cls_status_name(status), calls);
     must(without);
-    must_cl(clWaitForEvents(1, &done));
-    clReleaseEvent(done);
+    must_end(done);
     layer_check(&l, "without a map");
     l.call.which.host = map;
     layer_run(&l, d->queue);
@@ -222,42 +194,19 @@ END_TEST
 
 /* ------------------------------------------------------------------- refused */
 
-static void refuse_create(layer *l, const char *word)
-{
-    cls_head *head = l->head;
-    const cls_status status = cls_head_create(l->d->queue, &l->options, &head);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
-                  cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
-                  cls_error_message());
-    ck_assert(head == NULL);
-}
-
 #define BAD_OPTION(field, value, word) \
     do { \
-        const cls_head_options good = l.options; \
-        l.options.field = (value); \
-        refuse_create(&l, word); \
-        l.options = good; \
+        head = l.head; \
+        must_refuse_with(l.options, field, value, cls_head_create(d->queue, &l.options, &head), \
+                         word); \
+        ck_assert_ptr_null(head); \
     } while (0)
-
-static void refuse_call(layer *l, const char *word)
-{
-    cl_event done = (cl_event)l;
-    const cls_status status = cls_head_logits(l->head, l->d->queue, &l->call, 0, NULL, &done);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s: %s", word, cls_status_name(status),
-                  cls_error_message());
-    ck_assert_msg(strstr(cls_error_message(), word) != NULL, "%s is not in \"%s\"", word,
-                  cls_error_message());
-    ck_assert(done == NULL);
-}
-
 #define BAD_CALL(field, value, word) \
     do { \
-        const cls_head_call good = l.call; \
-        l.call.field = (value); \
-        refuse_call(&l, word); \
-        l.call = good; \
+        cl_event done = (cl_event)&l; \
+        must_refuse_with(l.call, field, value, \
+                         cls_head_logits(l.head, d->queue, &l.call, 0, NULL, &done), word); \
+        ck_assert_ptr_null(done); \
     } while (0)
 
 START_TEST(refused)
@@ -368,8 +317,7 @@ static cls_head *float32_head(device *d, cl_mem weight, uint64_t stride, float *
     c.logits.buffer = logits;
     must(cls_head_logits(head, d->queue, &c, 0, NULL, NULL));
     buffer_read(d, logits, sizeof *logit, logit);
-    clReleaseMemObject(hidden);
-    clReleaseMemObject(logits);
+    release_buffers(hidden, logits);
     return head;
 }
 
@@ -426,19 +374,14 @@ START_TEST(defaults)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const suite = suite_create("head calls");
-    TCase *const tcase = tcase_create("head calls");
-    tcase_set_timeout(tcase, 0);
-    tcase_add_test(tcase, defaults);
-    add_device_test(tcase, queues);
-    add_device_test(tcase, waits);
-    add_device_test(tcase, busy);
-    add_device_test(tcase, refused);
-    add_device_test(tcase, float32_products);
-    suite_add_tcase(suite, tcase);
-    return suite;
+    fixture_begin(ON_DEVICES);
+    add_test(defaults);
+    add_device_test(queues);
+    add_device_test(waits);
+    add_device_test(busy);
+    add_device_test(refused);
+    add_device_test(float32_products);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -15,7 +15,6 @@
 static void world_open(world *w, device *d, cls_context *context, uint32_t vocab, uint32_t alphabet,
                        uint32_t history, int dtype, rng *r)
 {
-    cls_sampler_options o;
     const size_t size = dtype_size(dtype);
     memset(w, 0, sizeof *w);
     w->d = d;
@@ -25,9 +24,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->rollback = 30;
     w->room = history + 20000;
     w->dtype = dtype;
-    cls_sampler_options_init(&o);
-    o.vocab = vocab;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(vocab, ROWS);
     o.max_history = history;
     o.max_rollback = w->rollback;
     o.counts = w->keep = (int32_t)rng_below(r, 3);
@@ -39,9 +36,8 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
     w->banned = malloc(vocab);
     ck_assert(data && w->amount && w->banned && vocab <= 5000);
     for (uint32_t row = 0; row < ROWS; row++) {
-        w->row[row].text = malloc(w->room * sizeof(int32_t));
-        w->row[row].is_output = malloc(w->room);
-        ck_assert(w->row[row].text && w->row[row].is_output);
+        w->row[row].text = must_malloc(w->room * sizeof(int32_t));
+        w->row[row].is_output = must_malloc(w->room);
         row_fill(ROW_COARSE, w->x[row], vocab, rng_bits(r));
         for (uint32_t i = 0; i < vocab; i++)
             dtype_encode(dtype, w->x[row][i], data + (row * vocab + i) * size);
@@ -60,9 +56,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
 static void world_close(world *w)
 {
     cls_sampler_destroy(w->sampler);
-    clReleaseMemObject(w->logits);
-    clReleaseMemObject(w->tokens);
-    clReleaseMemObject(w->status);
+    release_buffers(w->logits, w->tokens, w->status);
     if (w->mask != NULL)
         clReleaseMemObject(w->mask);
     for (uint32_t row = 0; row < ROWS; row++) {
@@ -77,11 +71,8 @@ static void world_close(world *w)
 static void check_prepared(const world *w, uint32_t row, const uint32_t *marks, const char *where)
 {
     const cls_slot *const slot = &w->sampler->request[row].slot;
-    const uint32_t *const banned = marks + effects_banned(w->vocab), *const heads =
-                                                                         marks +
-                                                                         effects_chains(
-                                                                             w->vocab,
-                                                                             w->sampler->layout);
+    const uint32_t *const banned = marks + effects_banned(w->vocab);
+    const uint32_t *const heads = marks + effects_chains(w->vocab, w->sampler->layout);
     const uint32_t *const text = marks + effects_text(w->vocab, w->sampler->layout),
                           *const links = text + effects_length(w->sampler->layout);
     for (uint32_t id = 0; id < w->vocab; id++) {
@@ -109,10 +100,7 @@ static void step(world *w, const char *where)
 {
     const uint32_t n_words = effects_words(w->vocab, w->sampler->layout);
     int32_t token[ROWS], status[ROWS];
-    cls_step s;
-    cls_step_init(&s);
-    s.rows = ROWS;
-    s.logits.values.buffer = w->logits;
+    cls_step s = default_step(ROWS, w->logits);
     s.logits.dtype = w->dtype;
     s.tokens.buffer = w->tokens;
     s.status.buffer = w->status;
@@ -121,8 +109,7 @@ static void step(world *w, const char *where)
     must(cls_sample(w->sampler, w->d->queue, &s, 0, NULL, NULL));
     buffer_read(w->d, w->tokens, sizeof token, token);
     buffer_read(w->d, w->status, sizeof status, status);
-    uint32_t *const words = malloc(ROWS * n_words * sizeof *words);
-    ck_assert(words != NULL);
+    uint32_t *const words = must_malloc(ROWS * n_words * sizeof *words);
     buffer_read(w->d, w->sampler->effects, ROWS * n_words * sizeof *words, words);
     for (uint32_t row = 0; row < ROWS; row++) {
         request *const q = &w->row[row];
@@ -192,11 +179,8 @@ static void change(world *w, uint32_t row, rng *r)
         must(cls_slot_copy(w->sampler, row, (row + 1) % ROWS));
         request_copy(q, &w->row[(row + 1) % ROWS]);
     } else if (what == 5) {
-        size_t size = 0;
-        must(cls_slot_save(w->sampler, w->d->queue, row, NULL, &size));
-        void *const bytes = malloc(size);
-        ck_assert(bytes != NULL);
-        must(cls_slot_save(w->sampler, w->d->queue, row, bytes, &size));
+        size_t size;
+        unsigned char *const bytes = slot_saved(w->sampler, w->d->queue, row, &size);
         must(cls_slot_reset(w->sampler, row));
         must(cls_slot_load(w->sampler, row, bytes, size));
         free(bytes);
@@ -274,81 +258,70 @@ START_TEST(long_texts)
 }
 END_TEST
 
-/* Parameters that are refused, and the name in the message. */
-static void refuse(const cls_sampler *s, const cls_params *p, const char *sentence)
-{
-    ck_assert_int_eq(s != NULL ? cls_sampler_check(s, p) : cls_params_check(p, 100),
-                     CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), sentence) != NULL, "\"%s\" does not have \"%s\"",
-                  cls_error_message(), sentence);
-}
-
 START_TEST(refused)
 {
     device *const d = fixture_device(_i);
     const int32_t ids[] = {5, 100, -1, 6}, good[] = {1, 2, 3};
     const cls_ids bad[] = {{good, 3}, {good, 1}, {ids, 1}, {ids, 4}}, none[] = {{good, 0}},
                   null[] = {{NULL, 2}};
-    cls_sampler_options o;
     cls_sampler *s;
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.bad_words.count = 4;
-    refuse(NULL, &p, "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
+    must_refuse(cls_params_check(&p, 100),
+                "params->bad_words.count is 4, but params->bad_words.sequences is NULL");
     p.bad_words.sequences = bad;
-    refuse(NULL, &p,
-           "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
-           "100");
-    p.bad_words.count = 1;
-    p.bad_words.sequences = none;
-    refuse(NULL, &p, "params->bad_words.sequences[0].count is 0");
+    must_refuse(
+        cls_params_check(&p, 100),
+        "params->bad_words.sequences[3].ids[1] is 100, which is not a token of a vocabulary of "
+        "100");
+    p.bad_words = (cls_sequences){none, 1};
+    must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].count is 0");
     p.bad_words.sequences = null;
-    refuse(NULL, &p, "params->bad_words.sequences[0].ids is NULL");
+    must_refuse(cls_params_check(&p, 100), "params->bad_words.sequences[0].ids is NULL");
     cls_params_init(&p);
-    p.dry_breakers.sequences = bad;
-    p.dry_breakers.count = 4;
-    refuse(NULL, &p, "params->dry_breakers.sequences[3].ids[1] is 100");
+    p.dry_breakers = (cls_sequences){bad, 4};
+    must_refuse(cls_params_check(&p, 100), "params->dry_breakers.sequences[3].ids[1] is 100");
     cls_params_init(&p);
-    p.allowed_ids.ids = ids;
-    p.allowed_ids.count = 3;
-    refuse(NULL, &p, "params->allowed_ids.ids[1] is 100");
+    p.allowed_ids = (cls_ids){ids, 3};
+    must_refuse(cls_params_check(&p, 100), "params->allowed_ids.ids[1] is 100");
     p.allowed_ids.ids = NULL;
-    refuse(NULL, &p, "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
+    must_refuse(cls_params_check(&p, 100),
+                "params->allowed_ids.count is 3, but params->allowed_ids.ids is NULL");
     cls_params_init(&p);
     p.dry_multiplier = NAN;
-    refuse(NULL, &p, "params->dry_multiplier is");
+    must_refuse(cls_params_check(&p, 100), "params->dry_multiplier is");
     p.dry_multiplier = 1.0f;
     p.dry_base = INFINITY;
-    refuse(NULL, &p, "params->dry_base is inf");
+    must_refuse(cls_params_check(&p, 100), "params->dry_base is inf");
     p.dry_base = 1.75f;
     p.dry_window = 16385;
-    refuse(NULL, &p, "params->dry_window is 16385");
+    must_refuse(cls_params_check(&p, 100), "params->dry_window is 16385");
 
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     p.dry_window = 0;
-    refuse(s, &p,
-           "params->dry_multiplier is 1, but options->max_history is 0: at least 3 is needed");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->dry_multiplier is 1, but options->max_history is 0: at least 3 is needed");
     p.dry_allowed_length = 5;
-    refuse(s, &p,
-           "params->dry_multiplier is 1, but options->max_history is 0: at least 6 is needed");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->dry_multiplier is 1, but options->max_history is 0: at least 6 is needed");
     p.dry_base = 0.5f; /* off */
     must(cls_sampler_check(s, &p));
     p.no_repeat_ngram = 2;
-    refuse(s, &p,
-           "params->no_repeat_ngram is 2, but options->max_history is 0: at least 2 is needed");
+    must_refuse(
+        cls_sampler_check(s, &p),
+        "params->no_repeat_ngram is 2, but options->max_history is 0: at least 2 is needed");
     p.no_repeat_ngram = 0;
     p.penalty_window = 64;
-    refuse(s, &p,
-           "params->penalty_window is 64, but options->max_history is 0: at least 64 is needed");
+    must_refuse(
+        cls_sampler_check(s, &p),
+        "params->penalty_window is 64, but options->max_history is 0: at least 64 is needed");
     cls_params_init(&p);
-    p.bad_words.sequences = bad + 1;
-    p.bad_words.count = 1;
+    p.bad_words = (cls_sequences){bad + 1, 1};
     must(cls_sampler_check(s, &p)); /* of one id */
     p.bad_words.sequences = bad;
-    refuse(
-        s, &p,
+    must_refuse(
+        cls_sampler_check(s, &p),
         "params->bad_words.sequences[0].count is 3, but options->max_history is 0: at least 2 is "
         "needed");
     cls_params_init(&p);
@@ -362,28 +335,21 @@ START_TEST(refused)
     cls_params_init(&p);
     p.dry_multiplier = 1.0f;
     p.dry_window = 9;
-    refuse(s, &p, "params->dry_window is 9, but options->max_history is 8: at least 9 is needed");
+    must_refuse(cls_sampler_check(s, &p),
+                "params->dry_window is 9, but options->max_history is 8: at least 9 is needed");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("history");
-    TCase *const t = tcase_create("history");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_texts);
-    if (fixture_size() != TEST_TINY)
-        add_device_test(t, long_texts);
-    add_device_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_texts);
+    if (fixture_size() != TEST_TINY)
+        add_device_test(long_texts);
+    add_device_test(refused);
+    return fixture_end();
 }

@@ -29,10 +29,9 @@ static void open_sets(sets *o, client *s, uint32_t capacity)
     o->rows = s->b->rows;
     o->vocab = s->b->vocab;
     o->capacity = capacity;
-    o->ids = malloc(ids_size(o));
-    o->counts = malloc((o->rows + 1) * sizeof *o->counts);
-    o->final = malloc((size_t)o->rows * o->vocab * sizeof *o->final);
-    ck_assert(o->ids && o->counts && o->final);
+    o->ids = must_malloc(ids_size(o));
+    o->counts = must_malloc((o->rows + 1) * sizeof *o->counts);
+    o->final = must_malloc((size_t)o->rows * o->vocab * sizeof *o->final);
     memset(o->ids, CANARY & 255, ids_size(o));
     o->ids_buffer = buffer_of(s->d, ids_size(o), o->ids);
     o->counts_buffer = buffer_of(s->d, (o->rows + 1) * sizeof *o->counts, NULL);
@@ -54,9 +53,7 @@ static void read_sets(sets *o, const client *s)
 
 static void close_sets(sets *o)
 {
-    clReleaseMemObject(o->ids_buffer);
-    clReleaseMemObject(o->counts_buffer);
-    clReleaseMemObject(o->final_buffer);
+    release_buffers(o->ids_buffer, o->counts_buffer, o->final_buffer);
     free(o->ids);
     free(o->counts);
     free(o->final);
@@ -111,11 +108,10 @@ static void check_canaries(const sets *o, const char *where)
 static void check_capacity(batch *b, device *d, cls_context *context, uint32_t capacity, int search,
                            int defer)
 {
-    int32_t *const expected = malloc((size_t)b->rows * capacity * sizeof *expected);
+    int32_t *const expected = must_malloc((size_t)b->rows * capacity * sizeof *expected);
     char where[1700];
     client s;
     sets o;
-    ck_assert_ptr_nonnull(expected);
     for (uint32_t row = 0; row < b->rows; row++) {
         b->host[row].kept_ids = expected + (size_t)row * capacity;
         b->host[row].kept_capacity = capacity;
@@ -154,8 +150,7 @@ static void check_capacity(batch *b, device *d, cls_context *context, uint32_t c
  * neighbours. */
 static void check_sets(batch *b, device *d, cls_context *context, int search, rng *r)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     batch_reference(b);
     const uint32_t near = b->host[rng_below(r, b->rows)].kept_count;
@@ -264,8 +259,7 @@ START_TEST(rows_without_tokens)
     b->params[2].max_tokens = 1;
     b->tokens[2] = (tokens){.output = stop_with, .output_count = 1};
     b->mask_width = (VOCAB + 31) / 32;
-    b->mask = malloc(ROWS * b->mask_width * 4);
-    ck_assert_ptr_nonnull(b->mask);
+    b->mask = must_malloc(ROWS * b->mask_width * 4);
     memset(b->mask, 0xff, ROWS * b->mask_width * 4);
     memset((char *)b->mask + 4 * b->mask_width * 4, 0, b->mask_width * 4);
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
@@ -310,8 +304,7 @@ START_TEST(forced_rows)
     client s;
     sets o;
     b->mask_width = (VOCAB + 31) / 32;
-    b->mask = malloc(ROWS * b->mask_width * 4);
-    ck_assert_ptr_nonnull(b->mask);
+    b->mask = must_malloc(ROWS * b->mask_width * 4);
     memset(b->mask, 0xff, ROWS * b->mask_width * 4);
     ((uint32_t *)b->mask)[2 * b->mask_width + (uint32_t)id / 32] ^= UINT32_C(1) << id % 32;
     for (uint32_t row = 0; row < ROWS; row++) {
@@ -350,17 +343,6 @@ START_TEST(forced_rows)
     batch_free(b);
 }
 END_TEST
-
-/* Returns a slot's saved state. */
-static unsigned char *saved(client *s, uint32_t slot, size_t *size)
-{
-    *size = 0;
-    must(cls_slot_save(s->sampler, s->d->queue, slot, NULL, size));
-    unsigned char *const bytes = malloc(*size);
-    ck_assert_ptr_nonnull(bytes);
-    must(cls_slot_save(s->sampler, s->d->queue, slot, bytes, size));
-    return bytes;
-}
 
 /* Steps with kept sets draw and accept the same tokens as steps with another output of the final
  * distribution, also where the status is not written, or only one of the two buffers is there.
@@ -406,15 +388,9 @@ START_TEST(nothing_else_changes)
                           (status[row] | (o.counts[1 + row] > CAPACITY ? CLS_ROW_OVERFLOW : 0)),
                 "step %u, row %u: status %d, not %d", step, row, b->status[row], status[row]);
     }
-    for (uint32_t slot = 0; slot < ROWS; slot++) {
-        size_t size[2];
-        unsigned char *const a = saved(&s[0], slot, &size[0]), *const c =
-                                                                   saved(&s[1], slot, &size[1]);
-        ck_assert_uint_eq(size[0], size[1]);
-        ck_assert_msg(memcmp(a, c, size[0]) == 0, "slot %u has another state", slot);
-        free(a);
-        free(c);
-    }
+    for (uint32_t slot = 0; slot < ROWS; slot++)
+        ck_assert_msg(slots_are_same(d->queue, s[0].sampler, slot, s[1].sampler, slot),
+                      "slot %u has another state", slot);
     close_sets(&o);
     client_close(&s[0]);
     client_close(&s[1]);
@@ -434,12 +410,11 @@ START_TEST(replayed)
         const uint32_t vocab = i % 2 ? 1000 : 77;
         const size_t n = (size_t)ROWS * vocab;
         batch *const b = batch_new(ROWS, vocab, (int)(i % 3), 0, 0);
-        float *const probs = calloc(n, sizeof *probs), *const logprobs =
-                                                           calloc(n, sizeof *logprobs);
+        float *const probs = must_calloc(n, sizeof *probs);
+        float *const logprobs = must_calloc(n, sizeof *logprobs);
         int32_t token[ROWS];
         client s;
         sets o;
-        ck_assert(probs && logprobs);
         batch_random(b, &r);
         batch_requests(b, &r);
         for (uint32_t row = 0; row < ROWS; row++)
@@ -486,12 +461,8 @@ START_TEST(replayed)
 }
 END_TEST
 
-static void refused(client *s, const char *words)
-{
-    const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0,
-                  "%s: \"%s\", not \"%s\"", cls_status_name(status), cls_error_message(), words);
-}
+#define REFUSED(sentence) \
+    must_refuse_exactly(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), sentence)
 
 START_TEST(bad_arguments)
 {
@@ -501,33 +472,33 @@ START_TEST(bad_arguments)
     cls_kept_set *const set = &s.outputs.kept_set;
     s.step.outputs = &s.outputs;
     set->capacity = 5;
-    refused(&s, "outputs->kept_set.capacity is 5, but no buffer for it is set (such as "
-                "outputs->kept_set.ids)");
+    REFUSED("outputs->kept_set.capacity is 5, but no buffer for it is set (such as "
+            "outputs->kept_set.ids)");
     set->ids.buffer = buffer;
     set->capacity = 101;
-    refused(&s, "outputs->kept_set.capacity is 101; it must be at most 100");
+    REFUSED("outputs->kept_set.capacity is 101; it must be at most 100");
     set->capacity = 0;
-    refused(&s, "outputs->kept_set.ids is set, but outputs->kept_set.capacity is 0");
+    REFUSED("outputs->kept_set.ids is set, but outputs->kept_set.capacity is 0");
     set->ids.buffer = NULL;
     set->counts.buffer = buffer;
-    refused(&s, "outputs->kept_set.counts is set, but outputs->kept_set.capacity is 0");
+    REFUSED("outputs->kept_set.counts is set, but outputs->kept_set.capacity is 0");
     set->counts.buffer = NULL;
     set->ids.buffer = buffer;
     set->capacity = 100;
     set->ids.offset = 4;
-    refused(&s, "outputs->kept_set.ids needs 800 bytes from offset 4 on, 804 in all, and the "
-                "buffer has 800");
+    REFUSED("outputs->kept_set.ids needs 800 bytes from offset 4 on, 804 in all, and the "
+            "buffer has 800");
     set->ids.offset = 0;
     set->counts.buffer = buffer;
     set->counts.offset = 792;
-    refused(&s, "outputs->kept_set.ids, bytes 0 to 799, and outputs->kept_set.counts, bytes 792 to "
-                "799, overlap in one buffer; bytes that are written must not overlap others");
+    REFUSED("outputs->kept_set.ids, bytes 0 to 799, and outputs->kept_set.counts, bytes 792 to "
+            "799, overlap in one buffer; bytes that are written must not overlap others");
     set->counts.buffer = NULL;
     set->reserved[4] = 1;
-    refused(&s, "outputs->kept_set.reserved is 1; it is reserved for later versions and must be 0");
+    REFUSED("outputs->kept_set.reserved is 1; it is reserved for later versions and must be 0");
     set->reserved[4] = 0;
     set->offsets.buffer = buffer;
-    refused(&s, "outputs->kept_set.offsets is set; this version does not support it");
+    REFUSED("outputs->kept_set.offsets is set; this version does not support it");
     set->offsets.buffer = NULL;
     must(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL));
     must_cl(clFinish(d->queue));
@@ -541,21 +512,14 @@ START_TEST(bad_arguments_of_the_host)
 {
     static const float logits[4] = {0.0f, 3.0f, -INFINITY, 1.0f};
     int32_t ids[4] = {9, 9, 9, 9};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .kept_ids = ids};
-    cls_params_init(&p);
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = 4;
-    row.params = &p;
-    ck_assert_int_eq(cls_host_sample(&row, &result), CLS_BAD_ARGUMENT);
-    ck_assert_str_eq(cls_error_message(),
-                     "result->kept_ids is set, but result->kept_capacity is 0");
+    cls_params p = default_params();
+    cls_host_row row = host_row(logits, 4, &p);
+    must_refuse_exactly(cls_host_sample(&row, &result),
+                        "result->kept_ids is set, but result->kept_capacity is 0");
     result.kept_capacity = 5;
-    ck_assert_int_eq(cls_host_sample(&row, &result), CLS_BAD_ARGUMENT);
-    ck_assert_str_eq(cls_error_message(),
-                     "result->kept_capacity is 5; it must be at most row->vocab, 4");
+    must_refuse_exactly(cls_host_sample(&row, &result),
+                        "result->kept_capacity is 5; it must be at most row->vocab, 4");
     result.kept_capacity = 4;
     must(cls_host_sample(&row, &result));
     ck_assert(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && ids[3] == -1);
@@ -570,29 +534,20 @@ START_TEST(bad_arguments_of_the_host)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("kept_set");
-    TCase *const t = tcase_create("kept_set"), *const host = tcase_create("host");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, all_kinds);
-    add_device_test(t, ties_and_sizes);
-    if (fixture_size() == TEST_FULL)
-        add_device_test(t, shapes);
-    add_device_test(t, rows_without_tokens);
-    add_device_test(t, forced_rows);
-    add_device_test(t, nothing_else_changes);
-    add_device_test(t, replayed);
-    add_device_test(t, bad_arguments);
-    tcase_add_test(host, bad_arguments_of_the_host);
-    suite_add_tcase(s, t);
-    suite_add_tcase(s, host);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                    CLS_FEATURE_KEPT_SETS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(all_kinds);
+    add_device_test(ties_and_sizes);
+    if (fixture_size() == TEST_FULL)
+        add_device_test(shapes);
+    add_device_test(rows_without_tokens);
+    add_device_test(forced_rows);
+    add_device_test(nothing_else_changes);
+    add_device_test(replayed);
+    add_device_test(bad_arguments);
+    add_test(bad_arguments_of_the_host);
+    return fixture_end();
 }

@@ -2,20 +2,16 @@
 /* Proves what a server's loop relies on: which calls write `latest` and which do not, and
  * which row first reports that a request has ended. check_interface tests that each row writes
  * at its slot's index. */
-#include <string.h>
-
-#include "fixture.h"
+#include "bench.h"
 
 enum { VOCAB = 16, SLOTS = 5, MARK = -7, ENDED = CLS_ROW_STOPPED | CLS_ROW_SKIPPED };
 
 /* Greedy requests; row t of the logits gives token t. */
 typedef struct desk {
-    device *d;
-    cls_sampler *sampler;
+    bench b;           /* its steps have one row */
     cls_params params; /* of requests: 3 tokens, or until token 9 */
-    cls_step step;     /* of one row */
     cls_outputs outputs;
-    int32_t slot; /* ... its slot */
+    int32_t slot; /* of the row */
 } desk;
 
 static const int32_t stop_ids[] = {9}, prompt[] = {1, 2, 3};
@@ -24,64 +20,50 @@ static void desk_open(desk *s, device *d)
 {
     float logits[VOCAB][VOCAB] = {{0}};
     const int32_t marks[SLOTS] = {MARK, MARK, MARK, MARK, MARK};
-    cls_sampler_options o;
-    memset(s, 0, sizeof *s);
-    s->d = d;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = 4;
-    o.slot_count = SLOTS;
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
+    o.max_rows = VOCAB;
     o.max_rollback = 4;
     o.features =
         CLS_FEATURE_SHORTLIST | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &s->sampler));
     for (int t = 0; t < VOCAB; t++)
         logits[t][t] = 1.0f;
+    s->b = bench_open(d, &o, logits[0]);
     cls_params_init(&s->params);
     s->params.temperature = 0.0f;
     s->params.max_tokens = 3;
-    s->params.stop_ids.ids = stop_ids;
-    s->params.stop_ids.count = 1;
-    cls_step_init(&s->step);
+    s->params.stop_ids = (cls_ids){stop_ids, 1};
     cls_outputs_init(&s->outputs);
-    s->step.outputs = &s->outputs;
-    s->step.rows = 1;
-    s->step.slots.host = &s->slot;
-    s->step.logits.values.buffer = buffer_of(d, sizeof logits, logits);
-    s->step.tokens.buffer = buffer_of(d, sizeof(int32_t), NULL);
-    s->step.status.buffer = buffer_of(d, sizeof(int32_t), NULL);
+    s->b.step.outputs = &s->outputs;
+    s->b.step.rows = 1;
+    s->b.step.slots.host = &s->slot;
     s->outputs.latest.buffer = buffer_of(d, sizeof marks, marks);
 }
 
 static void desk_close(desk *s)
 {
-    cls_sampler_destroy(s->sampler);
-    clReleaseMemObject(s->step.logits.values.buffer);
-    clReleaseMemObject(s->step.tokens.buffer);
-    clReleaseMemObject(s->step.status.buffer);
+    bench_close(&s->b);
     clReleaseMemObject(s->outputs.latest.buffer);
 }
 
 static void begin(desk *s, uint32_t slot, const int32_t *output, uint32_t n)
 {
-    must(cls_slot_begin(s->sampler, slot, &s->params, prompt, 3, output, n));
+    must(cls_slot_begin(s->b.sampler, slot, &s->params, prompt, 3, output, n));
 }
 
 /* Enqueues a row of a slot whose likeliest token is `token`. */
 static void row(desk *s, int32_t slot, int32_t token)
 {
     s->slot = slot;
-    s->step.logits.values.offset = (uint64_t)token * VOCAB * sizeof(float);
-    must(cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL));
+    s->b.step.logits.values.offset = (uint64_t)token * VOCAB * sizeof(float);
+    must(cls_sample(s->b.sampler, s->b.d->queue, &s->b.step, 0, NULL, NULL));
 }
 
 static void expect_row(desk *s, int32_t slot, int32_t token, int32_t want, int32_t want_status,
                        int line)
 {
-    int32_t got, status;
     row(s, slot, token);
-    buffer_read(s->d, s->step.tokens.buffer, sizeof got, &got);
-    buffer_read(s->d, s->step.status.buffer, sizeof status, &status);
+    bench_read(&s->b);
+    const int32_t got = s->b.token[0], status = s->b.status[0];
     ck_assert_msg(got == want && status == want_status, "line %d: token %d, status %d; not %d, %d",
                   line, got, status, want, want_status);
 }
@@ -91,7 +73,7 @@ static void expect_row(desk *s, int32_t slot, int32_t token, int32_t want, int32
 static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 {
     int32_t got[SLOTS];
-    buffer_read(s->d, s->outputs.latest.buffer, sizeof got, got);
+    buffer_read(s->b.d, s->outputs.latest.buffer, sizeof got, got);
     ck_assert_msg(got[slot] == want, "line %d: the latest token of slot %d is %d, not %d", line,
                   slot, got[slot], want);
 }
@@ -101,7 +83,7 @@ static void expect_latest(desk *s, int32_t slot, int32_t want, int line)
 static void copy_latest(desk *s, size_t to, size_t from)
 {
     const cl_mem latest = s->outputs.latest.buffer;
-    must_cl(clEnqueueCopyBuffer(s->d->queue, latest, latest, 4 * from, 4 * to, 4, 0, NULL, NULL));
+    must_cl(clEnqueueCopyBuffer(s->b.d->queue, latest, latest, 4 * from, 4 * to, 4, 0, NULL, NULL));
 }
 
 /* Slot calls and cls_accept() do not write `latest`. Steps and verifications do if a row has a
@@ -118,24 +100,24 @@ START_TEST(rows_alone_write_it)
     begin(&s, 1, output, 1); /* ... and an output */
     begin(&s, 2, NULL, 0);
     EXPECT_ROW(&s, 2, 5, 5, CLS_ROW_OK);
-    must(cls_slot_append_prompt(s.sampler, 0, prompt, 2));
-    must(cls_slot_next_turn(s.sampler, 1, prompt, 2));
-    must(cls_slot_copy(s.sampler, 3, 2)); /* a fork */
+    must(cls_slot_append_prompt(s.b.sampler, 0, prompt, 2));
+    must(cls_slot_next_turn(s.b.sampler, 1, prompt, 2));
+    must(cls_slot_copy(s.b.sampler, 3, 2)); /* a fork */
     EXPECT_ROW(&s, 2, 6, 6, CLS_ROW_OK);
     EXPECT_LATEST(&s, 0, MARK);
     EXPECT_LATEST(&s, 1, MARK);
     EXPECT_LATEST(&s, 2, 6);
     EXPECT_LATEST(&s, 3, MARK);
-    must(cls_slot_rollback(s.sampler, 2, 1)); /* to 5 */
+    must(cls_slot_rollback(s.b.sampler, 2, 1)); /* to 5 */
     EXPECT_ROW(&s, 3, 4, 4, CLS_ROW_OK);
     EXPECT_LATEST(&s, 2, 6);
-    must(cls_slot_params(s.sampler, 2, &s.params));
-    must(accept_ints(s.sampler, s.d->queue, 1, 1, &tokens,
+    must(cls_slot_params(s.b.sampler, 2, &s.params));
+    must(accept_ints(s.b.sampler, s.b.d->queue, 1, 1, &tokens,
                      &(cls_ints){.host = (const int32_t[]){2}}, 0, NULL, NULL));
     EXPECT_LATEST(&s, 2, 6);
-    must(cls_slot_save(s.sampler, s.d->queue, 2, bytes, &size));
-    must(cls_slot_load(s.sampler, 4, bytes, size));
-    must(cls_slot_reset(s.sampler, 2));
+    must(cls_slot_save(s.b.sampler, s.b.d->queue, 2, bytes, &size));
+    must(cls_slot_load(s.b.sampler, 4, bytes, size));
+    must(cls_slot_reset(s.b.sampler, 2));
     EXPECT_ROW(&s, 3, 8, 8, CLS_ROW_STOPPED | CLS_ROW_LENGTH); /* 5, 4, 8 */
     EXPECT_LATEST(&s, 2, 6);
     EXPECT_LATEST(&s, 3, 8);
@@ -159,19 +141,19 @@ START_TEST(of_verifications)
     call.requests = 2;
     call.row_offsets = cu;
     call.slots.host = slots;
-    call.logits = s.step.logits;
+    call.logits = s.b.step.logits;
     call.logits.values.offset = 4 * VOCAB * sizeof(float); /* rows 4, 5, 6; 7 */
     call.draft_ids.host = drafts;
-    call.emitted.buffer = buffer_of(s.d, sizeof emitted, NULL);
-    call.status.buffer = buffer_of(s.d, sizeof status, NULL);
+    call.emitted.buffer = buffer_of(s.b.d, sizeof emitted, NULL);
+    call.status.buffer = buffer_of(s.b.d, sizeof status, NULL);
     call.latest = s.outputs.latest;
     begin(&s, 0, NULL, 0);
     begin(&s, 1, NULL, 0);
     for (int turn = 0; turn < 2; turn++) {
-        must(cls_verify(s.sampler, s.d->queue, &call, 0, NULL, NULL));
-        must(cls_slot_copy(s.sampler, 2, 0));
-        buffer_read(s.d, call.emitted.buffer, sizeof emitted, emitted);
-        buffer_read(s.d, call.status.buffer, sizeof status, status);
+        must(cls_verify(s.b.sampler, s.b.d->queue, &call, 0, NULL, NULL));
+        must(cls_slot_copy(s.b.sampler, 2, 0));
+        buffer_read(s.b.d, call.emitted.buffer, sizeof emitted, emitted);
+        buffer_read(s.b.d, call.status.buffer, sizeof status, status);
         ck_assert_int_eq(emitted[0], turn == 0 ? 3 : 0);
         ck_assert_int_eq(status[0], turn == 0 ? CLS_ROW_STOPPED | CLS_ROW_LENGTH : ENDED);
         ck_assert_int_eq(emitted[1], 1);
@@ -179,11 +161,10 @@ START_TEST(of_verifications)
         EXPECT_LATEST(&s, 1, 7);
         EXPECT_LATEST(&s, 2, MARK);
     }
-    must(cls_slot_rollback(s.sampler, 1, 1));
+    must(cls_slot_rollback(s.b.sampler, 1, 1));
     EXPECT_ROW(&s, 2, 3, -1, ENDED); /* the copy of what stopped among drafts */
     EXPECT_ROW(&s, 1, 2, 2, CLS_ROW_OK);
-    clReleaseMemObject(call.emitted.buffer);
-    clReleaseMemObject(call.status.buffer);
+    release_buffers(call.emitted.buffer, call.status.buffer);
     desk_close(&s);
 }
 END_TEST
@@ -197,7 +178,7 @@ START_TEST(forks_ahead)
     begin(&s, 0, NULL, 0);
     EXPECT_ROW(&s, 0, 4, 4, CLS_ROW_OK); /* the last that the host has seen */
     row(&s, 0, 5);                       /* in flight */
-    must(cls_slot_copy(s.sampler, 1, 0));
+    must(cls_slot_copy(s.b.sampler, 1, 0));
     copy_latest(&s, 1, 0);
     EXPECT_LATEST(&s, 1, 5);
     EXPECT_ROW(&s, 1, 6, 6, CLS_ROW_STOPPED | CLS_ROW_LENGTH); /* its third: it has 4 and 5 */
@@ -218,10 +199,10 @@ START_TEST(ended_from_the_start)
     begin(&s, 2, open, 2); /* its stop id is not its latest token */
     EXPECT_ROW(&s, 0, 7, -1, ENDED);
     EXPECT_ROW(&s, 1, 7, -1, ENDED);
-    must(cls_slot_copy(s.sampler, 3, 1));
+    must(cls_slot_copy(s.b.sampler, 3, 1));
     EXPECT_ROW(&s, 3, 7, -1, ENDED); /* a copy of a request that never had a row */
     row(&s, 2, 8);                   /* its last: in flight */
-    must(cls_slot_copy(s.sampler, 4, 2));
+    must(cls_slot_copy(s.b.sampler, 4, 2));
     EXPECT_ROW(&s, 4, 7, -1, ENDED);
     EXPECT_ROW(&s, 4, 7, -1, ENDED); /* and so on */
     for (int32_t slot = 0; slot < SLOTS; slot++)
@@ -230,17 +211,12 @@ START_TEST(ended_from_the_start)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("latest");
-    TCase *const t = tcase_create("latest");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, rows_alone_write_it);
-    add_device_test(t, of_verifications);
-    add_device_test(t, forks_ahead);
-    add_device_test(t, ended_from_the_start);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(rows_alone_write_it);
+    add_device_test(of_verifications);
+    add_device_test(forks_ahead);
+    add_device_test(ended_from_the_start);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -6,16 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fixture.h"
+#include "bench.h"
 #include "inputs.h"
 
 enum { SLOTS = 4, STEPS = 4 };
 
 typedef struct lists {
-    device *d;
+    bench b;
     uint32_t vocab;
-    cls_sampler *sampler;
-    cl_mem in, out;
     float *logits; /* one row, which all slots sample */
     cls_params params[SLOTS];
     int begun[SLOTS];
@@ -30,34 +28,27 @@ typedef struct lists {
 static void lists_open(lists *l, device *d)
 {
     rng r = {fixture_seed() + 3};
-    cls_sampler_options o;
-    *l = (lists){.d = d, .vocab = fixture_by_size(3001, 151936, 151936)};
-    l->logits = malloc(l->vocab * sizeof *l->logits);
-    l->ids[0] = malloc(l->vocab * sizeof(int32_t));
-    l->ids[1] = malloc(l->vocab * sizeof(int32_t));
-    l->bias = malloc(l->vocab * sizeof *l->bias);
-    ck_assert(l->logits && l->ids[0] && l->ids[1] && l->bias);
+    *l = (lists){.vocab = fixture_by_size(3001, 151936, 151936)};
+    l->logits = must_malloc(l->vocab * sizeof *l->logits);
+    l->ids[0] = must_malloc(l->vocab * sizeof(int32_t));
+    l->ids[1] = must_malloc(l->vocab * sizeof(int32_t));
+    l->bias = must_malloc(l->vocab * sizeof *l->bias);
     for (uint32_t i = 0; i < l->vocab; i++) { /* likelier tokens are later in the lists */
         l->logits[i] = (float)i / (float)l->vocab * 4.0f + (float)rng_below(&r, 64) / 512.0f;
         const int which = (l->vocab - 1 - i) % 3 == 1;
         l->ids[which][l->n[which]++] = (int32_t)i;
         l->bias[i] = (cls_logit_bias){(int32_t)i, i % 2 ? -INFINITY : -(float)(i % 7)};
     }
-    cls_sampler_options_init(&o);
-    o.vocab = l->vocab;
-    o.max_rows = o.slot_count = SLOTS;
+    cls_sampler_options o = sampler_options(l->vocab, SLOTS);
+    o.max_rows = 1;
     o.dtypes = 1u << CLS_F32;
     o.max_history = 4;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &l->sampler));
-    l->in = buffer_of(d, l->vocab * sizeof *l->logits, l->logits);
-    l->out = buffer_of(d, SLOTS * sizeof(int32_t), NULL);
+    l->b = bench_open(d, &o, l->logits);
 }
 
 static void lists_close(lists *l)
 {
-    cls_sampler_destroy(l->sampler);
-    clReleaseMemObject(l->in);
-    clReleaseMemObject(l->out);
+    bench_close(&l->b);
     free(l->logits);
     free(l->ids[0]);
     free(l->ids[1]);
@@ -66,20 +57,18 @@ static void lists_close(lists *l)
 
 static cls_params allowing(const lists *l, int which, float temperature)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = temperature;
     p.seed = 5;
     if (which >= 0) {
-        p.allowed_ids.ids = l->ids[which];
-        p.allowed_ids.count = l->n[which];
+        p.allowed_ids = (cls_ids){l->ids[which], l->n[which]};
     }
     return p;
 }
 
 static void begin(lists *l, uint32_t slot, cls_params p)
 {
-    must(cls_slot_begin(l->sampler, slot, &p, NULL, 0, NULL, 0));
+    must(cls_slot_begin(l->b.sampler, slot, &p, NULL, 0, NULL, 0));
     l->params[slot] = p;
     l->begun[slot] = 1;
     l->position[slot] = 0;
@@ -87,13 +76,13 @@ static void begin(lists *l, uint32_t slot, cls_params p)
 
 static void change(lists *l, uint32_t slot, cls_params p)
 {
-    must(cls_slot_params(l->sampler, slot, &p));
+    must(cls_slot_params(l->b.sampler, slot, &p));
     l->params[slot] = p;
 }
 
 static void copy(lists *l, uint32_t to, uint32_t from)
 {
-    must(cls_slot_copy(l->sampler, to, from));
+    must(cls_slot_copy(l->b.sampler, to, from));
     l->params[to] = l->params[from];
     l->position[to] = l->position[from];
     memcpy(l->output[to], l->output[from], sizeof l->output[to]);
@@ -104,29 +93,16 @@ static void copy(lists *l, uint32_t to, uint32_t from)
 static void lists_step(lists *l, const char *what)
 {
     for (int32_t slot = 0; slot < SLOTS; slot++) {
-        cls_host_row row;
-        cls_host_result result = {.struct_size = sizeof result};
-        cls_step step;
-        int32_t token;
         if (!l->begun[slot])
             continue;
-        cls_step_init(&step);
-        step.rows = 1;
-        step.logits.values.buffer = l->in;
-        step.tokens.buffer = l->out;
-        step.slots.host = &slot;
-        must(cls_sample(l->sampler, l->d->queue, &step, 0, NULL, NULL));
-        buffer_read(l->d, l->out, sizeof token, &token);
-        cls_host_row_init(&row);
-        row.logits = l->logits;
-        row.dtype = CLS_F32;
-        row.vocab = l->vocab;
-        row.params = &l->params[slot];
+        bench_row(&l->b, slot);
+        const int32_t token = l->b.token[0];
+        cls_host_row row = host_row(l->logits, l->vocab, &l->params[slot]);
         row.position = row.output_count = l->position[slot];
         row.output = l->output[slot];
-        must(cls_host_sample(&row, &result));
-        ck_assert_msg(token == result.token, "%s: %s, slot %d: token %d, not %d", l->d->name, what,
-                      slot, token, result.token);
+        const cls_host_result result = host_result(&row);
+        ck_assert_msg(token == result.token, "%s: %s, slot %d: token %d, not %d", l->b.d->name,
+                      what, slot, token, result.token);
         l->output[slot][l->position[slot]++] = token;
     }
 }
@@ -137,8 +113,7 @@ START_TEST(allowed_and_biased)
     lists l;
     lists_open(&l, fixture_device(_i));
     cls_params biased = allowing(&l, -1, 0.0f);
-    biased.logit_bias.biases = l.bias;
-    biased.logit_bias.count = l.vocab;
+    biased.logit_bias = (cls_biases){l.bias, l.vocab};
     begin(&l, 0, allowing(&l, 0, 0.0f));
     begin(&l, 1, allowing(&l, 1, 1.0f));
     begin(&l, 2, biased);
@@ -164,8 +139,7 @@ START_TEST(stop_ids)
     lists_open(&l, fixture_device(_i));
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.stop_ids.ids = l.ids[slot];
-        p.stop_ids.count = l.n[slot];
+        p.stop_ids = (cls_ids){l.ids[slot], l.n[slot]};
         p.min_tokens = 2;
         begin(&l, slot, p);
     }
@@ -182,9 +156,8 @@ START_TEST(bad_words)
 {
     lists l;
     lists_open(&l, fixture_device(_i));
-    cls_ids *const words = calloc(2 * (size_t)l.n[0], sizeof *words);
-    int32_t *const pairs = calloc(2 * (size_t)l.n[0], sizeof *pairs);
-    ck_assert(words != NULL && pairs != NULL);
+    cls_ids *const words = must_calloc(2 * (size_t)l.n[0], sizeof *words);
+    int32_t *const pairs = must_calloc(2 * (size_t)l.n[0], sizeof *pairs);
     for (uint32_t i = 0; i < l.n[0]; i++) {
         words[i] = (cls_ids){&l.ids[0][i], 1};
         pairs[2 * i] = (int32_t)(l.vocab - 1 - i % 64);
@@ -193,8 +166,7 @@ START_TEST(bad_words)
     }
     for (uint32_t slot = 0; slot < 2; slot++) {
         cls_params p = allowing(&l, -1, slot == 0 ? 0.0f : 1.0f);
-        p.bad_words.sequences = words + slot * l.n[0];
-        p.bad_words.count = l.n[0];
+        p.bad_words = (cls_sequences){words + slot * l.n[0], l.n[0]};
         begin(&l, slot, p);
     }
     lists_step(&l, "of bad words");
@@ -205,27 +177,13 @@ START_TEST(bad_words)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("lists");
-    TCase *const t = tcase_create("biases");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, allowed_and_biased);
-    suite_add_tcase(s, t);
-    TCase *const stops = tcase_create("stops");
-    tcase_set_timeout(stops, 0);
-    add_device_test(stops, stop_ids);
-    suite_add_tcase(s, stops);
-    TCase *const words = tcase_create("words");
-    tcase_set_timeout(words, 0);
-    add_device_test(words, bad_words);
-    suite_add_tcase(s, words);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_PLAIN | CLS_FEATURE_PENALTIES | CLS_FEATURE_STATE |
                      CLS_FEATURE_HISTORY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(allowed_and_biased);
+    add_device_test(stop_ids);
+    add_device_test(bad_words);
+    return fixture_end();
 }

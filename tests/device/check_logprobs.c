@@ -27,13 +27,13 @@ START_TEST(prompts)
             batch_new(fixture_by_size(8, 24, 48), vocab, (int)(i % 3), vocab + rng_below(&r, 5), 0);
         const size_t tops_size = (size_t)b->rows * top_n * 4,
                      given_size = (size_t)b->rows * given_n * 4;
-        int32_t *const given = calloc(1, given_size + 4), *const ranks = calloc(1, given_size + 4),
-                       *const ids = calloc(1, tops_size + 4);
-        float *const logprobs = calloc(1, given_size + 4), *const top_logprobs =
-                                                               calloc(1, tops_size + 4);
+        int32_t *const given = must_calloc(1, given_size + 4),
+                       *const ranks = must_calloc(1, given_size + 4),
+                       *const ids = must_calloc(1, tops_size + 4);
+        float *const logprobs = must_calloc(1, given_size + 4);
+        float *const top_logprobs = must_calloc(1, tops_size + 4);
         cls_logprobs_call call;
         client s;
-        ck_assert(given && ranks && ids && logprobs && top_logprobs);
         batch_random(b, &r);
         for (uint32_t j = 0; j < b->rows * given_n; j++)
             given[j] = (int32_t)rng_below(&r, vocab + 2) - 1;
@@ -79,12 +79,8 @@ START_TEST(prompts)
         for (uint32_t row = 0; row < b->rows; row++)
             ck_assert_msg(b->token[row] == b->host[row].token,
                           "%s: a prompt's logprobs change a request", batch_words(b, row));
-        const cl_mem buffers[] = {call.given.ids.buffer, call.given.logprobs.buffer,
-                                  call.given.ranks.buffer, call.top.ids.buffer,
-                                  call.top.logprobs.buffer};
-        for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
-            if (buffers[j])
-                clReleaseMemObject(buffers[j]);
+        release_buffers(call.given.ids.buffer, call.given.logprobs.buffer, call.given.ranks.buffer,
+                        call.top.ids.buffer, call.top.logprobs.buffer);
         client_close(&s);
         batch_free(b);
         free(given);
@@ -181,9 +177,8 @@ START_TEST(law)
     buffer_read(d, s.outputs.kept.ids.buffer, sizeof l.ids, l.ids);
     buffer_read(d, s.outputs.kept.logits.buffer, sizeof l.logits, l.logits);
     buffer_read(d, s.outputs.kept.counts.buffer, sizeof l.counts, l.counts);
-    clReleaseMemObject(s.outputs.kept.ids.buffer);
-    clReleaseMemObject(s.outputs.kept.logits.buffer);
-    clReleaseMemObject(s.outputs.kept.counts.buffer);
+    release_buffers(s.outputs.kept.ids.buffer, s.outputs.kept.logits.buffer,
+                    s.outputs.kept.counts.buffer);
     for (uint32_t i = 0; i < ROWS * WIDE; i++)
         l.logits[i] /= 0.7f;
     for (uint32_t i = 0; i < steps * ROWS; i++)
@@ -199,20 +194,12 @@ START_TEST(law)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("logprobs");
-    TCase *const t = tcase_create("logprobs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, prompts);
-    add_device_test(t, prompts_refused);
-    add_device_test(t, law);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_LOGPROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(prompts);
+    add_device_test(prompts_refused);
+    add_device_test(law);
+    return fixture_end();
 }

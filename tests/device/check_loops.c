@@ -3,10 +3,9 @@
  * that compares every token: texts over few words, texts that repeat, and those that nearly do,
  * which take the longest. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "batch.h"
-#include "fixture.h"
+#include "bench.h"
 
 enum { WORDS = 4, SLOTS = 32, HISTORY = 4096 };
 
@@ -76,20 +75,13 @@ static void check_texts(device *d, uint32_t rounds, int longest)
     static text texts[SLOTS];
     rng r = {fixture_seed() + (uint64_t)longest};
     uint32_t begun_in_loop = 0, drew_loop = 0, drew = 0;
-    cls_sampler *sampler;
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = WORDS;
-    o.max_rows = o.slot_count = SLOTS;
+    cls_sampler_options o = sampler_options(WORDS, SLOTS);
     o.max_history = HISTORY;
     o.features = CLS_FEATURE_FORCED;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    const cl_mem in = buffer_of(d, sizeof(float[SLOTS][WORDS]), NULL),
-                 out = buffer_of(d, sizeof(int32_t[2 * SLOTS]), NULL);
+    bench b = bench_open(d, &o, NULL);
     for (uint32_t round = 0; round < rounds; round++) {
         float logits[SLOTS][WORDS];
-        int32_t result[2 * SLOTS], status[SLOTS];
-        cls_step step;
+        int32_t status[SLOTS];
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
             text *const t = &texts[slot];
             cls_params p;
@@ -100,25 +92,18 @@ static void check_texts(device *d, uint32_t rounds, int longest)
                 random_text(t, &p, &r);
             for (int32_t i = 0; i < WORDS; i++)
                 logits[slot][i] = i == t->ids[t->length];
-            must(cls_slot_begin(sampler, slot, &p, NULL, 0, t->ids, t->length));
+            must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, t->ids, t->length));
             status[slot] = ends_in_loop(t->ids, t->length, &p) ? CLS_ROW_STOPPED | CLS_ROW_SKIPPED
                            : ends_in_loop(t->ids, t->length + 1, &p)
                                ? CLS_ROW_STOPPED | CLS_ROW_LOOP
                                : 0;
         }
-        must_cl(
-            clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL));
-        cls_step_init(&step);
-        step.rows = SLOTS;
-        step.logits.values.buffer = in;
-        step.tokens.buffer = step.status.buffer = out;
-        step.status.offset = sizeof status;
-        must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-        buffer_read(d, out, sizeof result, result);
+        bench_logits(&b, logits[0], SLOTS);
+        bench_step(&b);
         for (uint32_t slot = 0; slot < SLOTS; slot++) {
-            ck_assert_msg(result[SLOTS + slot] == status[slot],
+            ck_assert_msg(b.status[slot] == status[slot],
                           "%s: round %u, slot %u, text of %u ids: status %d instead of %d", d->name,
-                          round, slot, texts[slot].length, result[SLOTS + slot], status[slot]);
+                          round, slot, texts[slot].length, b.status[slot], status[slot]);
             begun_in_loop += (status[slot] & CLS_ROW_SKIPPED) != 0;
             drew_loop += (status[slot] & CLS_ROW_LOOP) != 0;
             drew += status[slot] == 0;
@@ -127,9 +112,7 @@ static void check_texts(device *d, uint32_t rounds, int longest)
     printf("%s: of %u texts %u ended in a loop, %u did with one more token\n", d->name,
            rounds * SLOTS, begun_in_loop, drew_loop);
     ck_assert(begun_in_loop > 0 && drew_loop > 0 && drew > 0);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
-    cls_sampler_destroy(sampler);
+    bench_close(&b);
 }
 
 START_TEST(random_texts) { check_texts(fixture_device(_i), fixture_by_size(4, 40, 400), 0); }
@@ -138,19 +121,11 @@ END_TEST
 START_TEST(long_texts) { check_texts(fixture_device(_i), fixture_by_size(4, 10, 100), 1); }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("loops");
-    TCase *const t = tcase_create("loops");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_texts);
-    add_device_test(t, long_texts);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_FORCED);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_texts);
+    add_device_test(long_texts);
+    return fixture_end();
 }

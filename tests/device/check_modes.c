@@ -2,7 +2,8 @@
 /* Proves that the state of mirostat, adaptive p and top-p decay stays what a list with one
  * state per token says: through steps, deferred steps, accepted tokens, rollbacks, forks,
  * saved slots and new parameters. */
-#include "client.h"
+#include "batch.h"
+#include "bench.h"
 
 #include <stdlib.h>
 
@@ -19,9 +20,7 @@ typedef struct request {
 } request;
 
 typedef struct traffic {
-    device *d;
-    cls_sampler *sampler;
-    cl_mem logits, tokens;
+    bench b;
     request q;
     uint32_t slot;
     float row[VOCAB];
@@ -50,37 +49,21 @@ static void random_adaptive(traffic *t)
 /* Returns the reference's next token and the adaptive state after it. */
 static cls_host_result next(const traffic *t)
 {
-    cls_host_row h;
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_init(&h);
-    h.logits = t->row;
-    h.vocab = VOCAB;
-    h.params = &t->q.params;
+    cls_host_row h = host_row(t->row, VOCAB, &t->q.params);
     h.position = t->q.n;
     h.adaptive = t->q.adaptive[t->q.n];
-    must(cls_host_sample(&h, &result));
+    const cls_host_result result = host_result(&h);
     return result;
 }
 
 static int32_t step(traffic *t, int defer)
 {
-    const int32_t slot = (int32_t)t->slot;
-    int32_t token = -2;
-    cls_step s;
     for (uint32_t i = 0; i < VOCAB; i++)
         t->row[i] = (float)(1.5 * rng_normal(&t->r));
-    must_cl(clEnqueueWriteBuffer(t->d->queue, t->logits, CL_TRUE, 0, sizeof t->row, t->row, 0, NULL,
-                                 NULL));
-    cls_step_init(&s);
-    s.rows = 1;
-    s.logits.values.buffer = t->logits;
-    s.slots.host = &slot;
-    s.tokens.buffer = t->tokens;
-    s.defer_accept = defer;
-    must(cls_sample(t->sampler, t->d->queue, &s, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(t->d->queue, t->tokens, CL_TRUE, 0, sizeof token, &token, 0, NULL,
-                                NULL));
-    return token;
+    bench_logits(&t->b, t->row, 1);
+    t->b.step.defer_accept = defer;
+    bench_row(&t->b, (int32_t)t->slot);
+    return t->b.token[0];
 }
 
 /* Appends a token to the request. drawn: the token was drawn, and `after` is the state after it. */
@@ -102,7 +85,7 @@ static void begin(traffic *t)
 {
     cls_slot slot;
     random_adaptive(t);
-    must(cls_slot_begin(t->sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
+    must(cls_slot_begin(t->b.sampler, t->slot, &t->q.params, NULL, 0, NULL, 0));
     must(cls_slot_from_params(&t->q.params, VOCAB, &slot));
     t->q.n = t->q.longest = 0;
     t->q.adaptive[0] = (cls_adaptive_state){1, slot.adaptive.mu, slot.adaptive.sum,
@@ -112,18 +95,15 @@ static void begin(traffic *t)
 static void move(traffic *t, int by_copy)
 {
     const uint32_t to = (t->slot + 1 + rng_below(&t->r, SLOTS - 1)) % SLOTS;
-    size_t size = 0;
+    size_t size;
     if (by_copy) {
-        must(cls_slot_copy(t->sampler, to, t->slot));
+        must(cls_slot_copy(t->b.sampler, to, t->slot));
     } else {
-        must(cls_slot_save(t->sampler, t->d->queue, t->slot, NULL, &size));
-        void *const bytes = malloc(size);
-        ck_assert_ptr_nonnull(bytes);
-        must(cls_slot_save(t->sampler, t->d->queue, t->slot, bytes, &size));
-        must(cls_slot_load(t->sampler, to, bytes, size));
+        unsigned char *const bytes = slot_saved(t->b.sampler, t->b.d->queue, t->slot, &size);
+        must(cls_slot_load(t->b.sampler, to, bytes, size));
         free(bytes);
     }
-    must(cls_slot_reset(t->sampler, t->slot));
+    must(cls_slot_reset(t->b.sampler, t->slot));
     t->slot = to;
 }
 
@@ -134,7 +114,7 @@ static void elsewhere(traffic *t)
     int32_t given = rng_below(&t->r, 2) ? drawn : (int32_t)rng_below(&t->r, VOCAB);
     const cls_ints ids = {.host = &given}, slots = {.host = &slot};
     ck_assert_int_eq(drawn, expected.token);
-    must(accept_ints(t->sampler, t->d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
+    must(accept_ints(t->b.sampler, t->b.d->queue, 1, 1, &ids, &slots, 0, NULL, NULL));
     enter(t, given, given == drawn, &expected.adaptive);
 }
 
@@ -147,7 +127,7 @@ static void switch_adaptive(traffic *t)
     must(cls_slot_from_params(&q->params, VOCAB, &was));
     random_adaptive(t);
     must(cls_slot_from_params(&q->params, VOCAB, &now));
-    must(cls_slot_params(t->sampler, t->slot, &q->params));
+    must(cls_slot_params(t->b.sampler, t->slot, &q->params));
     const uint32_t both = was.flags & now.flags;
     for (uint32_t i = 0; i <= q->longest; i++) {
         cls_adaptive_state *const m = &q->adaptive[i];
@@ -161,22 +141,18 @@ static void switch_adaptive(traffic *t)
 
 START_TEST(modes)
 {
-    traffic t = {.d = fixture_device(_i), .r = {fixture_seed()}};
-    cls_sampler_options o;
+    traffic t = {.r = {fixture_seed()}};
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
     uint32_t rolled = 0, moved = 0, changed = 0;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = SLOTS;
+    o.max_rows = 1;
     o.max_rollback = ROLLBACK;
-    must(cls_sampler_create(fixture_context(t.d, 1u << CLS_F32, 0, 0, 0), &o, &t.sampler));
-    t.logits = buffer_of(t.d, sizeof t.row, NULL);
-    t.tokens = buffer_of(t.d, sizeof(int32_t), NULL);
+    t.b = bench_open(fixture_device(_i), &o, NULL);
     for (uint32_t requests = 0; requests < fixture_by_size(6, 30, 120); requests++) {
         begin(&t);
         for (uint32_t i = 0; i < fixture_by_size(25, 60, 150); i++) {
             const uint32_t what = rng_below(&t.r, 12), back = 1 + rng_below(&t.r, 3);
             if (what == 0 && back <= t.q.n && t.q.longest + back <= t.q.n + ROLLBACK) {
-                must(cls_slot_rollback(t.sampler, t.slot, back));
+                must(cls_slot_rollback(t.b.sampler, t.slot, back));
                 t.q.n -= back;
                 rolled++;
             } else if (what == 1 || what == 2) {
@@ -187,7 +163,7 @@ START_TEST(modes)
                 changed++;
             } else if (what == 3) {
                 t.q.params.temperature = 0.5f + (float)rng_unit(&t.r);
-                must(cls_slot_params(t.sampler, t.slot, &t.q.params));
+                must(cls_slot_params(t.b.sampler, t.slot, &t.q.params));
                 changed++;
             } else if (what == 4) {
                 elsewhere(&t);
@@ -201,24 +177,14 @@ START_TEST(modes)
         }
     }
     ck_assert(rolled > 0 && moved > 0 && changed > 0);
-    cls_sampler_destroy(t.sampler);
-    clReleaseMemObject(t.logits);
-    clReleaseMemObject(t.tokens);
+    bench_close(&t.b);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("modes");
-    TCase *const t = tcase_create("modes");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, modes);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(modes);
+    return fixture_end();
 }

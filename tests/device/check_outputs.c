@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves a step's outputs beyond its tokens against brute force in double precision. */
+/* Proves a step's outputs beyond its tokens against brute force in double precision, and
+ * log-probabilities against the reference, bit for bit. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,9 +76,8 @@ static void read_outputs(outputs *o, client *s)
     output list[OUTPUTS];
     list_outputs(o, &s->outputs, list);
     for (int i = 0; i < OUTPUTS; i++)
-        must_cl(clEnqueueReadBuffer(s->d->queue, list[i].buffer->buffer, CL_TRUE, EXTRA * 4,
-                                    (size_t)o->rows * list[i].width * 4, *list[i].data, 0, NULL,
-                                    NULL));
+        buffer_read_at(s->d, list[i].buffer->buffer, EXTRA * 4, (size_t)o->rows * list[i].width * 4,
+                       *list[i].data);
 }
 
 static void close_outputs(outputs *o, client *s)
@@ -120,9 +120,8 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
                         const char *where)
 {
     const float *const adjusted = b->adjusted + (size_t)row * b->vocab;
-    const float *const set = o->final_logits + (size_t)row * b->vocab, *const probs =
-                                                                           o->probs +
-                                                                           (size_t)row * b->vocab;
+    const float *const set = o->final_logits + (size_t)row * b->vocab;
+    const float *const probs = o->probs + (size_t)row * b->vocab;
     const uint32_t n = o->candidates_n;
     const int32_t *const ids = o->candidate_ids + (size_t)row * n;
     const int greedy = b->params[row].temperature < 1e-5f, none = b->token[row] < 0;
@@ -161,11 +160,10 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
 static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
                       const float *reference, const char *where)
 {
-    float *const logits = malloc(b->vocab * sizeof *logits);
+    float *const logits = must_malloc(b->vocab * sizeof *logits);
     const int none = b->token[row] < 0, greedy = b->params[row].temperature < 1e-5f;
     const double scale = greedy ? 1.0 : (double)b->device_trace[row].scale / 1.4426950408889634;
     brute of;
-    ck_assert(logits != NULL);
     for (uint32_t i = 0; i < b->vocab; i++)
         logits[i] = none    ? -INFINITY
                     : final ? o->final_logits[(size_t)row * b->vocab + i]
@@ -184,21 +182,33 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
     check_final(b, row, o, reference, where);
 }
 
+/* Log-probabilities of tokens are the reference's, bit for bit. */
+static void check_logprobs(const batch *b, const float *logprobs, int final, const char *where)
+{
+    for (uint32_t row = 0; row < b->rows; row++) {
+        const float host = final ? b->host[row].logprob_final : b->host[row].logprob_raw;
+        ck_assert_msg(memcmp(&host, &logprobs[row], sizeof host) == 0,
+                      "%s: %s: %s logprob %.9g, the reference's %.9g", where, batch_words(b, row),
+                      final ? "final" : "raw", (double)logprobs[row], (double)host);
+        ck_assert_msg(b->token[row] >= 0 || (isinf(host) && host < 0),
+                      "%s: %s: a logprob without a token", where, batch_words(b, row));
+    }
+}
+
 /* A batch's step without outputs and with all outputs of either kind gives the same tokens, and all
  * outputs are right. */
 static void check_outputs(batch *b, device *d, cls_context *context, uint32_t top_n,
                           uint32_t given_n, uint32_t candidates_n, int search, rng *r)
 {
     const size_t size = b->rows * sizeof *b->token;
-    float *const reference = calloc((size_t)b->rows * b->vocab, sizeof *reference);
-    int32_t *const token = malloc(size), *const status = malloc(size);
+    float *const reference = must_calloc((size_t)b->rows * b->vocab, sizeof *reference);
+    int32_t *const token = must_malloc(size), *const status = must_malloc(size);
     outputs o = {.rows = b->rows,
                  .vocab = b->vocab,
                  .top_n = top_n,
                  .given_n = given_n,
                  .candidates_n = candidates_n};
     client s;
-    ck_assert(reference && token && status);
     for (uint32_t row = 0; row < b->rows; row++)
         b->host[row].probs = reference + (size_t)row * b->vocab;
     batch_reference(b);
@@ -221,6 +231,7 @@ static void check_outputs(batch *b, device *d, cls_context *context, uint32_t to
         ck_assert_msg(memcmp(status, b->status, size) == 0, "%s: outputs change the statuses",
                       d->name);
         read_outputs(&o, &s);
+        check_logprobs(b, o.logprobs, final, d->name);
         for (uint32_t row = 0; row < b->rows; row++) {
             char where[1024];
             snprintf(where, sizeof where, "%s, %s, top %u%s: %s", d->name, final ? "final" : "raw",
@@ -258,6 +269,64 @@ START_TEST(told)
         check_outputs(b, d, fixture_context(d, 0, 0, 0, 0), tops[i % 4], given[i % 3],
                       i % 2 ? 300 : 3, i % 5 == 4, &r);
         batch_free(b);
+    }
+}
+END_TEST
+
+/* A log-probability alone, and with probabilities alone, take two launches more. */
+START_TEST(few_outputs)
+{
+    static const uint32_t sizes[] = {1025, 31, 4099, 2, 1024, 1, 32001};
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    for (uint32_t i = 0; i < fixture_by_size(2, 18, 42); i++) {
+        const uint32_t vocab = sizes[i % fixture_by_size(2, 6, 7)],
+                       rows = fixture_by_size(4, 12, 16);
+        batch *const b = batch_new(rows, vocab, (int)rng_below(&r, 3), vocab + rng_below(&r, 5), 0);
+        const size_t n = (size_t)rows * vocab;
+        float *const logprobs = must_calloc(rows, sizeof *logprobs);
+        float *const probs = must_calloc(n, sizeof *probs);
+        float *const expected = must_calloc(n, sizeof *expected);
+        client s;
+        batch_random(b, &r);
+        if (i % 3 == 1)
+            batch_mask(b, &r, 50, 0);
+        for (uint32_t row = 0; row < rows; row++)
+            b->host[row].probs = expected + (size_t)row * vocab;
+        batch_reference(b);
+        client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), 1);
+        s.step.defer_accept = 1;
+        client_step(&s, d->queue, 0, 0, NULL, NULL);
+        const uint32_t launches = b->launches;
+        s.outputs.logprobs.buffer = buffer_of(d, (rows + 3) * sizeof *logprobs, NULL);
+        s.outputs.logprobs.offset = 3 * sizeof *logprobs;
+        for (int final = 0; final < 2; final++) {
+            s.outputs.logprob_kind = final ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
+            s.outputs.probs.buffer = final ? buffer_of(d, n * sizeof *probs, NULL) : NULL;
+            client_step(&s, d->queue, 0, 0, NULL, NULL);
+            ck_assert_msg(b->launches == launches + 2, "%s outputs take %u launches more",
+                          final ? "final" : "raw", b->launches - launches);
+            client_tokens(&s, 0);
+            buffer_read_at(d, s.outputs.logprobs.buffer, 3 * sizeof *logprobs,
+                           rows * sizeof *logprobs, logprobs);
+            check_logprobs(b, logprobs, final, d->name);
+        }
+        buffer_read(d, s.outputs.probs.buffer, n * sizeof *probs, probs);
+        for (size_t k = 0; k < n; k++)
+            ck_assert_msg((b->status[k / vocab] & CLS_ROW_UNFIT) ||
+                              (fabsf(probs[k] - expected[k]) <= 1e-5f &&
+                               (expected[k] > 0.0f || probs[k] == 0.0f)),
+                          "%s: %s: probability of %zu is %g, not %g", d->name,
+                          batch_words(b, (uint32_t)(k / vocab)), k % vocab, (double)probs[k],
+                          (double)expected[k]);
+        release_buffers(s.outputs.logprobs.buffer, s.outputs.probs.buffer);
+        client_close(&s);
+        for (uint32_t row = 0; row < rows; row++)
+            b->host[row].probs = NULL;
+        batch_free(b);
+        free(logprobs);
+        free(probs);
+        free(expected);
     }
 }
 END_TEST
@@ -351,9 +420,8 @@ START_TEST(weightless)
             finite += (uint32_t)!none;
         }
         ck_assert_uint_eq(finite, with < 2 ? 7 : 5); /* 0 to -20.78 or -20.11, -25, -29 */
-        clReleaseMemObject(s.outputs.given.ids.buffer);
-        clReleaseMemObject(s.outputs.given.logprobs.buffer);
-        clReleaseMemObject(s.outputs.probs.buffer);
+        release_buffers(s.outputs.given.ids.buffer, s.outputs.given.logprobs.buffer,
+                        s.outputs.probs.buffer);
         client_close(&s);
         batch_free(b);
     }
@@ -418,8 +486,7 @@ START_TEST(before_accepting)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         buffer_read(d, s.outputs.entropy.buffer, sizeof *entropy, entropy[defer]);
         buffer_read(d, s.outputs.logprobs.buffer, sizeof *logprobs, logprobs[defer]);
-        clReleaseMemObject(s.outputs.entropy.buffer);
-        clReleaseMemObject(s.outputs.logprobs.buffer);
+        release_buffers(s.outputs.entropy.buffer, s.outputs.logprobs.buffer);
         client_close(&s);
     }
     ck_assert_mem_eq(entropy[0], entropy[1], sizeof entropy[0]);
@@ -428,82 +495,69 @@ START_TEST(before_accepting)
 }
 END_TEST
 
-static void refused(client *s, const char *words)
-{
-    const cls_status status = cls_sample(s->sampler, s->d->queue, &s->step, 0, NULL, NULL);
-    ck_assert_msg(status == CLS_BAD_ARGUMENT && strcmp(cls_error_message(), words) == 0,
-                  "%s: \"%s\", not \"%s\"", cls_status_name(status), cls_error_message(), words);
-}
+#define REFUSED(sentence) \
+    must_refuse_exactly(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), sentence)
 
 START_TEST(numbers_and_buffers)
 {
     device *const d = fixture_device(_i);
     client s = small_client(d, 2);
-    cls_device_info info = {.struct_size = sizeof info};
     char words[200];
     const cl_mem buffer = buffer_of(d, 4096, NULL);
-    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
+    const cls_device_info info = context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0));
     s.step.outputs = &s.outputs;
     s.outputs.top.count = 5;
-    refused(&s, "outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");
+    REFUSED("outputs->top.count is 5, but no buffer for it is set (such as outputs->top.ids)");
     s.outputs.top.ids.buffer = buffer;
     s.outputs.top.count = 0;
-    refused(&s, "outputs->top.ids is set, but outputs->top.count is 0");
+    REFUSED("outputs->top.ids is set, but outputs->top.count is 0");
     s.outputs.top.count = 129;
-    refused(&s, "outputs->top.count is 129; it must be at most 128");
+    REFUSED("outputs->top.count is 129; it must be at most 128");
     s.outputs.top.count = 128;
     s.outputs.top.ids.offset = 4096 - 2 * 128 * 4 + 4;
-    refused(&s, "outputs->top.ids needs 1024 bytes from offset 3076 on, 4100 in all, and the "
-                "buffer has 4096");
+    REFUSED("outputs->top.ids needs 1024 bytes from offset 3076 on, 4100 in all, and the "
+            "buffer has 4096");
     s.outputs.top.ids.offset = 2;
-    refused(&s, "outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
+    REFUSED("outputs->top.ids: offset 2 is no multiple of the element's 4 bytes");
     s.outputs.top.ids = (cls_buffer){.buffer = NULL};
     s.outputs.top.count = 0;
     s.outputs.given.logprobs.buffer = buffer;
-    refused(&s, "outputs->given.logprobs is set, but outputs->given.count is 0");
+    REFUSED("outputs->given.logprobs is set, but outputs->given.count is 0");
     s.outputs.given.count = 2;
-    refused(&s, "outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
+    REFUSED("outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
     s.outputs.given.ids.buffer = buffer;
     s.outputs.given.logprobs.buffer = NULL;
-    refused(
-        &s,
+    REFUSED(
         "outputs->given.count is 2, but no buffer for it is set (such as outputs->given.logprobs)");
     s.outputs.given.count = 1025;
-    refused(&s, "outputs->given.count is 1025; it must be at most 1024");
+    REFUSED("outputs->given.count is 1025; it must be at most 1024");
     s.outputs.given.ids.buffer = NULL;
     s.outputs.given.count = 0;
     s.outputs.kept.counts.buffer = buffer; /* which needs no count */
     s.outputs.kept.ids.buffer = buffer;
-    refused(&s, "outputs->kept.ids is set, but outputs->kept.count is 0");
+    REFUSED("outputs->kept.ids is set, but outputs->kept.count is 0");
     s.outputs.kept.count = info.shortlist + 1;
     snprintf(words, sizeof words,
              "outputs->kept.count is %u, but the kernels' lists hold %u: see the context's "
              "options->shortlist",
              info.shortlist + 1, info.shortlist);
-    refused(&s, words);
+    REFUSED(words);
     clReleaseMemObject(buffer);
     close_small(&s);
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("outputs");
-    TCase *const t = tcase_create("outputs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, told);
-    add_device_test(t, many_given);
-    add_device_test(t, weightless);
-    add_device_test(t, infills);
-    add_device_test(t, ties);
-    add_device_test(t, before_accepting);
-    add_device_test(t, numbers_and_buffers);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(told);
+    add_device_test(few_outputs);
+    add_device_test(many_given);
+    add_device_test(weightless);
+    add_device_test(infills);
+    add_device_test(ties);
+    add_device_test(before_accepting);
+    add_device_test(numbers_and_buffers);
+    return fixture_end();
 }

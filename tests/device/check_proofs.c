@@ -52,9 +52,9 @@ static uint32_t run_with(int variant)
 static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, uint32_t **pairs)
 {
     const uint32_t with = run_with(variant);
-    uint32_t *const first = malloc(n * sizeof *first), *const second = malloc(n * sizeof *second);
+    uint32_t *const first = must_malloc(n * sizeof *first);
+    uint32_t *const second = must_malloc(n * sizeof *second);
     uint32_t n_first = n, n_second = 0, count = 0;
-    ck_assert(first != NULL && second != NULL);
     for (uint32_t i = 0; i < n; i++) {
         first[i] = samplers[i] & with;
         if (samplers[i] >> variant & 1u)
@@ -113,7 +113,7 @@ END_TEST
 
 /* ------------------------------------------------------------------------ mutants */
 
-static void must_fail(cls_context *context, int variant, const char *what)
+static void must_not_prove(cls_context *context, int variant, const char *what)
 {
     uint32_t launched = 0;
     const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
@@ -136,7 +136,7 @@ START_TEST(idle)
         uint32_t launched;
         must(cls_prove(context, v, CLS_F32, &launched));
         fake.idle_kernel = cls_kernel_name(cls_variants[v].kernel);
-        must_fail(context, v, "that does nothing");
+        must_not_prove(context, v, "that does nothing");
         fake.idle_kernel = NULL;
     }
 }
@@ -174,7 +174,7 @@ START_TEST(smaller)
                 w == CLS_TOKEN_SMALL) /* its short list holds what the cases keep */
                 continue;
             p->program = context->program[0][w].program;
-            must_fail(context, v, cls_variants[w].name);
+            must_not_prove(context, v, cls_variants[w].name);
             p->program = own;
         }
 }
@@ -184,10 +184,8 @@ END_TEST
 
 static cls_sampler *sampler_with(cls_context *context, uint32_t features)
 {
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 301;
+    cls_sampler_options o = sampler_options(301, 1);
     o.dtypes = 1u << CLS_F32;
     o.features = features;
     must(cls_sampler_create(context, &o, &sampler));
@@ -203,9 +201,8 @@ START_TEST(search_after_adjustments)
     const uint32_t second = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 8, 8); i++) {
-        cls_context_options o;
         cls_context *context;
-        cls_context_options_init(&o);
+        cls_context_options o = default_context_options();
         o.cache_dir = getenv("CLS_TEST_PROGRAMS");
         o.cache_always = 1;
         must(cls_context_create(d->context, d->id, &o, &context));
@@ -220,22 +217,14 @@ START_TEST(search_after_adjustments)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("proofs");
-    TCase *const t = tcase_create("proofs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, search_after_adjustments);
-    add_device_test(t, all_pairs);
-    add_device_test(t, lengths);
-    add_device_test(t, idle);
-    add_device_test(t, smaller);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     cls_test_small_lists = 1; /* there is token-small, too */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(search_after_adjustments);
+    add_device_test(all_pairs);
+    add_device_test(lengths);
+    add_device_test(idle);
+    add_device_test(smaller);
+    return fixture_end();
 }

@@ -64,10 +64,8 @@ START_TEST(samplers)
     device *const d = fixture_device(_i);
     cls_context *context;
     cls_sampler *sampler = NULL;
-    cls_sampler_options o;
     printf("%s: the compiler %s\n", d->name, warns(d) ? "warns on stderr" : "is silent by itself");
-    cls_sampler_options_init(&o);
-    o.vocab = 301;
+    cls_sampler_options o = sampler_options(301, 1);
     o.dtypes = 1u << CLS_F32;
     o.features = fixture_by_size(CLS_FEATURE_SHORTLIST, CLS_FEATURE_SHORTLIST, CLS_FEATURES_ALL);
     divert();
@@ -111,18 +109,6 @@ START_TEST(heads)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("quiet");
-    TCase *const t = tcase_create("quiet");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, samplers);
-    add_device_test(t, groups);
-    add_device_test(t, heads);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 /* All is compiled anew. For PoCL the CPU is an old one: a test must be able to fail on any. */
 int main(void)
 {
@@ -133,6 +119,10 @@ int main(void)
 #ifdef __x86_64__
     setenv("POCL_KERNELLIB_NAME", "sse2", 0);
 #endif
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(samplers);
+    add_device_test(groups);
+    add_device_test(heads);
+    const int status = fixture_end();
     return system("rm -rf quiet.pocl") == 0 ? status : 99;
 }

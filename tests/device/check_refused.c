@@ -7,36 +7,18 @@
 #include "client.h"
 #include "step/step.h"
 
-#define refused(call, name) refused_status((call), #call, (name), __LINE__)
-
-static void refused_status(cls_status status, const char *call, const char *name, int line)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "line %d: %s gives %s", line, call,
-                  cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL,
-                  "line %d: %s says \"%s\", which does not name %s", line, call,
-                  cls_error_message(), name);
-    ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
-}
-
 START_TEST(contexts_refused)
 {
     device *const d = fixture_device(_i);
-    cls_context_options o;
     cls_device_info info = {.struct_size = sizeof info};
     cls_context *context = (cls_context *)&info;
-    refused(cls_context_create(NULL, d->id, NULL, &context), "context");
+    must_refuse(cls_context_create(NULL, d->id, NULL, &context), "context");
     ck_assert(context == NULL);
-    refused(cls_context_create(d->context, NULL, NULL, &context), "device");
-    refused(cls_context_create(d->context, d->id, NULL, NULL), "out");
-    cls_context_options_init(&o);
+    must_refuse(cls_context_create(d->context, NULL, NULL, &context), "device");
+    must_refuse(cls_context_create(d->context, d->id, NULL, NULL), "out");
+    cls_context_options o = default_context_options();
 #define REFUSE(field, value) \
-    do { \
-        const cls_context_options good = o; \
-        o.field = (value); \
-        refused(cls_context_create(d->context, d->id, &o, &context), #field); \
-        o = good; \
-    } while (0)
+    must_refuse_with(o, field, value, cls_context_create(d->context, d->id, &o, &context), #field)
     REFUSE(struct_size, 0);
     REFUSE(dtypes, 8);
     REFUSE(vector, 3);
@@ -47,19 +29,19 @@ START_TEST(contexts_refused)
     REFUSE(cache_always, 2);
     REFUSE(build_log_stays, -1);
 #undef REFUSE
-    refused(cls_device_query(NULL, NULL, &info), "device");
-    refused(cls_device_query(d->id, NULL, NULL), "info");
+    must_refuse(cls_device_query(NULL, NULL, &info), "device");
+    must_refuse(cls_device_query(d->id, NULL, NULL), "info");
     o.vector = 5;
-    refused(cls_device_query(d->id, &o, &info), "vector");
+    must_refuse(cls_device_query(d->id, &o, &info), "vector");
     o.vector = 0;
     o.work_group = 1u << 30;
     ck_assert(cls_device_query(d->id, &o, &info) != CLS_OK);
     ck_assert(strstr(cls_error_message(), "work_group") != NULL ||
               strstr(cls_error_message(), "work-group") != NULL);
-    refused(cls_context_info(NULL, &info), "context");
-    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
+    must_refuse(cls_context_info(NULL, &info), "context");
+    must_refuse(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
     info.struct_size = 0;
-    refused(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info), "struct_size");
+    must_refuse(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info), "struct_size");
     ck_assert(cls_context_build_log(fixture_context(d, 1u << CLS_F32, 0, 0, 0)) != NULL);
     cls_context_destroy(NULL);
     cls_sampler_destroy(NULL);
@@ -73,43 +55,45 @@ START_TEST(samplers_and_slots_refused)
     cls_sampler *sampler;
     cls_params p;
     cls_sampler_options_init(&o);
-    refused(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
+    must_refuse(cls_sampler_create(context, &o, &sampler), "vocab"); /* it has no default */
     ck_assert(sampler == NULL);
-    o.vocab = 1048577;
-    refused(cls_sampler_create(context, &o, &sampler), "vocab");
     o.vocab = 100;
-    refused(cls_sampler_create(NULL, &o, &sampler), "context");
-    refused(cls_sampler_create(context, NULL, &sampler), "options");
-    refused(cls_sampler_create(context, &o, NULL), "out");
-    o.max_rows = 0;
-    refused(cls_sampler_create(context, &o, &sampler), "max_rows");
+#define REFUSE(field, value) \
+    must_refuse_with(o, field, value, cls_sampler_create(context, &o, &sampler), #field)
+    REFUSE(vocab, 1048577);
+    REFUSE(max_rows, 0);
+    REFUSE(struct_size, 0);
+    REFUSE(counts, -1);
+    REFUSE(counts, 3);
+    REFUSE(max_history, 16385);
+    REFUSE(max_rollback, 16385);
+    REFUSE(slot_count, (1u << 24) + 1);
+    REFUSE(no_late_compile, 2);
+#undef REFUSE
+    must_refuse(cls_sampler_create(NULL, &o, &sampler), "context");
+    must_refuse(cls_sampler_create(context, NULL, &sampler), "options");
+    must_refuse(cls_sampler_create(context, &o, NULL), "out");
     o.max_rows = 2;
-    o.struct_size = 0;
-    refused(cls_sampler_create(context, &o, &sampler), "struct_size");
-    o.struct_size = sizeof o;
     o.slot_count = 3;
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_init(&p);
-    refused(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
-    refused(cls_slot_begin(sampler, 3, &p, NULL, 0, NULL, 0), "slot");
-    refused(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
-    refused(cls_slot_params(sampler, 0, &p), "slot"); /* not begun */
-    refused(cls_slot_params(NULL, 0, &p), "sampler");
+    must_refuse(cls_slot_begin(NULL, 0, &p, NULL, 0, NULL, 0), "sampler");
+    must_refuse(cls_slot_begin(sampler, 3, &p, NULL, 0, NULL, 0), "slot");
+    must_refuse(cls_slot_begin(sampler, 0, NULL, NULL, 0, NULL, 0), "params");
+    must_refuse(cls_slot_params(sampler, 0, &p), "slot"); /* not begun */
+    must_refuse(cls_slot_params(NULL, 0, &p), "sampler");
     must(cls_slot_begin(sampler, 2, &p, NULL, 0, NULL, 0));
     must(cls_slot_params(sampler, 2, &p));
-    p.top_p = 1.5f;
-    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "top_p");
-    refused(cls_slot_params(sampler, 2, &p), "top_p");
-    p.top_p = 1.0f;
-    p.temperature = NAN;
-    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "temperature");
-    p.temperature = 1.0f;
-    p.struct_size = 0;
-    refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "struct_size");
-    refused(cls_slot_params(sampler, 2, NULL), "params");
-    refused(cls_slot_params(sampler, 7, &p), "slot");
-    refused(cls_slot_reset(sampler, 3), "slot");
-    refused(cls_slot_reset(NULL, 0), "sampler");
+    must_refuse_with(p, top_p, 1.5f, cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), "top_p");
+    must_refuse_with(p, top_p, 1.5f, cls_slot_params(sampler, 2, &p), "top_p");
+    must_refuse_with(p, temperature, NAN, cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0),
+                     "temperature");
+    must_refuse_with(p, struct_size, 0, cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0),
+                     "struct_size");
+    must_refuse(cls_slot_params(sampler, 2, NULL), "params");
+    must_refuse(cls_slot_params(sampler, 7, &p), "slot");
+    must_refuse(cls_slot_reset(sampler, 3), "slot");
+    must_refuse(cls_slot_reset(NULL, 0), "sampler");
     must(cls_slot_reset(sampler, 2));
     cls_sampler_destroy(sampler);
 }
@@ -123,89 +107,71 @@ START_TEST(slot_calls_refused)
     const int32_t ids[] = {1, 2, 3};
     unsigned char bytes[64] = {0};
     size_t size = sizeof bytes;
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
-    o.slot_count = 3;
-#define REFUSE(field, value) \
-    do { \
-        const cls_sampler_options good = o; \
-        o.field = (value); \
-        refused(cls_sampler_create(context, &o, &sampler), #field); \
-        o = good; \
-    } while (0)
-    REFUSE(counts, -1);
-    REFUSE(counts, 3);
-    REFUSE(max_history, 16385);
-    REFUSE(max_rollback, 16385);
-    REFUSE(slot_count, (1u << 24) + 1);
-    REFUSE(no_late_compile, 2);
-#undef REFUSE
+    cls_sampler_options o = sampler_options(100, 3);
+    o.max_rows = 1;
     for (o.counts = CLS_COUNTS_NONE; o.counts <= CLS_COUNTS_ALL; o.counts++) {
         o.max_history = 5;
         o.max_rollback = 2;
         must(cls_sampler_create(context, &o, &sampler));
         cls_params_init(&p);
         must(cls_slot_begin(sampler, 0, &p, ids, 3, ids, 3));
-        const cls_params good = p;
-#define REFUSE(field, value, name) \
+#define REFUSE(field, value) \
     do { \
-        p.field = (value); \
-        refused(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), name); \
-        refused(cls_slot_params(sampler, 0, &p), name); \
-        p = good; \
+        must_refuse_with(p, field, value, cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), \
+                         #field); \
+        must_refuse_with(p, field, value, cls_slot_params(sampler, 0, &p), #field); \
     } while (0)
         if (o.counts == CLS_COUNTS_NONE) {
-            REFUSE(repetition_penalty, 1.5f, "repetition_penalty");
-            REFUSE(presence_penalty, 1.0f, "presence_penalty");
+            REFUSE(repetition_penalty, 1.5f);
+            REFUSE(presence_penalty, 1.0f);
         }
         if (o.counts != CLS_COUNTS_ALL)
-            REFUSE(frequency_penalty, 1.0f, "frequency_penalty");
-        REFUSE(penalty_window, 6, "penalty_window");
-        REFUSE(stop_ids.count, 1, "stop_ids");
+            REFUSE(frequency_penalty, 1.0f);
+        REFUSE(penalty_window, 6);
+        REFUSE(stop_ids.count, 1);
 #undef REFUSE
-        refused(cls_slot_rollback(sampler, 0, 3), "rollback");
+        must_refuse(cls_slot_rollback(sampler, 0, 3), "rollback");
         cls_sampler_destroy(sampler);
     }
     o.counts = CLS_COUNTS_ALL;
     must(cls_sampler_create(context, &o, &sampler));
     cls_params_init(&p);
-    refused(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
-    refused(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
-    refused(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */
-    refused(cls_slot_copy(sampler, 1, 0), "slot");
-    refused(cls_slot_rollback(sampler, 0, 1), "slot");
-    refused(cls_slot_save(sampler, d->queue, 0, bytes, &size), "slot");
+    must_refuse(cls_slot_begin(sampler, 0, &p, NULL, 1, NULL, 0), "prompt");
+    must_refuse(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 1), "output");
+    must_refuse(cls_slot_append_prompt(sampler, 0, ids, 3), "slot"); /* none of them has begun */
+    must_refuse(cls_slot_copy(sampler, 1, 0), "slot");
+    must_refuse(cls_slot_rollback(sampler, 0, 1), "slot");
+    must_refuse(cls_slot_save(sampler, d->queue, 0, bytes, &size), "slot");
     must(cls_slot_begin(sampler, 0, &p, ids, 3, NULL, 0));
-    refused(cls_slot_append_prompt(NULL, 0, ids, 3), "sampler");
-    refused(cls_slot_next_turn(NULL, 0, ids, 3), "sampler");
-    refused(cls_slot_next_turn(sampler, 1, ids, 3), "slot 1 has no request");
-    refused(cls_slot_next_turn(sampler, 0, NULL, 3), "prompt");
-    refused(cls_slot_append_prompt(sampler, 3, ids, 3), "slot");
-    refused(cls_slot_append_prompt(sampler, 0, NULL, 3), "prompt");
-    refused(cls_slot_copy(NULL, 1, 0), "sampler");
-    refused(cls_slot_copy(sampler, 3, 0), "slot");
-    refused(cls_slot_copy(sampler, 0, 3), "slot");
-    refused(cls_slot_copy(sampler, 0, 1), "slot");
-    refused(cls_slot_rollback(NULL, 0, 1), "sampler");
-    refused(cls_slot_rollback(sampler, 3, 1), "slot");
-    refused(cls_slot_save(NULL, d->queue, 0, bytes, &size), "sampler");
-    refused(cls_slot_save(sampler, NULL, 0, bytes, &size), "queue");
-    refused(cls_slot_save(sampler, d->queue, 3, bytes, &size), "slot");
-    refused(cls_slot_save(sampler, d->queue, 0, bytes, NULL), "size");
-    refused(cls_slot_load(NULL, 0, bytes, size), "sampler");
-    refused(cls_slot_load(sampler, 3, bytes, size), "slot");
-    refused(cls_slot_load(sampler, 0, NULL, size), "bytes");
-    refused(cls_slot_load(sampler, 0, bytes, sizeof bytes), "bytes");
+    must_refuse(cls_slot_append_prompt(NULL, 0, ids, 3), "sampler");
+    must_refuse(cls_slot_next_turn(NULL, 0, ids, 3), "sampler");
+    must_refuse(cls_slot_next_turn(sampler, 1, ids, 3), "slot 1 has no request");
+    must_refuse(cls_slot_next_turn(sampler, 0, NULL, 3), "prompt");
+    must_refuse(cls_slot_append_prompt(sampler, 3, ids, 3), "slot");
+    must_refuse(cls_slot_append_prompt(sampler, 0, NULL, 3), "prompt");
+    must_refuse(cls_slot_copy(NULL, 1, 0), "sampler");
+    must_refuse(cls_slot_copy(sampler, 3, 0), "slot");
+    must_refuse(cls_slot_copy(sampler, 0, 3), "slot");
+    must_refuse(cls_slot_copy(sampler, 0, 1), "slot");
+    must_refuse(cls_slot_rollback(NULL, 0, 1), "sampler");
+    must_refuse(cls_slot_rollback(sampler, 3, 1), "slot");
+    must_refuse(cls_slot_save(NULL, d->queue, 0, bytes, &size), "sampler");
+    must_refuse(cls_slot_save(sampler, NULL, 0, bytes, &size), "queue");
+    must_refuse(cls_slot_save(sampler, d->queue, 3, bytes, &size), "slot");
+    must_refuse(cls_slot_save(sampler, d->queue, 0, bytes, NULL), "size");
+    must_refuse(cls_slot_load(NULL, 0, bytes, size), "sampler");
+    must_refuse(cls_slot_load(sampler, 3, bytes, size), "slot");
+    must_refuse(cls_slot_load(sampler, 0, NULL, size), "bytes");
+    must_refuse(cls_slot_load(sampler, 0, bytes, sizeof bytes), "bytes");
     cls_memory memory = {.struct_size = sizeof memory};
-    refused(cls_sampler_memory(NULL, &memory), "sampler");
-    refused(cls_sampler_memory(sampler, NULL), "memory");
+    must_refuse(cls_sampler_memory(NULL, &memory), "sampler");
+    must_refuse(cls_sampler_memory(sampler, NULL), "memory");
     memory.struct_size = 0;
-    refused(cls_sampler_memory(sampler, &memory), "struct_size");
+    must_refuse(cls_sampler_memory(sampler, &memory), "struct_size");
     must(cls_slot_rollback(sampler, 0, 2)); /* it has no output: the request ends, on the device */
-    refused(cls_slot_save(sampler, d->queue, 0, NULL, &size), "slot");
+    must_refuse(cls_slot_save(sampler, d->queue, 0, NULL, &size), "slot");
     cls_sampler_destroy(sampler);
 }
 END_TEST
@@ -222,34 +188,34 @@ START_TEST(acceptance_refused)
     cls_accept_call call;
     cls_ints map = {.host = twice};
     cl_event nothing = NULL;
-    refused(accept_ints(NULL, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "sampler");
-    refused(accept_ints(s.sampler, NULL, 4, 1, &drawn, NULL, 0, NULL, NULL), "queue");
-    refused(accept_ints(s.sampler, d->queue, 0, 1, &drawn, NULL, 0, NULL, NULL), "rows");
-    refused(accept_ints(s.sampler, d->queue, 5, 1, &drawn, NULL, 0, NULL, NULL), "rows");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, NULL, NULL, 0, NULL, NULL), "tokens");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &none, NULL, 0, NULL, NULL), "tokens");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &odd, NULL, 0, NULL, NULL), "tokens");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &far, NULL, 0, NULL, NULL), "tokens");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    must_refuse(accept_ints(NULL, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "sampler");
+    must_refuse(accept_ints(s.sampler, NULL, 4, 1, &drawn, NULL, 0, NULL, NULL), "queue");
+    must_refuse(accept_ints(s.sampler, d->queue, 0, 1, &drawn, NULL, 0, NULL, NULL), "rows");
+    must_refuse(accept_ints(s.sampler, d->queue, 5, 1, &drawn, NULL, 0, NULL, NULL), "rows");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, NULL, NULL, 0, NULL, NULL), "tokens");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &none, NULL, 0, NULL, NULL), "tokens");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &odd, NULL, 0, NULL, NULL), "tokens");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &far, NULL, 0, NULL, NULL), "tokens");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
     map.host = beyond;
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
     map.device.buffer = drawn.device.buffer;
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, NULL, NULL), "wait");
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, &nothing, NULL), "wait");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, &map, 0, NULL, NULL), "slots");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, NULL, NULL), "wait");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 1, &nothing, NULL), "wait");
     cls_accept_call_init(&call);
     ck_assert_uint_eq(call.per_row, 1);
-    refused(cls_accept(s.sampler, d->queue, NULL, 0, NULL, NULL), "call is NULL");
+    must_refuse(cls_accept(s.sampler, d->queue, NULL, 0, NULL, NULL), "call is NULL");
     call.rows = 4;
     call.tokens = drawn;
     call.counts.host = twice;
-    refused(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->counts is set");
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->counts is set");
     call.counts.host = NULL;
     call.rollback.device.buffer = buffer;
-    refused(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->rollback is set");
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->rollback is set");
     must(cls_slot_reset(s.sampler, 3));
-    refused(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "slot 3");
-    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");
+    must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "slot 3");
+    must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");
     close_small(&s);
 }
 END_TEST
@@ -270,34 +236,34 @@ static void refuse_overlaps(client *s)
         clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, 4 * 100 * sizeof(float), NULL, &code);
     ck_assert(part != NULL && read_only != NULL && write_only != NULL);
     step->tokens.buffer = step->status.buffer = both;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
-            "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+                "step->tokens, bytes 0 to 15, and step->status, bytes 0 to 15, overlap");
     step->status.offset = 12;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
     step->status = (cls_buffer){.buffer = part, .offset = 12};
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "overlap");
     step->status.offset = 16; /* beside them */
     step->defer_accept = 1;
     must(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL));
     must_cl(clFinish(d->queue));
     *step = good;
     step->tokens = (cls_buffer){.buffer = step->logits.values.buffer};
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "step->logits");
     *step = good;
     step->slots.device.buffer = step->positions.device.buffer =
         both; /* inputs may share a buffer */
     s->outputs.latest.buffer = both;
     step->outputs = &s->outputs;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "outputs->latest");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL), "outputs->latest");
     s->outputs.latest.buffer = NULL;
     *step = good;
     step->tokens.buffer = read_only;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
-            "step->tokens was created with CL_MEM_READ_ONLY");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+                "step->tokens was created with CL_MEM_READ_ONLY");
     *step = good;
     step->logits.values.buffer = write_only;
-    refused(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
-            "step->logits.values was created with CL_MEM_WRITE_ONLY");
+    must_refuse(cls_sample(s->sampler, d->queue, step, 0, NULL, NULL),
+                "step->logits.values was created with CL_MEM_WRITE_ONLY");
     *step = good;
     step->tokens.buffer = write_only; /* by kernels: the host may read it */
     step->defer_accept = 1;
@@ -308,9 +274,7 @@ static void refuse_overlaps(client *s)
     must(cls_readback_start(ring, d->queue, &step->tokens, 16, 0, NULL, &ticket));
     cls_readback_destroy(ring);
     *step = good;
-    const cl_mem objects[] = {part, both, read_only, write_only};
-    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
-        clReleaseMemObject(objects[i]);
+    release_buffers(part, both, read_only, write_only);
 }
 
 START_TEST(steps_refused)
@@ -323,24 +287,21 @@ START_TEST(steps_refused)
     cl_mem tiny = buffer_of(d, 4, NULL), masks = buffer_of(d, 4 * 4 * 4, NULL);
     cl_mem biases = buffer_of(d, 4 * 100 * sizeof(float), NULL);
     cl_event nothing = NULL;
-    refused(cls_sample(NULL, d->queue, step, 0, NULL, NULL), "sampler");
-    refused(cls_sample(s.sampler, NULL, step, 0, NULL, NULL), "queue");
-    refused(cls_sample(s.sampler, d->queue, NULL, 0, NULL, NULL), "step");
-    refused(cls_sample(s.sampler, d->queue, step, 1, NULL, NULL), "wait");
-    refused(cls_sample(s.sampler, d->queue, step, 1, &nothing, NULL), "wait");
-    refused(cls_sample(s.sampler, d->queue, step, 0, &nothing, NULL), "wait");
+    must_refuse(cls_sample(NULL, d->queue, step, 0, NULL, NULL), "sampler");
+    must_refuse(cls_sample(s.sampler, NULL, step, 0, NULL, NULL), "queue");
+    must_refuse(cls_sample(s.sampler, d->queue, NULL, 0, NULL, NULL), "step");
+    must_refuse(cls_sample(s.sampler, d->queue, step, 1, NULL, NULL), "wait");
+    must_refuse(cls_sample(s.sampler, d->queue, step, 1, &nothing, NULL), "wait");
+    must_refuse(cls_sample(s.sampler, d->queue, step, 0, &nothing, NULL), "wait");
 #define REFUSE(field, value, name) \
-    do { \
-        step->field = (value); \
-        refused(cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
-        *step = good; \
-    } while (0)
+    must_refuse_with(*step, field, value, cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), \
+                     name)
 #define REFUSE_OUTPUT(field, value, name) \
     do { \
-        const cls_outputs none = s.outputs; \
-        s.outputs.field = (value); \
-        REFUSE(outputs, &s.outputs, name); \
-        s.outputs = none; \
+        step->outputs = &s.outputs; \
+        must_refuse_with(s.outputs, field, value, \
+                         cls_sample(s.sampler, d->queue, step, 0, NULL, NULL), name); \
+        step->outputs = NULL; \
     } while (0)
     REFUSE(struct_size, 0, "struct_size");
     REFUSE(rows, 0, "rows");
@@ -373,48 +334,36 @@ START_TEST(steps_refused)
     REFUSE_OUTPUT(given.reserved[0], 1, "outputs->given.reserved");
     REFUSE_OUTPUT(kept.reserved[0], 1, "outputs->kept.reserved");
     REFUSE(mask.words.buffer, tiny, "mask");
-    step->slots.device.buffer = masks;
+    step->slots.device.buffer = step->positions.device.buffer = step->random_bits.buffer = masks;
     REFUSE(slots.host, twice, "slots");
-    step->positions.device.buffer = masks;
     REFUSE(positions.host, twice, "positions");
-    step->random_bits.buffer = masks;
     REFUSE(random_bits.offset, 4, "random");
+    *step = good;
+    REFUSE(mask.row_map.host, twice, "mask");
     step->mask.words.buffer = masks;
     REFUSE(mask.row_stride, 3, "mask.row_stride");
-    step->mask.words.buffer = masks;
     REFUSE(mask.words.offset, 2, "mask");
-    step->mask.words.buffer = masks;
     REFUSE(mask.row_map.host, beyond, "mask.row_map");
-    step->mask.words.buffer = masks;
     REFUSE(mask.rows, 3, "mask"); /* absent map: row 3 has no mask row */
-    step->mask.words.buffer = masks;
     REFUSE(mask.kind, 2, "mask.kind");
-    step->mask.words.buffer = masks;
     REFUSE(mask.kind, CLS_MASK_BOOL, "mask"); /* 400 bytes it has not */
-    REFUSE(mask.row_map.host, twice, "mask");
+    *step = good;
     REFUSE(bias.row_map.host, twice, "bias");
     REFUSE(bias.values.buffer, tiny, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.dtype, CLS_BF16, "bias.dtype");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.values.offset, 4, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.values.offset, 1, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.row_stride, 99, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.row_stride, 101, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.rows, 3, "bias");
-    step->bias.values.buffer = biases;
-    REFUSE(bias.row_map.host, beyond, "bias.row_map");
     REFUSE(mask.reserved[4], 1, "mask.reserved is 1");
     REFUSE(bias.reserved[0], 1, "bias.reserved is 1");
     REFUSE(logits.reserved[2], 1, "logits.reserved is 1");
     step->bias.values.buffer = biases;
+    REFUSE(bias.dtype, CLS_BF16, "bias.dtype");
+    REFUSE(bias.values.offset, 4, "bias");
+    REFUSE(bias.values.offset, 1, "bias");
+    REFUSE(bias.row_stride, 99, "bias");
+    REFUSE(bias.row_stride, 101, "bias");
+    REFUSE(bias.rows, 3, "bias");
+    REFUSE(bias.row_map.host, beyond, "bias.row_map");
     REFUSE(bias.factor, 0.5f, "bias.factor is 0.5; this version supports only 0 and 1");
-    step->bias.values.buffer = biases;
     REFUSE(bias.factor, NAN, "bias.factor");
+    *step = good;
     /* What later versions may support is refused in each buffer, be it absent or not. */
     REFUSE(tokens.kind, CLS_BUFFER_USM, "step->tokens.kind is 2");
     REFUSE(random_bits.kind, CLS_BUFFER_SVM, "step->random_bits.kind is 1");
@@ -434,19 +383,14 @@ START_TEST(steps_refused)
     /* A row without a token must not be accepted later as if it had one. */
     step->defer_accept = 1;
     REFUSE(invalid_token, 0, "invalid_token is 0, which is a token");
-    step->defer_accept = 1;
     REFUSE(invalid_token, 99, "invalid_token");
+    *step = good;
     refuse_overlaps(&s);
 #undef REFUSE
     /* None of these calls has changed anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    batch_reference(s.b);
-    for (uint32_t row = 0; row < 4; row++)
-        ck_assert_int_eq(s.b->token[row], s.b->host[row].token);
-    clReleaseMemObject(tiny);
-    clReleaseMemObject(masks);
-    clReleaseMemObject(biases);
+    client_check(&s, 1, d->name);
+    release_buffers(tiny, masks, biases);
     close_small(&s);
 }
 END_TEST
@@ -459,7 +403,7 @@ START_TEST(uncompiled_type_refused)
     batch_row(b, 0, ROW_NORMAL1, 1);
     client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
     s.step.logits.dtype = CLS_BF16;
-    refused(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
+    must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "dtype");
     close_small(&s);
 }
 END_TEST
@@ -474,15 +418,14 @@ typedef struct nested {
 static void call_again(void *user, const char *program, uint32_t done, uint32_t count)
 {
     nested *const n = user;
-    cls_params p;
     (void)program, (void)done, (void)count;
     if (n->sampler == NULL)
         return;
-    cls_params_init(&p);
-    refused(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
-            "sampler is in use by another call");
-    refused(cls_slot_reset(n->sampler, 0), "in use");
-    refused(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
+    cls_params p = default_params();
+    must_refuse(cls_slot_begin(n->sampler, 0, &p, NULL, 0, NULL, 0),
+                "sampler is in use by another call");
+    must_refuse(cls_slot_reset(n->sampler, 0), "in use");
+    must_refuse(cls_sample(n->sampler, n->queue, NULL, 0, NULL, NULL), "in use");
     n->calls++;
 }
 
@@ -490,23 +433,19 @@ START_TEST(in_use_refused)
 {
     device *const d = fixture_device(_i);
     nested n = {NULL, d->queue, 0};
-    cls_context_options c;
-    cls_sampler_options o;
     cls_context *context;
-    cls_params p;
-    cls_context_options_init(&c);
+    cls_context_options c = default_context_options();
     c.progress = call_again;
     c.progress_user = &n;
     must(cls_context_create(d->context, d->id, &c, &context));
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     cls_sampler *sampler;
     const uint32_t features = cls_test_features;
     cls_test_features = 0;
     must(cls_sampler_create(context, &o, &sampler));
     cls_test_features = features;
     n.sampler = sampler;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.repetition_penalty = 1.5f; /* needs kernels that are not there yet */
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     ck_assert_uint_gt(n.calls, 0);
@@ -521,18 +460,15 @@ END_TEST
 START_TEST(scope_refused)
 {
     device *const d = fixture_device(_i);
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.presence_penalty = 1.0f;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     must(cls_slot_params(sampler, 0, &p));
     p.penalty_scope = CLS_SCOPE_ALL;
-    refused(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
+    must_refuse(cls_slot_params(sampler, 0, &p), "params->penalty_scope");
     cls_sampler_destroy(sampler);
     o.max_history = 1;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
@@ -544,25 +480,17 @@ START_TEST(scope_refused)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("refused");
-    TCase *const t = tcase_create("refused");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, contexts_refused);
-    add_device_test(t, samplers_and_slots_refused);
-    add_device_test(t, slot_calls_refused);
-    add_device_test(t, acceptance_refused);
-    add_device_test(t, steps_refused);
-    add_device_test(t, in_use_refused);
-    add_device_test(t, scope_refused);
-    add_device_test(t, uncompiled_type_refused);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(contexts_refused);
+    add_device_test(samplers_and_slots_refused);
+    add_device_test(slot_calls_refused);
+    add_device_test(acceptance_refused);
+    add_device_test(steps_refused);
+    add_device_test(in_use_refused);
+    add_device_test(scope_refused);
+    add_device_test(uncompiled_type_refused);
+    return fixture_end();
 }

@@ -25,10 +25,7 @@ typedef struct twins {
 
 static cls_sampler_options options(uint32_t slots)
 {
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = slots;
+    cls_sampler_options o = sampler_options(VOCAB, slots);
     o.max_rows = slots < ROWS ? slots : ROWS;
     o.max_history = 24;
     return o;
@@ -36,8 +33,7 @@ static cls_sampler_options options(uint32_t slots)
 
 static void twins_open(twins *t, device *d, const cls_sampler_options *o)
 {
-    cls_context *const context =
-        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, is_oclgrind(d) ? 12 : 0, 0, 0);
     memset(t, 0, sizeof *t);
     t->d = d;
     t->slots = o->slot_count;
@@ -46,8 +42,7 @@ static void twins_open(twins *t, device *d, const cls_sampler_options *o)
     must(cls_sampler_create(context, o, &t->once));
     must(cls_sampler_create(context, o, &t->each));
     const size_t n = (size_t)t->rows * o->vocab;
-    t->logits = malloc(n * sizeof *t->logits);
-    ck_assert(t->logits != NULL);
+    t->logits = must_malloc(n * sizeof *t->logits);
     row_fill(ROW_NORMAL1, t->logits, (uint32_t)n, fixture_seed());
     t->logits_buffer = buffer_of(d, n * sizeof *t->logits, t->logits);
     t->tokens = buffer_of(d, t->rows * sizeof(int32_t), NULL);
@@ -59,9 +54,7 @@ static void twins_close(twins *t)
     must_cl(clFinish(t->d->queue));
     cls_sampler_destroy(t->once);
     cls_sampler_destroy(t->each);
-    clReleaseMemObject(t->logits_buffer);
-    clReleaseMemObject(t->tokens);
-    clReleaseMemObject(t->status);
+    release_buffers(t->logits_buffer, t->tokens, t->status);
     free(t->logits);
 }
 
@@ -69,11 +62,7 @@ static void twins_close(twins *t)
 static uint32_t flush(const twins *t, cls_sampler *s)
 {
     const int32_t none = -1;
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = t->logits_buffer;
+    cls_step step = default_step(1, t->logits_buffer);
     step.slots.host = &none;
     step.tokens.buffer = t->tokens;
     must(cls_sample(s, t->d->queue, &step, 0, NULL, NULL));
@@ -103,14 +92,10 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
                    int32_t *status)
 {
     int32_t slots[ROWS];
-    cls_step step;
     for (uint32_t i = 0; i < n; i++)
         slots[i] = (int32_t)(first + i);
     const cl_mem map = buffer_of(t->d, n * sizeof *slots, slots);
-    cls_step_init(&step);
-    step.rows = n;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = t->logits_buffer;
+    cls_step step = default_step(n, t->logits_buffer);
     step.slots.device.buffer = map; /* by the device's: some may have ended */
     step.tokens.buffer = t->tokens;
     step.status.buffer = t->status;
@@ -141,27 +126,14 @@ static void compare_tokens(const twins *t, uint32_t n, const char *after)
 /* Compares the slots' saved bytes of both samplers. */
 static void compare_bytes(const twins *t, const char *after)
 {
-    for (uint32_t slot = 0; slot < t->slots; slot++) {
-        size_t size[2];
-        void *bytes[2];
-        for (int i = 0; i < 2; i++) {
-            cls_sampler *const s = i == 0 ? t->once : t->each;
-            must(cls_slot_save(s, t->d->queue, slot, NULL, &size[i]));
-            bytes[i] = malloc(size[i]);
-            ck_assert(bytes[i] != NULL);
-            must(cls_slot_save(s, t->d->queue, slot, bytes[i], &size[i]));
-        }
-        ck_assert_msg(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0,
+    for (uint32_t slot = 0; slot < t->slots; slot++)
+        ck_assert_msg(slots_are_same(t->d->queue, t->once, slot, t->each, slot),
                       "%s: %s: slot %u has other bytes than call by call", t->d->name, after, slot);
-        free(bytes[0]);
-        free(bytes[1]);
-    }
 }
 
 static cls_params params_of(uint32_t slot)
 {
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = slot % 3 ? 0.9f : 0.0f;
     p.seed = slot;
     p.presence_penalty = 0.5f;
@@ -314,8 +286,7 @@ START_TEST(replaced)
     both(&t, cls_slot_begin(s, 2, &p, prompt, 2, NULL, 0));
     compare_bytes(&t, "replaced beginnings");
     launches(&t);
-    p.stop_ids.ids = &stop;
-    p.stop_ids.count = 1;
+    p.stop_ids = (cls_ids){&stop, 1};
     p.logit_bias.biases = &bias;
     for (uint32_t i = 0; i < 50; i++) {
         p.logit_bias.count = i % 2;
@@ -352,8 +323,7 @@ START_TEST(there_and_back)
     p[1].top_p_decay = 0.8f;
     p[1].top_p_min = 0.01f;
     for (uint32_t slot = 4; slot < KINDS; slot++) {
-        p[slot].thinking_forced.ids = forced;
-        p[slot].thinking_forced.count = 3;
+        p[slot].thinking_forced = (cls_ids){forced, 3};
         p[slot].thinking_budget = 9;
         p[slot].thinking_start.ids = slot == 4 ? NULL : &start;
         p[slot].thinking_start.count = slot != 4;
@@ -389,13 +359,12 @@ START_TEST(many_slots)
     const uint32_t slots = MOST_GROUPS + 3;
     cls_sampler_options o = options(slots);
     twins t;
-    if (strstr(d->name, "Oclgrind") != NULL) /* an interpreter */
+    if (is_oclgrind(d)) /* an interpreter */
         return;
     o.vocab = 8;
     o.max_history = 0;
     twins_open(&t, d, &o);
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
     p.presence_penalty = -100.0f; /* the token that it has comes again */
     for (uint32_t part = 0; part < 2; part++) {
@@ -436,8 +405,7 @@ START_TEST(lists_settle)
     twins t;
     for (int32_t i = 0; i < 16; i++)
         bias[i] = (cls_logit_bias){i, 1.0f};
-    p.logit_bias.biases = bias;
-    p.logit_bias.count = 16;
+    p.logit_bias = (cls_biases){bias, 16};
     twins_open(&t, fixture_device(_i), &o);
     for (uint32_t i = 0; i < 60; i++) {
         must(cls_slot_reset(t.once, i % 2));
@@ -559,8 +527,7 @@ START_TEST(traffic)
         kept.size = 0;
         if (begun[0] && cls_slot_save(t.once, t.d->queue, 0, NULL, &kept.size) == CLS_OK) {
             free(kept.bytes);
-            kept.bytes = malloc(kept.size);
-            ck_assert(kept.bytes != NULL);
+            kept.bytes = must_malloc(kept.size);
             must(cls_slot_save(t.once, t.d->queue, 0, kept.bytes, &kept.size));
         } else {
             free(kept.bytes);
@@ -573,26 +540,18 @@ START_TEST(traffic)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("rounds");
-    TCase *const t = tcase_create("rounds");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, token_by_token);
-    add_device_test(t, chunks);
-    add_device_test(t, forks);
-    add_device_test(t, replaced);
-    add_device_test(t, there_and_back);
-    add_device_test(t, many_slots);
-    add_device_test(t, lists_settle);
-    add_device_test(t, traffic);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(0);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(token_by_token);
+    add_device_test(chunks);
+    add_device_test(forks);
+    add_device_test(replaced);
+    add_device_test(there_and_back);
+    add_device_test(many_slots);
+    add_device_test(lists_settle);
+    add_device_test(traffic);
+    return fixture_end();
 }

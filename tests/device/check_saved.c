@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "batch.h"
+#include "bench.h"
+#include "inputs.h"
 #include "sampler/sampler.h"
 
 enum { VOCAB = 100, FIRST = 3, STEPS = 8, MOST = 4096 };
@@ -65,87 +66,54 @@ static void make_params(cls_params *p, uint32_t lists)
     p->seed = 77;
     p->presence_penalty = 0.1f;
     if (lists & BIASES) {
-        p->logit_bias.biases = biases;
-        p->logit_bias.count = 4;
+        p->logit_bias = (cls_biases){biases, 4};
     }
     if (lists & STOPS) {
-        p->stop_ids.ids = stops;
-        p->stop_ids.count = 4;
+        p->stop_ids = (cls_ids){stops, 4};
         p->min_tokens = 9;
     }
     for (int32_t i = 0; i < 40 && lists & ALLOWED; i++)
         allowed[i] = i * 67 % VOCAB;
     if (lists & ALLOWED) {
-        p->allowed_ids.ids = allowed;
-        p->allowed_ids.count = 40;
+        p->allowed_ids = (cls_ids){allowed, 40};
     }
     if (lists & BREAKERS) {
         p->dry_multiplier = 2.0f;
         p->dry_allowed_length = 1;
-        p->dry_breakers.sequences = breakers;
-        p->dry_breakers.count = 3;
+        p->dry_breakers = (cls_sequences){breakers, 3};
     }
     if (lists & WORDS) {
-        p->bad_words.sequences = words;
-        p->bad_words.count = 4;
+        p->bad_words = (cls_sequences){words, 4};
     }
     if (lists & START) {
-        p->thinking_start.ids = start;
-        p->thinking_start.count = 2;
+        p->thinking_start = (cls_ids){start, 2};
     }
     if (lists & END) {
-        p->thinking_end.ids = end;
-        p->thinking_end.count = 3;
+        p->thinking_end = (cls_ids){end, 3};
     }
     if (lists & FINISH) {
-        p->thinking_forced.ids = finish;
-        p->thinking_forced.count = 3;
+        p->thinking_forced = (cls_ids){finish, 3};
         p->thinking_budget = 5;
     }
 }
 
-typedef struct bench {
-    device *d;
-    cls_sampler *sampler;
-    cls_step step;
-} bench;
-
 static bench open_bench(device *d)
 {
-    bench b = {.d = d};
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = 2;
+    cls_sampler_options o = sampler_options(VOCAB, 2);
+    float logits[2 * VOCAB];
     o.max_history = 12;
     o.max_rollback = 4;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
-    batch *const rows = batch_new(2, VOCAB, CLS_F32, 0, 0);
-    batch_row(rows, 0, ROW_NORMAL3, 5);
-    batch_row(rows, 1, ROW_NORMAL3, 5);
-    cls_step_init(&b.step);
-    b.step.rows = 1;
-    b.step.logits.values.buffer = buffer_of(d, rows->data_size, rows->data);
-    b.step.tokens.buffer = buffer_of(d, 2 * sizeof(int32_t), NULL);
-    batch_free(rows);
-    return b;
-}
-
-static void close_bench(bench *b)
-{
-    clReleaseMemObject(b->step.logits.values.buffer);
-    clReleaseMemObject(b->step.tokens.buffer);
-    cls_sampler_destroy(b->sampler);
+    row_fill(ROW_NORMAL3, logits, VOCAB, 5);
+    row_fill(ROW_NORMAL3, logits + VOCAB, VOCAB, 5);
+    return bench_open(d, &o, logits);
 }
 
 /* Samples n tokens of a slot. */
 static void sample(bench *b, int32_t slot, int32_t *drawn, int n)
 {
-    cls_step step = b->step;
-    step.slots.host = &slot;
     for (int i = 0; i < n; i++) {
-        must(cls_sample(b->sampler, b->d->queue, &step, 0, NULL, NULL));
-        buffer_read(b->d, b->step.tokens.buffer, sizeof *drawn, &drawn[i]);
+        bench_row(b, slot);
+        drawn[i] = b->token[0];
     }
 }
 
@@ -301,7 +269,7 @@ START_TEST(saved_before)
         expect_tokens(&b, 1, &s, "copied", kind->name);
     }
     fclose(file);
-    close_bench(&b);
+    bench_close(&b);
 }
 END_TEST
 
@@ -309,8 +277,7 @@ END_TEST
  * in memory of exactly their size. */
 static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, uint32_t word)
 {
-    unsigned char *const bytes = malloc(n + 8);
-    ck_assert(bytes != NULL);
+    unsigned char *const bytes = must_malloc(n + 8);
     memcpy(bytes, s->bytes, n);
     for (size_t i = 0; i < 4 && at + 4 <= n; i++)
         bytes[at + i] = (unsigned char)(word >> 8 * i);
@@ -354,30 +321,20 @@ START_TEST(cut_lists)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
         const saved *const whole = &s[lists[i].kind];
         const size_t n = end_of(whole, lists[i].pair);
-        ck_assert_int_eq(load_changed(&b, whole, n, n, 0), CLS_BAD_ARGUMENT);
-        ck_assert_msg(strstr(cls_error_message(), "cut short") != NULL, "%s: %s",
-                      kinds[lists[i].kind].name, cls_error_message());
+        must_refuse(load_changed(&b, whole, n, n, 0), "cut short");
     }
     fclose(file);
-    close_bench(&b);
+    bench_close(&b);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("saved");
-    TCase *const t = tcase_create("saved");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, saved_before);
-    add_device_test(t, cut_lists);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(int argc, char **argv)
 {
     if (argc == 3 && strcmp(argv[1], "--write") == 0)
         write_to = argv[2];
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(saved_before);
+    add_device_test(cut_lists);
+    return fixture_end();
 }

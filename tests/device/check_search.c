@@ -75,17 +75,12 @@ START_TEST(every_cut)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("search");
-    TCase *const t = tcase_create("search");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, forced);
-    add_device_test(t, hard_cuts);
+    fixture_begin(ON_DEVICES);
+    add_device_test(forced);
+    add_device_test(hard_cuts);
     if (fixture_size() != TEST_TINY)
-        add_device_test(t, every_cut);
-    suite_add_tcase(s, t);
-    return s;
+        add_device_test(every_cut);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

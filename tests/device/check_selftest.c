@@ -150,10 +150,9 @@ static int stage_of(uint32_t entry)
 static void spoil(device *d, int digests, uint32_t step)
 {
     cls_context *const c = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
-    cls_selftest_known *const known = malloc(cls_selftest_table_count * sizeof *known);
+    cls_selftest_known *const known = must_malloc(cls_selftest_table_count * sizeof *known);
     uint32_t spoiled[ST_STAGES] = {0}, n = 0;
     cls_selftest_report r = report_of();
-    ck_assert(known != NULL);
     memcpy(known, cls_selftest_table, cls_selftest_table_count * sizeof *known);
     for (uint32_t i = 0; i < cls_selftest_table_count; i++)
         if (i % SELFTEST_STEPS == step && !spoiled[stage_of(i)]) {
@@ -163,9 +162,8 @@ static void spoil(device *d, int digests, uint32_t step)
             n++;
         }
     ck_assert_uint_eq(n, ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
-    ck_assert_int_eq(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED);
-    ck_assert_msg(strstr(cls_error_message(), "failed at random numbers (1 of 6): ") != NULL, "%s",
-                  cls_error_message());
+    must_fail(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED,
+              "failed at random numbers (1 of 6): ");
     ck_assert_uint_eq(r.failed, n);
     for (uint32_t i = 0; i < r.stage_count; i++) {
         ck_assert_msg(r.stages[i].failed == spoiled[i], "%s: %u failed: %s", r.stages[i].name,
@@ -203,9 +201,7 @@ START_TEST(arguments)
     ck_assert_str_eq(r.stages[0].name, "arithmetic");
     ck_assert_uint_eq(r.stages[1].cases, 0x5a5a5a5au);
     r.struct_size = 0;
-    ck_assert_int_eq(cls_selftest(c, &r), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "report->struct_size is 0") != NULL, "%s",
-                  cls_error_message());
+    must_refuse(cls_selftest(c, &r), "report->struct_size is 0");
     ck_assert_int_eq(cls_selftest(NULL, NULL), CLS_BAD_ARGUMENT);
     ck_assert_str_eq(cls_error_message(), "context is NULL");
 }
@@ -238,37 +234,23 @@ START_TEST(print)
 }
 END_TEST
 
-static Suite *make_print(void)
-{
-    Suite *const s = suite_create("selftest");
-    TCase *const t = tcase_create("print");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, print);
-    suite_add_tcase(s, t);
-    return s;
-}
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("selftest");
-    TCase *const t = tcase_create("selftest");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, table);
-    tcase_add_test(t, names);
-    tcase_add_test(t, rows);
-    add_device_test(t, passes);
-    add_device_test(t, arguments);
-    add_device_test(t, spoiled_tokens);
-    add_device_test(t, spoiled_digests);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--write") == 0)
         return write_known();
     cls_test_proofs_compare_nothing = argc > 1 && strcmp(argv[1], "--no-proof") == 0;
     wants_time = argc > 1 && strcmp(argv[1], "--time") == 0;
-    return fixture_run(argc > 1 ? make_print : make, 1);
+    fixture_begin(ON_DEVICES);
+    if (argc > 1) {
+        add_device_test(print);
+    } else {
+        add_test(table);
+        add_test(names);
+        add_test(rows);
+        add_device_test(passes);
+        add_device_test(arguments);
+        add_device_test(spoiled_tokens);
+        add_device_test(spoiled_digests);
+    }
+    return fixture_end();
 }

@@ -40,9 +40,8 @@ static void save_and_load(calls *c, uint32_t row, uint32_t other, rng *r)
 {
     twin *const t = &c->t;
     const uint32_t from = rng_below(r, t->sides);
-    unsigned char *const bytes = malloc(MOST_STATE);
+    unsigned char *const bytes = must_malloc(MOST_STATE);
     size_t size = MOST_STATE;
-    ck_assert_ptr_nonnull(bytes);
     const cls_status status = cls_slot_save(t->side[from].sampler, t->side[from].queue,
                                             (uint32_t)c->slots[row], bytes, &size);
     if (status == CLS_OK) { /* otherwise a rollback has ended the request */
@@ -121,8 +120,7 @@ START_TEST(slot_calls)
         batch *const b = requests_batch(vocab, &r);
         uint32_t borders[SPLIT_MOST + 1];
         split_borders(vocab, n, 0, &r, borders);
-        c.slots = malloc(b->rows * sizeof *c.slots);
-        ck_assert_ptr_nonnull(c.slots);
+        c.slots = must_malloc(b->rows * sizeof *c.slots);
         twin_open(&c.t, d, b,
                   &(twin_setup){.n = n, .borders = borders, .features = CLS_FEATURE_ACCEPT},
                   "slot calls");
@@ -165,9 +163,8 @@ START_TEST(other_split)
     rng r = {fixture_seed() + 601};
     const uint32_t vocab = 2500, three[] = {0, 333, 1025, vocab}, two[] = {0, 2047, vocab};
     batch *const b = requests_batch(vocab, &r);
-    unsigned char *const bytes = malloc(MOST_STATE), *const again = malloc(MOST_STATE);
+    unsigned char *const bytes = must_malloc(MOST_STATE), *const again = must_malloc(MOST_STATE);
     twin from, to;
-    ck_assert(bytes != NULL && again != NULL);
     twin_open(&from, d, b, &(twin_setup){.n = 3, .borders = three}, "saved on a split of 3");
     twin_open(&to, d, b, &(twin_setup){.n = 2, .borders = two}, "loaded on a split of 2");
     for (uint32_t step = 0; step < 3; step++)
@@ -247,12 +244,9 @@ static void differ(twin *t, twin_side *s, difference what)
     cls_params p = t->b->params[2];
     int32_t output[] = {5, 6, 7}, prompt[] = {1, 2};
     uint32_t outputs = 2, prompts = 1;
-    p.logit_bias.biases = &bias;
-    p.logit_bias.count = 1;
-    p.stop_ids.ids = &stop;
-    p.stop_ids.count = 1;
-    p.allowed_ids.ids = allowed;
-    p.allowed_ids.count = 8;
+    p.logit_bias = (cls_biases){&bias, 1};
+    p.stop_ids = (cls_ids){&stop, 1};
+    p.allowed_ids = (cls_ids){allowed, 8};
     switch (what) {
     case OTHER_SEED:
         p.seed++;
@@ -398,17 +392,12 @@ START_TEST(disagreement)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_calls");
-    add_case(suite, slot_calls);
-    add_case(suite, other_split);
-    add_case(suite, disagreement);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(slot_calls);
+    add_device_test(other_split);
+    add_device_test(disagreement);
+    return fixture_end();
 }

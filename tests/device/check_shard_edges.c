@@ -92,10 +92,9 @@ static void run_pattern(device *d, pattern what, uint32_t split, int bound, rng 
     const uint32_t vocab = splits_of[split].vocab, n = splits_of[split].n;
     const uint32_t *const borders = splits_of[split].borders;
     batch *const b = batch_new(TWIN_KINDS, vocab, what == FLAT ? CLS_F32 : (int)(what % 3), 0, 0);
-    float *const z = malloc(vocab * sizeof *z);
+    float *const z = must_malloc(vocab * sizeof *z);
     char where[100];
     twin t;
-    ck_assert_ptr_nonnull(z);
     snprintf(where, sizeof where, "%s, split %u", pattern_names[what], split);
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, ROW_EQUAL, rng_bits(r));
@@ -149,16 +148,11 @@ START_TEST(cuts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_edges");
-    add_case(suite, patterns);
-    add_case(suite, cuts);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(patterns);
+    add_device_test(cuts);
+    return fixture_end();
 }

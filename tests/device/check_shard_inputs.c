@@ -2,7 +2,6 @@
 /* Proves that shards give the tokens and statuses of an unsharded sampler with every input of a
  * step: maps on the host and on the device, random bits, masks, biases, deferred steps; and on
  * out-of-order queues, in several OpenCL contexts, and with shards of different shapes. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "twin.h"
@@ -69,8 +68,7 @@ START_TEST(maps)
             if (which < 2 && row % 6 == 5)
                 map[row] = -1;
             p.max_tokens = row % 4 == 0 ? 2 : 0;
-            p.stop_ids.ids = &stop;
-            p.stop_ids.count = 1;
+            p.stop_ids = (cls_ids){&stop, 1};
             twin_each(&t, s, cls_slot_begin(s->sampler, row, &p, NULL, 0, NULL, 0));
         }
         for (uint32_t k = 0; k < t.sides; k++) {
@@ -240,17 +238,12 @@ START_TEST(out_of_order)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 708};
-    cl_int code;
     cl_command_queue queues[1 + SHARDS];
     twin t;
     open_usual(&t, d, 0, 0, "out of order", &r);
     for (uint32_t k = 0; k < t.sides; k++) {
-        queues[k] =
-            clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-        if (code != CL_SUCCESS) { /* the device has none */
-            queues[k] = clCreateCommandQueue(d->context, d->id, 0, &code);
-            must_cl(code);
-        }
+        queues[k] = queue_out_of_order(d);
+        queues[k] = queues[k] != NULL ? queues[k] : queue_in_order(d);
         t.side[k].queue = queues[k];
     }
     for (uint32_t i = 0; i < 4; i++)
@@ -270,12 +263,10 @@ START_TEST(steps_ahead)
     rng r = {fixture_seed() + 711};
     int32_t map[ROWS];
     cls_shard *shards[SHARDS];
-    cl_int code;
     twin t;
-    if (strstr(d->name, "Oclgrind") != NULL) /* it stops where commands wait for the host */
+    if (is_oclgrind(d))
         return;
-    const cl_event gate = clCreateUserEvent(d->context, &code);
-    must_cl(code);
+    const cl_event gate = user_event(d->context);
     const twin_setup setup = {.n = SHARDS, .borders = borders_of_inputs, .on_device = 1};
     twin_open(&t, d, usual_batch(&r, 60), &setup, "steps ahead");
     for (uint32_t k = 0; k < t.sides; k++) {
@@ -365,24 +356,19 @@ START_TEST(shapes)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_inputs");
-    add_case(suite, maps);
-    add_case(suite, impossible_maps);
-    add_case(suite, random_bits);
-    add_case(suite, masks);
-    add_case(suite, biases);
-    add_case(suite, deferred);
-    add_case(suite, out_of_order);
-    add_case(suite, steps_ahead);
-    add_case(suite, contexts);
-    add_case(suite, shapes);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_ACCEPT);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(maps);
+    add_device_test(impossible_maps);
+    add_device_test(random_bits);
+    add_device_test(masks);
+    add_device_test(biases);
+    add_device_test(deferred);
+    add_device_test(out_of_order);
+    add_device_test(steps_ahead);
+    add_device_test(contexts);
+    add_device_test(shapes);
+    return fixture_end();
 }

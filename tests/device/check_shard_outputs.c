@@ -96,8 +96,7 @@ typedef struct shard_verifier {
 static cl_mem columns(device *d, const batch *rows, uint32_t first, uint32_t width)
 {
     const size_t element = dtype_size(rows->dtype);
-    unsigned char *const data = malloc(rows->rows * width * element);
-    ck_assert_ptr_nonnull(data);
+    unsigned char *const data = must_malloc(rows->rows * width * element);
     for (uint32_t row = 0; row < rows->rows; row++)
         memcpy(data + row * width * element,
                rows->data + rows->offset + ((size_t)row * rows->stride + first) * element,
@@ -248,27 +247,21 @@ START_TEST(gathered_logprobs)
             ck_assert_msg(memcmp(results[k], results[3], sizeof results[k]) == 0,
                           "shard %u: log-probabilities differ from the unsharded ones", k);
         ck_assert_int_ne(results[3][0], results[3][1]);
-        clReleaseMemObject(given);
-        clReleaseMemObject(out);
+        release_buffers(given, out);
         close_shards(all, 3);
         drafts_free(of);
     }
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("shard_outputs");
-    add_case(suite, final_outputs);
-    add_case(suite, raw_outputs);
-    add_case(suite, gathered_drafts);
-    add_case(suite, gathered_logprobs);
-    return suite;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
                    CLS_FEATURE_KEPT_SETS | CLS_FEATURE_VERIFY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(final_outputs);
+    add_device_test(raw_outputs);
+    add_device_test(gathered_drafts);
+    add_device_test(gathered_logprobs);
+    return fixture_end();
 }

@@ -50,10 +50,9 @@ START_TEST(around_the_capacity)
         cls_context *const context = list == 32 || list == 48
                                          ? NULL
                                          : fixture_context(d, list ? 1u << CLS_F32 : 0, 0, 0, list);
-        cls_device_info info = {.struct_size = sizeof info};
         if (context == NULL || (fixture_size() == TEST_TINY && list == 64))
             continue;
-        must(cls_context_info(context, &info));
+        const cls_device_info info = context_info(context);
         const int32_t capacity = (int32_t)info.shortlist;
         batch *const b = batch_new(7 * 4, fixture_by_size(300, 2500, 2500), CLS_F32, 0, 0);
         for (uint32_t row = 0; row < b->rows; row++) {
@@ -82,8 +81,7 @@ START_TEST(launches)
         {1.0f, 1024, 1.0f, 0.0f, 2}, {1.0f, 1023, 1.0f, 0.0f, 4},
     };
     for (unsigned i = 0; i < sizeof table / sizeof *table; i++) {
-        cls_device_info info = {.struct_size = sizeof info};
-        must(cls_context_info(context, &info));
+        const cls_device_info info = context_info(context);
         if (table[i].k == 1023 && info.shortlist >= 1023)
             continue;
         batch *const b = batch_new(2, 1024, CLS_F32, 0, 0);
@@ -101,22 +99,14 @@ START_TEST(launches)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("shortlist");
-    TCase *const t = tcase_create("shortlist");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, random_chains);
-    if (fixture_size() == TEST_FULL)
-        add_device_test(t, large_vocabularies);
-    add_device_test(t, around_the_capacity);
-    add_device_test(t, launches);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(random_chains);
+    if (fixture_size() == TEST_FULL)
+        add_device_test(large_vocabularies);
+    add_device_test(around_the_capacity);
+    add_device_test(launches);
+    return fixture_end();
 }

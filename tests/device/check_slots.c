@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "batch.h"
+#include "bench.h"
 #include "sampler/sampler.h"
 #include "serving.h"
 
@@ -34,8 +35,7 @@ static void check_needs(const cls_sampler *sampler)
     uint32_t features = 0, longest = 0, lists = 1;
     memset(&now.needs, 0, sizeof now.needs);
     must(cls_needs_create(&now.needs, kept->shortlist));
-    now.request = malloc(size);
-    ck_assert_ptr_nonnull(now.request);
+    now.request = must_malloc(size);
     memcpy(now.request, sampler->request, size);
     for (uint32_t slot = 0; slot < now.slots; slot++) {
         const cls_slot *const s = &now.request[slot].slot;
@@ -117,8 +117,7 @@ static cls_params random_params(traffic *t, lists *l)
     static const float biases[] = {1.0f, -3.0f, -INFINITY, 2.5f};
     const cls_sampler_options *const o = &t->s.o;
     rng *const r = &t->r;
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     params_random(&p, o->vocab, r);
     p.seed = rng_bits(r);
     if (rng_below(r, 2))
@@ -353,10 +352,7 @@ START_TEST(serving)
                  {500, 12, CLS_COUNTS_NONE, 5, 5}};
     device *const d = fixture_device(_i);
     for (uint32_t i = 0; i < fixture_by_size(2, 7, sizeof kinds / sizeof *kinds); i++) {
-        cls_sampler_options o;
-        cls_sampler_options_init(&o);
-        o.vocab = kinds[i].vocab;
-        o.slot_count = kinds[i].slots;
+        cls_sampler_options o = sampler_options(kinds[i].vocab, kinds[i].slots);
         o.max_rows = o.slot_count < MAX_ROWS ? o.slot_count : MAX_ROWS;
         o.counts = kinds[i].keep;
         o.max_history = kinds[i].history;
@@ -371,21 +367,16 @@ START_TEST(other_queues)
 {
     device *const d = fixture_device(_i);
     const uint32_t steps = times * fixture_by_size(8, 100, 300);
-    cls_sampler_options o;
-    cl_int code;
-    if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
+    cls_sampler_options o = sampler_options(200, 8);
+    if (is_oclgrind(d))
         return;
-    cls_sampler_options_init(&o);
-    o.vocab = 200;
-    o.slot_count = o.max_rows = 8;
     o.max_history = 20;
     o.max_rollback = 10;
-    cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
+    cl_command_queue queue = queue_in_order(d);
     serve(d, &o, steps, fixture_seed() + 30, d->queue, queue);
     clReleaseCommandQueue(queue);
-    queue = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    if (code != CL_SUCCESS)
+    queue = queue_out_of_order(d);
+    if (queue == NULL)
         return;
     serve(d, &o, steps, fixture_seed() + 31, queue, queue);
     serve(d, &o, steps, fixture_seed() + 32, queue, d->queue);
@@ -401,102 +392,64 @@ START_TEST(turns)
     device *const d = fixture_device(_i);
     static const int32_t stop[] = {5, 17},
                          prompts[3][4] = {{1, 2, 3, 1}, {7, 7, 1, 70}, {9, 1, 2, -1}};
-    int32_t text[MOST], token, row_status;
+    int32_t text[MOST];
     float logits[VOCAB];
     uint32_t n = 0, position = 11;
     rng r = {fixture_seed() + 3};
-    cls_sampler_options o;
-    cls_sampler *sampler;
-    cls_params p;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
+    cls_sampler_options o = sampler_options(VOCAB, 1);
     o.max_history = 40;
     o.max_rollback = 8;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    bench b = bench_open(d, &o, NULL);
+    cls_params p = default_params();
     p.position = position;
-    p.repetition_penalty = 1.3f;
-    p.frequency_penalty = 2.5f;
-    p.presence_penalty = 2.0f;
-    p.top_p = 0.9f;
-    p.top_p_decay = 0.7f;
-    p.top_k = 20;
-    p.no_repeat_ngram = 2;
-    p.min_tokens = 3;
-    p.max_tokens = 6;
-    p.stop_ids.ids = stop;
-    p.stop_ids.count = 2;
-    cl_mem in = buffer_of(d, sizeof logits, NULL), out = buffer_of(d, 8, NULL);
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = in;
-    step.tokens.buffer = step.status.buffer = out;
-    step.status.offset = 4;
+    params_set(&p, "repetition_penalty=1.3 frequency_penalty=2.5 presence_penalty=2.0 top_p=0.9 "
+                   "top_p_decay=0.7 top_k=20 no_repeat_ngram=2 min_tokens=3 max_tokens=6");
+    p.stop_ids = (cls_ids){stop, 2};
     for (int turn = 0; turn < 3; turn++) {
         if (turn == 0)
-            must(cls_slot_begin(sampler, 0, &p, prompts[0], 4, NULL, 0));
+            must(cls_slot_begin(b.sampler, 0, &p, prompts[0], 4, NULL, 0));
         else
-            must(cls_slot_next_turn(sampler, 0, prompts[turn], 4));
+            must(cls_slot_next_turn(b.sampler, 0, prompts[turn], 4));
         for (int i = 0; i < 4; i++)
             if (prompts[turn][i] >= 0 && prompts[turn][i] < VOCAB)
                 text[n++] = prompts[turn][i];
         const uint32_t begun = n;
-        for (row_status = 0; !(row_status & CLS_ROW_STOPPED);) {
-            cls_host_row h;
-            cls_host_result result = {.struct_size = sizeof result};
+        for (b.status[0] = 0; !(b.status[0] & CLS_ROW_STOPPED);) {
             for (uint32_t i = 0; i < VOCAB; i++)
                 logits[i] = (float)rng_below(&r, 1000) / 200.0f;
-            must_cl(clEnqueueWriteBuffer(d->queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL,
-                                         NULL));
-            must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, 4, &token, 0, NULL, NULL));
-            must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
-            cls_host_row_init(&h);
-            h.logits = logits;
-            h.vocab = VOCAB;
-            h.params = &p;
+            bench_logits(&b, logits, 1);
+            bench_step(&b);
+            cls_host_row h = host_row(logits, VOCAB, &p);
             h.prompt = text;
             h.prompt_count = begun;
             h.output = text + begun;
             h.output_count = n - begun;
             h.position = position++;
             h.max_history = o.max_history;
-            must(cls_host_sample(&h, &result));
-            ck_assert_msg(token == result.token && row_status == result.status,
+            const cls_host_result result = host_result(&h);
+            ck_assert_msg(b.token[0] == result.token && b.status[0] == result.status,
                           "%s: turn %d, token %u: %d, status %d; the reference: %d, %d", d->name,
-                          turn, n - begun, token, row_status, result.token, result.status);
+                          turn, n - begun, b.token[0], b.status[0], result.token, result.status);
             ck_assert(n < MOST - 8);
-            text[n++] = token;
+            text[n++] = b.token[0];
         }
         ck_assert_uint_ge(n - begun, 3);
     }
-    must(cls_slot_next_turn(sampler, 0, NULL, 0)); /* what is prompt now is not taken back */
-    must(cls_slot_rollback(sampler, 0, 1));
-    must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 4, 4, &row_status, 0, NULL, NULL));
-    ck_assert_int_eq(row_status, CLS_ROW_NO_SLOT);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
-    cls_sampler_destroy(sampler);
+    must(cls_slot_next_turn(b.sampler, 0, NULL, 0)); /* what is prompt now is not taken back */
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    bench_step(&b);
+    ck_assert_int_eq(b.status[0], CLS_ROW_NO_SLOT);
+    bench_close(&b);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("slots");
-    TCase *const t = tcase_create("slots");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, turns);
-    add_device_test(t, serving);
-    add_device_test(t, other_queues);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_FORCED);
     times = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(turns);
+    add_device_test(serving);
+    add_device_test(other_queues);
+    return fixture_end();
 }

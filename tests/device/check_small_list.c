@@ -15,8 +15,7 @@ static const uint32_t small = 1u << CLS_TOKEN_SMALL, usual = 1u << CLS_TOKEN_1;
  * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
 static cls_context *little(device *d)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.max_local_mem_size = 32768;
     cls_context *const context = fixture_shaped(d, &o, CLS_SUBGROUPS_NONE);
@@ -126,16 +125,11 @@ START_TEST(programs)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("small_list");
-    TCase *const t = tcase_create("small_list");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, programs);
-    add_device_test(t, same_tokens);
-    add_device_test(t, mixed_rows);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(programs);
+    add_device_test(same_tokens);
+    add_device_test(mixed_rows);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -12,11 +12,7 @@ enum { VOCAB = 90, STEPS = 12 };
 
 static cls_sampler_options options(int keep, uint32_t history, uint32_t rollback)
 {
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = 3;
-    o.max_rows = 3;
+    cls_sampler_options o = sampler_options(VOCAB, 3);
     o.counts = keep;
     o.max_history = history;
     o.max_rollback = rollback;
@@ -31,8 +27,7 @@ static void begin_three(server *s)
                          stop[] = {80, 2};
     static const int32_t start[] = {89, 0}, finish[] = {11, 12, 13};
     static const cls_logit_bias bias[] = {{0, 1.0f}, {9, -INFINITY}, {40, -2.0f}};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.repetition_penalty = 1.3f;
     p.presence_penalty = 0.4f;
     p.frequency_penalty = s->o.counts == CLS_COUNTS_ALL ? 0.3f : 0.0f;
@@ -46,13 +41,10 @@ static void begin_three(server *s)
         p.thinking_forced.count = slot != 1 ? 3 : 0;
         p.thinking_budget = slot != 1 ? 4 : 0;
         if (slot == 2) {
-            p.thinking_start.ids = start;
-            p.thinking_start.count = 2;
+            p.thinking_start = (cls_ids){start, 2};
             p.top_p = 0.9f;
-            p.stop_ids.ids = stop;
-            p.stop_ids.count = 2;
-            p.logit_bias.biases = bias;
-            p.logit_bias.count = 3;
+            p.stop_ids = (cls_ids){stop, 2};
+            p.logit_bias = (cls_biases){bias, 3};
         }
         server_begin(s, slot, &p, prompt, 8, output, slot ? 4 : 0);
     }
@@ -155,8 +147,7 @@ END_TEST
 static void expect_refused(cls_status status, const char *name, const char *what, size_t i)
 {
     ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s %zu: %s", what, i, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s %zu: \"%s\" does not say %s", what,
-                  i, cls_error_message(), name);
+    must_say(name);
 }
 
 START_TEST(damaged_bytes)
@@ -176,14 +167,12 @@ START_TEST(damaged_bytes)
             expect_refused(cls_slot_load(s.sampler, 1, bytes, size), "bytes", "damaged byte", i);
             bytes[i] = was;
         }
-        unsigned char *const cut = malloc(i ? i : 1); /* so that a read beyond it is found */
-        ck_assert(cut != NULL);
+        unsigned char *const cut = must_malloc(i ? i : 1); /* so that a read beyond it is found */
         memcpy(cut, bytes, i);
         expect_refused(cls_slot_load(s.sampler, 1, cut, i), "bytes", "cut to", i);
         free(cut);
     }
-    unsigned char *const longer = calloc(1, size + 8);
-    ck_assert(longer != NULL);
+    unsigned char *const longer = must_calloc(1, size + 8);
     memcpy(longer, bytes, size);
     expect_refused(cls_slot_load(s.sampler, 1, longer, size + 1), "bytes", "longer", 1);
     expect_refused(cls_slot_load(s.sampler, 1, longer, size + 8), "bytes", "longer", 8);
@@ -277,14 +266,11 @@ START_TEST(memory)
                    d->name, slots, vocab, (unsigned long long)m.device,
                    (double)m.penalties / ((double)slots * vocab), (unsigned long long)m.rows,
                    (unsigned long long)m.host);
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.presence_penalty = o.counts ? 1.0f : 0.0f;
-        int32_t *const prompt = calloc(50000, sizeof *prompt);
-        cls_logit_bias *const bias = calloc(5000, sizeof *bias);
-        ck_assert(prompt && bias);
-        p.logit_bias.biases = bias;
-        p.logit_bias.count = 5000;
+        int32_t *const prompt = must_calloc(50000, sizeof *prompt);
+        cls_logit_bias *const bias = must_calloc(5000, sizeof *bias);
+        p.logit_bias = (cls_biases){bias, 5000};
         for (int32_t i = 0; i < 5000; i++)
             bias[i].id = i % (int32_t)vocab;
         must(cls_slot_begin(sampler, slots - 1, &p, prompt, 50000, NULL, 0));
@@ -342,14 +328,9 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     static const int32_t ids[] = {3, 4, 5}, text[] = {6, 7, 6, 8};
     static const cls_ids words[] = {{ids, 2}}, breakers[] = {{text, 1}, {ids + 1, 2}};
     static const cls_logit_bias bias[] = {{9, 0.5f}};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.chain = CLS_CHAIN_CUSTOM;
-    p.temperature = 0.8f;
-    p.top_k = 50;
-    p.top_p = 0.9f;
-    p.min_p = 0.01f;
-    p.position = 17;
+    params_set(&p, "temperature=0.8 top_k=50 top_p=0.9 min_p=0.01 position=17");
     p.seed = 0x123456789abcdefu;
     p.stream = 0xfedcba987654321u;
     p.repetition_penalty = 1.5f;
@@ -358,39 +339,20 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
     p.penalty_scope = CLS_SCOPE_ALL;
     p.penalty_window = 9;
     p.max_tokens = 1000;
-    p.stop_ids.ids = ids;
-    p.stop_ids.count = 2;
-    p.logit_bias.biases = bias;
-    p.logit_bias.count = 1;
+    p.stop_ids = (cls_ids){ids, 2};
+    p.logit_bias = (cls_biases){bias, 1};
     for (uint8_t i = 0; i < 8; i++)
         p.stages[i] = (uint8_t)(8 - i);
-    p.dynatemp_range = 0.125f;
-    p.dynatemp_exponent = 2.0f;
-    p.top_n_sigma = 3.0f;
-    p.typical_p = 0.95f;
-    p.xtc_probability = 0.5f;
-    p.xtc_threshold = 0.2f;
-    p.p_less = 1;
-    p.top_p_decay = 0.75f;
-    p.top_p_min = 0.5f;
-    p.top_p_reset_id = 33;
-    p.mirostat_tau = 4.0f;
-    p.mirostat_eta = 0.2f;
-    p.adaptive_target = 0.3f;
-    p.adaptive_decay = 0.8f;
-    p.min_keep = 2;
-    p.dry_multiplier = 0.8f;
-    p.dry_base = 1.5f;
-    p.dry_allowed_length = 1;
-    p.dry_window = 8;
-    p.dry_breakers.sequences = breakers;
-    p.dry_breakers.count = 2;
+    params_set(&p, "dynatemp_range=0.125 dynatemp_exponent=2.0 top_n_sigma=3.0 typical_p=0.95 "
+                   "xtc_probability=0.5 xtc_threshold=0.2 p_less=1 top_p_decay=0.75 top_p_min=0.5 "
+                   "top_p_reset_id=33 mirostat_tau=4.0 mirostat_eta=0.2 adaptive_target=0.3 "
+                   "adaptive_decay=0.8 min_keep=2 dry_multiplier=0.8 dry_base=1.5 "
+                   "dry_allowed_length=1 dry_window=8");
+    p.dry_breakers = (cls_sequences){breakers, 2};
     p.no_repeat_ngram = 3;
-    p.bad_words.sequences = words;
-    p.bad_words.count = 1;
+    p.bad_words = (cls_sequences){words, 1};
     p.min_tokens = 6;
-    p.allowed_ids.ids = text;
-    p.allowed_ids.count = 3;
+    p.allowed_ids = (cls_ids){text, 3};
     p.only_allowed = only_allowed;
     must(cls_slot_begin(sampler, slot, &p, ids, 3, text, 4));
 }
@@ -398,8 +360,7 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
 static void refused_load(cls_sampler *sampler, unsigned char *bytes, size_t size, const char *why)
 {
     fixture_put_checksum(bytes, size - 8);
-    ck_assert_int_eq(cls_slot_load(sampler, 0, bytes, size), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), why) != NULL, "%s", cls_error_message());
+    must_refuse(cls_slot_load(sampler, 0, bytes, size), why);
 }
 
 /* Slots saved in format 3, and in format 2, which had no only_allowed, are loaded: they are saved
@@ -410,12 +371,10 @@ START_TEST(older_format)
     enum { ONLY_ALLOWED = 216 }; /* its place in format 3 */
     device *const d = fixture_device(_i);
     unsigned char bytes[sizeof format_3], loaded[4096], begun[4096];
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 2);
+    o.max_rows = 1;
     o.max_history = 10;
-    o.slot_count = 2;
     o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS |
                  CLS_FEATURE_PENALTIES | CLS_FEATURE_HISTORY | CLS_FEATURE_STATE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
@@ -460,18 +419,15 @@ START_TEST(impossible_adaptive)
                  {1u << 25, (1u << 24) - 1, "the averages of adaptive p are impossible"},
                  {1u << 25, 0, "the averages of adaptive p are impossible"}};
     device *const d = fixture_device(_i);
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = 100;
+    cls_sampler_options o = sampler_options(100, 1);
     o.features = CLS_FEATURE_SEARCH | CLS_FEATURE_SAMPLERS;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         unsigned char bytes[4096];
         size_t size = sizeof bytes;
         uint32_t changed = 0;
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.mirostat = i < 2 ? 2 : 0;
         p.adaptive_target = i < 2 ? -1.0f : 0.25f;
         p.adaptive_decay = 0.5f;
@@ -490,24 +446,16 @@ START_TEST(impossible_adaptive)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("state");
-    TCase *const t = tcase_create("state");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, older_format);
-    add_device_test(t, impossible_adaptive);
-    add_device_test(t, save_and_load);
-    add_device_test(t, rollback);
-    add_device_test(t, damaged_bytes);
-    add_device_test(t, other_samplers);
-    add_device_test(t, memory);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_LOGPROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(older_format);
+    add_device_test(impossible_adaptive);
+    add_device_test(save_and_load);
+    add_device_test(rollback);
+    add_device_test(damaged_bytes);
+    add_device_test(other_samplers);
+    add_device_test(memory);
+    return fixture_end();
 }

@@ -78,20 +78,12 @@ START_TEST(every_place)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("survey");
-    TCase *const t = tcase_create("survey");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, kinds_and_sizes);
-    add_device_test(t, masked_rows);
-    add_device_test(t, every_place);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURE_MASK);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(kinds_and_sizes);
+    add_device_test(masked_rows);
+    add_device_test(every_place);
+    return fixture_end();
 }

@@ -4,7 +4,6 @@
  *
  *     check_tiers        the configurations that differ most
  *     check_tiers all    every tier with every limit and vector */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,13 +52,12 @@ static configuration configuration_of(uint32_t i)
  * groups of several, and five under AddressSanitizer; four configurations on Oclgrind. */
 static uint32_t configurations(const device *d)
 {
-    return all ? 2 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 4 : 2, 5, 5);
+    return all ? 2 * 4 * 6 : fixture_by_size(is_oclgrind(d) ? 4 : 2, 5, 5);
 }
 
 static cls_context_options options_of(const configuration *c)
 {
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.dtypes = 1u << CLS_F32;
     o.tier = c->tier;
     o.work_group = c->work_group;
@@ -91,11 +89,10 @@ START_TEST(same_tokens)
         const configuration c = configuration_of(i);
         const cls_context_options o = options_of(&c);
         cls_context *const context = fixture_shaped(d, &o, c.subgroups);
-        cls_device_info info = {.struct_size = sizeof info};
         rng r = {fixture_seed() + 90};
         if (context == NULL)
             continue;
-        must(cls_context_info(context, &info));
+        const cls_device_info info = context_info(context);
         ck_assert_uint_eq(info.tier, c.tier);
         ck_assert_uint_eq(info.groups_per_unit, c.groups_per_unit != 0 ? c.groups_per_unit : 32);
         ck_assert(c.max_work_group == 0 ||
@@ -137,9 +134,7 @@ START_TEST(finite_math)
         cls_context_destroy(context);
         return;
     }
-    ck_assert_int_eq(status, CLS_SELF_TEST_FAILED);
-    ck_assert_msg(strstr(cls_error_message(), "with infinities and NaN") != NULL, "%s",
-                  cls_error_message());
+    must_fail(status, CLS_SELF_TEST_FAILED, "with infinities and NaN");
 }
 END_TEST
 
@@ -152,13 +147,11 @@ START_TEST(wrong_subgroups)
     cls_context *context = NULL;
     cls_shape shape = {.work_group = 16, .row_group = 1, .vector = 4, .compute_units = 2};
     test_subgroups(FAULTY_SUBGROUPS);
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "reduction is wrong") != NULL, "%s",
-                  cls_error_message());
+    must_fail(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE,
+              "reduction is wrong");
     test_subgroups(LATER_FAULTY_SUBGROUPS);
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
-    ck_assert_msg(strstr(cls_error_message(), "differ from group to group") != NULL, "%s",
-                  cls_error_message());
+    must_fail(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE,
+              "differ from group to group");
     test_subgroups(EMULATED_SUBGROUPS);
     const char *const wrong = cls_subgroups_find(d->context, d->id, &shape);
     ck_assert_msg(wrong == NULL, "%s", wrong);
@@ -167,8 +160,7 @@ START_TEST(wrong_subgroups)
     ck_assert_uint_eq(shape.subgroups, CLS_SUBGROUPS_NONE);
     /* What no device here has: the compiler refuses it, or it is never asked. */
     for (uint32_t i = CLS_SUBGROUPS_KHR; i <= CLS_SUBGROUPS_NV; i++) {
-        if (i == CLS_SUBGROUPS_NV &&
-            (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
+        if (i == CLS_SUBGROUPS_NV && (is_oclgrind(d) || strstr(d->name, "rusticl") != NULL))
             continue; /* their compilers end the process at an assembler's instruction */
         test_subgroups(i);
         shape.row_group = 1;
@@ -225,61 +217,34 @@ END_TEST
 START_TEST(refused)
 {
     device *const d = fixture_device(_i);
-    cls_context_options o;
     cls_context *context = NULL;
-    cls_context_options_init(&o);
-    o.tier = 4;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "tier is 4") != NULL, "%s", cls_error_message());
-    o.tier = CLS_TIER_BASE;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "tier is CLS_TIER_BASE") != NULL, "%s",
-                  cls_error_message());
-    o.tier = CLS_TIER_AUTO;
-    o.max_local_mem_size = 1023;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "at least 1024") != NULL, "%s", cls_error_message());
-    o.max_local_mem_size = 0;
-    o.groups_per_unit = 1025;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "groups_per_unit is 1025; it must be at most 1024") !=
-                      NULL,
-                  "%s", cls_error_message());
-    o.groups_per_unit = 0;
-    o.max_work_group = 3;
+    cls_context_options o = default_context_options();
+#define REFUSE(field, value, words) \
+    must_refuse_with(o, field, value, cls_context_create(d->context, d->id, &o, &context), words)
+    REFUSE(tier, 4, "tier is 4");
+    REFUSE(tier, CLS_TIER_BASE, "tier is CLS_TIER_BASE");
+    REFUSE(max_local_mem_size, 1023, "at least 1024");
+    REFUSE(groups_per_unit, 1025, "groups_per_unit is 1025; it must be at most 1024");
     o.work_group = 4;
-    ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_BAD_ARGUMENT);
-    ck_assert_msg(strstr(cls_error_message(), "max_work_group") != NULL, "%s", cls_error_message());
-    o.max_work_group = 0;
+    REFUSE(max_work_group, 3, "max_work_group");
     o.work_group = 0;
-    o.row_group = 0;
+#undef REFUSE
     o.tier = CLS_TIER_SUBGROUPS;
     cls_device_info info = {.struct_size = sizeof info};
-    if (cls_subgroups_candidate(d->id) == CLS_SUBGROUPS_NONE) {
-        ck_assert_int_eq(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE);
-        ck_assert_msg(strstr(cls_error_message(), "CLS_TIER_SUBGROUPS") != NULL, "%s",
-                      cls_error_message());
-    }
+    if (cls_subgroups_candidate(d->id) == CLS_SUBGROUPS_NONE)
+        must_fail(cls_device_query(d->id, &o, &info), CLS_UNSUPPORTED_DEVICE, "CLS_TIER_SUBGROUPS");
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("tiers");
-    TCase *const t = tcase_create("tiers");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, spread);
-    add_device_test(t, refused);
-    add_device_test(t, wrong_subgroups);
-    add_device_test(t, same_tokens);
-    add_device_test(t, finite_math);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(int argc, char **argv)
 {
     fixture_random(0);
     all = argc > 1 && strcmp(argv[1], "all") == 0;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(spread);
+    add_device_test(refused);
+    add_device_test(wrong_subgroups);
+    add_device_test(same_tokens);
+    add_device_test(finite_math);
+    return fixture_end();
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fixture.h"
+#include "bench.h"
 #include "inputs.h"
 
 enum { ROWS = 12, VOCAB = 5003, STEPS = 4 };
@@ -28,14 +28,9 @@ static void parameters(uint32_t row, cls_params *p)
 /* ids: [VOCAB], gets the kept set. */
 static int32_t expected(const float *logits, const cls_params *p, uint32_t position, int32_t *ids)
 {
-    cls_host_row row;
     cls_host_result result = {
         .struct_size = sizeof result, .kept_ids = ids, .kept_capacity = VOCAB};
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.dtype = CLS_F32;
-    row.vocab = VOCAB;
-    row.params = p;
+    cls_host_row row = host_row(logits, VOCAB, p);
     row.position = position;
     must(cls_host_sample(&row, &result));
     return result.token;
@@ -45,67 +40,47 @@ START_TEST(usual)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed()};
-    cls_sampler_options o;
-    cls_sampler *sampler;
     cls_params params[ROWS];
-    float *const logits = malloc(sizeof(float) * ROWS * VOCAB);
-    int32_t *const ids = malloc(sizeof(int32_t) * ROWS * VOCAB);
-    ck_assert(logits && ids);
+    float *const logits = must_malloc(sizeof(float) * ROWS * VOCAB);
+    int32_t *const ids = must_malloc(sizeof(int32_t) * ROWS * VOCAB);
     for (uint32_t i = 0; i < ROWS * VOCAB; i++) /* eighths: many ties */
         logits[i] = (float)rng_below(&r, 129) * 0.125f - 8.0f;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     o.dtypes = 1u << CLS_F32;
     o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_KEPT_SETS;
-    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+    bench b = bench_open(d, &o, logits);
     for (uint32_t row = 0; row < ROWS; row++) {
         parameters(row, &params[row]);
-        must(cls_slot_begin(sampler, row, &params[row], NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, row, &params[row], NULL, 0, NULL, 0));
     }
-    const cl_mem in = buffer_of(d, sizeof(float) * ROWS * VOCAB, logits),
-                 out = buffer_of(d, sizeof(int32_t) * ROWS, NULL),
-                 sets = buffer_of(d, sizeof(int32_t) * ROWS * VOCAB, NULL);
-    cls_step step;
+    const cl_mem sets = buffer_of(d, sizeof(int32_t) * ROWS * VOCAB, NULL);
     cls_outputs outputs;
     cls_outputs_init(&outputs);
     outputs.kept_set.capacity = VOCAB;
     outputs.kept_set.ids.buffer = sets;
-    cls_step_init(&step);
-    step.rows = ROWS;
-    step.logits.values.buffer = in;
-    step.tokens.buffer = out;
     for (uint32_t i = 0; i < STEPS; i++) {
-        int32_t tokens[ROWS], kept[VOCAB];
-        step.outputs = i % 2 ? &outputs : NULL;
-        must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-        buffer_read(d, out, sizeof tokens, tokens);
+        int32_t kept[VOCAB];
+        b.step.outputs = i % 2 ? &outputs : NULL;
+        bench_step(&b);
         buffer_read(d, sets, sizeof(int32_t) * ROWS * VOCAB, ids);
         for (uint32_t row = 0; row < ROWS; row++) {
             const int32_t should = expected(logits + (size_t)row * VOCAB, &params[row], i, kept);
-            ck_assert_msg(tokens[row] == should, "%s: step %u, row %u: %d, not %d", d->name, i, row,
-                          tokens[row], should);
+            ck_assert_msg(b.token[row] == should, "%s: step %u, row %u: %d, not %d", d->name, i,
+                          row, b.token[row], should);
             ck_assert_msg(i % 2 == 0 || memcmp(ids + (size_t)row * VOCAB, kept, sizeof kept) == 0,
                           "%s: step %u, row %u: another kept set", d->name, i, row);
         }
     }
-    cls_sampler_destroy(sampler);
-    clReleaseMemObject(in);
-    clReleaseMemObject(out);
+    bench_close(&b);
     clReleaseMemObject(sets);
     free(logits);
     free(ids);
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("usual");
-    TCase *const t = tcase_create("usual");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, usual);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(usual);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

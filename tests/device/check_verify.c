@@ -56,8 +56,7 @@ static cls_context *some_context(device *d, const drafts *of, uint32_t i)
 /* Rows whose kept tokens fit the shortlist as the reference requires. */
 static void random_infill(drafts *d, cls_context *context, rng *r)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     if (info.shortlist < ORACLE_INFILL_MOST)
         return;
     for (uint32_t i = 0; i < d->n; i++)
@@ -233,8 +232,7 @@ START_TEST(empty_in_the_middle)
                 three(method, method == CLS_VERIFY_MATCH ? CLS_DRAFT_NONE : CLS_DRAFT_LOGITS);
             rng r = {1};
             batch_mask(of->rows, &r, 0, 0);
-            of->rows->mask_map = calloc(of->rows->rows, sizeof(int32_t));
-            ck_assert(of->rows->mask_map != NULL);
+            of->rows->mask_map = must_calloc(of->rows->rows, sizeof(int32_t));
             for (int32_t row = 0; row < 12; row++)
                 of->rows->mask_map[row] = row == 4 + at ? 3 : -1;
             expect(d, of, at, at, CLS_ROW_EMPTY, "an empty row");
@@ -317,7 +315,6 @@ START_TEST(loop_on_device)
     int32_t guess[VOCAB], got[CALLS][REQUESTS][WIDTH], accepted = 0;
     const cl_int n = DRAFTS, vocab = VOCAB;
     rng r = {fixture_seed() + 5};
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_params p[REQUESTS];
     cls_verify_call call;
@@ -329,9 +326,7 @@ START_TEST(loop_on_device)
             guess[t] = table[t][v] > table[t][guess[t]] ? (int32_t)v : guess[t];
         }
     }
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = REQUESTS * WIDTH;
+    cls_sampler_options o = sampler_options(VOCAB, REQUESTS * WIDTH);
     o.features = CLS_FEATURE_VERIFY;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
     for (uint32_t i = 0; i < REQUESTS; i++) {
@@ -346,7 +341,7 @@ START_TEST(loop_on_device)
            proposed = buffer_of(d, REQUESTS * DRAFTS * 4, NULL);
     cl_mem logits = buffer_of(d, (size_t)REQUESTS * WIDTH * VOCAB * sizeof(float), NULL),
            out = buffer_of(d, sizeof got, NULL);
-    must_cl(clEnqueueWriteBuffer(d->queue, latest, CL_TRUE, 0, sizeof seeds, seeds, 0, NULL, NULL));
+    buffer_write(d, latest, 0, sizeof seeds, seeds);
     const cl_program program = clCreateProgramWithSource(
         d->context, 1, (const char **)(uintptr_t)&loop_model, NULL, &code);
     must_cl(code);
@@ -377,14 +372,9 @@ START_TEST(loop_on_device)
         uint32_t position = 0;
         for (uint32_t c = 0; c < CALLS; c++)
             for (uint32_t k = 0; k < WIDTH && got[c][i][k] >= 0; k++) {
-                cls_host_row h;
-                cls_host_result result = {.struct_size = sizeof result};
-                cls_host_row_init(&h);
-                h.logits = table[t];
-                h.vocab = VOCAB;
-                h.params = &p[i];
+                cls_host_row h = host_row(table[t], VOCAB, &p[i]);
                 h.position = position++;
-                must(cls_host_sample(&h, &result));
+                const cls_host_result result = host_result(&h);
                 ck_assert_msg(got[c][i][k] == result.token,
                               "%s: request %u, call %u, token %u: %d, not %d", d->name, i, c, k,
                               got[c][i][k], result.token);
@@ -393,9 +383,7 @@ START_TEST(loop_on_device)
             }
     }
     ck_assert_int_gt(accepted, 0); /* some drafts were right: calls emitted several tokens */
-    const cl_mem all[] = {latest, m_table, m_guess, proposed, logits, out};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        clReleaseMemObject(all[i]);
+    release_buffers(latest, m_table, m_guess, proposed, logits, out);
     clReleaseKernel(kernel);
     clReleaseProgram(program);
     cls_sampler_destroy(sampler);
@@ -432,8 +420,7 @@ END_TEST
 /* Tokens of a text below n_ids: frequent ones, and some that come once. */
 static int32_t *text_of(uint32_t n, uint32_t n_ids, rng *r)
 {
-    int32_t *const ids = malloc((n ? n : 1) * sizeof *ids);
-    ck_assert(ids != NULL);
+    int32_t *const ids = must_malloc((n ? n : 1) * sizeof *ids);
     for (uint32_t i = 0; i < n; i++)
         ids[i] = (int32_t)rng_below(r, 1 + rng_below(r, rng_below(r, 4) ? 20 : n_ids));
     return ids;
@@ -446,8 +433,7 @@ static drafts *windowed(int keep, uint32_t n, uint32_t longest, uint32_t vocab, 
 {
     uint32_t lengths[WINDOWED] = {n, n, n, n, n, n};
     drafts *const of = drafts_new(WINDOWED, lengths, vocab, CLS_F32, CLS_DRAFT_NONE, r);
-    float *const values = calloc(vocab, sizeof *values);
-    ck_assert(values != NULL);
+    float *const values = must_calloc(vocab, sizeof *values);
     of->requests->keep = keep;
     of->requests->history = longest;
     of->method = CLS_VERIFY_MATCH;
@@ -515,28 +501,17 @@ START_TEST(long_windows)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("verify");
-    TCase *const t = tcase_create("verify");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, draft_is_target);
-    add_device_test(t, bad_drafts);
-    add_device_test(t, empty_in_the_middle);
-    add_device_test(t, skipped_and_stopped);
-    add_device_test(t, launches);
-    add_device_test(t, loop_on_device);
-    add_device_test(t, random_drafts);
-    suite_add_tcase(s, t);
-    TCase *const windows = tcase_create("windows");
-    tcase_set_timeout(windows, 0);
-    add_device_test(windows, long_windows);
-    suite_add_tcase(s, windows);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_PROBS);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(draft_is_target);
+    add_device_test(bad_drafts);
+    add_device_test(empty_in_the_middle);
+    add_device_test(skipped_and_stopped);
+    add_device_test(launches);
+    add_device_test(loop_on_device);
+    add_device_test(random_drafts);
+    add_device_test(long_windows);
+    return fixture_end();
 }

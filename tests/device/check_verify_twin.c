@@ -51,9 +51,8 @@ static void twin_step(twin *t, int32_t *tokens_, int32_t *status)
         masks[i] = rows->mask_map ? rows->mask_map[row] : (int32_t)row;
         biases[i] = rows->bias_map ? rows->bias_map[row] : (int32_t)row;
         positions[i] = of->positions ? (int32_t)((uint32_t)of->positions[i] + depth) : 0;
-        must_cl(clEnqueueWriteBuffer(t->v.d->queue, t->logits, CL_TRUE, i * row_size, row_size,
-                                     rows->data + rows->offset + row * rows->stride * size, 0, NULL,
-                                     NULL));
+        buffer_write(t->v.d, t->logits, i * row_size, row_size,
+                     rows->data + rows->offset + row * rows->stride * size);
     }
     step.logits.values.buffer = t->logits;
     step.slots.host = slots;
@@ -154,17 +153,14 @@ static void same_states(verifier *v, twin *t, const char *where)
 {
     const drafts *const of = v->of;
     for (uint32_t i = 0; i < of->n; i++) {
-        size_t size = 0, other = 0;
+        size_t size, other;
         if (drafts_one_a_call(of, i))
             continue;
-        must(cls_slot_save(v->sampler, v->d->queue, (uint32_t)of->slots[i], NULL, &size));
-        must(cls_slot_save(t->v.sampler, v->d->queue, (uint32_t)of->slots[i], NULL, &other));
+        const uint32_t slot = (uint32_t)of->slots[i];
+        unsigned char *const a = slot_saved(v->sampler, v->d->queue, slot, &size),
+                             *const b = slot_saved(t->v.sampler, v->d->queue, slot, &other);
         ck_assert_msg(size == other, "%s: %s: states of %zu and %zu bytes", where,
                       drafts_words(of, i), size, other);
-        unsigned char *const a = malloc(size), *const b = malloc(size);
-        ck_assert(a && b);
-        must(cls_slot_save(v->sampler, v->d->queue, (uint32_t)of->slots[i], a, &size));
-        must(cls_slot_save(t->v.sampler, v->d->queue, (uint32_t)of->slots[i], b, &other));
         size_t at = 0;
         while (at < size && a[at] == b[at])
             at++;
@@ -231,18 +227,10 @@ START_TEST(as_without_drafts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("twin");
-    TCase *const t = tcase_create("twin");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, as_without_drafts);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_VERIFY);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(as_without_drafts);
+    return fixture_end();
 }

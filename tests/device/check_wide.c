@@ -43,8 +43,7 @@ START_TEST(places)
             ck_assert_int_eq(cls_buffer_is_wide(&whole, NULL), (off + offset) % 16 == 0);
             ck_assert_int_eq(cls_buffer_is_wide(&sub, NULL), (off + offset) % 16 == 0);
         }
-        clReleaseMemObject(part);
-        clReleaseMemObject(theirs);
+        release_buffers(part, theirs);
     }
     free(block);
 }
@@ -55,30 +54,23 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
                  uint64_t offset, uint64_t stride, const cls_params *params)
 {
     const size_t size = dtype_size(dtype);
-    cls_step step;
     int32_t tokens[ROWS];
     cl_int code;
     const cl_mem out = clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, sizeof tokens, NULL, &code);
     must_cl(code);
     for (uint32_t s = 0; s < ROWS; s++)
         must(cls_slot_begin(sampler, s, params, NULL, 0, NULL, 0));
-    cls_step_init(&step);
-    step.rows = ROWS;
+    cls_step step = default_step(ROWS, buffer);
     step.logits.dtype = dtype;
-    step.logits.values.buffer = buffer;
     step.logits.values.offset = offset;
     step.logits.row_stride = stride;
     step.tokens.buffer = out;
     must(cls_sample(sampler, d->queue, &step, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(d->queue, out, CL_TRUE, 0, sizeof tokens, tokens, 0, NULL, NULL));
+    buffer_read(d, out, sizeof tokens, tokens);
     for (uint32_t r = 0; r < ROWS; r++) {
-        cls_host_row row;
         cls_host_result result;
-        cls_host_row_init(&row);
-        row.vocab = VOCAB;
+        cls_host_row row = host_row(rows + r * stride * size, VOCAB, params);
         row.dtype = dtype;
-        row.logits = rows + r * stride * size;
-        row.params = params;
         memset(&result, 0, sizeof result);
         result.struct_size = sizeof result;
         must(cls_host_sample(&row, &result));
@@ -95,23 +87,18 @@ START_TEST(pointers)
 {
     device *const d = fixture_device(_i);
     cls_context *context;
-    cls_context_options o;
-    cls_sampler_options so;
     cls_sampler *sampler;
-    cls_params params;
     rng r = {77};
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.work_group = 4;
     o.row_group = 1;
     o.vector = 4;
     must(cls_context_create(d->context, d->id, &o, &context));
-    cls_sampler_options_init(&so);
-    so.vocab = VOCAB;
-    so.max_rows = so.slot_count = ROWS;
+    cls_sampler_options so = sampler_options(VOCAB, ROWS);
     so.dtypes = 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16;
     so.features = 0;
     must(cls_sampler_create(context, &so, &sampler));
-    cls_params_init(&params);
+    cls_params params = default_params();
     params.seed = 5;
     char *const block = aligned_alloc(4096, 16 * 4096);
     for (int32_t dtype = CLS_F32; dtype <= CLS_BF16; dtype++)
@@ -137,15 +124,10 @@ START_TEST(pointers)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("wide");
-    TCase *const t = tcase_create("wide");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, places);
-    add_device_test(t, pointers);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(places);
+    add_device_test(pointers);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

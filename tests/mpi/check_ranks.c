@@ -61,14 +61,13 @@ static cls_status run_step(ranked *t)
     }
     ck_assert_int_eq(done != NULL, status == CLS_OK);
     if (done != NULL) {
-        must_cl(clWaitForEvents(1, &done));
-        clReleaseEvent(done);
+        must_end(done);
     }
     return status;
 }
 
 /* All ranks must return the status and a message with these words. */
-static void must_fail(cls_status status, cls_status wanted, const char *words)
+static void all_must_fail(cls_status status, cls_status wanted, const char *words)
 {
     ck_assert_msg(status == wanted && strstr(cls_error_message(), words) != NULL,
                   "rank %d: %s, not %s: \"%s\", not \"%s\"", rank, cls_status_name(status),
@@ -100,26 +99,26 @@ static void run_faults(ranked *t, int r)
     const int here = rank == r;
     snprintf(words, sizeof words, "rank %d: step->rows is 0", r);
     t->s.step.rows = here ? 0 : step.rows;
-    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    all_must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
     t->s.step = step;
     snprintf(words, sizeof words, "rank %d: ", r);
-    must_fail(cls_mpi_sample(t->mpi, here ? NULL : t->d->queue, &step, 0, NULL, NULL),
-              CLS_BAD_ARGUMENT, words);
+    all_must_fail(cls_mpi_sample(t->mpi, here ? NULL : t->d->queue, &step, 0, NULL, NULL),
+                  CLS_BAD_ARGUMENT, words);
     /* Another temperature of one request. */
     if (ranks > 1) {
         const uint32_t slot = t->b->slots != NULL ? (uint32_t)t->b->slots[0] : 0;
         cls_params other = t->b->params[0];
         other.temperature += here ? 0.5f : 0.0f;
         must(cls_slot_params(t->s.sampler, slot, &other));
-        must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
+        all_must_fail(run_step(t), CLS_BAD_ARGUMENT, "has another step than rank");
         must(cls_slot_params(t->s.sampler, slot, &t->b->params[0]));
     }
     fault = here ? DAMAGED : NO_FAULT;
     snprintf(words, sizeof words, "partial %d is damaged", r);
-    must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
+    all_must_fail(run_step(t), CLS_BAD_ARGUMENT, words);
     fault = here ? LOST : NO_FAULT;
     snprintf(words, sizeof words, "rank %d: the device failed", r);
-    must_fail(run_step(t), CLS_OPENCL_ERROR, words);
+    all_must_fail(run_step(t), CLS_OPENCL_ERROR, words);
 }
 
 /* ------------------------------------------------------------------------ batches */
@@ -142,8 +141,7 @@ static void open_ranked(ranked *t, batch *b, device *d, cls_context *context,
     must(cls_shard_query(cls_mpi_shard(t->mpi), &info));
     first = info.first;
     width = info.count;
-    unsigned char *const part = malloc(b->rows * width * element);
-    ck_assert_ptr_nonnull(part);
+    unsigned char *const part = must_malloc(b->rows * width * element);
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(part + row * width * element,
                b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);
@@ -156,8 +154,7 @@ static void run_batch(batch *b, device *d, cls_context *context, const uint32_t 
                       int faults)
 {
     ranked t;
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
     open_ranked(&t, b, d, context, borders);
     const cls_logits whole = t.s.step.logits;
@@ -249,31 +246,19 @@ END_TEST
 START_TEST(vocabularies)
 {
     device *const d = fixture_device(0);
-    cls_sampler_options o;
     cls_sampler *sampler;
     cls_mpi *mpi;
-    cls_sampler_options_init(&o);
-    o.vocab = rank == ranks - 1 ? 3000 : 2100;
+    cls_sampler_options o = sampler_options(rank == ranks - 1 ? 3000 : 2100, 1);
     o.dtypes = 1u << CLS_F32;
     must(cls_sampler_create(compiled(d), &o, &sampler));
     const cls_status status = cls_mpi_create(MPI_COMM_WORLD, sampler, NULL, &mpi);
     if (ranks > 1)
-        must_fail(status, CLS_BAD_ARGUMENT, "has a vocabulary of 3000 tokens, but rank 0 one of 2");
+        all_must_fail(status, CLS_BAD_ARGUMENT,
+                      "has a vocabulary of 3000 tokens, but rank 0 one of 2");
     cls_mpi_destroy(mpi);
     cls_sampler_destroy(sampler);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const suite = suite_create("ranks");
-    TCase *const tcase = tcase_create("ranks");
-    tcase_set_timeout(tcase, 0);
-    tcase_add_test(tcase, vocabularies);
-    tcase_add_test(tcase, steps);
-    suite_add_tcase(suite, tcase);
-    return suite;
-}
 
 int main(int argc, char **argv)
 {
@@ -281,7 +266,10 @@ int main(int argc, char **argv)
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
-    const int result = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_test(vocabularies);
+    add_test(steps);
+    const int result = fixture_end();
     if (result != 0 && result != 77) /* the other ranks wait for this one */
         MPI_Abort(MPI_COMM_WORLD, result);
     MPI_Finalize();

@@ -150,8 +150,7 @@ static void record(reference *ref, life *l, uint32_t skip)
         ref->first_allocation[i] = faulty_memory_calls();
         if (i != skip)
             must(life_call_make(l, i, i % 2));
-        ref->output[i] = malloc(life_output_size(l));
-        ck_assert(ref->output[i] != NULL);
+        ref->output[i] = must_malloc(life_output_size(l));
         life_read_output(l, ref->output[i]);
     }
     ref->first[life_count] = ref->calls = faulty_calls();
@@ -282,8 +281,7 @@ static void every_fault(device *d, uint32_t vocab)
     life l;
     life_open(&l, d, ready_context(d), vocab);
     record(ref, &l, NONE); /* and whatever the driver does once */
-    unsigned char *const output = malloc(life_output_size(&l));
-    ck_assert(output != NULL);
+    unsigned char *const output = must_malloc(life_output_size(&l));
     for (uint32_t n = 0; n < ref->calls; n++)
         made[ref->was[n]]++;
     for (int which = 0; which < FAULTY_COUNT; which++) {
@@ -389,11 +387,8 @@ enum { LATE_VOCAB = 100 };
 static cls_status late_call(late *l, int which)
 {
     static const int32_t prompt[] = {3, 1, 4};
-    cls_sampler_options o;
     cls_status status = CLS_OK;
-    cls_sampler_options_init(&o);
-    o.vocab = LATE_VOCAB;
-    o.max_rows = 2;
+    cls_sampler_options o = sampler_options(LATE_VOCAB, 2);
     faulty_on = faulty_memory_on = 1;
     if (which == CREATE)
         status = cls_sampler_create(l->context, &o, &l->sampler);
@@ -452,8 +447,7 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     int fate = SURVIVED;
     rng r = {1};
     float logits[2 * LATE_VOCAB];
-    cls_context_options o;
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     o.find_opencl = fixture_find_opencl;
     for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
         logits[i] = (float)rng_normal(&r);
@@ -503,8 +497,7 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     cls_sampler_destroy(l.sampler);
     cls_context_destroy(l.context);
     faulty_on = 0;
-    clReleaseMemObject(l.logits);
-    clReleaseMemObject(l.tokens);
+    release_buffers(l.logits, l.tokens);
     ck_assert_msg(f == NULL || faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f),
                   faulty_leaked(&before));
     ck_assert_msg(f == NULL || faulty_memory_alive() == blocks, "%s: leaks %u blocks", words(f),
@@ -557,10 +550,8 @@ END_TEST
 /* The shape that the device has anyway: else a smaller one is tried, and compiled. */
 static cls_status make_context(device *d, cls_context **out)
 {
-    cls_device_info info = {.struct_size = sizeof info};
-    cls_context_options o;
-    must(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info));
-    cls_context_options_init(&o);
+    const cls_device_info info = context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0));
+    cls_context_options o = default_context_options();
     o.find_opencl = fixture_find_opencl;
     o.dtypes = 1u << CLS_F32;
     o.tier = info.tier;
@@ -617,8 +608,7 @@ START_TEST(contexts)
     life l;
     life_open(&l, d, ready_context(d), 40);
     record(&reference_life, &l, NONE);
-    unsigned char *const output = malloc(life_output_size(&l));
-    ck_assert(output != NULL);
+    unsigned char *const output = must_malloc(life_output_size(&l));
     for (int i = 0; i < 2; i++) { /* once for what the driver does once */
         arm(NULL);
         must(make_context(d, &context));
@@ -642,20 +632,6 @@ END_TEST
 
 START_TEST(large_vocabulary) { every_fault(fixture_device(_i), 1500); }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("faults");
-    TCase *const t = tcase_create("faults");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, small_vocabulary);
-    add_device_test(t, large_vocabulary);
-    add_device_test(t, lost_device);
-    add_device_test(t, contexts);
-    add_device_test(t, late_programs);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 #ifdef CLS_FOUND
 /* The library calls OpenCL by what this finds: the functions that meet faults. */
@@ -686,7 +662,13 @@ int main(int argc, char **argv)
     fixture_features(CLS_FEATURES_ALL);
     stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 61);
     stride = stride != 0 ? stride : 1;
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(small_vocabulary);
+    add_device_test(large_vocabulary);
+    add_device_test(lost_device);
+    add_device_test(contexts);
+    add_device_test(late_programs);
+    const int status = fixture_end();
     printf("%-32s %9s %9s %9s %9s\n", "faults in", "survived", "repeated", "left out", "lost");
     for (int i = 0; i <= FAULTY_COUNT; i++)
         if (tally[i].name != NULL)

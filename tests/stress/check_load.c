@@ -124,16 +124,6 @@ START_TEST(serving)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("load");
-    TCase *const t = tcase_create("load");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, serving);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
@@ -143,5 +133,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "at most %d streams\n", LOAD_STREAMS);
         return 99;
     }
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(serving);
+    return fixture_end();
 }

@@ -73,19 +73,11 @@ START_TEST(soaking)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("soak");
-    TCase *const t = tcase_create("soak");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, soaking, 0, fixture_devices() * (int)parts());
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURES_ALL);
     steps_wanted = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : 0;
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_loop_test(soaking, fixture_devices() * (int)parts());
+    return fixture_end();
 }

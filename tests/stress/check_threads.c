@@ -127,11 +127,8 @@ typedef struct keeper {
 static void *keep(void *data)
 {
     keeper *const k = data;
-    cls_sampler_options o;
-    cls_params p;
     cl_int code;
-    cls_sampler_options_init(&o);
-    o.vocab = 40 + k->number;
+    cls_sampler_options o = sampler_options(40 + k->number, 1);
     if (cls_sampler_create(k->context, &o, &k->sampler) != CLS_OK ||
         cls_readback_create(k->context, 64, 2, &k->readback) != CLS_OK)
         abort();
@@ -142,7 +139,7 @@ static void *keep(void *data)
     cl_mem const logits = clCreateBuffer(k->d->context, CL_MEM_READ_WRITE, 400, NULL, &code);
     cls_step step;
     cls_step_init(&step);
-    cls_params_init(&p);
+    cls_params p = default_params();
     step.rows = 1;
     step.logits.values.buffer = step.tokens.buffer = logits;
     step.tokens.offset = 396;
@@ -164,10 +161,9 @@ START_TEST(keepers)
                    rounds = computes() ? 1 : fixture_by_size(5, 20, 50);
     static keeper k[MOST];
     for (uint32_t round = 0; round < rounds; round++) {
-        cls_context_options o;
         cls_context *context;
         pthread_barrier_t made;
-        cls_context_options_init(&o);
+        cls_context_options o = default_context_options();
         o.dtypes = 1u << CLS_F32;
         must(cls_context_create(d->context, d->id, &o, &context));
         ck_assert_int_eq(pthread_barrier_init(&made, NULL, threads), 0);
@@ -200,8 +196,7 @@ static void *look_on(void *data)
 {
     bystander *const b = data;
     cls_device_info info = {.struct_size = sizeof info};
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.infill = 1;
     p.top_p = 0.9f;
     while (!atomic_load(&b->over)) {
@@ -233,18 +228,6 @@ START_TEST(bystanders)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("threads");
-    TCase *const t = tcase_create("threads");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, soaks);
-    add_device_test(t, keepers);
-    add_device_test(t, bystanders);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURES_ALL);
@@ -257,7 +240,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "at most %d threads\n", MOST);
         return 99;
     }
-    const int status = fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(soaks);
+    add_device_test(keepers);
+    add_device_test(bystanders);
+    const int status = fixture_end();
 #ifdef CLS_STUB
     for (int kind = 0; kind < STUB_KINDS; kind++) {
         printf("%ld %s are left\n", stub_alive((stub_kind)kind), stub_kind_names[kind]);

@@ -35,13 +35,6 @@ typedef struct world {
     float *rows, *drafts;
 } world;
 
-static void *room(size_t n, size_t size)
-{
-    void *const p = calloc(n, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 /* Which rows hold for the k-th token after a text that ends with `last`. */
 static uint32_t context(const world *w, uint32_t k, int32_t last)
 {
@@ -94,8 +87,8 @@ static void make_context(world *w, draft_law law, uint32_t c)
 {
     const uint32_t vocab = w->vocab, at = (c * 7 + 3) % vocab;
     float *const z = w->z + (size_t)c * vocab, *const q = w->q + (size_t)c * vocab;
-    double *const target = w->target + (size_t)c * vocab, *const draft =
-                                                              w->draft + (size_t)c * vocab;
+    double *const target = w->target + (size_t)c * vocab;
+    double *const draft = w->draft + (size_t)c * vocab;
     row_fill(ROW_NORMAL1, z, vocab, rng_bits(&w->r));
     for (uint32_t i = 0; i < vocab; i++) {
         q[i] = law == NEGATIVE ? -z[i] : z[i];
@@ -121,7 +114,6 @@ static cl_mem output_of(device *d, size_t ints)
 
 static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint32_t n, int method)
 {
-    cls_sampler_options o;
     memset(w, 0, sizeof *w);
     w->d = d;
     w->vocab = vocab;
@@ -136,25 +128,23 @@ static void world_open(world *w, device *d, draft_law law, uint32_t vocab, uint3
     w->p.seed = rng_bits(&w->r);
     w->p.temperature = law == FILTERED ? 0.8f : 1.0f;
     w->p.top_k = law != FILTERED ? 0 : vocab == SMALL ? 5 : 400;
-    w->z = room((size_t)w->contexts * vocab, sizeof *w->z);
-    w->q = room((size_t)w->contexts * vocab, sizeof *w->q);
-    w->target = room((size_t)w->contexts * vocab, sizeof *w->target);
-    w->draft = room((size_t)w->contexts * vocab, sizeof *w->draft);
+    w->z = must_calloc((size_t)w->contexts * vocab, sizeof *w->z);
+    w->q = must_calloc((size_t)w->contexts * vocab, sizeof *w->q);
+    w->target = must_calloc((size_t)w->contexts * vocab, sizeof *w->target);
+    w->draft = must_calloc((size_t)w->contexts * vocab, sizeof *w->draft);
     for (uint32_t c = 0; c < w->contexts; c++)
         make_context(w, law, c);
 
     const uint32_t rows = w->requests * (n + 1);
-    w->cu = room(w->requests + 1, sizeof *w->cu);
-    w->ids = room(w->requests * n, sizeof *w->ids);
-    w->last = room(w->requests, sizeof *w->last);
-    w->tokens = room(rows, sizeof *w->tokens);
-    w->emitted = room(w->requests, sizeof *w->emitted);
-    w->rows = room((size_t)rows * vocab, sizeof *w->rows);
-    w->drafts = room((size_t)w->requests * n * vocab, sizeof *w->drafts);
-    cls_sampler_options_init(&o);
-    o.vocab = vocab;
+    w->cu = must_calloc(w->requests + 1, sizeof *w->cu);
+    w->ids = must_calloc(w->requests * n, sizeof *w->ids);
+    w->last = must_calloc(w->requests, sizeof *w->last);
+    w->tokens = must_calloc(rows, sizeof *w->tokens);
+    w->emitted = must_calloc(w->requests, sizeof *w->emitted);
+    w->rows = must_calloc((size_t)rows * vocab, sizeof *w->rows);
+    w->drafts = must_calloc((size_t)w->requests * n * vocab, sizeof *w->drafts);
+    cls_sampler_options o = sampler_options(vocab, w->requests);
     o.max_rows = rows;
-    o.slot_count = w->requests;
     o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &w->sampler));
     for (uint32_t i = 0; i < w->requests; i++) {
@@ -181,9 +171,7 @@ static void world_close(world *w)
     void *const arrays[] = {w->z,    w->q,      w->target,  w->draft, w->cu,    w->ids,
                             w->last, w->tokens, w->emitted, w->rows,  w->drafts};
     cls_sampler_destroy(w->sampler);
-    clReleaseMemObject(w->call.logits.values.buffer);
-    clReleaseMemObject(w->call.tokens.buffer);
-    clReleaseMemObject(w->call.emitted.buffer);
+    release_buffers(w->call.logits.values.buffer, w->call.tokens.buffer, w->call.emitted.buffer);
     if (w->call.draft.buffer)
         clReleaseMemObject(w->call.draft.buffer);
     for (unsigned i = 0; i < sizeof arrays / sizeof *arrays; i++)
@@ -192,8 +180,7 @@ static void world_close(world *w)
 
 static void write_floats(world *w, cl_mem buffer, const float *values, size_t n)
 {
-    must_cl(clEnqueueWriteBuffer(w->d->queue, buffer, CL_TRUE, 0, n * sizeof *values, values, 0,
-                                 NULL, NULL));
+    buffer_write(w->d, buffer, 0, n * sizeof *values, values);
 }
 
 /* Draws drafts after each text, verifies them. again: the rows are those of the call before. */
@@ -254,8 +241,8 @@ static int is_law(const verdict *v)
  * from the target. Each trial is a separate draw at one position. */
 static void count_trials(world *w, uint32_t trials, uint32_t first_draw, uint32_t *counts)
 {
-    int32_t *const zeroes = room(w->requests, sizeof *zeroes), *const draws =
-                                                                   room(w->requests, sizeof *draws);
+    int32_t *const zeroes = must_calloc(w->requests, sizeof *zeroes);
+    int32_t *const draws = must_calloc(w->requests, sizeof *draws);
     w->call.positions.host = zeroes;
     w->call.draws.host = draws;
     for (uint32_t t = 0; t < trials; t += w->requests) {
@@ -299,8 +286,8 @@ static void laws_of_tokens(const world *w, double *laws)
 /* What is right exceeds the limit once in some hundred times, and twice never. */
 static void check_trials(world *w, draft_law law, uint32_t trials)
 {
-    double *const laws = room((size_t)LOOKED * w->vocab, sizeof *laws);
-    uint32_t *const counts = room((size_t)LOOKED * w->vocab, sizeof *counts);
+    double *const laws = must_calloc((size_t)LOOKED * w->vocab, sizeof *laws);
+    uint32_t *const counts = must_calloc((size_t)LOOKED * w->vocab, sizeof *counts);
     int bad = 0;
     laws_of_tokens(w, laws);
     for (uint32_t try = 0; try == 0 || (bad && try < 2); try++) {
@@ -424,25 +411,15 @@ START_TEST(texts)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("verify chance");
-    TCase *const t = tcase_create("trials"), *const other = tcase_create("texts");
-    tcase_set_timeout(t, 0);
-    tcase_set_timeout(other, 0);
-    add_device_test(other, texts);
-    add_device_test(t, small_vocabulary);
-    add_device_test(t, large_vocabulary);
-    suite_add_tcase(s, other);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 /* An argument: how many trials of each, 200,000 take half an hour. */
 int main(int argc, char **argv)
 {
     fixture_random(CLS_FEATURE_VERIFY);
     if (argc > 1)
         wanted_trials = (uint32_t)strtoul(argv[1], NULL, 0);
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(texts);
+    add_device_test(small_vocabulary);
+    add_device_test(large_vocabulary);
+    return fixture_end();
 }

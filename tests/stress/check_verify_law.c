@@ -53,12 +53,8 @@ static void make_models(models *m, int pair, rng *r)
             m->q[a][b] = exp((double)m->draft[a][b]) / sum;
             m->probs[a][b] = (float)m->q[a][b];
         }
-        cls_host_row row;
         oracle o;
-        cls_host_row_init(&row);
-        row.logits = m->target[a];
-        row.vocab = VOCAB;
-        row.params = &m->params;
+        cls_host_row row = host_row(m->target[a], VOCAB, &m->params);
         row.output = &a;
         row.output_count = 1;
         ck_assert(oracle_make(&o, &row));
@@ -92,7 +88,6 @@ static void run(trial *t, rng *r)
 {
     static const int32_t first = FIRST;
     float target[LONGEST + 1][VOCAB], draft[LONGEST][VOCAB];
-    cls_host_row row;
     cls_host_drafts d;
     t->before[0] = FIRST;
     for (uint32_t k = 0; k < t->n; k++)
@@ -104,10 +99,7 @@ static void run(trial *t, rng *r)
         memcpy(draft[k],
                t->kind == CLS_DRAFT_PROBS ? t->m->probs[t->before[k]] : t->m->draft[t->before[k]],
                sizeof draft[k]);
-    cls_host_row_init(&row);
-    row.logits = target;
-    row.vocab = VOCAB;
-    row.params = &t->m->params;
+    cls_host_row row = host_row(target, VOCAB, &t->m->params);
     row.position = t->position;
     row.draw = DRAW;
     row.output = &first;
@@ -291,15 +283,10 @@ START_TEST(typical)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_law");
-    TCase *const t = tcase_create("verify_law");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, law, 0, PAIRS * 6);
-    tcase_add_loop_test(t, typical, 0, PAIRS);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(law, PAIRS * 6);
+    add_loop_test(typical, PAIRS);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -56,10 +56,9 @@ static void compare(const batch *b, uint32_t row, const oracle *o, const cls_hos
 
 int batch_against_oracle(batch *b, uint32_t row)
 {
-    float *const probs = malloc(b->vocab * sizeof *probs);
-    double *const expected = malloc(b->vocab * sizeof *expected);
+    float *const probs = must_malloc(b->vocab * sizeof *probs);
+    double *const expected = must_malloc(b->vocab * sizeof *expected);
     oracle o;
-    ck_assert(probs && expected);
     cls_host_result *const result = &b->host[row];
     const cls_host_row h = batch_host_row(b, row);
     result->struct_size = sizeof *result;

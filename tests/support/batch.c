@@ -7,16 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *zeroes(size_t n, size_t size)
-{
-    void *const p = calloc(n, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 static void make_infill(batch *b)
 {
-    int32_t *const ends = zeroes(3, sizeof *ends), *const prefix = zeroes(b->vocab, sizeof *prefix);
+    int32_t *const ends = must_calloc(3, sizeof *ends), *const prefix =
+                                                            must_calloc(b->vocab, sizeof *prefix);
     ends[0] = (int32_t)(b->vocab / 3);
     ends[1] = (int32_t)(b->vocab / 50);
     ends[2] = (int32_t)(b->vocab - 1);
@@ -27,26 +21,26 @@ static void make_infill(batch *b)
 
 batch *batch_new(uint32_t rows, uint32_t vocab, int dtype, uint32_t stride, size_t offset)
 {
-    batch *const b = zeroes(1, sizeof *b);
+    batch *const b = must_calloc(1, sizeof *b);
     b->rows = rows;
     b->vocab = vocab;
     b->stride = stride ? stride : vocab;
     b->dtype = dtype;
     b->offset = offset;
     b->data_size = offset + ((size_t)(rows - 1) * b->stride + vocab) * dtype_size(dtype);
-    b->data = zeroes(b->data_size, 1);
+    b->data = must_calloc(b->data_size, 1);
     memset(b->data, 0x7e, b->data_size); /* what is outside the rows becomes large, or NaN in f16 */
-    b->values = zeroes((size_t)rows * vocab, sizeof *b->values);
-    b->kind = zeroes(rows, sizeof *b->kind);
-    b->params = zeroes(rows, sizeof *b->params);
-    b->trace = zeroes(rows, sizeof *b->trace);
-    b->host = zeroes(rows, sizeof *b->host);
-    b->device_trace = zeroes(rows, sizeof *b->device_trace);
-    b->token = zeroes(rows, sizeof *b->token);
-    b->status = zeroes(rows, sizeof *b->status);
-    b->tokens = zeroes(rows, sizeof *b->tokens);
-    b->adjusted = zeroes((size_t)rows * vocab, sizeof *b->adjusted);
-    b->adaptive = zeroes(rows, sizeof *b->adaptive);
+    b->values = must_calloc((size_t)rows * vocab, sizeof *b->values);
+    b->kind = must_calloc(rows, sizeof *b->kind);
+    b->params = must_calloc(rows, sizeof *b->params);
+    b->trace = must_calloc(rows, sizeof *b->trace);
+    b->host = must_calloc(rows, sizeof *b->host);
+    b->device_trace = must_calloc(rows, sizeof *b->device_trace);
+    b->token = must_calloc(rows, sizeof *b->token);
+    b->status = must_calloc(rows, sizeof *b->status);
+    b->tokens = must_calloc(rows, sizeof *b->tokens);
+    b->adjusted = must_calloc((size_t)rows * vocab, sizeof *b->adjusted);
+    b->adaptive = must_calloc(rows, sizeof *b->adaptive);
     b->shortlist = UINT32_MAX;
     make_infill(b);
     b->keep = CLS_COUNTS_ALL;
@@ -118,7 +112,7 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
     b->mask_width = width ? width : packed ? (b->vocab + 31) / 32 : b->vocab;
     const size_t n = (size_t)b->rows * b->mask_width;
     free(b->mask);
-    b->mask = zeroes(n, packed ? 4 : 1);
+    b->mask = must_calloc(n, packed ? 4 : 1);
     for (size_t i = 0; i < n && !packed; i++)
         ((unsigned char *)b->mask)[i] =
             (unsigned char)(rng_below(r, 100) < percent ? 1 + rng_below(r, 255) : 0);
@@ -150,6 +144,25 @@ batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtyp
         c->host[row] = b->host[from];
     }
     return c;
+}
+
+void batch_inputs(const batch *b, device *d, cls_step *step)
+{
+    if (b->mask) {
+        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
+        step->mask.words.buffer = buffer_of(d, b->rows * b->mask_width * size, b->mask);
+        step->mask.kind = b->mask_kind;
+        step->mask.width = b->mask_width;
+        step->mask.row_map.host = b->mask_map;
+    }
+    if (b->bias) {
+        step->bias.values.buffer =
+            buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
+        step->bias.dtype = b->bias_dtype;
+        step->bias.row_map.host = b->bias_map;
+    }
+    if (b->random)
+        step->random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
 }
 
 cls_host_row batch_host_row(const batch *b, uint32_t row)
@@ -240,15 +253,14 @@ int32_t batch_aim(batch *b, uint32_t row, uint32_t pick, int last)
     uint32_t kept = 0;
     int32_t token = -1;
     if (!b->random)
-        b->random = zeroes(b->rows, sizeof *b->random);
+        b->random = must_calloc(b->rows, sizeof *b->random);
     if (is_greedy(b, row) || trace->mass == 0)
         return trace->token;
     if (adapts || p->infill) { /* the weights or the set differ, so any number will do */
         cls_host_row h = batch_host_row(b, row);
-        cls_host_result result = {.struct_size = sizeof result};
         b->random[row] = (pick + 1) * 0x9e3779b97f4a7c15u;
         h.random_bits = &b->random[row];
-        must(cls_host_sample(&h, &result));
+        const cls_host_result result = host_result(&h);
         return result.token;
     }
     const float scale = trace->scale;

@@ -82,6 +82,9 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
 batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
                   size_t offset);
 
+/* Creates the buffers of the batch's masks, dense biases and random bits for a step. */
+void batch_inputs(const batch *b, device *d, cls_step *step);
+
 /* Returns one row's input for the reference. */
 cls_host_row batch_host_row(const batch *b, uint32_t row);
 /* Samples all rows by the reference into b->host and b->trace. */
@@ -114,6 +117,9 @@ void batch_bias(batch *b, rng *r, int dtype);
 /* Appends the reference's token to the row's output and takes over its adaptive state. Does nothing
  * if the row has no token. */
 void batch_accept(batch *b, uint32_t row);
+/* Begins a row's request in a slot, and forces its ids. */
+void request_start(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot);
+
 /* Forces the ids of a row's request, if it has any. */
 void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot);
 /* Removes the first n of the forced ids, which the output has now. */

@@ -4,20 +4,19 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "asserts.h"
+#include "fixture.h"
 #include "oracle.h"
 
 void brute_make(brute *b, const float *logits, uint32_t vocab, double scale, const float *probs)
 {
-    oracle_entry *const entries = malloc(vocab * sizeof *entries);
+    oracle_entry *const entries = must_malloc(vocab * sizeof *entries);
     long double total = 0;
     b->vocab = vocab;
     b->n = 0;
-    b->order = malloc(vocab * sizeof *b->order);
-    b->value = malloc(vocab * sizeof *b->value);
-    b->logprob = malloc(vocab * sizeof *b->logprob);
-    b->rank = calloc(vocab, sizeof *b->rank);
-    ck_assert(entries && b->order && b->value && b->logprob && b->rank);
+    b->order = must_malloc(vocab * sizeof *b->order);
+    b->value = must_malloc(vocab * sizeof *b->value);
+    b->logprob = must_malloc(vocab * sizeof *b->logprob);
+    b->rank = must_calloc(vocab, sizeof *b->rank);
     for (uint32_t i = 0; i < vocab; i++) {
         b->value[i] = oracle_meant(logits[i]);
         b->logprob[i] = -INFINITY;

@@ -6,11 +6,8 @@
 
 cls_sampler *client_sampler(const batch *b, cls_context *context)
 {
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
-    o.max_rows = b->rows;
+    cls_sampler_options o = sampler_options(b->vocab, b->rows);
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
@@ -21,13 +18,8 @@ cls_sampler *client_sampler(const batch *b, cls_context *context)
         if (b->params[row].infill && !infill++)
             must(cls_sampler_infill(sampler, &b->infill));
     }
-    for (uint32_t row = 0; row < b->rows; row++) {
-        const tokens *const t = &b->tokens[row];
-        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
-        must(cls_slot_begin(sampler, slot, &b->params[row], t->prompt_count ? t->prompt : NULL,
-                            t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
-        request_force(b, row, sampler, slot);
-    }
+    for (uint32_t row = 0; row < b->rows; row++)
+        request_start(b, row, sampler, b->slots ? (uint32_t)b->slots[row] : row);
     return sampler;
 }
 
@@ -45,30 +37,14 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
 
     cls_outputs_init(&s->outputs);
-    cls_step_init(&s->step);
-    s->step.rows = b->rows;
+    s->step = default_step(b->rows, buffer_of(d, b->data_size, b->data));
     s->step.logits.dtype = b->dtype;
-    s->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
     s->step.logits.values.offset = b->offset;
     s->step.logits.row_stride = b->stride;
     s->step.slots.host = b->slots;
     s->step.tokens.buffer = buffer_of(d, output, NULL);
     s->step.status.buffer = buffer_of(d, output, NULL);
-    if (b->mask) {
-        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
-        s->step.mask.words.buffer = buffer_of(d, b->rows * b->mask_width * size, b->mask);
-        s->step.mask.kind = b->mask_kind;
-        s->step.mask.width = b->mask_width;
-        s->step.mask.row_map.host = b->mask_map;
-    }
-    if (b->bias) {
-        s->step.bias.values.buffer =
-            buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
-        s->step.bias.dtype = b->bias_dtype;
-        s->step.bias.row_map.host = b->bias_map;
-    }
-    if (b->random)
-        s->step.random_bits.buffer = buffer_of(d, b->rows * sizeof(uint64_t), b->random);
+    batch_inputs(b, d, &s->step);
 }
 
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
@@ -84,21 +60,33 @@ void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
 void client_tokens(client *s, uint32_t i)
 {
     const size_t size = s->b->rows * sizeof(int32_t), offset = i * size;
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.tokens.buffer, CL_TRUE, offset, size,
-                                s->b->token, 0, NULL, NULL));
-    must_cl(clEnqueueReadBuffer(s->d->queue, s->step.status.buffer, CL_TRUE, offset, size,
-                                s->b->status, 0, NULL, NULL));
+    buffer_read_at(s->d, s->step.tokens.buffer, offset, size, s->b->token);
+    buffer_read_at(s->d, s->step.status.buffer, offset, size, s->b->status);
+}
+
+void client_check(client *s, uint32_t n, const char *where)
+{
+    batch *const b = s->b;
+    for (uint32_t i = 0; i < n; i++) {
+        client_tokens(s, i);
+        batch_reference(b);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            const cls_host_result *const host = &b->host[row];
+            ck_assert_msg(b->token[row] == host->token && b->status[row] == host->status,
+                          "%s: step %u: %s: token %d, status %d; the reference: %d, %d", where, i,
+                          batch_words(b, row), b->token[row], b->status[row], host->token,
+                          host->status);
+            batch_accept(b, row);
+        }
+    }
 }
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.values.buffer, s->step.tokens.buffer,
-                              s->step.status.buffer,        s->step.mask.words.buffer,
-                              s->step.random_bits.buffer,   s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
-    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i] != NULL)
-            clReleaseMemObject(buffers[i]);
+    release_buffers(s->step.logits.values.buffer, s->step.tokens.buffer, s->step.status.buffer,
+                    s->step.mask.words.buffer, s->step.random_bits.buffer,
+                    s->step.bias.values.buffer);
 }
 
 void client_only(client *s, uint32_t variants)
@@ -142,8 +130,7 @@ void batch_run(batch *b, device *d, cls_context *context, int search)
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
     client_close(&s);
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     b->shortlist = info.shortlist;
 }
 
@@ -165,8 +152,7 @@ uint32_t batch_accept_loop_limit(batch *b, const device *d)
 void batch_check(batch *b, device *d, cls_context *context, int search)
 {
     char where[240];
-    cls_device_info info = {.struct_size = sizeof info};
-    must(cls_context_info(context, &info));
+    const cls_device_info info = context_info(context);
     snprintf(where, sizeof where, "%s, work-group %u, vector %u, shortlist %u%s", d->name,
              info.work_group, info.vector, info.shortlist, search ? ", search" : "");
     batch_reference(b);

@@ -6,13 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *room(size_t n, size_t size)
-{
-    void *const p = calloc(n ? n : 1, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 uint32_t drafts_count(const drafts *d, uint32_t i)
 {
     return (uint32_t)(d->cu[i + 1] - d->cu[i] - 1);
@@ -21,18 +14,18 @@ uint32_t drafts_first(const drafts *d, uint32_t i) { return (uint32_t)d->cu[i] -
 
 drafts *drafts_new(uint32_t n, const uint32_t *lengths, uint32_t vocab, int dtype, int kind, rng *r)
 {
-    drafts *const d = room(1, sizeof *d);
+    drafts *const d = must_calloc(1, sizeof *d);
     d->n = n;
     d->kind = kind;
-    d->cu = room(n + 1, sizeof *d->cu);
+    d->cu = must_calloc(n + 1, sizeof *d->cu);
     for (uint32_t i = 0; i < n; i++) {
         d->cu[i + 1] = d->cu[i] + 1 + (int32_t)lengths[i];
         d->most = lengths[i] > d->most ? lengths[i] : d->most;
     }
     d->total = (uint32_t)d->cu[n] - n;
-    d->ids = room(d->total, sizeof *d->ids);
-    d->slots = room(n, sizeof *d->slots);
-    d->host = room(n, sizeof *d->host);
+    d->ids = must_calloc(d->total, sizeof *d->ids);
+    d->slots = must_calloc(n, sizeof *d->slots);
+    d->host = must_calloc(n, sizeof *d->host);
     d->requests = batch_new(n, vocab, dtype, 0, 0);
     d->rows = batch_new((uint32_t)d->cu[n], vocab, dtype, vocab + rng_below(r, 9),
                         dtype_size(dtype) * rng_below(r, 9));
@@ -91,7 +84,7 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
     cls_host_row h = row_of(d, i);
     cls_params p = *h.params;
-    int32_t *const output = room(h.output_count + n, sizeof *output);
+    int32_t *const output = must_calloc(h.output_count + n, sizeof *output);
     if (h.output_count)
         memcpy(output, h.output, h.output_count * sizeof *output);
     if (n)
@@ -127,7 +120,7 @@ static int allows(const cls_host_row *row, uint32_t id)
 static unsigned char *masks_of(const drafts *d, uint32_t i)
 {
     const uint32_t vocab = d->rows->vocab, n = drafts_count(d, i) + 1;
-    unsigned char *const masks = room((size_t)n * vocab, 1);
+    unsigned char *const masks = must_calloc((size_t)n * vocab, 1);
     for (uint32_t row = 0; row < n; row++) {
         const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
         for (uint32_t id = 0; id < vocab; id++)
@@ -141,7 +134,7 @@ static unsigned char *biases_of(const drafts *d, uint32_t i)
 {
     const uint32_t n = drafts_count(d, i) + 1;
     const size_t size = d->rows->vocab * dtype_size(d->rows->bias_dtype);
-    unsigned char *const biases = room(n, size);
+    unsigned char *const biases = must_calloc(n, size);
     for (uint32_t row = 0; row < n; row++) {
         const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
         if (at.bias)
@@ -155,7 +148,7 @@ static void reference(drafts *d, uint32_t i)
     const batch *const q = d->q;
     const uint32_t n = drafts_count(d, i), first = drafts_first(d, i);
     const size_t size = q->vocab * dtype_size(q->dtype), stride = q->stride * dtype_size(q->dtype);
-    unsigned char *const draft = room(n, size), *masks = NULL, *biases = NULL;
+    unsigned char *const draft = must_calloc(n, size), *masks = NULL, *biases = NULL;
     cls_host_row h = row_of(d, i);
     cls_host_drafts v;
     cls_host_drafts_init(&v);

@@ -45,8 +45,7 @@ static void random_requests(drafts *d, rng *r)
          i++) { /* most do not stop, and accept more than one token per call */
         cls_params *const p = &b->params[i];
         if (rng_below(r, 3)) {
-            p->stop_ids.ids = NULL;
-            p->stop_ids.count = 0;
+            p->stop_ids = (cls_ids){NULL, 0};
         } else if (rng_below(r, 2)) { /* the request may stop after some of its drafts */
             p->min_tokens = b->tokens[i].output_count + rng_below(r, 6);
         }
@@ -65,16 +64,14 @@ static void random_masks(drafts *d, rng *r)
     b->mask_kind = (int)rng_below(r, 2);
     const uint32_t whole = b->mask_kind == CLS_MASK_BOOL ? b->vocab : (b->vocab + 31) / 32;
     batch_mask(b, r, shares[rng_below(r, 3)], rng_below(r, 3) ? 0 : 1 + rng_below(r, whole + 3));
-    b->mask_map = calloc(b->rows, sizeof *b->mask_map);
-    ck_assert(b->mask_map != NULL);
+    b->mask_map = must_calloc(b->rows, sizeof *b->mask_map);
     for (uint32_t row = 0; row < b->rows; row++)
         b->mask_map[row] = rng_below(r, 4) ? (int32_t)rng_below(r, b->rows) : -1;
 }
 
 static int32_t *random_ints(uint32_t n, uint32_t limit, rng *r)
 {
-    int32_t *const ints = calloc(n, sizeof *ints);
-    ck_assert(ints != NULL);
+    int32_t *const ints = must_calloc(n, sizeof *ints);
     for (uint32_t i = 0; i < n; i++)
         ints[i] = (int32_t)rng_below(r, limit);
     return ints;
@@ -126,9 +123,8 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
 static int32_t drawn_from(const float *values, uint32_t n, int logits, rng *r)
 {
     float top = -INFINITY;
-    double sum = 0.0, *const weight = malloc(n * sizeof *weight);
+    double sum = 0.0, *const weight = must_malloc(n * sizeof *weight);
     int32_t id = -1;
-    ck_assert(weight != NULL);
     for (uint32_t i = 0; i < n; i++)
         top = values[i] > top ? values[i] : top;
     for (uint32_t i = 0; i < n; i++) {
@@ -189,10 +185,9 @@ static void choose_one(drafts *d, uint32_t i, uint32_t k, int faithful, rng *r)
     const uint32_t vocab = d->rows->vocab, at = drafts_first(d, i) + k;
     const int32_t parent = !d->parents ? (int32_t)k - 1 : d->parents[at];
     int32_t path[CLS_MAX_DRAFTS];
-    float *const p = calloc(vocab, sizeof *p), *const q = d->q->values + (size_t)at * vocab;
-    float *const values = calloc(vocab, sizeof *values);
+    float *const p = must_calloc(vocab, sizeof *p), *const q = d->q->values + (size_t)at * vocab;
+    float *const values = must_calloc(vocab, sizeof *values);
     cls_host_result result = {.probs = p};
-    ck_assert(p && values);
     drafts_sample(d, i, (uint32_t)(parent + 1), path, path_to(d, i, parent, path), &result);
     if (d->kind == CLS_DRAFT_PROBS)
         random_probs(p, values, vocab, result.token, r);

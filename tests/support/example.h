@@ -45,7 +45,7 @@ static inline void start_probs(example *e, const double *probs, uint32_t n)
     start_probs((e), (const double[]){__VA_ARGS__}, LENGTH(((const double[]){__VA_ARGS__})))
 
 /* Samples the row and fails unless exactly these tokens are kept; each digit of ids is a token. */
-static inline void expect_kept(example *e, const char *ids, int line)
+static inline void expect_kept(example *e, const char *ids, const char *where)
 {
     char kept[11] = "";
     must(cls_host_sample(&e->row, &e->result));
@@ -54,10 +54,11 @@ static inline void expect_kept(example *e, const char *ids, int line)
             kept[n++] = (char)('0' + i);
             kept[n] = 0;
         }
-    ck_assert_msg(strcmp(kept, ids) == 0, "line %d: kept %s, not %s", line, kept, ids);
-    ck_assert_msg(e->result.kept_count == strlen(ids), "line %d: %u kept", line,
-                  e->result.kept_count);
+    ck_assert_msg(strcmp(kept, ids) == 0, "%s: kept %s, not %s", where, kept, ids);
+    ck_assert_msg(e->result.kept_count == strlen(ids), "%s: %u kept", where, e->result.kept_count);
 }
-#define EXPECT_KEPT(e, ids) expect_kept((e), (ids), __LINE__)
+#define EXPECT_KEPT(e, ids) expect_kept((e), (ids), "line " TEXT_OF(__LINE__))
+#define TEXT_OF(line) TEXT_OF_IT(line)
+#define TEXT_OF_IT(line) #line
 
 #endif

@@ -11,6 +11,8 @@
 
 static device devices[MAX_DEVICES];
 static int n_devices;
+static int without_devices; /* 1: there should be some */
+static Suite *suite;
 static uint64_t seed = 20250;
 static uint32_t usual_group, usual_tier; /* CLS_TEST_GROUP and CLS_TEST_TIER; 0: not set */
 
@@ -178,12 +180,6 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
     return context;
 }
 
-void must_status(cls_status status, const char *call, const char *file, int line)
-{
-    ck_assert_msg(status == CLS_OK, "%s:%d: %s gives %s: %s", file, line, call,
-                  cls_status_name(status), cls_error_message());
-}
-
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
     cls_host_row row;
@@ -211,22 +207,26 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
     return cls_accept(sampler, queue, &call, n_wait, wait, done);
 }
 
-cl_mem buffer_of(device *d, size_t size, const void *contents)
+unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot, size_t *size)
 {
-    cl_int code;
-    cl_mem buffer = clCreateBuffer(d->context, CL_MEM_READ_WRITE, size, NULL, &code);
-    must_cl(code);
-    void *const zeroes = contents ? NULL : calloc(1, size);
-    ck_assert(contents || zeroes);
-    must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, 0, size, contents ? contents : zeroes,
-                                 0, NULL, NULL));
-    free(zeroes);
-    return buffer;
+    must(cls_slot_save(sampler, queue, slot, NULL, size));
+    size_t again = *size;
+    unsigned char *const bytes = must_malloc(*size);
+    must(cls_slot_save(sampler, queue, slot, bytes, &again));
+    ck_assert_uint_eq(again, *size);
+    return bytes;
 }
 
-void buffer_read(device *d, cl_mem buffer, size_t size, void *contents)
+int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
+                   uint32_t slot_b)
 {
-    must_cl(clEnqueueReadBuffer(d->queue, buffer, CL_TRUE, 0, size, contents, 0, NULL, NULL));
+    size_t size, other;
+    unsigned char *const first = slot_saved(a, queue, slot_a, &size);
+    unsigned char *const second = slot_saved(b, queue, slot_b, &other);
+    const int is = size == other && memcmp(first, second, size) == 0;
+    free(first);
+    free(second);
+    return is;
 }
 
 static void read_shape(void)
@@ -243,7 +243,7 @@ static void read_shape(void)
     }
 }
 
-int fixture_run(Suite *(*make)(void), int needs_device)
+void fixture_begin(fixture_kind kind)
 {
     const char *const wish = getenv("CLS_TEST_SEED");
     if (wish != NULL)
@@ -251,19 +251,35 @@ int fixture_run(Suite *(*make)(void), int needs_device)
     read_shape();
     setvbuf(stdout, NULL, _IOLBF, 0);
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
-    if (needs_device) {
+    suite = suite_create("clsample");
+    if (kind == ON_DEVICES)
         open_devices();
-        if (n_devices == 0) {
-            printf("no usable OpenCL device\n");
-            return 77;
-        }
+    without_devices = kind == ON_DEVICES && n_devices == 0;
+}
+
+TCase *fixture_case(const char *name)
+{
+    TCase *const t = tcase_create(name);
+    tcase_set_timeout(t, 0);
+    suite_add_tcase(suite, t);
+    return t;
+}
+
+int fixture_end(void)
+{
+    SRunner *const runner = srunner_create(suite);
+    int failed = 0;
+    if (!without_devices) {
+        srunner_set_fork_status(runner, CK_NOFORK); /* an OpenCL context does not survive a fork */
+        srunner_run_all(runner, CK_ENV);
+        failed = srunner_ntests_failed(runner);
     }
-    SRunner *const runner = srunner_create(make());
-    srunner_set_fork_status(runner, CK_NOFORK); /* an OpenCL context does not survive a fork */
-    srunner_run_all(runner, CK_ENV);
-    const int failed = srunner_ntests_failed(runner);
     srunner_free(runner);
     close_devices();
+    if (without_devices) {
+        printf("no usable OpenCL device\n");
+        return 77;
+    }
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 

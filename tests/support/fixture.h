@@ -11,6 +11,7 @@
 #define TESTS_FIXTURE_H
 
 #include <stdint.h>
+#include <string.h>
 
 #include <clsample.h>
 
@@ -67,6 +68,65 @@ cls_context *fixture_shaped(device *d, const cls_context_options *o, uint32_t su
 void must_status(cls_status status, const char *call, const char *file, int line);
 #define must_cl(code) ck_assert_int_eq((code), CL_SUCCESS)
 
+/* Allocate memory. */
+void *must_malloc(size_t size);
+void *must_calloc(size_t n, size_t size);
+
+/* Oclgrind runs one kernel at a time, and stops where commands wait for the host. */
+int is_oclgrind(const device *d);
+
+/* Return an event that the test completes, and a queue. A device may have none out of order: NULL.
+ */
+cl_event user_event(cl_context context);
+cl_command_queue queue_in_order(device *d);
+cl_command_queue queue_out_of_order(device *d);
+
+/* Waits for an event, which must be no error, and releases it. */
+void must_end(cl_event event);
+
+/* Make calls that must fail with a status and a message that has these words. A refusal is
+ * CLS_BAD_ARGUMENT, with no OpenCL error; exactly: with no other words. must_say() is about the
+ * last message. */
+#define must_fail(call, status, words) \
+    must_fail_status((call), (status), (words), #call, __FILE__, __LINE__)
+#define must_refuse(call, words) must_fail(call, CLS_BAD_ARGUMENT, words)
+#define must_refuse_exactly(call, sentence) \
+    do { \
+        must_refuse(call, sentence); \
+        ck_assert_str_eq(cls_error_message(), sentence); \
+    } while (0)
+#define must_say(words) must_say_words((words), __FILE__, __LINE__)
+void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
+                      const char *file, int line);
+void must_say_words(const char *words, const char *file, int line);
+
+/* Makes a call that must be refused because a field of a struct has another value, and puts the
+ * struct back. */
+#define must_refuse_with(of, field, value, call, words) \
+    do { \
+        unsigned char good_[sizeof(of)]; \
+        memcpy(good_, &(of), sizeof good_); \
+        (of).field = (value); \
+        must_fail_status((call), CLS_BAD_ARGUMENT, (words), #field " = " #value, __FILE__, \
+                         __LINE__); \
+        memcpy(&(of), good_, sizeof good_); \
+    } while (0)
+
+/* Return the defaults: options with as many rows and slots, a step with float32 logits. */
+cls_params default_params(void);
+cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
+cls_context_options default_context_options(void);
+cls_step default_step(uint32_t rows, cl_mem logits);
+cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
+
+/* Return what a context says of itself, and the result of a row that must be sampled. */
+cls_device_info context_info(const cls_context *context);
+cls_host_result host_result(const cls_host_row *row);
+
+/* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top-p,top-k" names them. A value
+ * with a point is a float. */
+void params_set(cls_params *p, const char *words);
+
 /* Samples a row of float32 logits on the host, writes its probabilities to probs[vocab] unless that
  * is NULL, and returns the number of tokens that the chain kept. */
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs);
@@ -76,16 +136,41 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
                        uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
                        cl_uint n_wait, const cl_event *wait, cl_event *done);
 
+/* Saves a slot. The caller frees the bytes, whose number is stored in *size. */
+unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot,
+                          size_t *size);
+
+/* Returns whether two slots are saved as the same bytes. */
+int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
+                   uint32_t slot_b);
+
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
+/* Releases buffers; NULL is none. */
+#define release_buffers(...) \
+    release_all((const cl_mem[]){__VA_ARGS__}, \
+                sizeof((const cl_mem[]){__VA_ARGS__}) / sizeof(cl_mem))
+void release_all(const cl_mem *buffers, size_t n);
+/* Blocking: read and write a part of a buffer. */
+void buffer_read_at(device *d, cl_mem buffer, size_t offset, size_t size, void *contents);
+void buffer_write(device *d, cl_mem buffer, size_t offset, size_t size, const void *contents);
 
-/* Adds a test that is run once for each device. */
-#define add_device_test(tcase, test) tcase_add_loop_test((tcase), (test), 0, fixture_devices())
+/* Prints the seed and, for ON_DEVICES, opens the devices. Each main() calls it before it adds the
+ * tests, and ends with fixture_end(). */
+typedef enum fixture_kind { ON_HOST, ON_DEVICES } fixture_kind;
+void fixture_begin(fixture_kind kind);
 
-/* Runs the suite in this process and returns the exit status for main(). If needs_device is set and
- * there is no device, the status is 77 (skipped). */
-int fixture_run(Suite *(*make)(void), int needs_device);
+/* Add a test that is run once, n times with _i from 0 on, or once for each device. Check has a case
+ * for each test, so that CK_RUN_CASE can choose it by its name. */
+#define add_test(test) add_loop_test(test, 1)
+#define add_loop_test(test, n) tcase_add_loop_test(fixture_case(#test), (test), 0, (int)(n))
+#define add_device_test(test) add_loop_test(test, fixture_devices())
+TCase *fixture_case(const char *name);
+
+/* Runs the tests in this process and returns the exit status for main(): 77 (skipped) if they need
+ * a device and there is none. */
+int fixture_end(void);
 
 /* Writes the checksum that saved slots end with behind their n bytes. */
 void fixture_put_checksum(unsigned char *bytes, size_t n);

@@ -63,13 +63,8 @@ int32_t world_best(const world *w, uint32_t row)
 int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *status)
 {
     const request *const q = &w->row[row];
-    cls_host_row h;
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row_init(&h);
-    h.logits = w->x[row];
-    h.vocab = w->vocab;
+    cls_host_row h = host_row(w->x[row], w->vocab, &q->p);
     h.mask = w->mask != NULL ? w->words[row] : NULL;
-    h.params = &q->p;
     while (h.prompt_count < q->n && !q->is_output[h.prompt_count])
         h.prompt_count++;
     h.output_count = q->n - h.prompt_count;
@@ -79,7 +74,7 @@ int world_reference(const world *w, uint32_t row, int32_t *token, int32_t *statu
     h.position = q->position + q->outputs;
     if (h.output_count != q->outputs)
         return 0;
-    must(cls_host_sample(&h, &result));
+    const cls_host_result result = host_result(&h);
     *token = result.token;
     *status = result.status;
     return 1;

@@ -13,8 +13,8 @@ const char *const layer_product_names[LAYER_PRODUCTS] = {"float16", "float32", "
 int layer_is_supported(const device *d, layer_product product, test_size from)
 {
     /* An interpreter needs minutes for CLBlast's kernels. */
-    return product != LAYER_CLBLAST || (cls_head_has_clblast() && fixture_size() >= from &&
-                                        strstr(d->name, "Oclgrind") == NULL);
+    return product != LAYER_CLBLAST ||
+           (cls_head_has_clblast() && fixture_size() >= from && !is_oclgrind(d));
 }
 
 /* Creates a buffer of random rows of a type, `stride` elements apart, from `offset` on; gaps are
@@ -89,8 +89,7 @@ void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
         matrix(d, CLS_F32, l->hidden_rows, w->hidden, l->hidden_stride, (size_t)c->hidden.offset,
                1.0, r, &l->hidden);
     if (!plain && rng_below(r, 3) > 0) {
-        l->map = malloc((w->rows + 3) * sizeof *l->map);
-        ck_assert(l->map != NULL);
+        l->map = must_malloc((w->rows + 3) * sizeof *l->map);
         for (uint32_t i = 0; i < w->rows + 3; i++)
             l->map[i] = (int32_t)rng_below(r, l->hidden_rows + 1) - 1;
         if (rng_below(r, 2)) {
@@ -107,8 +106,7 @@ void layer_open(layer *l, device *d, const layer_setup *w, rng *r)
     }
     const size_t n = (size_t)w->max_rows * w->vocab;
     l->logits_size = (n + 2 * LAYER_MARGIN) * sizeof(float);
-    l->logits = malloc(l->logits_size);
-    ck_assert(l->logits != NULL);
+    l->logits = must_malloc(l->logits_size);
     for (size_t i = 0; i < n + 2 * LAYER_MARGIN; i++)
         l->logits[i] = layer_canary;
     c->logits.buffer = l->logits_buffer = buffer_of(d, l->logits_size, l->logits);
@@ -145,9 +143,8 @@ static double expected(const layer *l, uint32_t row, uint32_t token, double *sla
     const int64_t from = l->map != NULL ? l->map[row] : (int64_t)row;
     double sum = 0.0, size = 0.0;
     if (from >= 0 && from < (int64_t)l->hidden_rows) {
-        const double *const w = l->weight + (size_t)token * o->hidden, *const h =
-                                                                           l->hidden +
-                                                                           (size_t)from * o->hidden;
+        const double *const w = l->weight + (size_t)token * o->hidden;
+        const double *const h = l->hidden + (size_t)from * o->hidden;
         for (uint32_t k = 0; k < o->hidden; k++) {
             sum += w[k] * h[k];
             size += fabs(w[k] * h[k]);

@@ -38,21 +38,14 @@ static cls_status begin_rich(life *l)
     p.repetition_penalty = 1.2f;
     p.frequency_penalty = 0.3f;
     p.dry_multiplier = 0.8f;
-    p.dry_breakers.sequences = breakers;
-    p.dry_breakers.count = 2;
-    p.bad_words.sequences = words;
-    p.bad_words.count = 2;
-    p.logit_bias.biases = biases;
-    p.logit_bias.count = 3;
-    p.stop_ids.ids = stops;
-    p.stop_ids.count = 2;
+    p.dry_breakers = (cls_sequences){breakers, 2};
+    p.bad_words = (cls_sequences){words, 2};
+    p.logit_bias = (cls_biases){biases, 3};
+    p.stop_ids = (cls_ids){stops, 2};
     p.min_tokens = 2;
-    p.thinking_start.ids = thinks;
-    p.thinking_start.count = 2;
-    p.thinking_end.ids = answers + 1;
-    p.thinking_end.count = 1;
-    p.thinking_forced.ids = answers;
-    p.thinking_forced.count = 2;
+    p.thinking_start = (cls_ids){thinks, 2};
+    p.thinking_end = (cls_ids){answers + 1, 1};
+    p.thinking_forced = (cls_ids){answers, 2};
     p.thinking_budget = 4; /* one token after the output's three */
     return cls_slot_begin(l->sampler, 0, &p, prompt, 24, output, 3);
 }
@@ -95,8 +88,7 @@ static cls_status change_params(life *l)
         ids[i][1] = 20 + i / 20 % 20;
         words[i] = (cls_ids){ids[i], 2};
     }
-    p.bad_words.sequences = words;
-    p.bad_words.count = WORDS;
+    p.bad_words = (cls_sequences){words, WORDS};
     p.top_k = 1100;
     p.logit_bias.biases = &(const cls_logit_bias){9, 2.0f};
     p.logit_bias.count = 1;
@@ -526,10 +518,8 @@ void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
 
 void life_close(life *l)
 {
-    const cl_mem all[] = {l->logits,    l->bias,   l->given, l->drafts,  l->weight,
-                          l->head_bias, l->hidden, l->out,   l->head_out};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        clReleaseMemObject(all[i]);
+    release_buffers(l->logits, l->bias, l->given, l->drafts, l->weight, l->head_bias, l->hidden,
+                    l->out, l->head_out);
     for (int i = 0; i < 2; i++)
         clReleaseCommandQueue(l->queues[i]);
     free(l->draft);

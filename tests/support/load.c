@@ -16,11 +16,8 @@ enum {
 
 static void step_alone(load *l, const request *q, uint32_t row)
 {
-    cls_step step;
     cls_status status;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = l->all_logits;
+    cls_step step = default_step(1, l->all_logits);
     step.logits.values.offset =
         (uint64_t)request_logits(q, &l->world, LOGITS) * VOCAB * sizeof(float);
     step.tokens = (cls_buffer){.buffer = l->output_alone, .offset = row * sizeof(int32_t)};
@@ -182,8 +179,7 @@ static void park(load *l, stream *s, stream **entry)
         return;
     }
     must(status);
-    s->saved = malloc(s->saved_size);
-    ck_assert(s->saved != NULL);
+    s->saved = must_malloc(s->saved_size);
     must(cls_slot_save(l->sampler, l->queue[0], s->slot, s->saved, &s->saved_size));
     must(cls_slot_reset(l->sampler, s->slot));
     l->of_slot[s->slot] = NULL;
@@ -245,7 +241,6 @@ void load_step(load *l)
     stream *const any = l->of_slot[rng_below(&l->r, l->slots)];
     const cls_buffer output = {.buffer = l->output};
     int32_t map[LOAD_STREAMS];
-    cls_step step;
     cls_status status;
     uint64_t ticket;
     if (l->steps % 32 == 0) {
@@ -269,9 +264,7 @@ void load_step(load *l)
     }
     must_cl(clEnqueueWriteBuffer(l->queue[0], l->input, CL_FALSE, 0,
                                  (size_t)l->slots * VOCAB * sizeof *logits, logits, 0, NULL, NULL));
-    cls_step_init(&step);
-    step.rows = l->slots;
-    step.logits.values.buffer = l->input;
+    cls_step step = default_step(l->slots, l->input);
     step.slots.host = map;
     step.tokens = output;
     step.status = (cls_buffer){.buffer = l->output, .offset = l->slots * sizeof(int32_t)};
@@ -309,21 +302,6 @@ static cls_sampler *sampler_of(load *l, uint32_t slots)
     return sampler;
 }
 
-static void *zeroes(size_t n, size_t size)
-{
-    void *const p = calloc(n, size);
-    ck_assert(p != NULL);
-    return p;
-}
-
-static cl_command_queue queue_of(device *d)
-{
-    cl_int code;
-    cl_command_queue const queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
-    return queue;
-}
-
 void load_open(load *l, device *d, uint32_t streams)
 {
     static const row_kind kinds[] = {ROW_NORMAL1, ROW_LANGUAGE, ROW_NORMAL3, ROW_TIES,
@@ -339,25 +317,25 @@ void load_open(load *l, device *d, uint32_t streams)
     l->world.o.max_rollback = ROLLBACK;
     l->sampler = sampler_of(l, streams);
     l->alone = sampler_of(l, 1);
-    l->queue[0] = queue_of(d);
-    l->queue[1] = queue_of(d);
-    l->logits = zeroes((size_t)LOGITS * VOCAB, sizeof *l->logits);
+    l->queue[0] = queue_in_order(d);
+    l->queue[1] = queue_in_order(d);
+    l->logits = must_calloc((size_t)LOGITS * VOCAB, sizeof *l->logits);
     for (uint32_t i = 0; i < LOGITS; i++)
         row_fill(i % 256 == 255 ? ROW_ALL_NAN
                  : i % 64 == 63 ? ROW_SPRINKLED
                                 : kinds[i % 8],
                  l->logits + (size_t)i * VOCAB, VOCAB, fixture_seed() + i);
     l->all_logits = buffer_of(d, (size_t)LOGITS * VOCAB * sizeof *l->logits, l->logits);
-    l->staged = zeroes((size_t)DEPTH * streams * VOCAB, sizeof *l->staged);
+    l->staged = must_calloc((size_t)DEPTH * streams * VOCAB, sizeof *l->staged);
     l->input = buffer_of(d, (size_t)streams * VOCAB * sizeof(float), NULL);
     l->output = buffer_of(d, 2 * streams * sizeof(int32_t), NULL);
     l->output_alone = buffer_of(d, 2 * (SCRIPT_LIFE + 1) * sizeof(int32_t), NULL);
     must(cls_readback_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0),
                              2 * streams * sizeof(int32_t), DEPTH, &l->readback));
-    l->row = zeroes((size_t)DEPTH * streams, sizeof(stream *));
-    l->of_slot = zeroes(streams, sizeof(stream *));
+    l->row = must_calloc((size_t)DEPTH * streams, sizeof(stream *));
+    l->of_slot = must_calloc(streams, sizeof(stream *));
     l->n_streams = 4 * streams + 64;
-    l->streams = zeroes(l->n_streams, sizeof *l->streams);
+    l->streams = must_calloc(l->n_streams, sizeof *l->streams);
 }
 
 void load_close(load *l)
@@ -365,10 +343,7 @@ void load_close(load *l)
     cls_readback_destroy(l->readback);
     cls_sampler_destroy(l->sampler);
     cls_sampler_destroy(l->alone);
-    clReleaseMemObject(l->all_logits);
-    clReleaseMemObject(l->input);
-    clReleaseMemObject(l->output);
-    clReleaseMemObject(l->output_alone);
+    release_buffers(l->all_logits, l->input, l->output, l->output_alone);
     clReleaseCommandQueue(l->queue[0]);
     clReleaseCommandQueue(l->queue[1]);
     free(l->logits);

@@ -243,8 +243,6 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
     uint32_t n[2] = {0, 0};
     cls_params p = with_lists(m);
-    cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result};
     *token = invalid_token;
     *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     if (!m->begun || model_stopped(m))
@@ -255,17 +253,14 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
     p.stop_ids.ids = p.thinking_start.ids = p.thinking_end.ids = p.thinking_forced.ids = NULL;
     p.stop_ids.count = p.thinking_start.count = p.thinking_end.count = p.thinking_forced.count = 0;
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = m->vocab;
-    row.params = &p;
+    cls_host_row row = host_row(logits, m->vocab, &p);
     row.prompt = kind[0];
     row.prompt_count = n[0];
     row.output = kind[1];
     row.output_count = n[1];
     row.position = position ? *position : m->position;
     row.invalid_token = invalid_token;
-    must(cls_host_sample(&row, &result));
+    const cls_host_result result = host_result(&row);
     *token = result.token;
     *status = result.status;
     if (model_due(m) >= 0) {

@@ -8,8 +8,7 @@
 
 static void *copy_of(const void *array, size_t size)
 {
-    void *const p = malloc(size ? size : 1);
-    ck_assert_msg(p != NULL, "out of memory");
+    void *const p = must_malloc(size ? size : 1);
     if (size)
         memcpy(p, array, size);
     return p;
@@ -78,6 +77,14 @@ void batch_accept(batch *b, uint32_t row)
     t->output[t->output_count++] = b->host[row].token;
     b->adaptive[row] = b->host[row].adaptive;
     request_forced(t, 1);
+}
+
+void request_start(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot)
+{
+    const tokens *const t = &b->tokens[row];
+    must(cls_slot_begin(sampler, slot, &b->params[row], t->prompt_count ? t->prompt : NULL,
+                        t->prompt_count, t->output_count ? t->output : NULL, t->output_count));
+    request_force(b, row, sampler, slot);
 }
 
 void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot)
@@ -234,14 +241,12 @@ void batch_requests(batch *b, rng *r)
             p.penalty_scope = (int32_t)rng_below(r, 2);
             p.penalty_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
         }
-        p.logit_bias.biases = bias;
-        p.logit_bias.count = b->biased && rng_below(r, 2) ? rng_below(r, 21) : 0;
+        p.logit_bias = (cls_biases){bias, b->biased && rng_below(r, 2) ? rng_below(r, 21) : 0};
         for (uint32_t i = 0; i < p.logit_bias.count; i++)
             bias[i] = (cls_logit_bias){i && rng_below(r, 4) == 0 ? bias[i - 1].id
                                                                  : random_id(b, row, r, 1),
                                        biases[rng_below(r, 8)]};
-        p.stop_ids.ids = stop;
-        p.stop_ids.count = rng_below(r, 5);
+        p.stop_ids = (cls_ids){stop, rng_below(r, 5)};
         for (uint32_t i = 0; i < p.stop_ids.count; i++)
             stop[i] = random_id(b, row, r, 1);
         p.max_tokens = rng_below(r, 8) ? 0 : t.output_count + 1 + rng_below(r, 3);
@@ -264,9 +269,8 @@ void batch_bias(batch *b, rng *r, int dtype)
     free(b->bias);
     free(b->bias_map);
     b->bias_dtype = dtype;
-    b->bias = calloc((size_t)b->rows * b->vocab, size);
-    b->bias_map = calloc(b->rows, sizeof *b->bias_map);
-    ck_assert_msg(b->bias && b->bias_map, "out of memory");
+    b->bias = must_calloc((size_t)b->rows * b->vocab, size);
+    b->bias_map = must_calloc(b->rows, sizeof *b->bias_map);
     for (size_t i = 0; i < (size_t)b->rows * b->vocab; i++) {
         const uint32_t what = rng_below(r, 200);
         dtype_encode(dtype, what == 0 ? -INFINITY : (float)(what < 100 ? 0.0 : 2.0 * rng_normal(r)),
@@ -283,9 +287,8 @@ void batch_bias(batch *b, rng *r, int dtype)
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
-    oracle_effect *const touches = malloc(row->vocab * sizeof *touches);
+    oracle_effect *const touches = must_malloc(row->vocab * sizeof *touches);
     cls_slot slot;
-    ck_assert_msg(touches != NULL, "out of memory");
     must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties do not round */
     oracle_effects(row, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {

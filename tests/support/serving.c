@@ -22,8 +22,7 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
                                      ROW_TIES,    ROW_EQUAL, ROW_LANGUAGE};
     const size_t ints = 2 * AHEAD * MAX_ROWS * sizeof(int32_t);
     /* Where larger groups compile at once, work-items share a slot's state. */
-    cls_context *const context =
-        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, is_oclgrind(d) ? 12 : 0, 0, 0);
     cls_sampler_options one = *o;
     memset(s, 0, sizeof *s);
     s->d = d;
@@ -39,8 +38,7 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
         s->slot[i].history = o->max_history;
         s->slot[i].rollback = o->max_rollback;
     }
-    s->logits = malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
-    ck_assert(s->logits != NULL);
+    s->logits = must_malloc((size_t)LOGITS * o->vocab * sizeof *s->logits);
     for (uint32_t i = 0; i < LOGITS; i++)
         row_fill(i % 16 == 15   ? ROW_ALL_NAN
                  : i % 16 == 14 ? ROW_SPRINKLED
@@ -66,11 +64,7 @@ void server_close(server *s)
     cls_sampler_destroy(s->sampler);
     for (uint32_t i = 0; i < ALONE; i++)
         cls_sampler_destroy(s->alone[i]);
-    clReleaseMemObject(s->logits_buffer);
-    clReleaseMemObject(s->tokens);
-    clReleaseMemObject(s->status);
-    clReleaseMemObject(s->maps);
-    clReleaseMemObject(s->alone_tokens);
+    release_buffers(s->logits_buffer, s->tokens, s->status, s->maps, s->alone_tokens);
     free(s->logits);
 }
 
@@ -162,15 +156,8 @@ void server_force(server *s, uint32_t slot, const int32_t *ids, uint32_t n)
 
 void *server_save(server *s, uint32_t slot, size_t *size)
 {
-    size_t again;
-    must(cls_slot_save(s->sampler, s->queue[0], slot, NULL, size));
-    void *const bytes = malloc(*size);
-    ck_assert(bytes != NULL);
-    again = *size;
-    must(cls_slot_save(s->sampler, s->queue[0], slot, bytes, &again));
-    ck_assert_uint_eq(again, *size);
     s->saves++;
-    return bytes;
+    return slot_saved(s->sampler, s->queue[0], slot, size);
 }
 
 void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const model *saved)
@@ -191,8 +178,7 @@ static uint64_t output_offset(uint32_t step) { return (uint64_t)step * MAX_ROWS 
 static cls_buffer upload(server *s, const int32_t *values, uint32_t n)
 {
     const cls_buffer b = {.buffer = s->maps, .offset = output_offset(s->writes++)};
-    must_cl(clEnqueueWriteBuffer(s->d->queue, b.buffer, CL_TRUE, (size_t)b.offset,
-                                 n * sizeof *values, values, 0, NULL, NULL));
+    buffer_write(s->d, b.buffer, (size_t)b.offset, n * sizeof *values, values);
     s->writes += (n - 1) / MAX_ROWS;
     return b;
 }
@@ -227,7 +213,6 @@ static void step_alone(server *s, const cls_step *all, const step_request *w, ui
 
 void server_step(server *s, const step_request *w)
 {
-    cls_step step;
     if (s->n == AHEAD || s->writes + WRITES > 2 * AHEAD)
         server_settle(s);
     for (uint32_t row = 0; row < w->rows; row++) {
@@ -245,10 +230,7 @@ void server_step(server *s, const step_request *w)
         s->forced += (*status & CLS_ROW_FORCED) != 0;
         s->loops += (*status & CLS_ROW_LOOP) != 0;
     }
-    cls_step_init(&step);
-    step.rows = w->rows;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = s->logits_buffer;
+    cls_step step = default_step(w->rows, s->logits_buffer);
     step.logits.values.offset = (uint64_t)w->first_logits * s->o.vocab * sizeof(float);
     if (w->device_map)
         step.slots.device = upload(s, w->slots, w->rows);

@@ -17,8 +17,7 @@ static batch *new_request(soak *s)
     batch_requests(b, &s->r);
     b->tokens->forced_count = 0; /* force() forces ids */
     if (rng_below(&s->r, 2)) {   /* most do not stop soon */
-        b->params->stop_ids.ids = NULL;
-        b->params->stop_ids.count = 0;
+        b->params->stop_ids = (cls_ids){NULL, 0};
     }
     if (b->params->max_tokens != 0)
         b->params->max_tokens += rng_below(&s->r, 40);

@@ -4,24 +4,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Returns a buffer with a shard's columns of the batch's logits. Rows have an odd stride, and begin
- * at an offset. */
-static cl_mem logits_of(const batch *b, device *d, uint32_t first, uint32_t width, cls_logits *out)
+void split_logits(const batch *b, device *d, uint32_t first, uint32_t width, cls_logits *out)
 {
     const size_t element = dtype_size(b->dtype), stride = width + 3, offset = 5 * element;
     const size_t size = offset + b->rows * stride * element;
-    unsigned char *const data = malloc(size);
-    ck_assert_ptr_nonnull(data);
+    unsigned char *const data = must_malloc(size);
     memset(data, 0xff, size); /* NaN, which no row may read */
     for (uint32_t row = 0; row < b->rows; row++)
         memcpy(data + offset + row * stride * element,
                b->data + b->offset + ((size_t)row * b->stride + first) * element, width * element);
-    const cl_mem buffer = buffer_of(d, size, data);
+    if (out->values.buffer == NULL)
+        out->values.buffer = buffer_of(d, size, data);
+    else
+        buffer_write(d, out->values.buffer, 0, size, data);
     free(data);
-    out->values.buffer = buffer;
     out->values.offset = offset;
     out->row_stride = stride;
-    return buffer;
 }
 
 void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,
@@ -47,7 +45,8 @@ void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,
         p->first[i] = info.first;
         p->width[i] = info.count;
         p->step[i] = s->step;
-        logits_of(b, s->d, p->first[i], p->width[i], &p->step[i].logits);
+        p->step[i].logits.values.buffer = NULL;
+        split_logits(b, s->d, p->first[i], p->width[i], &p->step[i].logits);
         p->step[i].tokens.buffer = buffer_of(s->d, b->rows * sizeof(int32_t), NULL);
         p->step[i].status.buffer = buffer_of(s->d, b->rows * sizeof(int32_t), NULL);
     }
@@ -58,9 +57,8 @@ void split_close(splits *p)
     for (uint32_t i = 0; i < p->n; i++) {
         cls_shard_destroy(p->shard[i]);
         cls_sampler_destroy(p->sampler[i]);
-        clReleaseMemObject(p->step[i].logits.values.buffer);
-        clReleaseMemObject(p->step[i].tokens.buffer);
-        clReleaseMemObject(p->step[i].status.buffer);
+        release_buffers(p->step[i].logits.values.buffer, p->step[i].tokens.buffer,
+                        p->step[i].status.buffer);
     }
     free(p->partials);
 }
@@ -74,23 +72,29 @@ void split_begin(splits *p)
     p->exchanges = 0;
 }
 
-void split_exchange(splits *p)
+size_t split_gather(cls_shard *const *shards, uint32_t n, unsigned char **partials, size_t *size)
 {
     size_t one = 0;
-    for (uint32_t i = 0; i < p->n; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         const void *partial;
-        size_t size;
-        must(cls_shard_partial(p->shard[i], &partial, &size));
-        ck_assert_uint_eq(size, cls_shard_partial_size(p->shard[i]));
+        size_t its;
+        must(cls_shard_partial(shards[i], &partial, &its));
+        ck_assert_uint_eq(its, cls_shard_partial_size(shards[i]));
         if (i == 0) {
-            one = size;
-            p->size = p->n * one;
-            p->partials = realloc(p->partials, p->size);
-            ck_assert_ptr_nonnull(p->partials);
+            one = its;
+            *size = n * one;
+            *partials = realloc(*partials, *size);
+            ck_assert_ptr_nonnull(*partials);
         }
-        ck_assert_uint_eq(size, one);
-        memcpy(p->partials + i * one, partial, one);
+        ck_assert_uint_eq(its, one);
+        memcpy(*partials + i * one, partial, one);
     }
+    return one;
+}
+
+void split_exchange(splits *p)
+{
+    const size_t one = split_gather(p->shard, p->n, &p->partials, &p->size);
     ck_assert_uint_lt(p->exchanges, SPLIT_EXCHANGES);
     p->bytes[p->exchanges++] = one;
 }

@@ -22,6 +22,13 @@ typedef struct splits {
     size_t size;
 } splits;
 
+/* Writes a shard's columns of the batch's logits to its buffer, which is created if there is none.
+ * Rows have an odd stride, and begin at an offset. */
+void split_logits(const batch *b, device *d, uint32_t first, uint32_t width, cls_logits *out);
+
+/* Brings the current partials of n shards together. Returns the size of one. */
+size_t split_gather(cls_shard *const *shards, uint32_t n, unsigned char **partials, size_t *size);
+
 /* Creates a shard for each border, all at the requests' beginning. borders: [n + 1], or NULL for
  * the default. contexts: [n], so that shards may differ in shape. */
 void split_open(splits *p, client *s, cls_context *const *contexts, uint32_t n,

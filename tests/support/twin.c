@@ -5,90 +5,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40 };
+enum { ROLLBACK = 8, CANARY = 0x5a, MOST_FAULTS = 40, LARGE_TOP_K = 8 };
 
 /* ------------------------------------------------------------------------ kinds of rows */
 
-const char *const twin_kind_names[TWIN_KINDS] = {
-    "greedy",  "plain",        "plain, hot", "top-k",       "top-k, top-p",
-    "top-p",   "top-p, min-p", "min-p",      "large top-k", "top-k 1",
-    "typical", "XTC",          "Mirostat 1", "Mirostat 2",  "adaptive p",
-    "sigma",   "top-a",        "dynatemp",   "top-p decay", "custom chain"};
+static const char *const kinds[TWIN_KINDS] = {
+    "temperature=0.0",
+    "",
+    "temperature=2.5",
+    "top_k=7",
+    "top_k=30 top_p=0.8",
+    "top_p=0.7",
+    "top_p=0.9 min_p=0.02",
+    "min_p=0.05",
+    [LARGE_TOP_K] = "", /* two thirds of the vocabulary */
+    "top_k=1",
+    "typical_p=0.6",
+    "xtc_probability=0.7 xtc_threshold=0.02",
+    "mirostat=1 mirostat_tau=4.0",
+    "mirostat=2 mirostat_tau=4.0",
+    "adaptive_target=0.3 min_p=0.01",
+    "top_n_sigma=1.5",
+    "top_a=0.2",
+    "dynatemp_range=0.5 top_k=25",
+    "top_p=0.9 top_p_decay=0.8 top_p_min=0.2",
+    "top_k=40 typical_p=0.9 top_p=0.9 stages=top-k,typical,temperature,top-p"};
 
 void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
 {
-    static const uint8_t stages[] = {CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P, CLS_STAGE_TEMPERATURE,
-                                     CLS_STAGE_TOP_P, CLS_STAGE_END};
-    p->temperature = kind == 0 ? 0.0f : kind == 2 ? 2.5f : 0.9f;
+    p->temperature = 0.9f;
     p->chain = kind % 2 ? CLS_CHAIN_LLAMA : CLS_CHAIN_VLLM;
-    switch (kind) {
-    case 3:
-        p->top_k = 7;
-        break;
-    case 4:
-        p->top_k = 30;
-        p->top_p = 0.8f;
-        break;
-    case 5:
-        p->top_p = 0.7f;
-        break;
-    case 6:
-        p->top_p = 0.9f;
-        p->min_p = 0.02f;
-        break;
-    case 7:
-        p->min_p = 0.05f;
-        break;
-    case 8:
+    params_set(p, kinds[kind]);
+    if (kind == LARGE_TOP_K)
         p->top_k = (int32_t)(vocab - vocab / 3);
-        break;
-    case 9:
-        p->top_k = 1;
-        break;
-    case 10:
-        p->typical_p = 0.6f;
-        break;
-    case 11:
-        p->xtc_probability = 0.7f;
-        p->xtc_threshold = 0.02f;
-        break;
-    case 12:
-        p->mirostat = 1;
-        p->mirostat_tau = 4.0f;
-        break;
-    case 13:
-        p->mirostat = 2;
-        p->mirostat_tau = 4.0f;
-        break;
-    case 14:
-        p->adaptive_target = 0.3f;
-        p->min_p = 0.01f;
-        break;
-    case 15:
-        p->top_n_sigma = 1.5f;
-        break;
-    case 16:
-        p->top_a = 0.2f;
-        break;
-    case 17:
-        p->dynatemp_range = 0.5f;
-        p->top_k = 25;
-        break;
-    case 18:
-        p->top_p = 0.9f;
-        p->top_p_decay = 0.8f;
-        p->top_p_min = 0.2f;
-        break;
-    case 19:
-        p->chain = CLS_CHAIN_CUSTOM;
-        memcpy(p->stages, stages, sizeof stages);
-        p->top_k = 40;
-        p->typical_p = 0.9f;
-        p->top_p = 0.9f;
-        break;
-    default:
-        break;
-    }
 }
 
 /* ------------------------------------------------------------------------------ results */
@@ -152,8 +101,7 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
     s->step.outputs = o;
     if (outputs == TWIN_PLAIN)
         return;
-    int32_t *const ids = malloc(b->rows * TWIN_GIVEN * sizeof *ids);
-    ck_assert_ptr_nonnull(ids);
+    int32_t *const ids = must_malloc(b->rows * TWIN_GIVEN * sizeof *ids);
     for (uint32_t i = 0; i < b->rows * TWIN_GIVEN; i++)
         ids[i] = i % 9 == 8 ? -1 : (int32_t)((uint64_t)i * 2654435761u % b->vocab);
     o->logprob_kind = outputs == TWIN_RAW ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
@@ -183,10 +131,18 @@ static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
 
 /* ---------------------------------------------------------------------- open and close */
 
-cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
+/* Makes the side release a buffer, unless it is NULL. */
+static cl_mem own(twin_side *s, cl_mem buffer)
 {
     ck_assert_uint_lt(s->n_owned, TWIN_OWNED);
-    return s->owned[s->n_owned++] = buffer_of(s->d, size, contents);
+    if (buffer != NULL)
+        s->owned[s->n_owned++] = buffer;
+    return buffer;
+}
+
+cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
+{
+    return own(s, buffer_of(s->d, size, contents));
 }
 
 static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
@@ -195,11 +151,8 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     const uint32_t outputs = setup->outputs != TWIN_PLAIN
                                  ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
                                  : 0u;
-    cls_sampler_options o;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
+    cls_sampler_options o = sampler_options(b->vocab, t->slots);
     o.max_rows = b->rows;
-    o.slot_count = t->slots;
     o.counts = b->keep;
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;
@@ -207,13 +160,8 @@ static void create_sampler(twin *t, twin_side *s, cls_context *context, const tw
     o.features = CLS_FEATURE_SHORTLIST | outputs | setup->features |
                  (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
-    for (uint32_t row = 0; row < b->rows; row++) {
-        const tokens *const k = &b->tokens[row];
-        const uint32_t slot = b->slots ? (uint32_t)b->slots[row] : row;
-        must(cls_slot_begin(s->sampler, slot, &b->params[row], k->prompt_count ? k->prompt : NULL,
-                            k->prompt_count, k->output_count ? k->output : NULL, k->output_count));
-        request_force(b, row, s->sampler, slot);
-    }
+    for (uint32_t row = 0; row < b->rows; row++)
+        request_start(b, row, s->sampler, b->slots ? (uint32_t)b->slots[row] : row);
 }
 
 static void set_step(twin_side *s, const batch *b)
@@ -222,46 +170,20 @@ static void set_step(twin_side *s, const batch *b)
     s->step.rows = b->rows;
     s->step.slots.host = b->slots;
     s->step.logits.dtype = b->dtype;
-    if (b->mask) {
-        const size_t size = b->mask_kind == CLS_MASK_PACKED ? sizeof(int32_t) : 1;
-        s->step.mask.words.buffer = twin_buffer(s, b->rows * b->mask_width * size, b->mask);
-        s->step.mask.kind = b->mask_kind;
-        s->step.mask.width = b->mask_width;
-        s->step.mask.row_map.host = b->mask_map;
-    }
-    if (b->bias) {
-        s->step.bias.values.buffer =
-            twin_buffer(s, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
-        s->step.bias.dtype = b->bias_dtype;
-        s->step.bias.row_map.host = b->bias_map;
-    }
-    if (b->random)
-        s->step.random_bits.buffer = twin_buffer(s, b->rows * sizeof(uint64_t), b->random);
+    batch_inputs(b, s->d, &s->step);
+    own(s, s->step.mask.words.buffer);
+    own(s, s->step.bias.values.buffer);
+    own(s, s->step.random_bits.buffer);
 }
 
 void twin_logits(twin *t)
 {
-    const batch *const b = t->b;
-    const size_t element = dtype_size(b->dtype);
     for (uint32_t i = 0; i < t->sides; i++) {
         twin_side *const s = &t->side[i];
-        const size_t stride = s->width + 3, offset = 5 * element;
-        const size_t size = offset + b->rows * stride * element;
-        unsigned char *const data = malloc(size);
-        ck_assert_ptr_nonnull(data);
-        memset(data, 0xff, size); /* NaN, which no row may read */
-        for (uint32_t row = 0; row < b->rows; row++)
-            memcpy(data + offset + row * stride * element,
-                   b->data + b->offset + ((size_t)row * b->stride + s->first) * element,
-                   s->width * element);
-        if (s->step.logits.values.buffer == NULL)
-            s->step.logits.values.buffer = twin_buffer(s, size, data);
-        else
-            must_cl(clEnqueueWriteBuffer(s->d->queue, s->step.logits.values.buffer, CL_TRUE, 0,
-                                         size, data, 0, NULL, NULL));
-        s->step.logits.values.offset = offset;
-        s->step.logits.row_stride = stride;
-        free(data);
+        const int is_new = s->step.logits.values.buffer == NULL;
+        split_logits(t->b, s->d, s->first, s->width, &s->step.logits);
+        if (is_new)
+            own(s, s->step.logits.values.buffer);
     }
 }
 
@@ -275,8 +197,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
     t->slots = 2 * b->rows;
     t->where = where;
     list_results(t, setup->outputs);
-    unsigned char *const canaries = malloc(t->size);
-    ck_assert_ptr_nonnull(canaries);
+    unsigned char *const canaries = must_malloc(t->size);
     memset(canaries, CANARY, t->size);
     for (uint32_t i = 0; i < t->sides; i++) {
         twin_side *const s = &t->side[i];
@@ -299,8 +220,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
             s->first = info.first;
             s->width = info.count;
         }
-        s->bytes = malloc(t->size);
-        ck_assert_ptr_nonnull(s->bytes);
+        s->bytes = must_malloc(t->size);
         s->results.buffer = twin_buffer(s, t->size, canaries);
         set_step(s, b);
         set_outputs(t, s, setup->outputs);
@@ -339,20 +259,10 @@ void twin_begin(twin *t)
 
 void twin_exchange(twin *t)
 {
-    size_t one = 0;
-    for (uint32_t i = 1; i < t->sides; i++) {
-        const void *partial;
-        size_t size;
-        must(cls_shard_partial(t->side[i].shard, &partial, &size));
-        if (i == 1) {
-            one = size;
-            t->partials_size = t->n * one;
-            t->partials = realloc(t->partials, t->partials_size);
-            ck_assert_ptr_nonnull(t->partials);
-        }
-        ck_assert_uint_eq(size, one);
-        memcpy(t->partials + (i - 1) * one, partial, one);
-    }
+    cls_shard *shards[SPLIT_MOST];
+    for (uint32_t i = 0; i < t->n; i++)
+        shards[i] = t->side[1 + i].shard;
+    split_gather(shards, t->n, &t->partials, &t->partials_size);
     t->exchanges++;
 }
 
@@ -369,8 +279,7 @@ void twin_finish(twin *t)
             ck_assert_int_eq(more, first);
             ck_assert_int_eq(done == NULL, more);
             if (done != NULL) {
-                must_cl(clWaitForEvents(1, &done));
-                clReleaseEvent(done);
+                must_end(done);
             }
         }
     }
@@ -379,9 +288,8 @@ void twin_finish(twin *t)
 /* Prints the first element of each row in which a part of the results differs. */
 static void compare(twin *t, uint32_t side, const twin_result *r)
 {
-    const unsigned char *const ours = t->side[side].bytes + r->offset, *const whole =
-                                                                           t->side[0].bytes +
-                                                                           r->offset;
+    const unsigned char *const ours = t->side[side].bytes + r->offset;
+    const unsigned char *const whole = t->side[0].bytes + r->offset;
     for (size_t i = 0; i < r->elements; i++) {
         uint32_t is, should;
         if (memcmp(ours + 4 * i, whole + 4 * i, 4) == 0)
@@ -402,8 +310,7 @@ void twin_compare(twin *t)
     twin_side *const whole = &t->side[0];
     cl_event done;
     must(cls_sample(whole->sampler, whole->queue, &whole->step, 0, NULL, &done));
-    must_cl(clWaitForEvents(1, &done));
-    clReleaseEvent(done);
+    must_end(done);
     for (uint32_t i = 0; i < t->sides; i++)
         buffer_read(t->side[i].d, t->side[i].results.buffer, t->size, t->side[i].bytes);
     for (uint32_t i = 1; i < t->sides; i++)

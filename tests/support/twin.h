@@ -102,15 +102,5 @@ int32_t twin_status(const twin *t, uint32_t row);
 /* Parameters of the kinds that shards treat differently: TWIN_KINDS of them. */
 enum { TWIN_KINDS = 20 };
 void twin_params(cls_params *p, uint32_t kind, uint32_t vocab);
-extern const char *const twin_kind_names[TWIN_KINDS];
-
-/* Adds a test as a case of its name, which is run once for each device. */
-#define add_case(suite, test) \
-    do { \
-        TCase *const add_case_ = tcase_create(#test); \
-        tcase_set_timeout(add_case_, 0); \
-        add_device_test(add_case_, test); \
-        suite_add_tcase((suite), add_case_); \
-    } while (0)
 
 #endif

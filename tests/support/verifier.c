@@ -6,13 +6,6 @@
 
 enum { MARGIN = 16, CANARY = 0x5a5a5a5a };
 
-static void *room(size_t n, size_t size)
-{
-    void *const p = calloc(n ? n : 1, size);
-    ck_assert_msg(p != NULL, "out of memory");
-    return p;
-}
-
 static cl_mem ints_of(device *d, const int32_t *ints, uint32_t n)
 {
     return buffer_of(d, (n ? n : 1) * sizeof *ints, n ? ints : NULL);
@@ -21,12 +14,9 @@ static cl_mem ints_of(device *d, const int32_t *ints, uint32_t n)
 static void begin(verifier *v, cls_context *context)
 {
     const batch *const b = v->of->requests;
-    cls_sampler_options o;
     int infill = 0;
-    cls_sampler_options_init(&o);
-    o.vocab = b->vocab;
+    cls_sampler_options o = sampler_options(b->vocab, v->slots);
     o.max_rows = v->of->rows->rows;
-    o.slot_count = v->slots;
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
@@ -34,15 +24,11 @@ static void begin(verifier *v, cls_context *context)
     must(cls_sampler_create(context, &o, &v->sampler));
     v->begun = 1;
     for (uint32_t i = 0; i < v->of->n; i++) {
-        const tokens *const t = &b->tokens[i];
         if (b->params[i].infill && !infill++)
             must(cls_sampler_infill(v->sampler, &b->infill));
         b->adaptive[i] = (cls_adaptive_state){0};
-        must(cls_slot_begin(v->sampler, (uint32_t)v->of->slots[i], &b->params[i],
-                            t->prompt_count ? t->prompt : NULL, t->prompt_count,
-                            t->output_count ? t->output : NULL, t->output_count));
-        request_force(b, i, v->sampler, (uint32_t)v->of->slots[i]);
-        v->begun = t->forced_count ? 2 : v->begun; /* forced in a second launch */
+        request_start(b, i, v->sampler, (uint32_t)v->of->slots[i]);
+        v->begun = b->tokens[i].forced_count ? 2 : v->begun; /* forced in a second launch */
     }
 }
 
@@ -111,7 +97,7 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     cls_verify_call_init(&v->call);
     rows_of_call(v, on_device);
     const size_t ints = place_outputs(v);
-    int32_t *const canaries = room(ints, sizeof *canaries);
+    int32_t *const canaries = must_calloc(ints, sizeof *canaries);
     for (size_t i = 0; i < ints; i++)
         canaries[i] = CANARY;
     memset(canaries + v->call.counters.offset / sizeof *canaries, 0,
@@ -123,35 +109,24 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     v->call.max_drafts = wide ? v->width : 0;
     v->call.row_offsets = of->cu;
     v->call.draft_ids.device.buffer = on_device ? ints_of(d, of->ids, of->total) : NULL;
-    v->tokens = room(ints, sizeof(int32_t));
-    v->counted = room(v->slots * 3, sizeof(int32_t));
-    v->last = room(v->slots, sizeof(int32_t));
+    v->tokens = must_calloc(ints, sizeof(int32_t));
+    v->counted = must_calloc(v->slots * 3, sizeof(int32_t));
+    v->last = must_calloc(v->slots, sizeof(int32_t));
     for (uint32_t i = 0; i < v->slots; i++)
         v->last[i] = CANARY;
 
-    cls_step_init(&v->step);
-    v->step.rows = b->rows;
+    v->step = default_step(b->rows, buffer_of(d, b->data_size, b->data));
     v->step.logits.dtype = b->dtype;
-    v->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
     v->step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
     v->step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
 }
 
 void verifier_close(verifier *v)
 {
-    const cl_mem buffers[] = {v->call.logits.values.buffer,
-                              v->call.draft.buffer,
-                              v->call.mask.words.buffer,
-                              v->call.bias.values.buffer,
-                              v->output,
-                              v->call.draft_ids.device.buffer,
-                              v->step.logits.values.buffer,
-                              v->step.tokens.buffer,
-                              v->step.status.buffer};
     cls_sampler_destroy(v->sampler);
-    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i] != NULL)
-            clReleaseMemObject(buffers[i]);
+    release_buffers(v->call.logits.values.buffer, v->call.draft.buffer, v->call.mask.words.buffer,
+                    v->call.bias.values.buffer, v->output, v->call.draft_ids.device.buffer,
+                    v->step.logits.values.buffer, v->step.tokens.buffer, v->step.status.buffer);
     free(v->tokens);
     free(v->counted);
     free(v->last);
@@ -167,11 +142,9 @@ static void upload_drafts(verifier *v)
     if (call->draft_ids.device.buffer == NULL)
         call->draft_ids.host = of->ids;
     else if (of->total > 0)
-        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft_ids.device.buffer, CL_TRUE, 0,
-                                     of->total * sizeof *of->ids, of->ids, 0, NULL, NULL));
+        buffer_write(v->d, call->draft_ids.device.buffer, 0, of->total * sizeof *of->ids, of->ids);
     if (call->draft.buffer)
-        must_cl(clEnqueueWriteBuffer(v->d->queue, call->draft.buffer, CL_TRUE, 0, of->q->data_size,
-                                     of->q->data, 0, NULL, NULL));
+        buffer_write(v->d, call->draft.buffer, 0, of->q->data_size, of->q->data);
     call->method = of->method;
     call->draft_kind = of->total > 0 ? of->kind : CLS_DRAFT_NONE;
     call->disable_bonus = of->disable_bonus;

@@ -13,8 +13,7 @@ START_TEST(top_a_ties)
     for (int shift = -8; shift <= 8; shift++) {
         const float two = 2.0f * 0.69314718f, at = (float)shift;
         const float logits[] = {at, at - 0.69314718f, at - two, at - two};
-        cls_params p;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_a = 0.5f;
         ck_assert_uint_eq(host_kept_count(logits, 4, &p, NULL), 4);
         p.top_a = 0.501f;
@@ -29,8 +28,7 @@ START_TEST(three_chains)
 {
     static const float prob[8] = {.40f, .25f, .15f, .08f, .05f, .04f, .02f, .01f};
     float logits[8], probs[8];
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 2.0f;
     p.top_p = .75f;
     p.min_p = .3f;
@@ -52,16 +50,11 @@ START_TEST(greedy_rows)
 {
     enum { N = 2081 };
     float x[N] = {0};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = _i ? 9.9e-6f : 0.0f;
     p.top_k = 40; /* of no matter */
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = N;
-    row.params = &p;
+    cls_host_row row = host_row(x, N, &p);
 #define EXPECT(id, bits) \
     do { \
         must(cls_host_sample(&row, &result)); \
@@ -99,17 +92,12 @@ START_TEST(masks)
 {
     float x[70];
     int32_t mask[3] = {0, 0, -1};
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
     for (int i = 0; i < 70; i++)
         x[i] = (float)i;
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = 70;
-    row.params = &p;
+    cls_host_row row = host_row(x, 70, &p);
     row.mask = mask;
     row.mask_width = 3;
     must(cls_host_sample(&row, &result));
@@ -133,31 +121,21 @@ START_TEST(masks)
 }
 END_TEST
 
-static void expect_refused(cls_status status, const char *name)
-{
-    ck_assert_msg(status == CLS_BAD_ARGUMENT, "%s: %s", name, cls_status_name(status));
-    ck_assert_msg(strstr(cls_error_message(), name) != NULL, "\"%s\" does not name %s",
-                  cls_error_message(), name);
-}
-
 START_TEST(parameters_refused)
 {
     static const float bad_temperature[] = {-1.0f, -1e-9f, INFINITY, -INFINITY, NAN};
     static const float bad_top_p[] = {1.0001f, 2.0f, INFINITY, NAN};
     static const int32_t bad_switch[] = {-1, 2};
     static const float bad_min_p[] = {-1e-9f, 1.0001f, INFINITY, -INFINITY, NAN};
-    cls_params p, q;
-    cls_params_init(&p);
+    cls_params p = default_params();
     must(cls_params_check(&p, 1));
     must(cls_params_check(&p, 1048576));
-    expect_refused(cls_params_check(&p, 0), "vocab");
-    expect_refused(cls_params_check(&p, 1048577), "vocab");
-    expect_refused(cls_params_check(NULL, 5), "params");
+    must_refuse(cls_params_check(&p, 0), "vocab");
+    must_refuse(cls_params_check(&p, 1048577), "vocab");
+    must_refuse(cls_params_check(NULL, 5), "params");
 #define REFUSE(field, values) \
     for (unsigned i = 0; i < sizeof(values) / sizeof *(values); i++) { \
-        q = p; \
-        q.field = (values)[i]; \
-        expect_refused(cls_params_check(&q, 100), #field); \
+        must_refuse_with(p, field, (values)[i], cls_params_check(&p, 100), #field); \
     }
     REFUSE(temperature, bad_temperature)
     REFUSE(top_p, bad_top_p)
@@ -165,70 +143,51 @@ START_TEST(parameters_refused)
     REFUSE(p_less, bad_switch)
     REFUSE(infill, bad_switch)
 #undef REFUSE
-    q = p;
-    for (q.chain = -1; q.chain <= 4; q.chain += 5)
-        expect_refused(cls_params_check(&q, 100), "chain");
-    q = p;
-    q.struct_size = 0;
-    expect_refused(cls_params_check(&q, 100), "struct_size");
-    q = p;
-    q.top_p = -3.0f; /* as 0: one token */
-    q.top_k = INT32_MIN;
-    must(cls_params_check(&q, 100));
+    must_refuse_with(p, chain, -1, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, chain, 4, cls_params_check(&p, 100), "chain");
+    must_refuse_with(p, struct_size, 0, cls_params_check(&p, 100), "struct_size");
+    p.top_p = -3.0f; /* as 0: one token */
+    p.top_k = INT32_MIN;
+    must(cls_params_check(&p, 100));
 }
 END_TEST
 
 START_TEST(rows_refused)
 {
     float x[4] = {0};
-    cls_params p;
-    cls_host_row row, good;
+    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
-    cls_host_row_init(&good);
-    ck_assert_int_eq(good.invalid_token, -1);
-    good.logits = x;
-    good.vocab = 4;
-    good.params = &p;
-    must(cls_host_sample(&good, &result));
-    expect_refused(cls_host_sample(NULL, &result), "row");
-    expect_refused(cls_host_sample(&good, NULL), "result");
-    row = good;
-    row.logits = NULL;
-    expect_refused(cls_host_sample(&row, &result), "logits");
-    row = good;
-    row.params = NULL;
-    expect_refused(cls_host_sample(&row, &result), "params");
-    row = good;
-    for (row.dtype = -1; row.dtype <= 3; row.dtype += 4)
-        expect_refused(cls_host_sample(&row, &result), "dtype");
-    row = good;
-    row.vocab = 0;
-    expect_refused(cls_host_sample(&row, &result), "vocab");
-    row = good;
-    row.struct_size = 0;
-    expect_refused(cls_host_sample(&row, &result), "struct_size");
-    p.top_p = 7.0f;
-    expect_refused(cls_host_sample(&good, &result), "top_p");
-    result.struct_size = 0;
-    p.top_p = 1.0f;
-    expect_refused(cls_host_sample(&good, &result), "struct_size");
+    cls_params p = default_params();
+    cls_host_row_init(&row);
+    ck_assert_int_eq(row.invalid_token, -1);
+    row.logits = x;
+    row.vocab = 4;
+    row.params = &p;
+    must(cls_host_sample(&row, &result));
+    must_refuse(cls_host_sample(NULL, &result), "row");
+    must_refuse(cls_host_sample(&row, NULL), "result");
+#define REFUSE(field, value) \
+    must_refuse_with(row, field, value, cls_host_sample(&row, &result), #field)
+    REFUSE(logits, NULL);
+    REFUSE(params, NULL);
+    REFUSE(dtype, -1);
+    REFUSE(dtype, 3);
+    REFUSE(vocab, 0);
+    REFUSE(struct_size, 0);
+#undef REFUSE
+    must_refuse_with(p, top_p, 7.0f, cls_host_sample(&row, &result), "top_p");
+    must_refuse_with(result, struct_size, 0, cls_host_sample(&row, &result), "struct_size");
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("answers");
-    TCase *const t = tcase_create("answers");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, top_a_ties);
-    tcase_add_test(t, three_chains);
-    tcase_add_loop_test(t, greedy_rows, 0, 2);
-    tcase_add_test(t, masks);
-    tcase_add_test(t, parameters_refused);
-    tcase_add_test(t, rows_refused);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(top_a_ties);
+    add_test(three_chains);
+    add_loop_test(greedy_rows, 2);
+    add_test(masks);
+    add_test(parameters_refused);
+    add_test(rows_refused);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -175,23 +175,18 @@ END_TEST
 START_TEST(total_variation)
 {
     enum { VOCAB = 1 << 20 };
-    float *const z = malloc(VOCAB * sizeof *z), *const probs = malloc(VOCAB * sizeof *probs);
-    ck_assert(z && probs);
+    float *const z = must_malloc(VOCAB * sizeof *z);
+    float *const probs = must_malloc(VOCAB * sizeof *probs);
     for (uint32_t i = 0; i < VOCAB; i++)
         z[i] = (float)((1.0001 - (i == 0 ? 0.0 : i < 1024 ? 29.001 : 42.001)) / 1.4426950408889634);
     for (int whole = 0; whole < 2; whole++) {
         const uint32_t vocab = whole ? VOCAB : 1024;
         const double bound = 1023 * ldexp(1.0, -29) + vocab * ldexp(1.0, -42);
-        cls_params p;
-        cls_host_row row;
         cls_host_result result = {.struct_size = sizeof result, .probs = probs};
         double sum = 0.0, variation = 0.0;
-        cls_params_init(&p);
+        cls_params p = default_params();
         p.top_k = (int32_t)vocab - 1;
-        cls_host_row_init(&row);
-        row.logits = z;
-        row.vocab = vocab;
-        row.params = &p;
+        cls_host_row row = host_row(z, vocab, &p);
         must(cls_host_sample(&row, &result));
         for (uint32_t i = 0; i < vocab; i++)
             sum += exp((double)z[i] - (double)z[0]);
@@ -312,26 +307,21 @@ START_TEST(row_places)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("arithmetic");
-    TCase *const t = tcase_create("arithmetic");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, philox_published_vectors, 0, 3);
-    tcase_add_test(t, philox_counter_layout);
-    tcase_add_test(t, multiply_high);
-    tcase_add_test(t, clean_and_key);
-    tcase_add_test(t, split_is_exact);
-    tcase_add_test(t, weight_error);
-    tcase_add_test(t, weightless);
-    tcase_add_test(t, total_variation);
-    tcase_add_test(t, units);
-    tcase_add_test(t, top_p_targets);
-    tcase_add_test(t, depth_keys);
-    tcase_add_test(t, logarithm);
-    tcase_add_test(t, row_places);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(philox_published_vectors, 3);
+    add_test(philox_counter_layout);
+    add_test(multiply_high);
+    add_test(clean_and_key);
+    add_test(split_is_exact);
+    add_test(weight_error);
+    add_test(weightless);
+    add_test(total_variation);
+    add_test(units);
+    add_test(top_p_targets);
+    add_test(depth_keys);
+    add_test(logarithm);
+    add_test(row_places);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -13,12 +13,8 @@ START_TEST(known_distributions)
     static float probs[GOLDEN_MOST];
     uint32_t n;
     const golden *const g = goldens(&n) + _i;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row_init(&row);
-    row.logits = g->logits;
-    row.vocab = g->vocab;
-    row.params = &g->params;
+    cls_host_row row = host_row(g->logits, g->vocab, &g->params);
     row.output = g->history;
     row.output_count = g->history_count;
     for (row.position = 0; row.position < (g->is_set ? 1 : 20); row.position++) {
@@ -34,150 +30,81 @@ END_TEST
 
 /* ---------------------------------------------------------------- rows by hand */
 
-static void stages(example *e, uint8_t first, uint8_t second)
-{
-    memset(e->p.stages, 0, sizeof e->p.stages);
-    e->p.chain = CLS_CHAIN_CUSTOM;
-    e->p.stages[0] = first;
-    e->p.stages[1] = second;
-}
+/* The first tokens' probabilities, the parameters, and the tokens that they keep. */
+static const struct kept {
+    const char *probs, *params, *ids;
+} kept_by_hand[] = {
+    /* Each truncation sees what the one before it left: of .8 the last are .625, .25 and .125. */
+    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top-p,top-k", "012"},
+    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top-k,top-p", "01"},
+    /* The temperature raises the others to .447 of the largest or more. */
+    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=temperature,min-p", "01234"},
+    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=min-p,temperature", "01"},
+    /* XTC removes token 0, so min-p measures by token 1. */
+    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=xtc,min-p", "12"},
+    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=min-p,xtc", "1"},
+    /* Typical keeps 1 and 2; top-k then counts from 1. */
+    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=typical,top-k", "1"},
+    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=top-k,typical", "0"},
 
-START_TEST(orders)
-{
-    example e;
-    START_PROBS(&e, .5, .2, .1, .1, .1); /* each truncation sees what the one before it left */
-    e.p.top_k = 3;
-    e.p.top_p = 0.85f;
-    stages(&e, CLS_STAGE_TOP_P, CLS_STAGE_TOP_K);
-    EXPECT_KEPT(&e, "012");
-    stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TOP_P); /* of .8 they are .625, .25 and .125 */
-    EXPECT_KEPT(&e, "01");
+    /* Each truncation leaves at least min_keep tokens, in the order in which it prefers them. */
+    {".4 .2 .2 .1 .1", "min_keep=3 top_p=0.1", "012"},
+    {".4 .2 .2 .1 .1", "min_keep=3 min_p=1.0", "012"},
+    {".4 .2 .2 .1 .1", "min_keep=3 top_n_sigma=0.1", "012"},
+    {".4 .2 .2 .1 .1", "min_keep=3 p_less=1", "012"},
+    {".4 .2 .2 .1 .1", "min_keep=3 top_a=1.0 temperature=0.1", "012"},
+    /* The entropy is 2.12 bits. A surprise of 2.32 is nearest to it, then 1.32, then 3.32. */
+    {".4 .2 .2 .1 .1", "min_keep=3 typical_p=0.1", "012"},
+    {".4 .2 .2 .1 .1", "min_keep=4 typical_p=0.1", "0123"},
+    {".4 .2 .2 .1 .1", "min_keep=2 typical_p=0.1", "12"},
+    /* Without min_keep XTC would leave 2, 3 and 4. */
+    {".4 .2 .2 .1 .1", "min_keep=3 xtc_probability=1.0 xtc_threshold=0.15", "234"},
+    {".4 .2 .2 .1 .1", "min_keep=4 xtc_probability=1.0 xtc_threshold=0.15", "01234"},
+    /* Top-k ignores min_keep, which is then larger than what top-k left. */
+    {".4 .2 .2 .1 .1", "min_keep=4 top_k=2", "01"},
+    {".4 .2 .2 .1 .1", "min_keep=4 top_k=2 top_p=0.1", "01"},
 
-    e.p.top_k = 0;
-    e.p.top_p = 1.0f;
-    e.p.min_p = 0.3f;
-    e.p.temperature = 2.0f; /* it raises the others to .447 of the largest or more */
-    stages(&e, CLS_STAGE_TEMPERATURE, CLS_STAGE_MIN_P);
-    EXPECT_KEPT(&e, "01234");
-    stages(&e, CLS_STAGE_MIN_P, CLS_STAGE_TEMPERATURE);
-    EXPECT_KEPT(&e, "01");
-    ck_assert(fabs((double)(e.probs[0] / e.probs[1]) - sqrt(2.5)) < 1e-5);
-
-    START_PROBS(&e, .4, .3, .2, .1); /* XTC removes token 0, so min-p measures by token 1 */
-    e.p.xtc_probability = 1.0f;
-    e.p.xtc_threshold = 0.25f;
-    e.p.min_p = 0.6f;
-    stages(&e, CLS_STAGE_XTC, CLS_STAGE_MIN_P);
-    EXPECT_KEPT(&e, "12");
-    stages(&e, CLS_STAGE_MIN_P, CLS_STAGE_XTC);
-    EXPECT_KEPT(&e, "1");
-
-    START_PROBS(&e, .4, .2, .2, .1, .1); /* typical keeps 1 and 2; top-k then counts from 1 */
-    e.p.typical_p = 0.35f;
-    e.p.top_k = 1;
-    stages(&e, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_K);
-    EXPECT_KEPT(&e, "1");
-    stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TYPICAL_P);
-    EXPECT_KEPT(&e, "0");
-}
-END_TEST
-
-/* Proves that each truncation leaves at least min_keep tokens, in the order in which it prefers
- * them. */
-START_TEST(min_keep)
-{
-    example e;
-    START_PROBS(&e, .4, .2, .2, .1, .1);
-    e.p.min_keep = 3;
-    e.p.top_p = 0.1f;
-    EXPECT_KEPT(&e, "012");
-    e.p.top_p = 1.0f;
-    e.p.min_p = 1.0f;
-    EXPECT_KEPT(&e, "012");
-    e.p.min_p = 0.0f;
-    e.p.top_n_sigma = 0.1f;
-    EXPECT_KEPT(&e, "012");
-    e.p.top_n_sigma = 0.0f;
-    e.p.p_less = 1;
-    EXPECT_KEPT(&e, "012");
-    e.p.p_less = 0;
-    e.p.top_a = 1.0f;
-    e.p.temperature = 0.1f;
-    EXPECT_KEPT(&e, "012");
-    e.p.temperature = 1.0f;
-    e.p.top_a = 0.0f;
-    e.p.typical_p = 0.1f; /* The entropy is 2.12 bits. A surprise of 2.32 is nearest to it, then
-                            1.32, then 3.32. */
-    EXPECT_KEPT(&e, "012");
-    e.p.min_keep = 4;
-    EXPECT_KEPT(&e, "0123");
-    e.p.min_keep = 2;
-    EXPECT_KEPT(&e, "12");
-    e.p.typical_p = 1.0f;
-    e.p.xtc_probability = 1.0f;
-    e.p.xtc_threshold = 0.15f; /* without min_keep it would leave 2, 3 and 4 */
-    e.p.min_keep = 3;
-    EXPECT_KEPT(&e, "234");
-    e.p.min_keep = 4;
-    EXPECT_KEPT(&e, "01234");
-    e.p.top_k = 2; /* top-k ignores min_keep */
-    e.p.xtc_probability = 0.0f;
-    EXPECT_KEPT(&e, "01");
-    e.p.top_p = 0.1f; /* min_keep is larger than what top-k left */
-    EXPECT_KEPT(&e, "01");
-}
-END_TEST
-
-START_TEST(ties)
-{
-    example e;
-    START_PROBS(&e, .2, .2, .2, .2, .2);
-    e.p.top_k = 2; /* lower ids come first */
-    EXPECT_KEPT(&e, "01");
-    e.p.top_k = 0;
-    e.p.top_p = 0.5f;
-    EXPECT_KEPT(&e, "012");
-    e.p.top_p = 1.0f;
-    e.p.min_p = 1.0f; /* a token at the threshold stays */
-    EXPECT_KEPT(&e, "01234");
-    e.p.min_p = 0.0f;
-    e.p.typical_p = 0.5f;
-    EXPECT_KEPT(&e, "012");
-    e.p.typical_p = 1.0f;
-    e.p.top_n_sigma = 0.01f; /* without a spread all tokens stay */
-    EXPECT_KEPT(&e, "01234");
-    e.p.top_n_sigma = 0.0f;
-    e.p.p_less = 1;
-    EXPECT_KEPT(&e, "01234");
-    e.p.p_less = 0;
-    e.p.top_a = 1.0f;
-    EXPECT_KEPT(&e, "01234");
-    e.p.top_a = 0.0f;
-    e.p.xtc_probability = 1.0f; /* the last in order counts as the least likely */
-    EXPECT_KEPT(&e, "4");
-    e.p.xtc_probability = 0.0f;
-
+    /* Of ties, lower ids come first. A token at a threshold stays, and so do all without a spread.
+     * For XTC the last in order counts as the least likely. */
+    {".2 .2 .2 .2 .2", "top_k=2", "01"},
+    {".2 .2 .2 .2 .2", "top_p=0.5", "012"},
+    {".2 .2 .2 .2 .2", "min_p=1.0", "01234"},
+    {".2 .2 .2 .2 .2", "typical_p=0.5", "012"},
+    {".2 .2 .2 .2 .2", "top_n_sigma=0.01", "01234"},
+    {".2 .2 .2 .2 .2", "p_less=1", "01234"},
+    {".2 .2 .2 .2 .2", "top_a=1.0", "01234"},
+    {".2 .2 .2 .2 .2", "xtc_probability=1.0", "4"},
     /* Of equal tokens that are likelier than typical, those of lower ids are nearer: the higher
-     * ones are removed. */
-    START_PROBS(&e, .05, .3, .3, .3, .05);
-    e.p.typical_p = 0.5f;
-    EXPECT_KEPT(&e, "12");
-    e.p.top_p = 0.4f; /* top-p then starts at the first token that typical left */
-    stages(&e, CLS_STAGE_TYPICAL_P, CLS_STAGE_TOP_P);
-    EXPECT_KEPT(&e, "1");
-    e.p.typical_p = 0.96f;
-    e.p.top_p = 1.0f;
-    EXPECT_KEPT(&e, "01234");
-    e.p.typical_p = 0.92f;
-    EXPECT_KEPT(&e, "0123");
+     * ones are removed. Top-p then starts at the first token that typical left. */
+    {".05 .3 .3 .3 .05", "typical_p=0.5", "12"},
+    {".05 .3 .3 .3 .05", "typical_p=0.5 top_p=0.4 stages=typical,top-p", "1"},
+    {".05 .3 .3 .3 .05", "typical_p=0.96 stages=typical,top-p", "01234"},
+    {".05 .3 .3 .3 .05", "typical_p=0.92 stages=typical,top-p", "0123"},
+    /* One of two tokens reaches a half, but does not exceed it. */
+    {".5 .5", "top_p=0.5", "0"},
+    {".5 .5", "typical_p=0.5", "01"},
+};
 
-    START_PROBS(&e, .5, .5); /* one of two tokens reaches a half, but does not exceed it */
-    e.p.top_p = 0.5f;
-    EXPECT_KEPT(&e, "0");
-    e.p.top_p = 1.0f;
-    e.p.typical_p = 0.5f;
-    EXPECT_KEPT(&e, "01");
-    e.x[0] = 2e-8f; /* probabilities are equal, but keys differ: the lower logit is nearer */
+START_TEST(kept_sets)
+{
+    const struct kept *const c = &kept_by_hand[_i];
+    double probs[10];
+    uint32_t n = 0;
+    example e;
+    for (const char *at = c->probs; *at != '\0'; n++)
+        probs[n] = strtod(at, (char **)&at);
+    start_probs(&e, probs, n);
+    params_set(&e.p, c->params);
+    expect_kept(&e, c->ids, c->params);
+}
+END_TEST
+
+/* Proves that of two equal probabilities whose keys differ, the lower logit is more typical. */
+START_TEST(nearly_ties)
+{
+    example e;
+    START_PROBS(&e, .5, .5);
+    e.x[0] = 2e-8f;
     e.x[1] = 1e-8f;
     e.p.typical_p = 0.3f;
     EXPECT_KEPT(&e, "1");
@@ -222,18 +149,19 @@ START_TEST(temperatures)
     e.p.dynatemp_exponent = 0.0f; /* the temperature becomes the upper end of the range */
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs((double)(e.probs[3] / e.probs[2]) - pow(4.0 / 3.0, 1 / 0.6)) < 1e-5);
-    e.p.dynatemp_exponent = 1.0f;
-    e.p.top_k = 1; /* one token has no entropy, so the temperature stays */
-    stages(&e, CLS_STAGE_TOP_K, CLS_STAGE_TEMPERATURE);
+    e.p.dynatemp_exponent = 1.0f; /* one token has no entropy, so the temperature stays */
+    params_set(&e.p, "top_k=1 stages=top-k,temperature");
     EXPECT_KEPT(&e, "3");
     ck_assert(fabsf(e.result.logprob_final) < 1e-6f);
 
+    START_PROBS(&e, .5, .2, .1, .1, .1);
+    params_set(&e.p, "min_p=0.3 temperature=2.0 stages=min-p,temperature");
+    EXPECT_KEPT(&e, "01");
+    ck_assert(fabs((double)(e.probs[0] / e.probs[1]) - sqrt(2.5)) < 1e-5);
+
     START_PROBS(&e, .6, .3, .1); /* temperature 0 is greedy, whatever the other parameters are */
-    e.p.temperature = 0.0f;
-    e.p.xtc_probability = 1.0f;
-    e.p.typical_p = 0.1f;
-    e.p.dynatemp_range = 1.0f;
-    e.p.mirostat = 2;
+    params_set(&e.p, "temperature=0.0 xtc_probability=1.0 typical_p=0.1 dynatemp_range=1.0 "
+                     "mirostat=2");
     EXPECT_KEPT(&e, "0");
 }
 END_TEST
@@ -339,15 +267,10 @@ START_TEST(greedy_edges)
         {-FLT_MAX, {1, 2, 3}, {-FLT_MAX, -FLT_MAX, -FLT_MAX}, 0, 0},
         {-INFINITY, {1, 2, 3}, {-INFINITY, -INFINITY, -INFINITY}, -1, CLS_ROW_EMPTY},
     };
-    cls_params p;
-    cls_host_row row;
     cls_host_result result = {.struct_size = sizeof result};
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.temperature = 0.0f;
-    cls_host_row_init(&row);
-    row.logits = x;
-    row.vocab = LENGTH(x);
-    row.params = &p;
+    cls_host_row row = host_row(x, LENGTH(x), &p);
     for (uint32_t r = 0; r < LENGTH(rows); r++) {
         for (uint32_t i = 0; i < LENGTH(x); i++)
             x[i] = rows[r].fill;
@@ -360,23 +283,17 @@ START_TEST(greedy_edges)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("chain_host");
-    TCase *const t = tcase_create("chain_host");
     uint32_t n;
     goldens(&n);
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, known_distributions, 0, (int)n);
-    tcase_add_test(t, orders);
-    tcase_add_test(t, min_keep);
-    tcase_add_test(t, ties);
-    tcase_add_test(t, coin);
-    tcase_add_test(t, temperatures);
-    tcase_add_test(t, infill);
-    tcase_add_test(t, greedy_edges);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(known_distributions, (int)n);
+    add_loop_test(kept_sets, LENGTH(kept_by_hand));
+    add_test(nearly_ties);
+    add_test(coin);
+    add_test(temperatures);
+    add_test(infill);
+    add_test(greedy_edges);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -45,8 +45,7 @@ START_TEST(known_hashes)
         hex_of(known[i].text, strlen(known[i].text), 1000, hex);
         ck_assert_str_eq(hex, known[i].hash);
     }
-    char *const million = malloc(1000000);
-    ck_assert_ptr_nonnull(million);
+    char *const million = must_malloc(1000000);
     memset(million, 'a', 1000000);
     hex_of(million, 1000000, 1000000, hex);
     ck_assert_str_eq(hex, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
@@ -96,8 +95,7 @@ START_TEST(key_covers_sources)
     ck_assert_str_eq(hex, usual);
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const unsigned n = *cls_variants[v].count, fewer = n - 1;
-        const char **const parts = malloc(n * sizeof *parts);
-        ck_assert_ptr_nonnull(parts);
+        const char **const parts = must_malloc(n * sizeof *parts);
         memcpy(parts, cls_variants[v].source, n * sizeof *parts);
         variants[v].source = parts;
         for (unsigned i = 0; i < n; i++) {
@@ -150,8 +148,7 @@ static const cls_container some = {
 static uint8_t *packed_of(const cls_container *c, size_t *size)
 {
     *size = cls_container_size(c);
-    uint8_t *const bytes = malloc(*size + 1); /* tests add a byte */
-    ck_assert_ptr_nonnull(bytes);
+    uint8_t *const bytes = must_malloc(*size + 1); /* tests add a byte */
     memset(bytes, 0x55, *size + 1);
     cls_container_write(c, key, bytes);
     return bytes;
@@ -222,8 +219,8 @@ START_TEST(damage)
             bytes[at] ^= (uint8_t)flip;
         }
     for (size_t cut = 0; cut < size; cut++) {
-        uint8_t *const less = malloc(cut != 0 ? cut : 1); /* of its own length, for the sanitizer */
-        ck_assert_ptr_nonnull(less);
+        uint8_t *const less =
+            must_malloc(cut != 0 ? cut : 1); /* of its own length, for the sanitizer */
         memcpy(less, bytes, cut);
         ck_assert_msg(!reads(less, cut), "the first %zu bytes are taken", cut);
         free(less);
@@ -296,19 +293,15 @@ START_TEST(nonsense)
 }
 END_TEST
 
-static Suite *suite(void)
+int main(void)
 {
-    Suite *const s = suite_create("container");
-    TCase *const t = tcase_create("container");
-    tcase_add_test(t, known_hashes);
-    tcase_add_test(t, pieces);
-    tcase_add_test(t, key_covers_sources);
-    tcase_add_test(t, round_trip);
-    tcase_add_test(t, layout);
-    tcase_add_test(t, damage);
-    tcase_add_test(t, nonsense);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(known_hashes);
+    add_test(pieces);
+    add_test(key_covers_sources);
+    add_test(round_trip);
+    add_test(layout);
+    add_test(damage);
+    add_test(nonsense);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(suite, 0); }

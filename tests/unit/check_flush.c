@@ -21,24 +21,18 @@ typedef struct bench {
 static bench open_bench(device *d, cl_command_queue_properties properties)
 {
     bench b = {.d = d};
-    cls_sampler_options o;
-    cls_params p;
     cl_int code;
     stub_lazy = 0;
     b.other = clCreateCommandQueue(d->context, d->id, properties, &code);
     must_cl(code);
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = ROWS;
+    cls_sampler_options o = sampler_options(VOCAB, ROWS);
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
     must(cls_shard_create(b.sampler, NULL, &b.shard));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_k = 5;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_init(&b.step);
-    b.step.rows = ROWS;
-    b.step.logits.values.buffer = buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL);
+    b.step = default_step(ROWS, buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL));
     b.step.tokens.buffer = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
     cls_outputs_init(&b.outputs);
     b.outputs.logprobs.buffer = buffer_of(d, sizeof(float) * ROWS, NULL);
@@ -50,9 +44,8 @@ static void close_bench(bench *b)
 {
     cls_shard_destroy(b->shard);
     cls_sampler_destroy(b->sampler);
-    clReleaseMemObject(b->step.logits.values.buffer);
-    clReleaseMemObject(b->step.tokens.buffer);
-    clReleaseMemObject(b->outputs.logprobs.buffer);
+    release_buffers(b->step.logits.values.buffer, b->step.tokens.buffer,
+                    b->outputs.logprobs.buffer);
     clReleaseCommandQueue(b->other);
     stub_lazy = 0;
 }
@@ -163,19 +156,11 @@ START_TEST(waits)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("flush");
-    TCase *const t = tcase_create("flush");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, waits, 0, CALLS);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_loop_test(waits, CALLS);
+    return fixture_end();
 }

@@ -10,17 +10,14 @@ START_TEST(bans)
     const cls_logit_bias bias[] = {{3, 50.0f}, {2, 1.0f}, {6, -INFINITY}};
     example e;
     start(&e);
-    e.p.allowed_ids.ids = allowed;
-    e.p.allowed_ids.count = 4;
+    e.p.allowed_ids = (cls_ids){allowed, 4};
     EXPECT_KEPT(&e, "1246");
-    e.p.logit_bias.biases = bias;
-    e.p.logit_bias.count = 3;
+    e.p.logit_bias = (cls_biases){bias, 3};
     EXPECT_KEPT(&e, "124");
     ck_assert(fabs((double)(e.probs[2] / e.probs[1]) - exp(1.0)) < 1e-5);
 
     start(&e);
-    e.p.stop_ids.ids = stop;
-    e.p.stop_ids.count = 2;
+    e.p.stop_ids = (cls_ids){stop, 2};
     e.p.min_tokens = 3;
     PROMPT(&e, prompt);
     OUTPUT(&e, output); /* three of its tokens are valid */
@@ -43,8 +40,7 @@ START_TEST(words)
     const cls_ids all[] = {{one, 1}, {two, 2}, {three, 3}, {of_prompt, 5}, {others, 3}};
     example e;
     start(&e);
-    e.p.bad_words.sequences = all;
-    e.p.bad_words.count = 5;
+    e.p.bad_words = (cls_sequences){all, 5};
     PROMPT(&e, prompt);
     EXPECT_KEPT(&e, "012345679"); /* the prompt does not begin a bad word */
     OUTPUT(&e, output);
@@ -180,17 +176,12 @@ START_TEST(dry)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("history_host");
-    TCase *const t = tcase_create("history_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, bans);
-    tcase_add_test(t, words);
-    tcase_add_test(t, ngrams);
-    tcase_add_test(t, dry);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(bans);
+    add_test(words);
+    add_test(ngrams);
+    add_test(dry);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

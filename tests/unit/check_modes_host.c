@@ -120,10 +120,7 @@ START_TEST(decay)
     const int32_t output[] = {3, 5, -1, 3};
     example e;
     START_PROBS(&e, .41, .29, .2, .1);
-    e.p.top_p = 0.8f;
-    e.p.top_p_decay = 0.5f;
-    e.p.top_p_min = 0.15f;
-    e.p.top_p_reset_id = 5;
+    params_set(&e.p, "top_p=0.8 top_p_decay=0.5 top_p_min=0.15 top_p_reset_id=5");
     EXPECT_KEPT(&e, "012");
     ck_assert(fabs(e.result.adaptive.top_p * 0x1p-32 - 0.4) < 1e-6); /* any token but 5 halves it */
     OUTPUT(&e, output); /* token 5 resets it, and token 3 halves it */
@@ -144,16 +141,11 @@ START_TEST(decay)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("modes_host");
-    TCase *const t = tcase_create("modes_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, mirostat);
-    tcase_add_test(t, adaptive);
-    tcase_add_test(t, decay);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(mirostat);
+    add_test(adaptive);
+    add_test(decay);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -13,15 +13,12 @@ enum { VOCAB = 3000, SLOTS = 5000, SHARDS = 2 };
 
 static cls_sampler *sampler_of(device *d)
 {
-    cls_sampler_options o;
-    cls_params p;
     cls_sampler *sampler;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.slot_count = SLOTS;
+    cls_sampler_options o = sampler_options(VOCAB, SLOTS);
+    o.max_rows = 1;
     o.counts = CLS_COUNTS_NONE;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
-    cls_params_init(&p);
+    cls_params p = default_params();
     p.top_k = 5;
     must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
     p.top_k = 9;
@@ -31,10 +28,7 @@ static cls_sampler *sampler_of(device *d)
 
 static cls_step step_of(device *d)
 {
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
+    cls_step step = default_step(1, buffer_of(d, 2 * VOCAB * sizeof(float), NULL));
     step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
     return step;
 }
@@ -66,8 +60,7 @@ START_TEST(steps)
     device *const d = fixture_device(_i);
     cls_sampler *const s = sampler_of(d);
     cls_step step = step_of(d);
-    cls_params p;
-    cls_params_init(&p);
+    cls_params p = default_params();
     (void)launches_of(d, s, &step); /* and the slot calls */
     const uint32_t lean = launches_of(d, s, &step);
     pretend(s);
@@ -81,8 +74,7 @@ START_TEST(steps)
     (void)launches_of(d, s, &step);
     ck_assert_uint_eq(launches_of(d, s, &step), lean);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(step.slots.device.buffer);
+    release_buffers(step.logits.values.buffer, step.slots.device.buffer);
 }
 END_TEST
 
@@ -111,8 +103,7 @@ START_TEST(shards)
     forget(s);
     cls_shard_destroy(h);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(step.slots.device.buffer);
+    release_buffers(step.logits.values.buffer, step.slots.device.buffer);
 }
 END_TEST
 
@@ -134,18 +125,14 @@ END_TEST
 static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
                                  cls_context **context)
 {
-    cls_context_options c;
-    cls_sampler_options o;
     cls_sampler *sampler;
-    cls_context_options_init(&c);
+    cls_context_options c = default_context_options();
     c.max_local_mem_size = local;
     c.shortlist = shortlist;
     must(cls_context_create(d->context, d->id, &c, context));
     /* The stub fails the test of groups, so that they have become those of one item. */
     (*context)->shape.row_group = (*context)->requested_shape.row_group;
-    cls_sampler_options_init(&o);
-    o.vocab = VOCAB;
-    o.max_rows = o.slot_count = 3;
+    cls_sampler_options o = sampler_options(VOCAB, 3);
     o.features = CLS_FEATURE_SHORTLIST;
     must(cls_sampler_create(*context, &o, &sampler));
     return sampler;
@@ -214,27 +201,18 @@ START_TEST(small_lists)
         cls_sampler_destroy(s);
         cls_context_destroy(context);
     }
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(map);
+    release_buffers(step.logits.values.buffer, map);
 }
 END_TEST
-
-static Suite *make(void)
-{
-    Suite *const s = suite_create("needs");
-    TCase *const t = tcase_create("needs");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, steps);
-    add_device_test(t, shards);
-    add_device_test(t, ends);
-    add_device_test(t, small_lists);
-    suite_add_tcase(s, t);
-    return s;
-}
 
 int main(void)
 {
     fixture_features(CLS_FEATURES_ALL);
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(steps);
+    add_device_test(shards);
+    add_device_test(ends);
+    add_device_test(small_lists);
+    return fixture_end();
 }

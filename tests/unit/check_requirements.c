@@ -8,10 +8,9 @@
 
 static void refuse(device *d, stub_lack lacks, const char *sentence)
 {
-    cls_context_options o;
     cls_context *context = NULL;
     cls_device_info info = {.struct_size = sizeof info};
-    cls_context_options_init(&o);
+    cls_context_options o = default_context_options();
     stub_lacks = lacks;
     ck_assert_int_eq(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE);
     ck_assert_str_eq(cls_error_message(), sentence);
@@ -38,14 +37,10 @@ START_TEST(int64)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("requirements");
-    TCase *const t = tcase_create("requirements");
-    add_device_test(t, infinities);
-    add_device_test(t, int64);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_DEVICES);
+    add_device_test(infinities);
+    add_device_test(int64);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 1); }

@@ -238,19 +238,14 @@ START_TEST(decays)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("samplers");
-    TCase *const t = tcase_create("samplers");
-    tcase_set_timeout(t, 0);
-    tcase_add_test(t, entropies);
-    tcase_add_test(t, temperatures);
-    tcase_add_test(t, deviations);
-    tcase_add_test(t, mirostat);
-    tcase_add_test(t, adaptive);
-    tcase_add_test(t, decays);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(entropies);
+    add_test(temperatures);
+    add_test(deviations);
+    add_test(mirostat);
+    add_test(adaptive);
+    add_test(decays);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

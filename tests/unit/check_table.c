@@ -90,16 +90,12 @@ START_TEST(presets)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("table");
-    TCase *const t = tcase_create("table");
-    tcase_add_test(t, fields);
-    tcase_add_test(t, saved_fields);
-    tcase_add_test(t, help);
-    tcase_add_test(t, presets);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_test(fields);
+    add_test(saved_fields);
+    add_test(help);
+    add_test(presets);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

@@ -38,9 +38,8 @@ START_TEST(rounds)
         {64, 4, 1, 5003},           {1, 16, 1, 5003},           {1024, 16, 32, 32 * 1024 + 28}};
     device *const d = fixture_device(_i);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
-        cls_context_options o;
         cls_context *context;
-        cls_context_options_init(&o);
+        cls_context_options o = default_context_options();
         must(cls_context_create(d->context, d->id, &o, &context));
         context->shape.work_group = shapes[i].work_group;
         context->shape.vector = shapes[i].vector;
@@ -131,19 +130,11 @@ START_TEST(subgroups)
 }
 END_TEST
 
-static Suite *make(void)
-{
-    Suite *const s = suite_create("unseen");
-    TCase *const t = tcase_create("unseen");
-    tcase_set_timeout(t, 0);
-    add_device_test(t, rounds);
-    add_device_test(t, subgroups);
-    suite_add_tcase(s, t);
-    return s;
-}
-
 int main(void)
 {
     cls_test_proofs_compare_nothing = 1; /* this OpenCL computes nothing */
-    return fixture_run(make, 1);
+    fixture_begin(ON_DEVICES);
+    add_device_test(rounds);
+    add_device_test(subgroups);
+    return fixture_end();
 }

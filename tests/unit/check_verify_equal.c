@@ -22,7 +22,6 @@ typedef struct request {
 static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint32_t n)
 {
     cls_host_row row = q->row;
-    cls_host_result result = {.struct_size = sizeof result};
     memcpy(q->output + row.output_count, path, n * sizeof *path);
     row.logits = (const char *)row.logits + r * q->d.logits_stride * dtype_size(row.dtype);
     if (row.mask != NULL)
@@ -33,7 +32,7 @@ static cls_host_result sampled(request *q, uint32_t r, const int32_t *path, uint
     row.output = q->output;
     row.output_count += n;
     row.position += n;
-    must(cls_host_sample(&row, &result));
+    const cls_host_result result = host_result(&row);
     return result;
 }
 
@@ -113,9 +112,8 @@ START_TEST(equal_to_samples)
     rng r = {fixture_seed() + 100 + (uint64_t)_i};
     uint32_t accepted = 0, offered = 0;
     for (uint32_t round = 0; round < rounds; round++) {
-        request *const q = calloc(1, sizeof *q);
+        request *const q = must_calloc(1, sizeof *q);
         cls_host_verified v = {.struct_size = sizeof v}, wanted;
-        ck_assert(q != NULL);
         cls_host_drafts_init(&q->d);
         q->d.draft_count = rng_below(&r, MOST + 1);
         batch *const b = q->b = batch_new(q->d.draft_count + 1, vocab, (int)rng_below(&r, 3),
@@ -136,8 +134,8 @@ START_TEST(equal_to_samples)
             batch_bias(b, &r, (int)rng_below(&r, 2));
         q->p = b->params[0];
         if (rng_below(&r, 3)) { /* nothing that keeps it short */
-            q->p.max_tokens = q->p.stop_ids.count = 0;
-            q->p.stop_ids.ids = NULL;
+            q->p.max_tokens = 0;
+            q->p.stop_ids = (cls_ids){NULL, 0};
             q->p.mirostat = 0;
             q->p.adaptive_target = -1.0f;
             q->p.top_p_decay = 1.0f;
@@ -188,8 +186,7 @@ START_TEST(all_of_the_same)
         for (uint32_t row = 0; row < MOST; row++) {
             batch_row(b, row, (row_kind)rng_below(&r, ROW_GOOD), rng_bits(&r));
             cls_host_row drawn = batch_host_row(b, row);
-            cls_host_result result = {.struct_size = sizeof result};
-            must(cls_host_sample(&drawn, &result));
+            const cls_host_result result = host_result(&drawn);
             if (row < MOST - 1)
                 ids[row] = result.token;
         }
@@ -208,15 +205,10 @@ START_TEST(all_of_the_same)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_equal");
-    TCase *const t = tcase_create("verify_equal");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, equal_to_samples, 0, 5);
-    tcase_add_loop_test(t, all_of_the_same, 0, 3);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(equal_to_samples, 5);
+    add_loop_test(all_of_the_same, 3);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

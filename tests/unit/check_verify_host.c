@@ -156,8 +156,7 @@ START_TEST(ends)
     const int32_t stop[] = {4, 8}, output[] = {1, 2};
     request r;
     start(&r, _i, "345", "3 4 5 6");
-    r.p.stop_ids.ids = stop;
-    r.p.stop_ids.count = 2;
+    r.p.stop_ids = (cls_ids){stop, 2};
     r.x[2][1] = NAN; /* this row is not reached */
     EXPECT(&r, "34", 2, CLS_ROW_STOPPED);
     r.ids[1] = 6; /* the target's token is the one that stops */
@@ -165,8 +164,7 @@ START_TEST(ends)
     set_row(r.x[0], "8");
     EXPECT(&r, "8", 0, CLS_ROW_STOPPED);
     start(&r, _i, "34", "3 4 8"); /* the bonus token stops */
-    r.p.stop_ids.ids = stop + 1;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){stop + 1, 1};
     EXPECT(&r, "348", 2, CLS_ROW_STOPPED);
     r.d.disable_bonus = 1;
     EXPECT(&r, "34", 2, 0);
@@ -186,8 +184,7 @@ START_TEST(ends)
     r.p.max_tokens = 2;
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
     r.p.max_tokens = 0;
-    r.p.stop_ids.ids = output + 1;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){output + 1, 1};
     EXPECT(&r, "", 0, CLS_ROW_STOPPED | CLS_ROW_SKIPPED);
 }
 END_TEST
@@ -270,8 +267,7 @@ START_TEST(blocks)
                   taken[1]);
     /* Drafts after a stop id do not count. */
     const int32_t stop = 3;
-    r.p.stop_ids.ids = &stop;
-    r.p.stop_ids.count = 1;
+    r.p.stop_ids = (cls_ids){&stop, 1};
     for (r.row.position = taken[1] = 0; r.row.position < 1000; r.row.position += 10) {
         must(cls_host_verify(&r.d, &r.v));
         taken[1] += r.v.accepted == 1;
@@ -393,14 +389,7 @@ START_TEST(refused)
     start(&r, CLS_VERIFY_STANDARD, "34", "3 4 5");
 #define REFUSE(field, value) REFUSE_AS(field, value, strchr(#field, '.') + 1)
 #define REFUSE_AS(field, value, name) \
-    do { \
-        const request good = r; \
-        r.field = (value); \
-        ck_assert_int_eq(cls_host_verify(&r.d, &r.v), CLS_BAD_ARGUMENT); \
-        ck_assert_msg(strstr(cls_error_message(), name) != NULL, "%s: \"%s\"", #field, \
-                      cls_error_message()); \
-        r = good; \
-    } while (0)
+    must_refuse_with(r, field, value, cls_host_verify(&r.d, &r.v), name)
     REFUSE(d.struct_size, 0);
     REFUSE(v.struct_size, 0);
     REFUSE(d.row, NULL);
@@ -443,22 +432,17 @@ START_TEST(refused)
 }
 END_TEST
 
-static Suite *make(void)
+int main(void)
 {
-    Suite *const s = suite_create("verify_host");
-    TCase *const t = tcase_create("verify_host");
-    tcase_set_timeout(t, 0);
-    tcase_add_loop_test(t, certain, 0, METHODS);
-    tcase_add_loop_test(t, rows_without_a_token, 0, METHODS);
-    tcase_add_loop_test(t, ends, 0, METHODS);
-    tcase_add_loop_test(t, distributions, 0, 4);
-    tcase_add_test(t, blocks);
-    tcase_add_test(t, typical);
-    tcase_add_test(t, greedy_and_modes);
-    tcase_add_test(t, trees);
-    tcase_add_test(t, refused);
-    suite_add_tcase(s, t);
-    return s;
+    fixture_begin(ON_HOST);
+    add_loop_test(certain, METHODS);
+    add_loop_test(rows_without_a_token, METHODS);
+    add_loop_test(ends, METHODS);
+    add_loop_test(distributions, 4);
+    add_test(blocks);
+    add_test(typical);
+    add_test(greedy_and_modes);
+    add_test(trees);
+    add_test(refused);
+    return fixture_end();
 }
-
-int main(void) { return fixture_run(make, 0); }

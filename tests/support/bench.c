@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+#include "bench.h"
+
+bench bench_open(device *d, const cls_sampler_options *o, const float *logits)
+{
+    bench b = {.d = d, .vocab = o->vocab, .rows = o->max_rows};
+    ck_assert_uint_le(b.rows, BENCH_ROWS);
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), o, &b.sampler));
+    b.step = default_step(b.rows, buffer_of(d, (size_t)b.rows * b.vocab * sizeof *logits, logits));
+    b.step.tokens.buffer = b.step.status.buffer = buffer_of(d, 2 * sizeof b.token, NULL);
+    b.step.status.offset = sizeof b.token;
+    return b;
+}
+
+void bench_close(bench *b)
+{
+    cls_sampler_destroy(b->sampler);
+    release_buffers(b->step.logits.values.buffer, b->step.tokens.buffer);
+}
+
+void bench_logits(bench *b, const float *logits, uint32_t n)
+{
+    must_cl(clEnqueueWriteBuffer(b->d->queue, b->step.logits.values.buffer, CL_TRUE, 0,
+                                 (size_t)n * b->vocab * sizeof *logits, logits, 0, NULL, NULL));
+}
+
+void bench_step(bench *b)
+{
+    must(cls_sample(b->sampler, b->d->queue, &b->step, 0, NULL, NULL));
+    bench_read(b);
+}
+
+void bench_read(bench *b)
+{
+    int32_t out[2][BENCH_ROWS];
+    buffer_read(b->d, b->step.tokens.buffer, sizeof out, out);
+    memcpy(b->token, out[0], sizeof b->token);
+    memcpy(b->status, out[1], sizeof b->status);
+}
+
+void bench_row(bench *b, int32_t slot)
+{
+    const cls_step all = b->step;
+    b->step.rows = 1;
+    b->step.slots.host = &slot;
+    bench_step(b);
+    b->step = all;
+}
