@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that steps enqueued ahead of the device lose nothing: a staging ring that fills up,
- * results that return through a ring, and two threads with a sampler each. */
-#include <pthread.h>
+ * and results that return through a ring. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -263,101 +262,6 @@ START_TEST(readback_refused)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------- threads */
-
-/* Runs a request with many changes in a thread, which must not use Check. */
-typedef struct worker {
-    cls_context *context;
-    cl_command_queue queue;
-    cl_mem logits, out;
-    uint32_t first, steps;
-    cls_status status;
-} worker;
-
-static void *work(void *argument)
-{
-    worker *const w = argument;
-    cls_sampler *sampler = NULL;
-    cls_step step;
-    cls_sampler_options o = sampler_options(VOCAB, 3);
-    o.max_history = 20;
-    o.max_rollback = 4;
-    cls_step_init(&step);
-    step.rows = 3;
-    step.logits.values.buffer = w->logits;
-    step.tokens.buffer = w->out;
-    w->status = cls_sampler_create(w->context, &o, &sampler);
-    for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {
-        const cls_params p = params_of(w->first + i);
-        const uint32_t slot = i % 3;
-        cls_status status = CLS_OK;
-        for (uint32_t all = 0; all < 3 && i == 0 && status == CLS_OK; all++)
-            status = cls_slot_begin(sampler, all, &p, prompt, 11 - all, NULL, 0);
-        if (status == CLS_OK)
-            status = cls_slot_params(sampler, slot, &p);
-        if (status == CLS_OK && i % 5 == 4)
-            status = cls_slot_copy(sampler, slot, (slot + 1) % 3);
-        if (status == CLS_OK && i % 7 == 6)
-            status = cls_slot_begin(sampler, slot, &p, prompt, 5, prompt, 3);
-        step.tokens.offset = i * 3 * sizeof(int32_t);
-        if (status == CLS_OK)
-            status = cls_sample(sampler, w->queue, &step, 0, NULL, NULL);
-        w->status = status;
-        if (i % 8 == 7)
-            clFinish(w->queue);
-    }
-    clFinish(w->queue);
-    cls_sampler_destroy(sampler);
-    return NULL;
-}
-
-START_TEST(two_threads)
-{
-    device *const d = fixture_device(_i);
-    enum { MOST = 90 };
-    int32_t expected[2][3 * MOST], tokens[3 * MOST];
-    float logits[3 * VOCAB];
-    worker w[2];
-    pthread_t thread[2];
-    cl_int code;
-    if (!can_gate(d))
-        return;
-    row_fill(ROW_NORMAL1, logits, 3 * VOCAB, fixture_seed());
-    const cl_mem buffer = buffer_of(d, sizeof logits, logits);
-    for (uint32_t t = 0; t < 2; t++) { /* one after the other */
-        w[t] = (worker){fixture_context(d, 1u << CLS_F32, 0, 0, 0),
-                        NULL,
-                        buffer,
-                        buffer_of(d, sizeof tokens, NULL),
-                        100 * t,
-                        fixture_by_size(9, MOST, MOST),
-                        CLS_OK};
-        w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-        must_cl(code);
-        work(&w[t]);
-        ck_assert_int_eq(w[t].status, CLS_OK);
-        buffer_read(d, w[t].out, sizeof tokens, expected[t]);
-    }
-    for (uint32_t round = 0; round < 4; round++) { /* both at once */
-        for (uint32_t t = 0; t < 2; t++)
-            ck_assert_int_eq(pthread_create(&thread[t], NULL, work, &w[t]), 0);
-        for (uint32_t t = 0; t < 2; t++)
-            ck_assert_int_eq(pthread_join(thread[t], NULL), 0);
-        for (uint32_t t = 0; t < 2; t++) {
-            ck_assert_int_eq(w[t].status, CLS_OK);
-            buffer_read(d, w[t].out, sizeof tokens, tokens);
-            ck_assert_msg(memcmp(tokens, expected[t], w[t].steps * 3 * sizeof *tokens) == 0,
-                          "%s: thread %u, round %u", d->name, t, round);
-        }
-    }
-    for (uint32_t t = 0; t < 2; t++) {
-        clReleaseCommandQueue(w[t].queue);
-        clReleaseMemObject(w[t].out);
-    }
-    clReleaseMemObject(buffer);
-}
-END_TEST
-
 int main(void)
 {
     fixture_random(CLS_FEATURE_ACCEPT);
@@ -366,6 +270,5 @@ int main(void)
     add_device_test(plain_steps_are_never_busy);
     add_device_test(readback);
     add_device_test(readback_refused);
-    add_device_test(two_threads);
     return fixture_end();
 }

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that a token does not depend on what surrounds it: batch, row index, slot, stride,
- * type of logits, shape of the kernels, queue, thread and steps in flight.
+ * type of logits, shape of the kernels, queue and steps in flight.
  *
  *     check_invariance        eight shapes of kernels
  *     check_invariance all    twenty-two, which PoCL takes minutes to compile */
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +119,7 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
     enum { STEPS = 16 };
     client s;
     cl_event done[STEPS];
+    char where[200];
     client_open(&s, b, d, fixture_context(d, 0, 0, 0, 0), STEPS);
     for (uint32_t i = 0; i < STEPS; i++) {
         client_step(&s, i % 2 ? second : first, i, chained && i ? 1 : 0,
@@ -127,18 +127,10 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
         must_cl(clFlush(i % 2 ? second : first));
     }
     must_cl(clWaitForEvents(1, &done[STEPS - 1]));
-    for (uint32_t i = 0; i < STEPS; i++) {
-        client_tokens(&s, i);
-        batch_reference(b);
-        for (uint32_t row = 0; row < b->rows; row++) {
-            ck_assert_msg(b->token[row] == b->host[row].token &&
-                              b->status[row] == b->host[row].status,
-                          "%s, %s: step %u: %s: token %d, not %d", d->name, what, i,
-                          batch_words(b, row), b->token[row], b->host[row].token);
-            batch_accept(b, row);
-        }
+    for (uint32_t i = 0; i < STEPS; i++)
         clReleaseEvent(done[i]);
-    }
+    snprintf(where, sizeof where, "%s, %s", d->name, what);
+    client_check(&s, STEPS, where);
     client_close(&s);
 }
 
@@ -168,69 +160,6 @@ START_TEST(queues)
 }
 END_TEST
 
-/* Runs in a thread, which must not use Check; counts the differences. */
-typedef struct worker {
-    client s;
-    cl_command_queue queue;
-    uint32_t steps;
-    cls_status status;
-} worker;
-
-static void *work(void *argument)
-{
-    worker *const w = argument;
-    for (uint32_t i = 0; i < w->steps && w->status == CLS_OK; i++) {
-        w->s.step.tokens.offset = w->s.step.status.offset =
-            (uint64_t)i * w->s.b->rows * sizeof(int32_t);
-        w->status = cls_sample(w->s.sampler, w->queue, &w->s.step, 0, NULL, NULL);
-        if (i % 8 == 7)
-            clFinish(w->queue);
-    }
-    clFinish(w->queue);
-    return NULL;
-}
-
-START_TEST(two_threads)
-{
-    device *const d = fixture_device(_i);
-    if (one_at_a_time(d))
-        return;
-    batch *const whole = source(vocab_here());
-    worker w[2] = {{.steps = fixture_by_size(2, 20, 60)}, {.steps = fixture_by_size(2, 20, 60)}};
-    pthread_t thread[2];
-    cl_int code;
-    for (uint32_t t = 0; t < 2; t++) {
-        const uint32_t which[] = {t, 5 + t, 10 + t, 20 + t, 30 + t, 40 + t};
-        client_open(&w[t].s, batch_pick(whole, 6, which, CLS_F32, 0, 0), d,
-                    fixture_context(d, 0, 0, 0, 0), w[t].steps);
-        w[t].queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-        must_cl(code);
-    }
-    for (uint32_t t = 0; t < 2; t++)
-        ck_assert_int_eq(pthread_create(&thread[t], NULL, work, &w[t]), 0);
-    for (uint32_t t = 0; t < 2; t++)
-        ck_assert_int_eq(pthread_join(thread[t], NULL), 0);
-    for (uint32_t t = 0; t < 2; t++) {
-        batch *const b = w[t].s.b;
-        ck_assert_int_eq(w[t].status, CLS_OK);
-        for (uint32_t i = 0; i < w[t].steps; i++) {
-            client_tokens(&w[t].s, i);
-            batch_reference(b);
-            for (uint32_t row = 0; row < b->rows; row++) {
-                ck_assert_msg(b->token[row] == b->host[row].token,
-                              "%s: thread %u, step %u: %s: token %d, not %d", d->name, t, i,
-                              batch_words(b, row), b->token[row], b->host[row].token);
-                batch_accept(b, row);
-            }
-        }
-        client_close(&w[t].s);
-        clReleaseCommandQueue(w[t].queue);
-        batch_free(b);
-    }
-    batch_free(whole);
-}
-END_TEST
-
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
@@ -239,6 +168,5 @@ int main(int argc, char **argv)
     add_device_test(batches_places_strides_types);
     add_device_test(shapes);
     add_device_test(queues);
-    add_device_test(two_threads);
     return fixture_end();
 }

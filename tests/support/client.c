@@ -66,6 +66,23 @@ void client_tokens(client *s, uint32_t i)
     buffer_read_at(s->d, s->step.status.buffer, offset, size, s->b->status);
 }
 
+void client_check(client *s, uint32_t n, const char *where)
+{
+    batch *const b = s->b;
+    for (uint32_t i = 0; i < n; i++) {
+        client_tokens(s, i);
+        batch_reference(b);
+        for (uint32_t row = 0; row < b->rows; row++) {
+            const cls_host_result *const host = &b->host[row];
+            ck_assert_msg(b->token[row] == host->token && b->status[row] == host->status,
+                          "%s: step %u: %s: token %d, status %d; the reference: %d, %d", where, i,
+                          batch_words(b, row), b->token[row], b->status[row], host->token,
+                          host->status);
+            batch_accept(b, row);
+        }
+    }
+}
+
 void client_close(client *s)
 {
     const cl_mem buffers[] = {s->step.logits.values.buffer, s->step.tokens.buffer,

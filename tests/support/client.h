@@ -23,6 +23,9 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
 /* Enqueues the i-th step. */
 void client_step(client *s, cl_command_queue queue, uint32_t i, cl_uint n_wait,
                  const cl_event *wait, cl_event *done);
+/* Reads the first n steps and compares their tokens and statuses with the reference, whose tokens
+ * the requests then accept. */
+void client_check(client *s, uint32_t n, const char *where);
 /* Blocking: reads the i-th step's tokens and status into the batch. */
 void client_tokens(client *s, uint32_t i);
 void client_close(client *s);
