@@ -14,8 +14,8 @@ void must_status(cls_status status, const char *call, const char *file, int line
 void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
                       const char *file, int line)
 {
-    ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s", file, line, call,
-                  cls_status_name(status), cls_status_name(wanted));
+    ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s; the last message: %s", file, line,
+                  call, cls_status_name(status), cls_status_name(wanted), cls_error_message());
     must_say_words(words, file, line);
     if (wanted == CLS_BAD_ARGUMENT)
         ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
