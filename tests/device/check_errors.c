@@ -14,17 +14,6 @@
 #include "faulty.h"
 #include "layer.h"
 
-/* Oclgrind stops where commands wait for the host. */
-static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
-
-static cl_event user_event(cl_context context)
-{
-    cl_int code;
-    const cl_event event = clCreateUserEvent(context, &code);
-    must_cl(code);
-    return event;
-}
-
 static void rest(long ms)
 {
     const struct timespec t = {0, ms * 1000000};
@@ -385,14 +374,6 @@ END_TEST
 
 /* ------------------------------------------------------ what a refused call left */
 
-static cl_command_queue another_queue(device *d)
-{
-    cl_int code;
-    const cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
-    return queue;
-}
-
 /* The event is not complete before the gate opens. */
 static void expect_gated(cl_command_queue queue, cl_event done, cl_event gate)
 {
@@ -413,10 +394,10 @@ START_TEST(uploads_of_a_refused_step)
     enum { ROWS = 4 };
     static const int32_t order[ROWS] = {2, 0, 3, 1};
     device *const d = fixture_device(_i);
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     client s = small_client(d, ROWS);
-    const cl_command_queue first = another_queue(d), second = another_queue(d);
+    const cl_command_queue first = queue_in_order(d), second = queue_in_order(d);
     const cl_event gate = user_event(d->context);
     cl_event done = NULL;
     for (uint32_t slot = 0; slot < ROWS; slot++) {
@@ -454,7 +435,7 @@ START_TEST(uploads_of_a_refused_product)
 {
     device *const d = fixture_device(_i);
     const layer_setup wish = {LAYER_F16, 64, 16, 4, 4, 1, 0, 0, 0, 0};
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     for (int lasting = 0; lasting < 2; lasting++) {
         rng r = {fixture_seed()};
@@ -462,7 +443,7 @@ START_TEST(uploads_of_a_refused_product)
         int32_t map[4] = {3, 1, 0, 2};
         cl_event done = NULL;
         layer_open(&l, d, &wish, &r);
-        const cl_command_queue first = another_queue(d), second = another_queue(d);
+        const cl_command_queue first = queue_in_order(d), second = queue_in_order(d);
         const cl_event gate = user_event(d->context);
         l.call.which.host = map;
         faulty_arm(FAULTY_clEnqueueNDRangeKernel, 0, CL_OUT_OF_RESOURCES, lasting);

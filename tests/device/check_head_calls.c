@@ -11,14 +11,6 @@
 
 /* -------------------------------------------------------------------- queues */
 
-static cl_command_queue out_of_order(device *d)
-{
-    cl_int code;
-    cl_command_queue queue =
-        clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    return code == CL_SUCCESS ? queue : NULL;
-}
-
 /* Calls with different maps, one after another without waiting. Each call's logits are copied after
  * it. The calls use one queue or two alternately, in order or out of order. */
 static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_command_queue b,
@@ -73,10 +65,7 @@ static void run_ahead(device *d, layer_product product, cl_command_queue a, cl_c
 START_TEST(queues)
 {
     device *const d = fixture_device(_i);
-    cl_int code;
-    cl_command_queue second = clCreateCommandQueue(d->context, d->id, 0, &code),
-                     loose = out_of_order(d);
-    must_cl(code);
+    cl_command_queue second = queue_in_order(d), loose = queue_out_of_order(d);
     for (layer_product product = 0; product < LAYER_PRODUCTS; product++) {
         if (!layer_is_supported(d, product, TEST_SMALL))
             continue;
@@ -94,17 +83,6 @@ START_TEST(queues)
     clReleaseCommandQueue(second);
 }
 END_TEST
-
-/* An event that the test completes. Oclgrind deadlocks on those. */
-static cl_event gate_of(device *d)
-{
-    cl_int code;
-    const cl_event gate = clCreateUserEvent(d->context, &code);
-    must_cl(code);
-    return gate;
-}
-
-static int can_gate(const device *d) { return strstr(d->name, "Oclgrind") == NULL; }
 
 static int complete(cl_event event)
 {
@@ -125,7 +103,7 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
     layer l;
     layer_open(&l, d, &w, &r);
     cl_mem logits[2] = {l.logits_buffer, buffer_of(d, l.logits_size, l.logits)};
-    const cl_event gate = gate_of(d);
+    const cl_event gate = user_event(d->context);
     l.call.which.host = maps[0];
     const cls_status first = cls_head_logits(l.head, queue, &l.call, 1, &gate, &done[0]);
     clFlush(queue);
@@ -159,11 +137,8 @@ static void run_behind_gate(device *d, cl_command_queue queue, cl_command_queue 
 START_TEST(waits)
 {
     device *const d = fixture_device(_i);
-    cl_int code;
-    cl_command_queue ordered = clCreateCommandQueue(d->context, d->id, 0, &code),
-                     loose = out_of_order(d);
-    must_cl(code);
-    if (can_gate(d)) {
+    cl_command_queue ordered = queue_in_order(d), loose = queue_out_of_order(d);
+    if (!is_oclgrind(d)) {
         run_behind_gate(d, ordered, ordered);
         run_behind_gate(d, ordered, d->queue);
         if (loose != NULL) {
@@ -187,10 +162,10 @@ START_TEST(busy)
     cls_status status = CLS_OK;
     int calls;
     layer l;
-    if (!can_gate(d))
+    if (is_oclgrind(d))
         return;
     layer_open(&l, d, &w, &r);
-    const cl_event gate = gate_of(d);
+    const cl_event gate = user_event(d->context);
     must_cl(clEnqueueBarrierWithWaitList(d->queue, 1, &gate, NULL));
     l.call.which.host = map;
     for (calls = 0; calls < 100 && status == CLS_OK; calls++) {

@@ -41,9 +41,6 @@ static void run_and_free(batch *b, device *d, cls_context *context, const char *
     batch_free(b);
 }
 
-/* Oclgrind stops at an assertion of its own when two kernels run at once. */
-static int one_at_a_time(const device *d) { return strstr(d->name, "Oclgrind") != NULL; }
-
 START_TEST(batches_places_strides_types)
 {
     device *const d = fixture_device(_i);
@@ -137,19 +134,17 @@ static void steps_ahead(device *d, batch *b, cl_command_queue first, cl_command_
 START_TEST(queues)
 {
     device *const d = fixture_device(_i);
-    if (one_at_a_time(d))
+    if (is_oclgrind(d))
         return;
-    cl_int code;
     batch *const whole = source(vocab_here());
     batch *const b = batch_pick(whole, 8, NULL, CLS_F32, 0, 0);
     batch_free(whole);
     steps_ahead(d, b, d->queue, d->queue, 0, "in order");
-    cl_command_queue other = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
+    cl_command_queue other = queue_in_order(d);
     steps_ahead(d, b, d->queue, other, 0, "two queues");
     clReleaseCommandQueue(other);
-    other = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    if (code == CL_SUCCESS) {
+    other = queue_out_of_order(d);
+    if (other != NULL) {
         steps_ahead(d, b, other, other, 0, "out of order");
         steps_ahead(d, b, other, other, 1, "out of order, by events");
         clReleaseCommandQueue(other);

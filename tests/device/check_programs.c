@@ -559,7 +559,7 @@ START_TEST(another_thread)
     uint32_t n = 0;
     cls_params p = params_of(WISH_USUAL);
     must(begin(&s, &p));
-    if (strstr(d->name, "Oclgrind") != NULL) { /* it stops where two kernels run at once */
+    if (is_oclgrind(d)) { /* it stops where two kernels run at once */
         compile_ahead(&a);
     } else {
         ck_assert_int_eq(pthread_create(&thread, NULL, compile_ahead, &a), 0);

@@ -33,8 +33,7 @@ static cls_sampler_options options(uint32_t slots)
 
 static void twins_open(twins *t, device *d, const cls_sampler_options *o)
 {
-    cls_context *const context =
-        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, is_oclgrind(d) ? 12 : 0, 0, 0);
     memset(t, 0, sizeof *t);
     t->d = d;
     t->slots = o->slot_count;
@@ -370,7 +369,7 @@ START_TEST(many_slots)
     const uint32_t slots = MOST_GROUPS + 3;
     cls_sampler_options o = options(slots);
     twins t;
-    if (strstr(d->name, "Oclgrind") != NULL) /* an interpreter */
+    if (is_oclgrind(d)) /* an interpreter */
         return;
     o.vocab = 8;
     o.max_history = 0;

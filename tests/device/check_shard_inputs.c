@@ -239,17 +239,12 @@ START_TEST(out_of_order)
 {
     device *const d = fixture_device(_i);
     rng r = {fixture_seed() + 708};
-    cl_int code;
     cl_command_queue queues[1 + SHARDS];
     twin t;
     open_usual(&t, d, 0, 0, "out of order", &r);
     for (uint32_t k = 0; k < t.sides; k++) {
-        queues[k] =
-            clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-        if (code != CL_SUCCESS) { /* the device has none */
-            queues[k] = clCreateCommandQueue(d->context, d->id, 0, &code);
-            must_cl(code);
-        }
+        queues[k] = queue_out_of_order(d);
+        queues[k] = queues[k] != NULL ? queues[k] : queue_in_order(d);
         t.side[k].queue = queues[k];
     }
     for (uint32_t i = 0; i < 4; i++)
@@ -269,12 +264,10 @@ START_TEST(steps_ahead)
     rng r = {fixture_seed() + 711};
     int32_t map[ROWS];
     cls_shard *shards[SHARDS];
-    cl_int code;
     twin t;
-    if (strstr(d->name, "Oclgrind") != NULL) /* it stops where commands wait for the host */
+    if (is_oclgrind(d))
         return;
-    const cl_event gate = clCreateUserEvent(d->context, &code);
-    must_cl(code);
+    const cl_event gate = user_event(d->context);
     const twin_setup setup = {.n = SHARDS, .borders = borders_of_inputs, .on_device = 1};
     twin_open(&t, d, usual_batch(&r, 60), &setup, "steps ahead");
     for (uint32_t k = 0; k < t.sides; k++) {

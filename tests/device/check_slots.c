@@ -368,17 +368,15 @@ START_TEST(other_queues)
     device *const d = fixture_device(_i);
     const uint32_t steps = times * fixture_by_size(8, 100, 300);
     cls_sampler_options o = sampler_options(200, 8);
-    cl_int code;
-    if (strstr(d->name, "Oclgrind") != NULL) /* one kernel at a time */
+    if (is_oclgrind(d))
         return;
     o.max_history = 20;
     o.max_rollback = 10;
-    cl_command_queue queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
+    cl_command_queue queue = queue_in_order(d);
     serve(d, &o, steps, fixture_seed() + 30, d->queue, queue);
     clReleaseCommandQueue(queue);
-    queue = clCreateCommandQueue(d->context, d->id, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &code);
-    if (code != CL_SUCCESS)
+    queue = queue_out_of_order(d);
+    if (queue == NULL)
         return;
     serve(d, &o, steps, fixture_seed() + 31, queue, queue);
     serve(d, &o, steps, fixture_seed() + 32, queue, d->queue);

@@ -53,7 +53,7 @@ static configuration configuration_of(uint32_t i)
  * groups of several, and five under AddressSanitizer; four configurations on Oclgrind. */
 static uint32_t configurations(const device *d)
 {
-    return all ? 2 * 4 * 6 : fixture_by_size(strstr(d->name, "Oclgrind") != NULL ? 4 : 2, 5, 5);
+    return all ? 2 * 4 * 6 : fixture_by_size(is_oclgrind(d) ? 4 : 2, 5, 5);
 }
 
 static cls_context_options options_of(const configuration *c)
@@ -161,8 +161,7 @@ START_TEST(wrong_subgroups)
     ck_assert_uint_eq(shape.subgroups, CLS_SUBGROUPS_NONE);
     /* What no device here has: the compiler refuses it, or it is never asked. */
     for (uint32_t i = CLS_SUBGROUPS_KHR; i <= CLS_SUBGROUPS_NV; i++) {
-        if (i == CLS_SUBGROUPS_NV &&
-            (strstr(d->name, "Oclgrind") != NULL || strstr(d->name, "rusticl") != NULL))
+        if (i == CLS_SUBGROUPS_NV && (is_oclgrind(d) || strstr(d->name, "rusticl") != NULL))
             continue; /* their compilers end the process at an assembler's instruction */
         test_subgroups(i);
         shape.row_group = 1;

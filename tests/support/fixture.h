@@ -69,6 +69,15 @@ void must_status(cls_status status, const char *call, const char *file, int line
 void *must_malloc(size_t size);
 void *must_calloc(size_t n, size_t size);
 
+/* Oclgrind runs one kernel at a time, and stops where commands wait for the host. */
+int is_oclgrind(const device *d);
+
+/* Return an event that the test completes, and a queue. A device may have none out of order: NULL.
+ */
+cl_event user_event(cl_context context);
+cl_command_queue queue_in_order(device *d);
+cl_command_queue queue_out_of_order(device *d);
+
 /* Waits for an event, which must be no error, and releases it. */
 void must_end(cl_event event);
 

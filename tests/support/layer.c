@@ -13,8 +13,8 @@ const char *const layer_product_names[LAYER_PRODUCTS] = {"float16", "float32", "
 int layer_is_supported(const device *d, layer_product product, test_size from)
 {
     /* An interpreter needs minutes for CLBlast's kernels. */
-    return product != LAYER_CLBLAST || (cls_head_has_clblast() && fixture_size() >= from &&
-                                        strstr(d->name, "Oclgrind") == NULL);
+    return product != LAYER_CLBLAST ||
+           (cls_head_has_clblast() && fixture_size() >= from && !is_oclgrind(d));
 }
 
 /* Creates a buffer of random rows of a type, `stride` elements apart, from `offset` on; gaps are

@@ -308,14 +308,6 @@ static cls_sampler *sampler_of(load *l, uint32_t slots)
     return sampler;
 }
 
-static cl_command_queue queue_of(device *d)
-{
-    cl_int code;
-    cl_command_queue const queue = clCreateCommandQueue(d->context, d->id, 0, &code);
-    must_cl(code);
-    return queue;
-}
-
 void load_open(load *l, device *d, uint32_t streams)
 {
     static const row_kind kinds[] = {ROW_NORMAL1, ROW_LANGUAGE, ROW_NORMAL3, ROW_TIES,
@@ -331,8 +323,8 @@ void load_open(load *l, device *d, uint32_t streams)
     l->world.o.max_rollback = ROLLBACK;
     l->sampler = sampler_of(l, streams);
     l->alone = sampler_of(l, 1);
-    l->queue[0] = queue_of(d);
-    l->queue[1] = queue_of(d);
+    l->queue[0] = queue_in_order(d);
+    l->queue[1] = queue_in_order(d);
     l->logits = must_calloc((size_t)LOGITS * VOCAB, sizeof *l->logits);
     for (uint32_t i = 0; i < LOGITS; i++)
         row_fill(i % 256 == 255 ? ROW_ALL_NAN

@@ -41,6 +41,8 @@ void *must_calloc(size_t n, size_t size)
     return memory;
 }
 
+int is_oclgrind(const device *d) { return strstr(d->name, "Oclgrind") != NULL; }
+
 void must_end(cl_event event)
 {
     must_cl(clWaitForEvents(1, &event));

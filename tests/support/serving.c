@@ -22,8 +22,7 @@ void server_open(server *s, device *d, const cls_sampler_options *o, uint64_t se
                                      ROW_TIES,    ROW_EQUAL, ROW_LANGUAGE};
     const size_t ints = 2 * AHEAD * MAX_ROWS * sizeof(int32_t);
     /* Where larger groups compile at once, work-items share a slot's state. */
-    cls_context *const context =
-        fixture_context(d, 1u << CLS_F32, strstr(d->name, "Oclgrind") ? 12 : 0, 0, 0);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, is_oclgrind(d) ? 12 : 0, 0, 0);
     cls_sampler_options one = *o;
     memset(s, 0, sizeof *s);
     s->d = d;
