@@ -119,7 +119,7 @@ cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *para
 cls_device_info context_info(const cls_context *context);
 cls_host_result host_result(const cls_host_row *row);
 
-/* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top_p,top_k" names them. A value
+/* Sets fields of parameters, such as "top_k=3 top_p=0.5 stages=top-p,top-k" names them. A value
  * with a point is a float. */
 void params_set(cls_params *p, const char *words);
 

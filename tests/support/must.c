@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The functions of fixture.h that need no runner, so that the fuzzers have them, too. */
 #include "fixture.h"
+#include "base/param_table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,18 +78,22 @@ cls_host_result host_result(const cls_host_row *row)
     return result;
 }
 
+/* Sets a chain of stages by their names, which commas divide. */
 static void set_stages(cls_params *p, char *names)
 {
-    static const char *const stages[] = {"end",    "temperature", "top_k",     "top_p",
-                                         "min_p",  "top_n_sigma", "typical_p", "xtc",
-                                         "p_less", "infill",      "top_a"};
+#define NAME(stage, name, field, on) [CLS_STAGE_##stage] = name,
+    static const char *const stages[] = {"end", CLS_STAGE_TABLE(NAME)};
+#undef NAME
     uint32_t n = 0;
     p->chain = CLS_CHAIN_CUSTOM;
     memset(p->stages, CLS_STAGE_END, sizeof p->stages);
-    for (char *name = strtok(names, ","); name != NULL; name = strtok(NULL, ","), n++)
-        for (uint8_t i = 0; i < sizeof stages / sizeof *stages; i++)
-            if (strcmp(stages[i], name) == 0)
-                p->stages[n] = i;
+    for (char *name = strtok(names, ","); name != NULL; name = strtok(NULL, ",")) {
+        uint8_t i = 0;
+        while (i < sizeof stages / sizeof *stages && strcmp(stages[i], name) != 0)
+            i++;
+        ck_assert_msg(i < sizeof stages / sizeof *stages, "there is no stage %s", name);
+        p->stages[n++] = i;
+    }
 }
 
 void params_set(cls_params *p, const char *words)

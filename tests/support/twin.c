@@ -29,7 +29,7 @@ static const char *const kinds[TWIN_KINDS] = {
     "top_a=0.2",
     "dynatemp_range=0.5 top_k=25",
     "top_p=0.9 top_p_decay=0.8 top_p_min=0.2",
-    "top_k=40 typical_p=0.9 top_p=0.9 stages=top_k,typical_p,temperature,top_p"};
+    "top_k=40 typical_p=0.9 top_p=0.9 stages=top-k,typical,temperature,top-p"};
 
 void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
 {

@@ -63,17 +63,17 @@ static const struct kept {
     const char *probs, *params, *ids;
 } kept_by_hand[] = {
     /* Each truncation sees what the one before it left: of .8 the last are .625, .25 and .125. */
-    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top_p,top_k", "012"},
-    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top_k,top_p", "01"},
+    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top-p,top-k", "012"},
+    {".5 .2 .1 .1 .1", "top_k=3 top_p=0.85 stages=top-k,top-p", "01"},
     /* The temperature raises the others to .447 of the largest or more. */
-    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=temperature,min_p", "01234"},
-    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=min_p,temperature", "01"},
+    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=temperature,min-p", "01234"},
+    {".5 .2 .1 .1 .1", "min_p=0.3 temperature=2.0 stages=min-p,temperature", "01"},
     /* XTC removes token 0, so min-p measures by token 1. */
-    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=xtc,min_p", "12"},
-    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=min_p,xtc", "1"},
+    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=xtc,min-p", "12"},
+    {".4 .3 .2 .1", "xtc_probability=1.0 xtc_threshold=0.25 min_p=0.6 stages=min-p,xtc", "1"},
     /* Typical keeps 1 and 2; top-k then counts from 1. */
-    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=typical_p,top_k", "1"},
-    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=top_k,typical_p", "0"},
+    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=typical,top-k", "1"},
+    {".4 .2 .2 .1 .1", "typical_p=0.35 top_k=1 stages=top-k,typical", "0"},
 
     /* Each truncation leaves at least min_keep tokens, in the order in which it prefers them. */
     {".4 .2 .2 .1 .1", "min_keep=3 top_p=0.1", "012"},
@@ -105,9 +105,9 @@ static const struct kept {
     /* Of equal tokens that are likelier than typical, those of lower ids are nearer: the higher
      * ones are removed. Top-p then starts at the first token that typical left. */
     {".05 .3 .3 .3 .05", "typical_p=0.5", "12"},
-    {".05 .3 .3 .3 .05", "typical_p=0.5 top_p=0.4 stages=typical_p,top_p", "1"},
-    {".05 .3 .3 .3 .05", "typical_p=0.96 stages=typical_p,top_p", "01234"},
-    {".05 .3 .3 .3 .05", "typical_p=0.92 stages=typical_p,top_p", "0123"},
+    {".05 .3 .3 .3 .05", "typical_p=0.5 top_p=0.4 stages=typical,top-p", "1"},
+    {".05 .3 .3 .3 .05", "typical_p=0.96 stages=typical,top-p", "01234"},
+    {".05 .3 .3 .3 .05", "typical_p=0.92 stages=typical,top-p", "0123"},
     /* One of two tokens reaches a half, but does not exceed it. */
     {".5 .5", "top_p=0.5", "0"},
     {".5 .5", "typical_p=0.5", "01"},
@@ -178,12 +178,12 @@ START_TEST(temperatures)
     must(cls_host_sample(&e.row, &e.result));
     ck_assert(fabs((double)(e.probs[3] / e.probs[2]) - pow(4.0 / 3.0, 1 / 0.6)) < 1e-5);
     e.p.dynatemp_exponent = 1.0f; /* one token has no entropy, so the temperature stays */
-    params_set(&e.p, "top_k=1 stages=top_k,temperature");
+    params_set(&e.p, "top_k=1 stages=top-k,temperature");
     EXPECT_KEPT(&e, "3");
     ck_assert(fabsf(e.result.logprob_final) < 1e-6f);
 
     START_PROBS(&e, .5, .2, .1, .1, .1);
-    params_set(&e.p, "min_p=0.3 temperature=2.0 stages=min_p,temperature");
+    params_set(&e.p, "min_p=0.3 temperature=2.0 stages=min-p,temperature");
     EXPECT_KEPT(&e, "01");
     ck_assert(fabs((double)(e.probs[0] / e.probs[1]) - sqrt(2.5)) < 1e-5);
 
