@@ -45,9 +45,7 @@ static void gated_open(gated *g, device *d)
     g->m.rollback = 4;
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &g->sampler));
     row_fill(ROW_COARSE, g->logits, VOCAB, fixture_seed());
-    cls_step_init(&g->step);
-    g->step.rows = 1;
-    g->step.logits.values.buffer = buffer_of(d, sizeof g->logits, g->logits);
+    g->step = default_step(1, buffer_of(d, sizeof g->logits, g->logits));
     g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
     const cls_params p = params_of(1);
     must(cls_slot_begin(g->sampler, 0, &p, prompt, 11, NULL, 0));

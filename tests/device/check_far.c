@@ -84,7 +84,6 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     int32_t token[ROWS], status[ROWS];
     uint64_t offset = 0;
     cls_sampler *sampler;
-    cls_step step;
     cl_mem const logits = buffer_of(d, ROWS * row_size, all->logits[input->dtype]),
                  out = buffer_of(d, sizeof token + sizeof status, NULL);
     cls_sampler_options o = sampler_options(VOCAB, ROWS);
@@ -94,9 +93,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     p.top_p = 0.9f;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_init(&step);
-    step.rows = ROWS;
-    step.logits.values.buffer = logits;
+    cls_step step = default_step(ROWS, logits);
     step.logits.dtype = input->dtype;
     const uint64_t stride = put(d, far, input->element, contents, &offset);
     if (which == MASKS) {

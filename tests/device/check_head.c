@@ -167,7 +167,6 @@ START_TEST(sampled_in_place)
         const uint32_t vocab = fixture_by_size(150, 1025, 4099), rows = 6;
         const layer_setup w = {by, vocab, 96, 8, rows, 1, 1, 1, 0, 0};
         cls_sampler *sampler;
-        cls_step step;
         int32_t tokens[8];
         layer l;
         if (!layer_is_supported(d, by, TEST_SMALL))
@@ -183,9 +182,7 @@ START_TEST(sampled_in_place)
             p.seed = 100 + i;
             must(cls_slot_begin(sampler, i, &p, NULL, 0, NULL, 0));
         }
-        cls_step_init(&step);
-        step.rows = rows;
-        step.logits.values.buffer = l.logits_buffer;
+        cls_step step = default_step(rows, l.logits_buffer);
         step.logits.values.offset = l.call.logits.offset;
         step.tokens.buffer = buffer;
         must(cls_head_logits(l.head, d->queue, &l.call, 0, NULL, NULL));

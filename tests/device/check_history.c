@@ -102,10 +102,7 @@ static void step(world *w, const char *where)
 {
     const uint32_t n_words = effects_words(w->vocab, w->sampler->layout);
     int32_t token[ROWS], status[ROWS];
-    cls_step s;
-    cls_step_init(&s);
-    s.rows = ROWS;
-    s.logits.values.buffer = w->logits;
+    cls_step s = default_step(ROWS, w->logits);
     s.logits.dtype = w->dtype;
     s.tokens.buffer = w->tokens;
     s.status.buffer = w->status;

@@ -122,9 +122,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
     o.no_late_compile = no_late_compile;
     must(cls_sampler_create(context, &o, &s.sampler));
     cls_outputs_init(&s.outputs);
-    cls_step_init(&s.step);
-    s.step.rows = 1;
-    s.step.logits.values.buffer = buffer_of(d, s.b->data_size * ROWS, NULL);
+    s.step = default_step(1, buffer_of(d, s.b->data_size * ROWS, NULL));
     buffer_write(d, s.step.logits.values.buffer, 0, s.b->data_size, s.b->data);
     s.step.tokens.buffer = buffer_of(d, 64, NULL);
     s.step.status.buffer = buffer_of(d, 64, NULL);

@@ -64,11 +64,7 @@ static void twins_close(twins *t)
 static uint32_t flush(const twins *t, cls_sampler *s)
 {
     const int32_t none = -1;
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = t->logits_buffer;
+    cls_step step = default_step(1, t->logits_buffer);
     step.slots.host = &none;
     step.tokens.buffer = t->tokens;
     must(cls_sample(s, t->d->queue, &step, 0, NULL, NULL));
@@ -98,14 +94,10 @@ static void sample(const twins *t, cls_sampler *s, uint32_t first, uint32_t n, i
                    int32_t *status)
 {
     int32_t slots[ROWS];
-    cls_step step;
     for (uint32_t i = 0; i < n; i++)
         slots[i] = (int32_t)(first + i);
     const cl_mem map = buffer_of(t->d, n * sizeof *slots, slots);
-    cls_step_init(&step);
-    step.rows = n;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = t->logits_buffer;
+    cls_step step = default_step(n, t->logits_buffer);
     step.slots.device.buffer = map; /* by the device's: some may have ended */
     step.tokens.buffer = t->tokens;
     step.status.buffer = t->status;

@@ -55,17 +55,14 @@ static void draw(device *d, cls_sampler *sampler, int32_t dtype, cl_mem buffer, 
                  uint64_t offset, uint64_t stride, const cls_params *params)
 {
     const size_t size = dtype_size(dtype);
-    cls_step step;
     int32_t tokens[ROWS];
     cl_int code;
     const cl_mem out = clCreateBuffer(d->context, CL_MEM_WRITE_ONLY, sizeof tokens, NULL, &code);
     must_cl(code);
     for (uint32_t s = 0; s < ROWS; s++)
         must(cls_slot_begin(sampler, s, params, NULL, 0, NULL, 0));
-    cls_step_init(&step);
-    step.rows = ROWS;
+    cls_step step = default_step(ROWS, buffer);
     step.logits.dtype = dtype;
-    step.logits.values.buffer = buffer;
     step.logits.values.offset = offset;
     step.logits.row_stride = stride;
     step.tokens.buffer = out;

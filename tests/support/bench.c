@@ -6,9 +6,7 @@ bench bench_open(device *d, const cls_sampler_options *o, const float *logits)
     bench b = {.d = d, .vocab = o->vocab, .rows = o->max_rows};
     ck_assert_uint_le(b.rows, BENCH_ROWS);
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), o, &b.sampler));
-    cls_step_init(&b.step);
-    b.step.rows = b.rows;
-    b.step.logits.values.buffer = buffer_of(d, (size_t)b.rows * b.vocab * sizeof *logits, logits);
+    b.step = default_step(b.rows, buffer_of(d, (size_t)b.rows * b.vocab * sizeof *logits, logits));
     b.step.tokens.buffer = b.step.status.buffer = buffer_of(d, 2 * sizeof b.token, NULL);
     b.step.status.offset = sizeof b.token;
     return b;

@@ -37,10 +37,8 @@ void client_open(client *s, batch *b, device *d, cls_context *context, uint32_t 
            b->rows * sizeof *b->adaptive); /* no adaptive state before the first step */
 
     cls_outputs_init(&s->outputs);
-    cls_step_init(&s->step);
-    s->step.rows = b->rows;
+    s->step = default_step(b->rows, buffer_of(d, b->data_size, b->data));
     s->step.logits.dtype = b->dtype;
-    s->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
     s->step.logits.values.offset = b->offset;
     s->step.logits.row_stride = b->stride;
     s->step.slots.host = b->slots;

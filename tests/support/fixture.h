@@ -109,10 +109,11 @@ void must_say_words(const char *words, const char *file, int line);
         memcpy(&(of), good_, sizeof good_); \
     } while (0)
 
-/* Return the defaults; the options with as many rows and slots. */
+/* Return the defaults: options with as many rows and slots, a step with float32 logits. */
 cls_params default_params(void);
 cls_sampler_options sampler_options(uint32_t vocab, uint32_t slots);
 cls_context_options default_context_options(void);
+cls_step default_step(uint32_t rows, cl_mem logits);
 cls_host_row host_row(const void *logits, uint32_t vocab, const cls_params *params);
 
 /* Return what a context says of itself, and the result of a row that must be sampled. */

@@ -16,11 +16,8 @@ enum {
 
 static void step_alone(load *l, const request *q, uint32_t row)
 {
-    cls_step step;
     cls_status status;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = l->all_logits;
+    cls_step step = default_step(1, l->all_logits);
     step.logits.values.offset =
         (uint64_t)request_logits(q, &l->world, LOGITS) * VOCAB * sizeof(float);
     step.tokens = (cls_buffer){.buffer = l->output_alone, .offset = row * sizeof(int32_t)};
@@ -244,7 +241,6 @@ void load_step(load *l)
     stream *const any = l->of_slot[rng_below(&l->r, l->slots)];
     const cls_buffer output = {.buffer = l->output};
     int32_t map[LOAD_STREAMS];
-    cls_step step;
     cls_status status;
     uint64_t ticket;
     if (l->steps % 32 == 0) {
@@ -268,9 +264,7 @@ void load_step(load *l)
     }
     must_cl(clEnqueueWriteBuffer(l->queue[0], l->input, CL_FALSE, 0,
                                  (size_t)l->slots * VOCAB * sizeof *logits, logits, 0, NULL, NULL));
-    cls_step_init(&step);
-    step.rows = l->slots;
-    step.logits.values.buffer = l->input;
+    cls_step step = default_step(l->slots, l->input);
     step.slots.host = map;
     step.tokens = output;
     step.status = (cls_buffer){.buffer = l->output, .offset = l->slots * sizeof(int32_t)};

@@ -64,6 +64,15 @@ cls_context_options default_context_options(void)
     return o;
 }
 
+cls_step default_step(uint32_t rows, cl_mem logits)
+{
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = rows;
+    step.logits.values.buffer = logits;
+    return step;
+}
+
 cls_device_info context_info(const cls_context *context)
 {
     cls_device_info info = {.struct_size = sizeof info};

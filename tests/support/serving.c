@@ -217,7 +217,6 @@ static void step_alone(server *s, const cls_step *all, const step_request *w, ui
 
 void server_step(server *s, const step_request *w)
 {
-    cls_step step;
     if (s->n == AHEAD || s->writes + WRITES > 2 * AHEAD)
         server_settle(s);
     for (uint32_t row = 0; row < w->rows; row++) {
@@ -235,10 +234,7 @@ void server_step(server *s, const step_request *w)
         s->forced += (*status & CLS_ROW_FORCED) != 0;
         s->loops += (*status & CLS_ROW_LOOP) != 0;
     }
-    cls_step_init(&step);
-    step.rows = w->rows;
-    step.logits.dtype = CLS_F32;
-    step.logits.values.buffer = s->logits_buffer;
+    cls_step step = default_step(w->rows, s->logits_buffer);
     step.logits.values.offset = (uint64_t)w->first_logits * s->o.vocab * sizeof(float);
     if (w->device_map)
         step.slots.device = upload(s, w->slots, w->rows);

@@ -115,10 +115,8 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
     for (uint32_t i = 0; i < v->slots; i++)
         v->last[i] = CANARY;
 
-    cls_step_init(&v->step);
-    v->step.rows = b->rows;
+    v->step = default_step(b->rows, buffer_of(d, b->data_size, b->data));
     v->step.logits.dtype = b->dtype;
-    v->step.logits.values.buffer = buffer_of(d, b->data_size, b->data);
     v->step.tokens.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
     v->step.status.buffer = buffer_of(d, b->rows * sizeof(int32_t), NULL);
 }

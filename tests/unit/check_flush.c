@@ -32,9 +32,7 @@ static bench open_bench(device *d, cl_command_queue_properties properties)
     p.top_k = 5;
     for (uint32_t slot = 0; slot < ROWS; slot++)
         must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
-    cls_step_init(&b.step);
-    b.step.rows = ROWS;
-    b.step.logits.values.buffer = buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL);
+    b.step = default_step(ROWS, buffer_of(d, sizeof(float) * ROWS * VOCAB, NULL));
     b.step.tokens.buffer = buffer_of(d, sizeof(int32_t) * ROWS, NULL);
     cls_outputs_init(&b.outputs);
     b.outputs.logprobs.buffer = buffer_of(d, sizeof(float) * ROWS, NULL);

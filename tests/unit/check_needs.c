@@ -28,10 +28,7 @@ static cls_sampler *sampler_of(device *d)
 
 static cls_step step_of(device *d)
 {
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = 1;
-    step.logits.values.buffer = buffer_of(d, 2 * VOCAB * sizeof(float), NULL);
+    cls_step step = default_step(1, buffer_of(d, 2 * VOCAB * sizeof(float), NULL));
     step.slots.device.buffer = buffer_of(d, sizeof(int32_t), NULL);
     return step;
 }

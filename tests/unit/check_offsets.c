@@ -137,10 +137,7 @@ static void close_bench(bench *b)
 /* Enqueues a step with n rows that reads an input at an offset, with a stride. */
 static cls_status sample(bench *b, input what, cls_buffer at, uint64_t stride, uint32_t rows)
 {
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = rows;
-    step.logits.values.buffer = b->small;
+    cls_step step = default_step(rows, b->small);
     if (what == LOGITS) {
         step.logits.values.buffer = at.buffer;
         step.logits.values.offset = at.offset;
@@ -321,10 +318,7 @@ START_TEST(host_masks)
     static const uint64_t strides[] = {UINT64_MAX, 1ull << 63, 1ull << 62, UINT64_MAX / 4};
     bench b = open_bench(fixture_device(_i));
     for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
-        cls_step step;
-        cls_step_init(&step);
-        step.rows = 2;
-        step.logits.values.buffer = b.small;
+        cls_step step = default_step(2, b.small);
         step.mask.host = words;
         step.mask.row_stride = strides[i];
         ck_assert_msg(cls_sample(b.sampler, b.d->queue, &step, 0, NULL, NULL) != CLS_OK,
@@ -431,13 +425,10 @@ START_TEST(partials)
     bench b = open_bench(fixture_device(_i));
     cls_shard *shard;
     cls_outputs o;
-    cls_step step;
     must(cls_shard_create(b.sampler, NULL, &shard));
     cls_outputs_init(&o);
     o.kept_mass.buffer = buffer_of(b.d, 2 * sizeof(uint64_t), NULL);
-    cls_step_init(&step);
-    step.rows = 2;
-    step.logits.values.buffer = b.small;
+    cls_step step = default_step(2, b.small);
     step.outputs = &o; /* all keys are sent */
     must(cls_shard_sample(shard, b.d->queue, &step, 0, NULL));
     must(cls_shard_abandon(shard));

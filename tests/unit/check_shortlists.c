@@ -33,9 +33,7 @@ static bench open_bench(device *d)
         h.shard = i;
         must(cls_shard_create(b.sampler[i], &h, &b.shard[i]));
     }
-    cls_step_init(&b.step);
-    b.step.rows = 1;
-    b.step.logits.values.buffer = buffer_of(d, VOCAB * sizeof(float), NULL);
+    b.step = default_step(1, buffer_of(d, VOCAB * sizeof(float), NULL));
     return b;
 }
 
