@@ -89,8 +89,7 @@ static void gated_close(gated *g)
         ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i,
                       g->n, tokens[i], g->want[i]);
     cls_sampler_destroy(g->sampler);
-    clReleaseMemObject(g->step.logits.values.buffer);
-    clReleaseMemObject(g->step.tokens.buffer);
+    release_buffers(g->step.logits.values.buffer, g->step.tokens.buffer);
 }
 
 /* Each step needs an upload, and none can complete, so the staging ring fills up. Slot calls made

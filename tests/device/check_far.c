@@ -128,8 +128,7 @@ static void sample(device *d, cl_mem far, const rows *all, int which)
     printf("%s: %s: the last row begins at element %llu of %.2f GiB\n", d->name, input->name,
            (unsigned long long)(size / input->element - VOCAB), (double)size / 1073741824.0);
     cls_sampler_destroy(sampler);
-    clReleaseMemObject(logits);
-    clReleaseMemObject(out);
+    release_buffers(logits, out);
 }
 
 START_TEST(far_apart)

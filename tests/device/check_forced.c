@@ -123,8 +123,7 @@ static void run_batch(batch *b, device *d, uint32_t i, census *c)
         }
     }
     client_close(&s);
-    clReleaseMemObject(latest_buffer);
-    clReleaseMemObject(logprobs);
+    release_buffers(latest_buffer, logprobs);
     free(latest);
     free(got);
 }
@@ -210,8 +209,7 @@ static uint32_t *step_outputs(client *s, const int32_t *given, int kind)
     client_tokens(s, 0);
     uint32_t *const all = must_malloc(words * 4);
     buffer_read(s->d, buffer, words * 4, all);
-    clReleaseMemObject(buffer);
-    clReleaseMemObject(ids);
+    release_buffers(buffer, ids);
     return all;
 }
 

@@ -119,8 +119,7 @@ START_TEST(masked)
                 ck_assert(i == 2 || k.token[1] == forced[i]);
             }
         }
-    clReleaseMemObject(byte_buffer);
-    clReleaseMemObject(word_buffer);
+    release_buffers(byte_buffer, word_buffer);
     bench_close(&k);
 }
 END_TEST

@@ -317,8 +317,7 @@ static cls_head *float32_head(device *d, cl_mem weight, uint64_t stride, float *
     c.logits.buffer = logits;
     must(cls_head_logits(head, d->queue, &c, 0, NULL, NULL));
     buffer_read(d, logits, sizeof *logit, logit);
-    clReleaseMemObject(hidden);
-    clReleaseMemObject(logits);
+    release_buffers(hidden, logits);
     return head;
 }
 

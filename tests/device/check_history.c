@@ -56,9 +56,7 @@ static void world_open(world *w, device *d, cls_context *context, uint32_t vocab
 static void world_close(world *w)
 {
     cls_sampler_destroy(w->sampler);
-    clReleaseMemObject(w->logits);
-    clReleaseMemObject(w->tokens);
-    clReleaseMemObject(w->status);
+    release_buffers(w->logits, w->tokens, w->status);
     if (w->mask != NULL)
         clReleaseMemObject(w->mask);
     for (uint32_t row = 0; row < ROWS; row++) {

@@ -554,8 +554,7 @@ START_TEST(shared_logits)
         must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL),
                     "step->logits_rows is 3 for 6 rows");
         s.step = good;
-        clReleaseMemObject(buffer);
-        clReleaseMemObject(three);
+        release_buffers(buffer, three);
         close_small(&s);
     }
 }

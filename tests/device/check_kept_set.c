@@ -53,9 +53,7 @@ static void read_sets(sets *o, const client *s)
 
 static void close_sets(sets *o)
 {
-    clReleaseMemObject(o->ids_buffer);
-    clReleaseMemObject(o->counts_buffer);
-    clReleaseMemObject(o->final_buffer);
+    release_buffers(o->ids_buffer, o->counts_buffer, o->final_buffer);
     free(o->ids);
     free(o->counts);
     free(o->final);

@@ -164,8 +164,7 @@ START_TEST(of_verifications)
     must(cls_slot_rollback(s.b.sampler, 1, 1));
     EXPECT_ROW(&s, 2, 3, -1, ENDED); /* the copy of what stopped among drafts */
     EXPECT_ROW(&s, 1, 2, 2, CLS_ROW_OK);
-    clReleaseMemObject(call.emitted.buffer);
-    clReleaseMemObject(call.status.buffer);
+    release_buffers(call.emitted.buffer, call.status.buffer);
     desk_close(&s);
 }
 END_TEST

@@ -79,12 +79,8 @@ START_TEST(prompts)
         for (uint32_t row = 0; row < b->rows; row++)
             ck_assert_msg(b->token[row] == b->host[row].token,
                           "%s: a prompt's logprobs change a request", batch_words(b, row));
-        const cl_mem buffers[] = {call.given.ids.buffer, call.given.logprobs.buffer,
-                                  call.given.ranks.buffer, call.top.ids.buffer,
-                                  call.top.logprobs.buffer};
-        for (unsigned j = 0; j < sizeof buffers / sizeof *buffers; j++)
-            if (buffers[j])
-                clReleaseMemObject(buffers[j]);
+        release_buffers(call.given.ids.buffer, call.given.logprobs.buffer, call.given.ranks.buffer,
+                        call.top.ids.buffer, call.top.logprobs.buffer);
         client_close(&s);
         batch_free(b);
         free(given);
@@ -181,9 +177,8 @@ START_TEST(law)
     buffer_read(d, s.outputs.kept.ids.buffer, sizeof l.ids, l.ids);
     buffer_read(d, s.outputs.kept.logits.buffer, sizeof l.logits, l.logits);
     buffer_read(d, s.outputs.kept.counts.buffer, sizeof l.counts, l.counts);
-    clReleaseMemObject(s.outputs.kept.ids.buffer);
-    clReleaseMemObject(s.outputs.kept.logits.buffer);
-    clReleaseMemObject(s.outputs.kept.counts.buffer);
+    release_buffers(s.outputs.kept.ids.buffer, s.outputs.kept.logits.buffer,
+                    s.outputs.kept.counts.buffer);
     for (uint32_t i = 0; i < ROWS * WIDE; i++)
         l.logits[i] /= 0.7f;
     for (uint32_t i = 0; i < steps * ROWS; i++)

@@ -319,8 +319,7 @@ START_TEST(few_outputs)
                           "%s: %s: probability of %zu is %g, not %g", d->name,
                           batch_words(b, (uint32_t)(k / vocab)), k % vocab, (double)probs[k],
                           (double)expected[k]);
-        clReleaseMemObject(s.outputs.logprobs.buffer);
-        clReleaseMemObject(s.outputs.probs.buffer);
+        release_buffers(s.outputs.logprobs.buffer, s.outputs.probs.buffer);
         client_close(&s);
         for (uint32_t row = 0; row < rows; row++)
             b->host[row].probs = NULL;
@@ -421,9 +420,8 @@ START_TEST(weightless)
             finite += (uint32_t)!none;
         }
         ck_assert_uint_eq(finite, with < 2 ? 7 : 5); /* 0 to -20.78 or -20.11, -25, -29 */
-        clReleaseMemObject(s.outputs.given.ids.buffer);
-        clReleaseMemObject(s.outputs.given.logprobs.buffer);
-        clReleaseMemObject(s.outputs.probs.buffer);
+        release_buffers(s.outputs.given.ids.buffer, s.outputs.given.logprobs.buffer,
+                        s.outputs.probs.buffer);
         client_close(&s);
         batch_free(b);
     }
@@ -488,8 +486,7 @@ START_TEST(before_accepting)
         client_step(&s, d->queue, 0, 0, NULL, NULL);
         buffer_read(d, s.outputs.entropy.buffer, sizeof *entropy, entropy[defer]);
         buffer_read(d, s.outputs.logprobs.buffer, sizeof *logprobs, logprobs[defer]);
-        clReleaseMemObject(s.outputs.entropy.buffer);
-        clReleaseMemObject(s.outputs.logprobs.buffer);
+        release_buffers(s.outputs.entropy.buffer, s.outputs.logprobs.buffer);
         client_close(&s);
     }
     ck_assert_mem_eq(entropy[0], entropy[1], sizeof entropy[0]);

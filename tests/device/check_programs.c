@@ -132,9 +132,7 @@ static subject subject_of(device *d, cls_context *context, int no_late_compile)
 static void close_subject(subject *s)
 {
     cls_sampler_destroy(s->sampler);
-    clReleaseMemObject(s->step.logits.values.buffer);
-    clReleaseMemObject(s->step.tokens.buffer);
-    clReleaseMemObject(s->step.status.buffer);
+    release_buffers(s->step.logits.values.buffer, s->step.tokens.buffer, s->step.status.buffer);
     batch_free(s->b);
 }
 

@@ -274,9 +274,7 @@ static void refuse_overlaps(client *s)
     must(cls_readback_start(ring, d->queue, &step->tokens, 16, 0, NULL, &ticket));
     cls_readback_destroy(ring);
     *step = good;
-    const cl_mem objects[] = {part, both, read_only, write_only};
-    for (size_t i = 0; i < sizeof objects / sizeof objects[0]; i++)
-        clReleaseMemObject(objects[i]);
+    release_buffers(part, both, read_only, write_only);
 }
 
 START_TEST(steps_refused)
@@ -392,9 +390,7 @@ START_TEST(steps_refused)
     /* None of these calls has changed anything. */
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_check(&s, 1, d->name);
-    clReleaseMemObject(tiny);
-    clReleaseMemObject(masks);
-    clReleaseMemObject(biases);
+    release_buffers(tiny, masks, biases);
     close_small(&s);
 }
 END_TEST

@@ -54,9 +54,7 @@ static void twins_close(twins *t)
     must_cl(clFinish(t->d->queue));
     cls_sampler_destroy(t->once);
     cls_sampler_destroy(t->each);
-    clReleaseMemObject(t->logits_buffer);
-    clReleaseMemObject(t->tokens);
-    clReleaseMemObject(t->status);
+    release_buffers(t->logits_buffer, t->tokens, t->status);
     free(t->logits);
 }
 

@@ -247,8 +247,7 @@ START_TEST(gathered_logprobs)
             ck_assert_msg(memcmp(results[k], results[3], sizeof results[k]) == 0,
                           "shard %u: log-probabilities differ from the unsharded ones", k);
         ck_assert_int_ne(results[3][0], results[3][1]);
-        clReleaseMemObject(given);
-        clReleaseMemObject(out);
+        release_buffers(given, out);
         close_shards(all, 3);
         drafts_free(of);
     }

@@ -383,9 +383,7 @@ START_TEST(loop_on_device)
             }
     }
     ck_assert_int_gt(accepted, 0); /* some drafts were right: calls emitted several tokens */
-    const cl_mem all[] = {latest, m_table, m_guess, proposed, logits, out};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-        clReleaseMemObject(all[i]);
+    release_buffers(latest, m_table, m_guess, proposed, logits, out);
     clReleaseKernel(kernel);
     clReleaseProgram(program);
     cls_sampler_destroy(sampler);

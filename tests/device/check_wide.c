@@ -43,8 +43,7 @@ START_TEST(places)
             ck_assert_int_eq(cls_buffer_is_wide(&whole, NULL), (off + offset) % 16 == 0);
             ck_assert_int_eq(cls_buffer_is_wide(&sub, NULL), (off + offset) % 16 == 0);
         }
-        clReleaseMemObject(part);
-        clReleaseMemObject(theirs);
+        release_buffers(part, theirs);
     }
     free(block);
 }

@@ -495,8 +495,7 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     cls_sampler_destroy(l.sampler);
     cls_context_destroy(l.context);
     faulty_on = 0;
-    clReleaseMemObject(l.logits);
-    clReleaseMemObject(l.tokens);
+    release_buffers(l.logits, l.tokens);
     ck_assert_msg(f == NULL || faulty_leaked(&before)[0] == '\0', "%s: leaks %s", words(f),
                   faulty_leaked(&before));
     ck_assert_msg(f == NULL || faulty_memory_alive() == blocks, "%s: leaks %u blocks", words(f),

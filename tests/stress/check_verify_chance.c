@@ -170,9 +170,7 @@ static void world_close(world *w)
     void *const arrays[] = {w->z,    w->q,      w->target,  w->draft, w->cu,    w->ids,
                             w->last, w->tokens, w->emitted, w->rows,  w->drafts};
     cls_sampler_destroy(w->sampler);
-    clReleaseMemObject(w->call.logits.values.buffer);
-    clReleaseMemObject(w->call.tokens.buffer);
-    clReleaseMemObject(w->call.emitted.buffer);
+    release_buffers(w->call.logits.values.buffer, w->call.tokens.buffer, w->call.emitted.buffer);
     if (w->call.draft.buffer)
         clReleaseMemObject(w->call.draft.buffer);
     for (unsigned i = 0; i < sizeof arrays / sizeof *arrays; i++)

@@ -15,8 +15,7 @@ bench bench_open(device *d, const cls_sampler_options *o, const float *logits)
 void bench_close(bench *b)
 {
     cls_sampler_destroy(b->sampler);
-    clReleaseMemObject(b->step.logits.values.buffer);
-    clReleaseMemObject(b->step.tokens.buffer);
+    release_buffers(b->step.logits.values.buffer, b->step.tokens.buffer);
 }
 
 void bench_logits(bench *b, const float *logits, uint32_t n)

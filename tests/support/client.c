@@ -83,13 +83,10 @@ void client_check(client *s, uint32_t n, const char *where)
 
 void client_close(client *s)
 {
-    const cl_mem buffers[] = {s->step.logits.values.buffer, s->step.tokens.buffer,
-                              s->step.status.buffer,        s->step.mask.words.buffer,
-                              s->step.random_bits.buffer,   s->step.bias.values.buffer};
     cls_sampler_destroy(s->sampler);
-    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i] != NULL)
-            clReleaseMemObject(buffers[i]);
+    release_buffers(s->step.logits.values.buffer, s->step.tokens.buffer, s->step.status.buffer,
+                    s->step.mask.words.buffer, s->step.random_bits.buffer,
+                    s->step.bias.values.buffer);
 }
 
 void client_only(client *s, uint32_t variants)

@@ -144,6 +144,11 @@ int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
+/* Releases buffers; NULL is none. */
+#define release_buffers(...) \
+    release_all((const cl_mem[]){__VA_ARGS__}, \
+                sizeof((const cl_mem[]){__VA_ARGS__}) / sizeof(cl_mem))
+void release_all(const cl_mem *buffers, size_t n);
 /* Blocking: read and write a part of a buffer. */
 void buffer_read_at(device *d, cl_mem buffer, size_t offset, size_t size, void *contents);
 void buffer_write(device *d, cl_mem buffer, size_t offset, size_t size, const void *contents);

@@ -518,10 +518,8 @@ void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
 
 void life_close(life *l)
 {
-    const cl_mem all[] = {l->logits,    l->bias,   l->given, l->drafts,  l->weight,
-                          l->head_bias, l->hidden, l->out,   l->head_out};
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        clReleaseMemObject(all[i]);
+    release_buffers(l->logits, l->bias, l->given, l->drafts, l->weight, l->head_bias, l->hidden,
+                    l->out, l->head_out);
     for (int i = 0; i < 2; i++)
         clReleaseCommandQueue(l->queues[i]);
     free(l->draft);

@@ -343,10 +343,7 @@ void load_close(load *l)
     cls_readback_destroy(l->readback);
     cls_sampler_destroy(l->sampler);
     cls_sampler_destroy(l->alone);
-    clReleaseMemObject(l->all_logits);
-    clReleaseMemObject(l->input);
-    clReleaseMemObject(l->output);
-    clReleaseMemObject(l->output_alone);
+    release_buffers(l->all_logits, l->input, l->output, l->output_alone);
     clReleaseCommandQueue(l->queue[0]);
     clReleaseCommandQueue(l->queue[1]);
     free(l->logits);

@@ -169,3 +169,10 @@ void buffer_write(device *d, cl_mem buffer, size_t offset, size_t size, const vo
 {
     must_cl(clEnqueueWriteBuffer(d->queue, buffer, CL_TRUE, offset, size, contents, 0, NULL, NULL));
 }
+
+void release_all(const cl_mem *buffers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
+}

@@ -64,11 +64,7 @@ void server_close(server *s)
     cls_sampler_destroy(s->sampler);
     for (uint32_t i = 0; i < ALONE; i++)
         cls_sampler_destroy(s->alone[i]);
-    clReleaseMemObject(s->logits_buffer);
-    clReleaseMemObject(s->tokens);
-    clReleaseMemObject(s->status);
-    clReleaseMemObject(s->maps);
-    clReleaseMemObject(s->alone_tokens);
+    release_buffers(s->logits_buffer, s->tokens, s->status, s->maps, s->alone_tokens);
     free(s->logits);
 }
 

@@ -57,9 +57,8 @@ void split_close(splits *p)
     for (uint32_t i = 0; i < p->n; i++) {
         cls_shard_destroy(p->shard[i]);
         cls_sampler_destroy(p->sampler[i]);
-        clReleaseMemObject(p->step[i].logits.values.buffer);
-        clReleaseMemObject(p->step[i].tokens.buffer);
-        clReleaseMemObject(p->step[i].status.buffer);
+        release_buffers(p->step[i].logits.values.buffer, p->step[i].tokens.buffer,
+                        p->step[i].status.buffer);
     }
     free(p->partials);
 }

@@ -123,19 +123,10 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
 
 void verifier_close(verifier *v)
 {
-    const cl_mem buffers[] = {v->call.logits.values.buffer,
-                              v->call.draft.buffer,
-                              v->call.mask.words.buffer,
-                              v->call.bias.values.buffer,
-                              v->output,
-                              v->call.draft_ids.device.buffer,
-                              v->step.logits.values.buffer,
-                              v->step.tokens.buffer,
-                              v->step.status.buffer};
     cls_sampler_destroy(v->sampler);
-    for (unsigned i = 0; i < sizeof buffers / sizeof *buffers; i++)
-        if (buffers[i] != NULL)
-            clReleaseMemObject(buffers[i]);
+    release_buffers(v->call.logits.values.buffer, v->call.draft.buffer, v->call.mask.words.buffer,
+                    v->call.bias.values.buffer, v->output, v->call.draft_ids.device.buffer,
+                    v->step.logits.values.buffer, v->step.tokens.buffer, v->step.status.buffer);
     free(v->tokens);
     free(v->counted);
     free(v->last);

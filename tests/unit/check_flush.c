@@ -44,9 +44,8 @@ static void close_bench(bench *b)
 {
     cls_shard_destroy(b->shard);
     cls_sampler_destroy(b->sampler);
-    clReleaseMemObject(b->step.logits.values.buffer);
-    clReleaseMemObject(b->step.tokens.buffer);
-    clReleaseMemObject(b->outputs.logprobs.buffer);
+    release_buffers(b->step.logits.values.buffer, b->step.tokens.buffer,
+                    b->outputs.logprobs.buffer);
     clReleaseCommandQueue(b->other);
     stub_lazy = 0;
 }

@@ -74,8 +74,7 @@ START_TEST(steps)
     (void)launches_of(d, s, &step);
     ck_assert_uint_eq(launches_of(d, s, &step), lean);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(step.slots.device.buffer);
+    release_buffers(step.logits.values.buffer, step.slots.device.buffer);
 }
 END_TEST
 
@@ -104,8 +103,7 @@ START_TEST(shards)
     forget(s);
     cls_shard_destroy(h);
     cls_sampler_destroy(s);
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(step.slots.device.buffer);
+    release_buffers(step.logits.values.buffer, step.slots.device.buffer);
 }
 END_TEST
 
@@ -203,8 +201,7 @@ START_TEST(small_lists)
         cls_sampler_destroy(s);
         cls_context_destroy(context);
     }
-    clReleaseMemObject(step.logits.values.buffer);
-    clReleaseMemObject(map);
+    release_buffers(step.logits.values.buffer, map);
 }
 END_TEST
 

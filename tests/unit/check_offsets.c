@@ -274,8 +274,7 @@ START_TEST(inputs)
                 ck_assert_msg(call(&b, (input)what, cut, stride, rows) == CLS_BAD_ARGUMENT,
                               "%s: a byte more than there is is read", names[what]);
                 must_say("and the buffer has");
-                clReleaseMemObject(whole.buffer);
-                clReleaseMemObject(cut.buffer);
+                release_buffers(whole.buffer, cut.buffer);
             }
     printf("%u inputs\n", n);
     close_bench(&b);
