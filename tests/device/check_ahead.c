@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that steps enqueued ahead of the device lose nothing: a staging ring that fills up,
  * and results that return through a ring. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "serving.h"

@@ -4,7 +4,6 @@
  * proves that drawn tokens follow the laws of chance. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"

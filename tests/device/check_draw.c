@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves how random numbers select tokens: numbers at the ends of tokens' intervals, numbers
  * from Philox and from the caller, and the laws of chance over thousands of draws. */
-#include <math.h>
 #include <stdlib.h>
 
 #include "oracle.h"

@@ -2,7 +2,6 @@
 /* Proves that verifications emit forced ids, and end at loops: against the reference, and that the
  * text with drafts is the text without. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "bench.h"

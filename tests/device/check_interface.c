@@ -3,7 +3,6 @@
  * events, lifetimes and defaults work as documented. check_refused.c tests what it refuses. */
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"

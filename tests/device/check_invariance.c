@@ -5,7 +5,6 @@
  *     check_invariance        eight shapes of kernels
  *     check_invariance all    twenty-two, which PoCL takes minutes to compile */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "client.h"

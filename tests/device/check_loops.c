@@ -3,7 +3,6 @@
  * that compares every token: texts over few words, texts that repeat, and those that nearly do,
  * which take the longest. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "batch.h"
 #include "bench.h"

@@ -2,7 +2,6 @@
 /* Proves that shards give the tokens and statuses of an unsharded sampler with every input of a
  * step: maps on the host and on the device, random bits, masks, biases, deferred steps; and on
  * out-of-order queues, in several OpenCL contexts, and with shards of different shapes. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "twin.h"

@@ -4,7 +4,6 @@
  *
  *     check_tiers        the configurations that differ most
  *     check_tiers all    every tier with every limit and vector */
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
