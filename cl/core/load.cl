@@ -35,12 +35,6 @@ typedef ushort logit; /* bfloat16: the upper half of a float32 */
 #define LOAD_V(p, i) AS_FV(CAT(convert_uint, VEC)(VLOAD((p) + (i))) << 16)
 #endif
 
-/* Returns the status bits of a logit, from its bits in memory. */
-static inline u32 bits_status(i32 bits)
-{
-    return (bits & 0x7fffffff) > 0x7f800000 ? CLS_ROW_NAN : bits == 0x7f800000 ? CLS_ROW_INF : 0u;
-}
-
 /* Where the host knows that rows start at multiples of 16 bytes (CLS_WIDE), groups of several items
  * load 16 bytes at once: vload promises the alignment of an element only, so that NVIDIA's compiler
  * makes a load for each element of it. LOAD_2() loads two consecutive vectors. A wider vector than

@@ -183,12 +183,13 @@ ONE_COPY void pick_token(row_job *w)
         out->no_token = 1;
     }
 #if CHAIN == 2
-    if (LOCAL_ID == 0 && w->c.by_ids) {
+    for (u32 i = LOCAL_ID; w->c.by_ids && i < w->list.n; i += WGS) {
         u32 at = 0;
         SHORT_LOOP
-        for (u32 i = 0; i < w->list.n; i++)
-            if ((u32)w->list.rank[i] < w->c.kept)
-                ((__global u32 *)w->scratch)[at++] = (u32)w->list.id[i];
+        for (u32 j = 0; j < i; j++)
+            at += (u32)w->list.rank[j] < w->c.kept;
+        if ((u32)w->list.rank[i] < w->c.kept)
+            ((__global u32 *)w->scratch)[at] = (u32)w->list.id[i];
     }
 #endif
 }

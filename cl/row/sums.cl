@@ -26,20 +26,3 @@ ONE_COPY u64 row_sum(const row_logits *r, cls_sum what, f32 top, f32 scale, __lo
     }
     return wg_mass(sum, scratch);
 }
-
-/* Returns how many tokens have a given key. */
-ONE_COPY u32 key_count(const row_logits *r, i32 key, __local u64 *scratch)
-{
-    const f32 under = above(key - 1), over = above(key);
-    IV count = (IV)(0);
-    for (u32 m = LOCAL_ID; m < max_tiles(r); m += WGS) {
-        if (r->key[m] < key)
-            continue;
-        const int kind = max_tile_kind(r, m);
-        for (u32 v = 0; v < CLS_MAX_TILE; v += VEC) {
-            const FV x = load_v(r, m * CLS_MAX_TILE + v, kind);
-            count += (x > under) & (x <= over);
-        }
-    }
-    return wg_usum(COUNT(count), scratch);
-}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* infill: llama.cpp's sampler for filling in the middle. It keeps only end tokens if these are
  * likely. Otherwise it counts tokens together where one is a prefix of the other, and keeps the
- * likely ones. One item looks at all pairs. The merged masses only decide which tokens are kept. */
+ * likely ones. The merged masses only decide which tokens are kept. */
 #include "row/job.cl"
 
 #define CLS_INFILL_MAX 128 /* the largest set: all pairs of its tokens are looked at */
@@ -13,83 +13,118 @@ static inline int is_end(__global const i32 *infill, u32 n_end, i32 id)
         found |= infill[i] == id;
     return found;
 }
-static inline int begins_with(__global const i32 *prefix_of, i32 id, i32 prefix)
+
+/* An item's share of the list's entries that are among its first `kept` ranks. */
+#define EACH_KEPT(i) \
+    SHORT_LOOP \
+    for (u32 i = LOCAL_ID; i < list->n; i += WGS) \
+        if ((u32)list->rank[i] < kept)
+
+/* Returns the index of an id among the list's first `kept` ranks; -1 if it is not there. */
+static inline i32 kept_index(const shortlist *list, u32 kept, i32 id)
 {
-    do
-        id = prefix_of[id];
-    while (id >= 0 && id != prefix);
-    return id == prefix;
+    u32 lo = 0, hi = list->n;
+    SHORT_LOOP
+    while (lo < hi) {
+        const u32 mid = (lo + hi) / 2;
+        if (list->id[mid] < id)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < list->n && list->id[lo] == id && (u32)list->rank[lo] < kept ? (i32)lo : -1;
 }
 
-/* Computes the mass of the list's first `kept` ranks, in *mass. Returns whether only the end tokens
- * are kept. */
-static inline int infill_only_ends(const shortlist *list, u32 kept, __global const i32 *infill,
-                                   u32 n_end, u64 *mass)
+/* Stores for each kept token the index of the longest other one that is its prefix, or -1. These
+ * take the place of the order, which is made again when the list loses tokens. */
+static inline void infill_link(shortlist *list, u32 kept, __global const i32 *prefix_of)
 {
-    u64 ends = 0, text = 0;
-    for (u32 a = 0; a < kept; a++) {
-        const u64 m = list->mass[list->order[a]];
-        if (is_end(infill, n_end, list->id[list->order[a]]))
-            ends += m;
-        else
-            text += m;
+    EACH_KEPT(i)
+    {
+        i32 id = prefix_of[list->id[i]], at = -1;
+        SHORT_LOOP
+        for (; id >= 0 && at < 0; id = prefix_of[id])
+            at = kept_index(list, kept, id);
+        list->order[i] = at;
     }
-    *mass = ends + text;
-    return text >> 12 < (ends >> 12) * (3 * kept);
+    BARRIER();
 }
 
 /* Merges pairs of tokens of which one is a prefix of the other: the likelier one gets both masses,
- * the other one is removed. */
-static inline void infill_merge(shortlist *list, u32 kept, __global const i32 *prefix_of)
+ * the other one is removed. Each round merges the first pair that is left, in the order of the
+ * prefix's rank and then of the other one's. */
+static inline void infill_merge(shortlist *list, u32 kept)
 {
-    for (u32 a = 0; a < kept; a++) {
-        const u32 i0 = (u32)list->order[a];
-        for (u32 b = 0; b < kept && list->rank[i0] != RANK_REMOVED; b++) {
-            const u32 i1 = (u32)list->order[b];
-            if (b == a || list->rank[i1] == RANK_REMOVED ||
-                !begins_with(prefix_of, list->id[i1], list->id[i0]))
-                continue;
-            const int more = list->mass[i0] < list->mass[i1];
-            const u32 to = more ? i1 : i0, from = more ? i0 : i1;
+    const u32 none = CLS_INFILL_MAX * CLS_INFILL_MAX;
+    for (u32 round = 1; round < kept; round++) {
+        u32 pair = none, prefix = 0, longer = 0;
+        EACH_KEPT(i)
+        {
+            i32 at = list->order[i];
+            SHORT_LOOP
+            for (u32 steps = 1; at >= 0 && steps < kept; steps++, at = list->order[at]) {
+                const u32 rank = (u32)list->rank[at],
+                          this = rank * CLS_INFILL_MAX + (u32)list->rank[i];
+                if (rank < kept && this < pair) {
+                    pair = this;
+                    prefix = (u32)at;
+                    longer = i;
+                }
+            }
+        }
+        const u32 first = wg_umin(pair, list->scratch);
+        if (first == none) /* the same for the whole group */
+            break;
+        if (pair == first) {
+            const int more = list->mass[prefix] < list->mass[longer];
+            const u32 to = more ? longer : prefix, from = more ? prefix : longer;
             list->mass[to] += list->mass[from];
             list->rank[from] = RANK_REMOVED;
         }
+        LOCAL_BARRIER();
     }
 }
 
-/* Removes text tokens below a fifth of the mass, then those below the mean of what is left. Returns
- * the number of kept ranks. */
-static inline u32 infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
+/* Removes all text tokens if the end tokens are likely; else those below a fifth of the mass, and
+ * then those below the mean of what is left. Returns whether a token is left. */
+static inline int infill_ranks(shortlist *list, u32 kept, __global const i32 *infill, u32 n_end)
 {
-    u64 mass, of_left = 0;
-    const int only_ends = infill_only_ends(list, kept, infill, n_end, &mass);
-    u32 has_text = 0, left = 0;
-    if (!only_ends)
-        infill_merge(list, kept, infill + n_end);
-    for (u32 a = 0; a < kept; a++) {
-        const u32 i = (u32)list->order[a];
-        const int end = is_end(infill, n_end, list->id[i]);
-        if (list->rank[i] == RANK_REMOVED)
-            continue;
-        if (!end && (only_ends || list->mass[i] * 5 < mass)) {
-            list->rank[i] = RANK_REMOVED;
-            continue;
-        }
-        has_text += !end;
-        of_left += list->mass[i];
+    u64 ends = 0, text = 0;
+    EACH_KEPT(i)
+    {
+        if (is_end(infill, n_end, list->id[i]))
+            ends += list->mass[i];
+        else
+            text += list->mass[i];
     }
-    for (u32 a = 0; a < kept && (only_ends || has_text > 0); a++) {
-        const u32 i = (u32)list->order[a];
-        if (list->rank[i] == RANK_REMOVED)
-            continue;
-        if (!only_ends && !is_end(infill, n_end, list->id[i]) &&
-            list->mass[i] * (has_text + 1) < of_left) {
-            list->rank[i] = RANK_REMOVED;
-            continue;
-        }
-        left++;
+    ends = wg_mass(ends, list->scratch);
+    text = wg_mass(text, list->scratch);
+    const int only_ends = text >> 12 < (ends >> 12) * (3 * kept);
+    if (!only_ends) { /* the same for the whole group */
+        infill_link(list, kept, infill + n_end);
+        infill_merge(list, kept);
     }
-    return left;
+    /* A text token is removed if its mass is below `least` / `shares`. */
+    u64 least = only_ends ? 1 : ends + text;
+    u32 shares = only_ends ? 0 : 5, has_text = 1;
+    for (u32 round = 0; round < 2 && has_text != 0; round++) {
+        u64 left = 0;
+        u32 texts = 0;
+        EACH_KEPT(i)
+        {
+            const int end = is_end(infill, n_end, list->id[i]);
+            if (!end && list->mass[i] * shares < least) {
+                list->rank[i] = RANK_REMOVED;
+                continue;
+            }
+            left += list->mass[i];
+            texts += !end;
+        }
+        least = wg_mass(left, list->scratch);
+        has_text = wg_usum(texts, list->scratch);
+        shares = has_text + 1;
+    }
+    return only_ends || has_text != 0;
 }
 
 /* Makes the first end token the list's only one, even if it was cut. Returns 0 if it has no
@@ -114,22 +149,18 @@ static inline int infill_first_end(row_job *w, i32 id)
 static inline void infill(row_job *w)
 {
     chain_state *const c = &w->c;
-    const int first_item = LOCAL_ID == 0;
-    u32 left = 0;
     w->cut = CUT_DONE;
     if (!LISTED(w) || c->kept > CLS_INFILL_MAX) {
         w->out.status |= CLS_ROW_UNFIT;
         w->cut = CUT_EMPTY;
         return;
     }
-    if (first_item)
-        left = infill_ranks(&w->list, c->kept, w->s->infill, w->s->args->n_end);
-    left = u64_lo(wg_broadcast(left, first_item, w->list.scratch));
-    if (left != 0) {
+    if (infill_ranks(&w->list, c->kept, w->s->infill, w->s->args->n_end)) {
         list_drop(&w->list, c->kept);
     } else if (!infill_first_end(w, w->s->infill[0])) {
         w->out.status |= CLS_ROW_EMPTY;
         w->cut = CUT_EMPTY;
+        return;
     }
     c->kept = w->list.n;
     c->set.top_key = w->list.key[w->list.order[0]];

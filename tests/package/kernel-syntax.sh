@@ -40,8 +40,7 @@ for shape in '1 16 2048' '256 4 1024'; do
         'search -DROW=0 -DCHAIN=1 -DSEARCH=1' \
         'token -DROW=0' 'token -DCHAIN=1' 'token -DROW=0 -DCHAIN=1' 'token -DCHAIN=0' \
         'token -DROW=0 -DCHAIN=0' 'token -DFORCED=0' \
-        'search -DFORCED=0 -DSEARCH=1' 'draw -DFORCED=0' \
-        'slots -DCHANGES=0' \
+        'search -DFORCED=0 -DSEARCH=1' 'slots -DCHANGES=0' \
         'distribution -DROW=0' 'report -DROW=0' 'kept -DROW=0' 'survey -DROW=0 -DSHARD=1' \
         'survey -DSHARD=1' \
         'partial -DCHAIN=1 -DSHARD=1' 'merge -DROW=0 -DCHAIN=0'; do
