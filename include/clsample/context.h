@@ -123,7 +123,7 @@ typedef struct cls_context_options {
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 
-    /* For a library that was compiled with CLS_DLOPEN_OPENCL and links no OpenCL: returns the
+    /* For the library in one file, where it is compiled without a link to OpenCL: returns the
      * function of OpenCL that has this name, or NULL, for example by dlsym() from the library that
      * the caller's handles come from. It must not call the library. NULL: the library opens
      * OpenCL's itself (libOpenCL.so.1, OpenCL.dll, ...), which may be another one than the
