@@ -32,7 +32,7 @@ package_tests = tests/package/layers.sh tests/package/names.sh tests/package/hea
 short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
-	tests/package/bootstrap.sh
+	tests/package/bootstrap.sh tests/package/devices.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests) $(sized_command_tests)
