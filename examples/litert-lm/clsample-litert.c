@@ -76,8 +76,10 @@ static int done(cls_status status, const char *what, char **error)
         cls_status status;
         int code;
     } codes[] = {
-        {CLS_BAD_ARGUMENT, LITERT_INVALID_ARGUMENT}, {CLS_OUT_OF_MEMORY, LITERT_RESOURCE_EXHAUSTED},
-        {CLS_UNSUPPORTED_DEVICE, LITERT_UNAVAILABLE}, {CLS_BUILD_FAILED, LITERT_UNAVAILABLE},
+        {CLS_BAD_ARGUMENT, LITERT_INVALID_ARGUMENT},
+        {CLS_OUT_OF_MEMORY, LITERT_RESOURCE_EXHAUSTED},
+        {CLS_UNSUPPORTED_DEVICE, LITERT_UNAVAILABLE},
+        {CLS_BUILD_FAILED, LITERT_UNAVAILABLE},
         {CLS_SELF_TEST_FAILED, LITERT_UNAVAILABLE},
     };
     if (status == CLS_OK)
@@ -91,8 +93,9 @@ static int done(cls_status status, const char *what, char **error)
 
 static int cl_done(cl_int code, const char *what, char **error)
 {
-    return code == CL_SUCCESS ? LITERT_OK
-                              : fail(error, LITERT_INTERNAL, "%s: OpenCL error %d", what, (int)code);
+    return code == CL_SUCCESS
+               ? LITERT_OK
+               : fail(error, LITERT_INTERNAL, "%s: OpenCL error %d", what, (int)code);
 }
 
 static int runtime_done(int status, const char *what, char **error)
@@ -332,11 +335,13 @@ static int read_tensor(const struct sampler *s, void *handle, const char *name, 
     if (t->type == LITERT_CL_BUFFER_F16)
         t->element = LITERT_FLOAT16;
     void *memory = NULL;
-    code = runtime_done(runtime->get_tensor_buffer_opencl_memory(handle, &memory), name, error);
+    if ((code = runtime_done(runtime->get_tensor_buffer_opencl_memory(handle, &memory), name,
+                             error)) != LITERT_OK ||
+        (code = runtime_done(runtime->get_tensor_buffer_offset(handle, &t->offset), name, error)) !=
+            LITERT_OK)
+        return code;
     t->memory = memory;
-    return code != LITERT_OK
-               ? code
-               : runtime_done(runtime->get_tensor_buffer_offset(handle, &t->offset), name, error);
+    return memory != NULL ? LITERT_OK : fail(error, LITERT_INTERNAL, "%s have no memory", name);
 }
 
 /* Waits for what writes a tensor on another queue, if anything does. */
@@ -370,9 +375,9 @@ static int stage(struct sampler *s, struct tensor *t, char **error)
                             "lock", error);
     if (code != LITERT_OK)
         return code;
-    code = cl_done(CL(s, clEnqueueWriteBuffer)(s->queue, s->staged, CL_TRUE, 0, size, bytes, 0,
-                                               NULL, NULL),
-                   "upload", error);
+    code = cl_done(
+        CL(s, clEnqueueWriteBuffer)(s->queue, s->staged, CL_TRUE, 0, size, bytes, 0, NULL, NULL),
+        "upload", error);
     (void)s->runtime->unlock_tensor_buffer(t->handle);
     t->memory = s->staged;
     t->offset = 0;
@@ -643,6 +648,7 @@ LITERT_API int LiteRtTopKOpenClSampler_SetInferenceFuncAndInputTensors(
 {
     (void)sampler, (void)argument, (void)ids, (void)previous_positions, (void)positions;
     (void)previous_mask, (void)mask, (void)previous_param, (void)param;
-    return run == NULL ? LITERT_OK
-                       : fail(error, LITERT_UNIMPLEMENTED, "it does not write the next step's input");
+    return run == NULL
+               ? LITERT_OK
+               : fail(error, LITERT_UNIMPLEMENTED, "it does not write the next step's input");
 }

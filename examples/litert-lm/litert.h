@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* What LiteRT-LM and a sampler that it loads tell each other: the facts of its binary interface that
- * the plug-in needs, as in litert-lm-api 0.18.1. README.md says how they were checked. */
+/* What LiteRT-LM and a sampler that it loads tell each other: the facts of its binary interface
+ * that the plug-in needs, as in litert-lm-api 0.18.1. README.md says how they were checked. */
 #ifndef CLSAMPLE_LITERT_H
 #define CLSAMPLE_LITERT_H
 
@@ -34,10 +34,10 @@ enum {
 enum { LITERT_FLOAT32 = 1, LITERT_INT32 = 2, LITERT_FLOAT16 = 10 };
 
 typedef struct litert_tensor_type {
-    int32_t element;         /* LITERT_FLOAT32, ... */
-    uint32_t rank;           /* bits 0 to 6; bit 7: the strides are set */
-    int32_t dimensions[8];   /* [rank] */
-    uint32_t strides[8];     /* [rank], in elements */
+    int32_t element;       /* LITERT_FLOAT32, ... */
+    uint32_t rank;         /* bits 0 to 6; bit 7: the strides are set */
+    int32_t dimensions[8]; /* [rank] */
+    uint32_t strides[8];   /* [rank], in elements */
 } litert_tensor_type;
 
 enum { LITERT_LOCK_READ = 0, LITERT_LOCK_WRITE = 1 };
@@ -80,8 +80,13 @@ enum {
 enum { LITERT_ACTIVATIONS_F32 = 0, LITERT_ACTIVATIONS_F16 = 1 };
 
 /* proto::SamplerParameters is an object of C++. Its own class writes it in this wire format. */
-enum { LITERT_FIELD_TYPE = 1, LITERT_FIELD_K, LITERT_FIELD_P, LITERT_FIELD_TEMPERATURE,
-       LITERT_FIELD_SEED };
+enum {
+    LITERT_FIELD_TYPE = 1,
+    LITERT_FIELD_K,
+    LITERT_FIELD_P,
+    LITERT_FIELD_TEMPERATURE,
+    LITERT_FIELD_SEED
+};
 enum { LITERT_TYPE_UNSPECIFIED, LITERT_TYPE_TOP_K, LITERT_TYPE_TOP_P, LITERT_TYPE_GREEDY };
 
 #ifdef __GNUC__

@@ -12,9 +12,8 @@
 /* LiteRT-LM's own fields, what the plug-in sets, and what ends a text, of which LiteRT-LM would not
  * learn. */
 static const char *const refused[] = {
-    "temperature", "top_k",        "top_p",    "seed",     "stream",
-    "position",    "max_tokens",   "infill",   "loop_repeats", "loop_min",
-    "loop_max",
+    "temperature", "top_k",  "top_p",        "seed",     "stream",   "position",
+    "max_tokens",  "infill", "loop_repeats", "loop_min", "loop_max",
 };
 
 static bool read_float(json_t *value, void *to)

@@ -3,13 +3,15 @@
  * cls_host_sample().
  *
  *     litert_host PLUGIN             against a stub of the runtime
- *     litert_host PLUGIN LIBRARY     against liblitert-lm.so: its table of functions, environment,
- *                                    tensors and parameters; then its own CreateSampler(), which
- *                                    must find the plug-in by name (LD_LIBRARY_PATH)
+ *     litert_host PLUGIN LIBRARY     against libLiteRt.so: its table of functions, its environment
+ *                                    and its tensors; or against liblitert-lm.so: also its objects
+ *                                    of parameters, and its own CreateSampler(), which must find
+ *                                    the plug-in by its name (LD_LIBRARY_PATH)
  *     litert_host PLUGIN hidden      in a program that exports no serializer: creating is refused
  *
  * Exits 77 if there is no device. */
 #define _GNU_SOURCE
+#define CL_TARGET_OPENCL_VERSION 120
 #include "clsample.h"
 #include "litert.h"
 
@@ -62,9 +64,9 @@ static void *needed(void *library, const char *name)
 
 static void load(const char *path)
 {
-    static const char *const names[] = {"Create",         "Destroy",      "SampleToIdAndScoreBuffer",
-                                        "UpdateConfig",   "CanHandleInput", "HandlesInput",
-                                        "SetInferenceFuncAndInputTensors"};
+    static const char *const names[] = {
+        "Create",         "Destroy",      "SampleToIdAndScoreBuffer",       "UpdateConfig",
+        "CanHandleInput", "HandlesInput", "SetInferenceFuncAndInputTensors"};
     void *const library = dlopen(path, RTLD_LAZY | RTLD_LOCAL);
     if (library == NULL)
         fprintf(stderr, "%s\n", dlerror());
@@ -232,8 +234,8 @@ static int write_wire(const struct parameters *p, uint8_t *to)
 }
 
 /* What protobuf exports in LiteRT-LM. */
-bool serialize(const struct message *m, uint8_t *to, int size)
-    __asm__("_ZNK6proto211MessageLite16SerializeToArrayEPvi");
+bool serialize(const struct message *m, uint8_t *to,
+               int size) __asm__("_ZNK6proto211MessageLite16SerializeToArrayEPvi");
 bool serialize(const struct message *m, uint8_t *to, int size)
 {
     static const uint8_t unknown[] = {6 << 3, 2, 7 << 3, 1, 15 << 3 | 2, 2, 'n', 'o'};
@@ -242,18 +244,23 @@ bool serialize(const struct message *m, uint8_t *to, int size)
     return write_wire(&m->values, to + sizeof unknown) > 0;
 }
 
+#define CONSTRUCTOR "_ZN6litert2lm5proto17SamplerParametersC1EPN6proto25ArenaE"
+#define CREATE_SAMPLER \
+    "_ZN6litert2lm13CreateSamplerENS0_7BackendEiNS0_5proto17SamplerParametersENSt3__" \
+    "u8optionalINS4" \
+    "_17reference_wrapperIKNS_11EnvironmentEEEEENS5_IiEESB_NS5_INS0_18ActivationDataTypeEEE"
+
 /* An object with these values, which stays until the next call. */
 static void *parameters(struct parameters values)
 {
     static alignas(16) char object[1024];
     uint8_t wire[128];
-    if (litert == NULL) {
+    void (*construct)(void *, void *), *found;
+    bool (*parse)(void *, const void *, int);
+    if (litert == NULL || (found = dlsym(litert, CONSTRUCTOR)) == NULL) {
         memcpy(object, &(struct message){&stub, values}, sizeof(struct message));
         return object;
     }
-    void (*construct)(void *, void *), *found;
-    bool (*parse)(void *, const void *, int);
-    found = needed(litert, "_ZN6litert2lm5proto17SamplerParametersC1EPN6proto25ArenaE");
     memcpy(&construct, &found, sizeof found);
     found = needed(litert, "_ZN6proto211MessageLite14ParseFromArrayEPKvi");
     memcpy(&parse, &found, sizeof found);
@@ -400,12 +407,11 @@ static void steps(int (*sample)(void *sampler, void *values, void *tokens, void 
     const bool on_device = kind == CL_F32;
     void *const values = logits_tensor(kind);
     void *const tokens =
-        new_tensor(on_device ? LITERT_CL_PACKED : LITERT_HOST_MEMORY, shape(LITERT_INT32, 1, ROWS, 0),
-                   on_device ? ids_mem : NULL, ids, ROWS * 4);
-    void *const logprobs =
         new_tensor(on_device ? LITERT_CL_PACKED : LITERT_HOST_MEMORY,
-                   shape(LITERT_FLOAT32, 1, ROWS, 0), on_device ? scores_mem : NULL, scores,
-                   ROWS * 4);
+                   shape(LITERT_INT32, 1, ROWS, 0), on_device ? ids_mem : NULL, ids, ROWS * 4);
+    void *const logprobs = new_tensor(on_device ? LITERT_CL_PACKED : LITERT_HOST_MEMORY,
+                                      shape(LITERT_FLOAT32, 1, ROWS, 0),
+                                      on_device ? scores_mem : NULL, scores, ROWS * 4);
     for (int i = 0; i < count; i++) {
         float logprob;
         const bool scored = i % 3 != 1;
@@ -421,8 +427,8 @@ static void steps(int (*sample)(void *sampler, void *values, void *tokens, void 
         for (uint32_t r = 0; r < ROWS; r++) {
             struct reference *const q = &references[r];
             draw_reference(q, r, &logprob);
-            const int32_t token =
-                q->output_count > 0 ? q->output[q->output_count - 1] : q->prompt[q->prompt_count - 1];
+            const int32_t token = q->output_count > 0 ? q->output[q->output_count - 1]
+                                                      : q->prompt[q->prompt_count - 1];
             CHECK(ids[r] == token);
             CHECK(!scored || fabsf(scores[r] - logprob) <= 1e-5f * (1 + fabsf(logprob)));
         }
@@ -432,6 +438,8 @@ static void steps(int (*sample)(void *sampler, void *values, void *tokens, void 
     free_tensor(logprobs);
     CHECK(locks == 0);
 }
+
+static int no_function(void *info) { return info != NULL ? 5 : 1; }
 
 static int direct(void *sampler, void *values, void *tokens, void *logprobs)
 {
@@ -521,8 +529,8 @@ static void sessions(void)
     void *const tokens =
         new_tensor(LITERT_HOST_MEMORY, shape(LITERT_INT32, 1, ROWS, 0), NULL, ids, ROWS * 4);
     for (int session = 0; session < 2; session++) {
-        CHECK(accepted(updated(
-            sampler, (struct parameters){LITERT_TYPE_TOP_K, 0, 0, 9, -1}, true)));
+        CHECK(
+            accepted(updated(sampler, (struct parameters){LITERT_TYPE_TOP_K, 0, 0, 9, -1}, true)));
         for (int i = 0; i < 4; i++) {
             CHECK(accepted(direct(sampler, values, tokens, NULL)));
             differs |= session == 1 && memcmp(first + i * ROWS, ids, ROWS * 4) != 0;
@@ -536,8 +544,8 @@ static void sessions(void)
     CHECK(plugin.can_handle(sampler) == 0 && plugin.handles(sampler) == 0);
     CHECK(accepted(plugin.set_inference(sampler, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
                                         NULL, &error)));
-    CHECK(refused(plugin.set_inference(sampler, (int (*)(void *))abs, NULL, NULL, NULL, NULL, NULL,
-                                       NULL, NULL, NULL, &error),
+    CHECK(refused(plugin.set_inference(sampler, no_function, NULL, NULL, NULL, NULL, NULL, NULL,
+                                       NULL, NULL, &error),
                   LITERT_UNIMPLEMENTED, "next step's input"));
     plugin.destroy(sampler);
 }
@@ -614,13 +622,13 @@ static void file(void)
         CHECK(none == NULL);
     }
     void *none;
-    CHECK(refused(plugin.create(runtime, environment, 1, 2, VOCAB, NULL, parameters(usual), &none,
-                                &error),
-                  LITERT_UNIMPLEMENTED, "sequence of 2"));
+    CHECK(refused(
+        plugin.create(runtime, environment, 1, 2, VOCAB, NULL, parameters(usual), &none, &error),
+        LITERT_UNIMPLEMENTED, "sequence of 2"));
     CHECK(setenv("CLSAMPLE_LITERT_PARAMS", "no-file", 1) == 0);
-    CHECK(refused(plugin.create(runtime, environment, 1, 1, VOCAB, NULL, parameters(usual), &none,
-                                &error),
-                  LITERT_INVALID_ARGUMENT, "no-file"));
+    CHECK(refused(
+        plugin.create(runtime, environment, 1, 1, VOCAB, NULL, parameters(usual), &none, &error),
+        LITERT_INVALID_ARGUMENT, "no-file"));
     CHECK(unsetenv("CLSAMPLE_LITERT_PARAMS") == 0);
 }
 
@@ -645,19 +653,22 @@ static void refusals(void)
     i = good_ids
     REFUSED(t, memory, 12, LITERT_UNIMPLEMENTED, "in an image");
     REFUSED(t, memory, LITERT_CL_BUFFER, LITERT_UNIMPLEMENTED, "not dense");
-    REFUSED(t, type, shape(LITERT_FLOAT32, 2, ROWS, VOCAB - 1), LITERT_INVALID_ARGUMENT, "3 rows of");
+    REFUSED(t, type, shape(LITERT_FLOAT32, 2, ROWS, VOCAB - 1), LITERT_INVALID_ARGUMENT,
+            "3 rows of");
     REFUSED(t, type, shape(LITERT_FLOAT32, 2, 2, VOCAB), LITERT_INVALID_ARGUMENT, "3 rows of");
     REFUSED(t, type, shape(LITERT_FLOAT32, 2, -1, VOCAB), LITERT_INVALID_ARGUMENT, "dimension");
     REFUSED(t, type, shape(LITERT_INT32, 2, ROWS, VOCAB), LITERT_UNIMPLEMENTED, "of type 2");
     REFUSED(t, type.rank, 0, LITERT_INVALID_ARGUMENT, "0 dimensions");
     REFUSED(t, type.rank, 128 | 2, LITERT_UNIMPLEMENTED, "logits are not dense");
     REFUSED(t, offset, 4, LITERT_INVALID_ARGUMENT, "sample: ");
+    REFUSED(t, mem, NULL, LITERT_INTERNAL, "no memory");
     REFUSED(t, mem, halves_mem, LITERT_INVALID_ARGUMENT, "sample: ");
     REFUSED(i, type, shape(LITERT_INT32, 1, 2, 0), LITERT_INVALID_ARGUMENT, "ids are 2");
     REFUSED(i, type, shape(LITERT_FLOAT32, 1, ROWS, 0), LITERT_INVALID_ARGUMENT, "of type 1");
     REFUSED(i, host, NULL, LITERT_INTERNAL, "lock");
     locks = 0;
-    CHECK(refused(plugin.sample(sampler, NULL, &i, NULL, &error), LITERT_INVALID_ARGUMENT, "logits"));
+    CHECK(
+        refused(plugin.sample(sampler, NULL, &i, NULL, &error), LITERT_INVALID_ARGUMENT, "logits"));
     t.type.rank = 128 | 2; /* strides of a dense tensor */
     t.type.strides[0] = VOCAB;
     t.type.strides[1] = 1;
@@ -686,12 +697,12 @@ static void refusals(void)
     plugin.destroy(sampler);
     plugin.destroy(NULL);
 
-    CHECK(refused(plugin.create(NULL, environment, 1, 1, VOCAB, NULL, parameters(usual), &none,
-                                &error),
-                  LITERT_INVALID_ARGUMENT, "NULL"));
-    CHECK(refused(plugin.create(runtime, environment, 1, 0, VOCAB, NULL, parameters(usual), &none,
-                                &error),
-                  LITERT_INVALID_ARGUMENT, "sequence 0"));
+    CHECK(refused(
+        plugin.create(NULL, environment, 1, 1, VOCAB, NULL, parameters(usual), &none, &error),
+        LITERT_INVALID_ARGUMENT, "NULL"));
+    CHECK(refused(
+        plugin.create(runtime, environment, 1, 0, VOCAB, NULL, parameters(usual), &none, &error),
+        LITERT_INVALID_ARGUMENT, "sequence 0"));
     for (int tag = LITERT_CL_DEVICE; tag <= LITERT_CL_QUEUE; tag++) {
         void *const value = option_values[tag];
         option_values[tag] = NULL;
@@ -703,7 +714,8 @@ static void refusals(void)
     }
 }
 
-/* A batch of rows of a sequence are slots of their own, and each tensor may have three dimensions. */
+/* A batch of rows of a sequence are slots of their own, and each tensor may have three dimensions.
+ */
 static void sequence(void)
 {
     const int activations = LITERT_ACTIVATIONS_F32;
@@ -719,28 +731,27 @@ static void sequence(void)
 /* ------------------------------------------------------------------- LiteRT's own */
 
 /* What the accelerator for OpenCL registers: how a cl_mem becomes a tensor. */
-static int import(void *e, const litert_tensor_type *type, int memory, void *handle, size_t size,
-                  void **info)
+static int import(void *context, void *its_queue, const litert_tensor_type *type, int memory,
+                  void *handle, size_t size, size_t packed_size, void **info)
 {
-    (void)e, (void)type, (void)memory, (void)size;
-    void **const made = malloc(sizeof *made);
-    *made = handle;
+    CHECK(context == cl && its_queue == queue && memory == LITERT_CL_PACKED);
+    (void)type, (void)size, (void)packed_size;
+    void **const made = calloc(8, sizeof *made); /* its second word is the memory */
+    CHECK(made != NULL);
+    made[1] = handle;
     *info = made;
-    return made != NULL ? 0 : 2;
+    return 0;
 }
-static int forget(void *e, void *info)
+static int forget(void *info)
 {
-    (void)e;
     free(info);
     return 0;
 }
-static int no_function(void) { return 5; }
 
 /* The table has the functions of these names where the plug-in takes them from. */
 static void check_table(void)
 {
-#define IS(field, name) \
-    CHECK((void *)(uintptr_t)runtime->field == needed(litert, "LiteRt" name))
+#define IS(field, name) CHECK((void *)(uintptr_t)runtime->field == needed(litert, "LiteRt" name))
     IS(get_environment_options, "GetEnvironmentOptions");
     IS(get_environment_options_value, "GetEnvironmentOptionsValue");
     IS(get_tensor_buffer_opencl_memory, "GetTensorBufferOpenClMemory");
@@ -796,8 +807,7 @@ static int by_litert(void *sampler, void *values, void *tokens, void *logprobs)
     /* litert::TensorBuffer begins with its handle. */
     void *objects[3][16] = {{values}, {tokens}, {logprobs}};
     return (int)(*(struct virtual **)sampler)
-                   ->sample(sampler, objects[0], objects[1],
-                            logprobs != NULL ? objects[2] : NULL) -
+               ->sample(sampler, objects[0], objects[1], logprobs != NULL ? objects[2] : NULL) -
            1;
 }
 
@@ -822,11 +832,10 @@ static void create_by_litert(void)
     /* litert::Environment: a runtime, which has the table, and the handle, with their deleters. */
     const void *proxy[] = {runtime};
     const void *object[10] = {proxy, 0, 0, 0, 0, environment};
-    void *const found = needed(
-        litert,
-        "_ZN6litert2lm13CreateSamplerENS0_7BackendEiNS0_5proto17SamplerParametersENSt3__u8optional"
-        "INS4_17reference_wrapperIKNS_11EnvironmentEEEEENS5_IiEESB_NS5_INS0_18ActivationDataTypeEEE");
+    void *const found = needed(litert, CREATE_SAMPLER);
     memcpy(&create, &found, sizeof found);
+    /* Android asks for OpenCL's sampler first, Linux for WebGPU's, which is thus taken away. */
+    *(void **)needed(litert, "LiteRtTopKWebGpuSampler_Create_Static") = NULL;
     create(&result, 4 /* the GPU */, ROWS, parameters(usual),
            (struct environment_reference){object, true}, (struct optional){1, true},
            (struct optional){VOCAB, true}, (struct optional){LITERT_ACTIVATIONS_F32, true});
@@ -841,7 +850,7 @@ static void create_by_litert(void)
               ->update(result.sampler, parameters(p), ROWS, &random_state, NULL) == 1);
     set_reference(&params, true);
     steps(by_litert, result.sampler, HOST_F32, 6);
-    (*(struct virtual **)result.sampler)->delete(result.sampler);
+    (*(struct virtual **)result.sampler)->delete (result.sampler);
 }
 
 /* ------------------------------------------------------------------------- main */
@@ -896,9 +905,9 @@ int main(int argc, char **argv)
     sessions();
     sequence();
     file();
-    if (argc > 2)
-        create_by_litert();
-    else
+    if (litert == NULL)
         refusals();
+    else if (dlsym(litert, CONSTRUCTOR) != NULL)
+        create_by_litert();
     return 0;
 }
