@@ -510,6 +510,7 @@ static void *option(const struct LiteRtRuntimeCApiStruct *runtime, void *options
 static int open_context(struct sampler *s, void *environment, const void *activations, char **error)
 {
     cls_context_options options;
+    cl_command_queue_properties kind;
     void *of = NULL;
     if (s->runtime->get_environment_options(environment, &of) != 0)
         return fail(error, LITERT_UNAVAILABLE, "the environment has no options");
@@ -523,6 +524,10 @@ static int open_context(struct sampler *s, void *environment, const void *activa
                                     : "queue");
     if ((s->opencl = open_opencl()) == NULL)
         return fail(error, LITERT_UNAVAILABLE, "OpenCL's library was not found");
+    if (CL(s, clGetCommandQueueInfo)(s->queue, CL_QUEUE_PROPERTIES, sizeof kind, &kind, NULL) !=
+            CL_SUCCESS ||
+        (kind & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE) != 0)
+        return fail(error, LITERT_UNAVAILABLE, "the environment's queue is not in order");
     cls_context_options_init(&options);
     options.find_opencl = find_opencl;
     options.find_opencl_user = s->opencl;

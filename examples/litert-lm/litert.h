@@ -11,7 +11,7 @@
 /* ------------------------------------------------------------------ LiteRT */
 
 /* An option of an environment: OpenCL's objects, as a pointer or as an integer. */
-typedef enum litert_any_type { LITERT_ANY_INT = 2, LITERT_ANY_POINTER = 9 } litert_any_type;
+enum { LITERT_ANY_INT = 2, LITERT_ANY_POINTER = 9 };
 typedef struct litert_any {
     int32_t type;
     union {
@@ -25,7 +25,7 @@ enum { LITERT_CL_DEVICE = 2, LITERT_CL_PLATFORM = 3, LITERT_CL_CONTEXT = 4, LITE
 /* The memory of a tensor. Images have the numbers between these. */
 enum {
     LITERT_HOST_MEMORY = 1,
-    LITERT_CL_BUFFER = 10,     /* channels in groups of four: dense if there is one row */
+    LITERT_CL_BUFFER = 10,     /* may have groups of four channels: dense if there is one row */
     LITERT_CL_BUFFER_F16 = 11, /* the same in float16, whatever the type of the tensor's elements */
     LITERT_CL_PACKED = 14,     /* dense */
     LITERT_CL_LAST = 16

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the plug-in of examples/litert-lm builds and draws the tokens of cls_host_sample(): for a
-# stub of LiteRT's runtime and, where CLSAMPLE_LITERT names a folder with the unpacked packages
-# litert-lm-api 0.18.1 or ai-edge-litert 2.3.0, for their libraries, too. There LiteRT-LM itself loads
-# the plug-in by its name. BUILD has the library and the single file. Exits 77 if there is no compiler,
-# no jansson or no device.
+# Proves that the plug-in of examples/litert-lm builds and draws the tokens of cls_host_sample():
+# for a stub of LiteRT's runtime and, where CLSAMPLE_LITERT names a folder with the packages
+# litert-lm-api 0.18.1 or ai-edge-litert 2.3.0, unpacked, for their libraries, too. There LiteRT-LM itself
+# loads the plug-in by its name. BUILD has the library and the single file. Exits 77 if there is no
+# compiler, no jansson or no device.
 source=$(cd "$(dirname "$0")/../.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
 # shellcheck source=tests/support/checks.sh
@@ -22,6 +22,7 @@ fi
 PKG_CONFIG_PATH=$BUILD${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 LD_LIBRARY_PATH=$BUILD/.libs:$dir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} # the plug-in is in $dir
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
+if [ -n "${CLS_TEST_PROGRAMS-}" ]; then export CLSAMPLE_LITERT_CACHE="$CLS_TEST_PROGRAMS"; fi
 example=$source/examples/litert-lm plugin=$dir/libLiteRtTopKOpenClSampler.so
 
 if MAKEFLAGS='' MFLAGS='' make -f "$example/Makefile" src="$example" single="$BUILD/amalgamation" \
@@ -55,12 +56,12 @@ runs() { # PROGRAM ARGUMENTS...
     if [ $code -eq 0 ]; then yes_; else no_ "$*: exit $code: $(tail -2 err)"; fi
 }
 
-# Nothing but its seven functions is exported, and none of OpenCL's is linked. Phones may have pages
+# It exports its seven functions and nothing else, and links none of OpenCL's. Phones may have pages
 # of 16 KB.
 ${NM:-nm} -D "$plugin" >symbols
 exported=$(grep -c ' T ' symbols)
 if [ "$exported" = 7 ] && ! grep -q ' U cl[A-Z]' symbols; then yes_; else no_ "$(cat symbols)"; fi
-if readelf -lW "$plugin" | awk '$1 == "LOAD" && $NF != "0x4000" { wide = 1 } END { exit wide }'; then
+if readelf -lW "$plugin" | awk '$1 == "LOAD" && $NF != "0x4000" { bad = 1 } END { exit bad }'; then
     yes_
 else
     no_ 'segments are not aligned to 16 KB'

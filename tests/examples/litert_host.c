@@ -703,15 +703,52 @@ static void refusals(void)
     CHECK(refused(
         plugin.create(runtime, environment, 1, 0, VOCAB, NULL, parameters(usual), &none, &error),
         LITERT_INVALID_ARGUMENT, "sequence 0"));
-    for (int tag = LITERT_CL_DEVICE; tag <= LITERT_CL_QUEUE; tag++) {
-        void *const value = option_values[tag];
-        option_values[tag] = NULL;
-        if (tag != LITERT_CL_PLATFORM)
-            CHECK(refused(plugin.create(runtime, environment, 1, 1, VOCAB, NULL, parameters(usual),
-                                        &none, &error),
-                          LITERT_UNAVAILABLE, "have no OpenCL"));
-        option_values[tag] = value;
+    cl_command_queue const other =
+        clCreateCommandQueue(cl, device, CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, NULL);
+    const struct {
+        int tag;
+        void *value;
+        const char *message;
+    } options[] = {
+        {LITERT_CL_DEVICE, NULL, "have no OpenCL device"},
+        {LITERT_CL_CONTEXT, NULL, "have no OpenCL context"},
+        {LITERT_CL_QUEUE, NULL, "have no OpenCL queue"},
+        {LITERT_CL_QUEUE, other, "queue is not in order"},
+    };
+    for (size_t o = 0; o < (other != NULL ? 4 : 3); o++) {
+        void *const value = option_values[options[o].tag];
+        option_values[options[o].tag] = options[o].value;
+        CHECK(refused(plugin.create(runtime, environment, 1, 1, VOCAB, NULL, parameters(usual),
+                                    &none, &error),
+                      LITERT_UNAVAILABLE, options[o].message));
+        option_values[options[o].tag] = value;
     }
+    if (other != NULL)
+        clReleaseCommandQueue(other);
+}
+
+/* One row, in memory that may have groups of four channels, and which may be of another type than
+ * the tensor's elements. */
+static void one_row(void)
+{
+    const struct tensor tokens = {LITERT_HOST_MEMORY, shape(LITERT_INT32, 1, 1, 0), NULL, ids, 0};
+    struct tensor row = {
+        LITERT_CL_BUFFER, {LITERT_FLOAT32, 3, {1, 1, VOCAB}, {0}}, logits_mem, NULL, 0};
+    const cls_params params = usual_reference();
+    void *sampler;
+    float logprob;
+    CHECK(accepted(plugin.create(runtime, environment, 1, 1, VOCAB, NULL, parameters(usual),
+                                 &sampler, &error)));
+    set_reference(&params, true);
+    for (int i = 0; i < 2; i++) {
+        next_logits();
+        CHECK(accepted(plugin.sample(sampler, &row, (void *)&tokens, NULL, &error)));
+        draw_reference(&references[0], 0, &logprob);
+        CHECK(ids[0] == references[0].output[i]);
+        row.memory = LITERT_CL_BUFFER_F16;
+        row.mem = halves_mem;
+    }
+    plugin.destroy(sampler);
 }
 
 /* A batch of rows of a sequence are slots of their own, and each tensor may have three dimensions.
@@ -905,9 +942,11 @@ int main(int argc, char **argv)
     sessions();
     sequence();
     file();
-    if (litert == NULL)
+    if (litert == NULL) {
+        one_row();
         refusals();
-    else if (dlsym(litert, CONSTRUCTOR) != NULL)
+    } else if (dlsym(litert, CONSTRUCTOR) != NULL) {
         create_by_litert();
+    }
     return 0;
 }
