@@ -3,11 +3,8 @@
  *
  * Each row of the logits is a slot. A session begins with the sampler, and with each update that
  * brings a generator, as LiteRT-LM makes when it binds a sampler to a session. */
-#define _GNU_SOURCE /* RTLD_DEFAULT, dladdr() */
-#include "litert.h"
-#include "params_file.h"
+#include "plugin.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,45 +15,11 @@
 /* What the host reads of each step, as arrays of one buffer. */
 enum { TOKENS, STATUS, LOGPROBS, OUTPUTS };
 
-struct sampler {
-    const struct LiteRtRuntimeCApiStruct *runtime;
-    void *opencl; /* its library */
-    cl_command_queue queue;
-    cls_context *context;
-    cls_sampler *sampler;
-    cls_readback *readback;
-    cl_context cl;
-    cl_mem outputs, staged; /* [OUTPUTS, rows] of 4 bytes; a row's logits from the host */
-    size_t staged_size;
-    uint32_t batch, rows, vocab;
-    cls_params from_file; /* without what LiteRT-LM sets */
-    cls_params params;    /* of the session; it shares from_file's lists */
-};
-
-/* A session's parameters in LiteRT-LM's terms. */
-struct parameters {
-    uint64_t type;
-    int32_t k;
-    float p, temperature;
-    uint32_t seed;
-    bool has_seed;
-};
-
-/* A tensor on the device, or on the host if memory is NULL. */
-struct tensor {
-    void *handle;
-    int type; /* LITERT_CL_PACKED, ... */
-    cl_mem memory;
-    size_t offset;
-    int32_t element;
-    uint64_t count; /* elements */
-    int32_t last;   /* the last dimension */
-};
-
 /* ------------------------------------------------------------------ messages */
 
-/* Returns the code, and sets *error to the message unless error is NULL. */
-static int fail(char **error, int code, const char *format, ...)
+/* LiteRT-LM drops the message of UNAVAILABLE, and its user would not learn why another sampler is
+ * used. */
+int fail(char **error, int code, const char *format, ...)
 {
     char text[1024] = "clsample: ";
     const size_t used = strlen(text);
@@ -64,6 +27,8 @@ static int fail(char **error, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text + used, sizeof text - used, format, arguments);
     va_end(arguments);
+    if (code == LITERT_UNAVAILABLE)
+        fprintf(stderr, "%s\n", text);
     if (error != NULL)
         *error = strdup(text);
     return code;
@@ -91,14 +56,14 @@ static int done(cls_status status, const char *what, char **error)
     return fail(error, code, "%s: %s", what, cls_error_message());
 }
 
-static int cl_done(cl_int code, const char *what, char **error)
+int cl_done(cl_int code, const char *what, char **error)
 {
     return code == CL_SUCCESS
                ? LITERT_OK
                : fail(error, LITERT_INTERNAL, "%s: OpenCL error %d", what, (int)code);
 }
 
-static int runtime_done(int status, const char *what, char **error)
+int runtime_done(int status, const char *what, char **error)
 {
     return status == 0 ? LITERT_OK
                        : fail(error, LITERT_INTERNAL, "%s: LiteRT's status %d", what, status);
@@ -128,109 +93,7 @@ static void *open_opencl(void)
 
 static void *find_opencl(void *library, const char *name) { return dlsym(library, name); }
 
-/* A call of a function of OpenCL's, which nothing links. */
-#define CL(s, function) (*(__typeof__(&function))dlsym((s)->opencl, #function))
-
-static cl_mem new_buffer(struct sampler *s, size_t size, cl_int *code)
-{
-    return CL(s, clCreateBuffer)(s->cl, CL_MEM_READ_WRITE, size, NULL, code);
-}
-
 /* ---------------------------------------------------------------- parameters */
-
-static bool read_varint(const uint8_t **at, const uint8_t *end, uint64_t *value)
-{
-    *value = 0;
-    for (unsigned shift = 0; shift < 64 && *at < end; shift += 7) {
-        const uint8_t byte = *(*at)++;
-        *value |= (uint64_t)(byte & 127) << shift;
-        if (byte < 128)
-            return true;
-    }
-    return false;
-}
-
-/* Reads a message in protobuf's wire format, which ends with a zero or at `end`. */
-static bool read_wire(const uint8_t *at, const uint8_t *end, struct parameters *to)
-{
-    uint64_t tag, value = 0;
-    while (at < end && *at != 0) {
-        float number = 0;
-        if (!read_varint(&at, end, &tag))
-            return false;
-        const int kind = (int)(tag & 7);
-        if ((kind == 0 || kind == 2) && !read_varint(&at, end, &value))
-            return false;
-        const uint64_t skipped = kind == 1 ? 8 : kind == 2 ? value : kind == 5 ? 4 : 0;
-        if (kind == 3 || kind == 4 || kind > 5 || skipped > (uint64_t)(end - at))
-            return false;
-        if (kind == 5)
-            memcpy(&number, at, 4);
-        at += skipped;
-        switch (tag) { /* the field and its kind */
-        case LITERT_FIELD_TYPE << 3:
-            to->type = value;
-            break;
-        case LITERT_FIELD_K << 3:
-            to->k = (int32_t)(uint32_t)value;
-            break;
-        case LITERT_FIELD_P << 3 | 5:
-            to->p = number;
-            break;
-        case LITERT_FIELD_TEMPERATURE << 3 | 5:
-            to->temperature = number;
-            break;
-        case LITERT_FIELD_SEED << 3:
-            to->seed = (uint32_t)value;
-            to->has_seed = true;
-            break;
-        default: /* a field of another release */
-            break;
-        }
-    }
-    return true;
-}
-
-/* Looks for MessageLite::SerializeToArray() among what the process exports, and in the library that
- * has the class of the message: the first word of a C++ object points into it. */
-static void *find_serializer(const void *message)
-{
-    static const char *const names[] = {
-        "_ZNK6proto211MessageLite16SerializeToArrayEPvi",
-        "_ZNK6google8protobuf11MessageLite16SerializeToArrayEPvi",
-    };
-    Dl_info where;
-    void *found = NULL, *library = NULL;
-    if (dladdr(*(void *const *)message, &where) != 0 && where.dli_fname != NULL)
-        library = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
-    for (size_t i = 0; i < 2 && found == NULL; i++) {
-        if (library != NULL)
-            found = dlsym(library, names[i]);
-        if (found == NULL)
-            found = dlsym(RTLD_DEFAULT, names[i]);
-    }
-    if (library != NULL)
-        dlclose(library);
-    return found;
-}
-
-static int read_message(const void *message, struct parameters *to, char **error)
-{
-    uint8_t wire[1024] = {0};
-    memset(to, 0, sizeof *to);
-    if (message == NULL) /* all fields have their defaults */
-        return LITERT_OK;
-    bool (*serialize)(const void *message, void *to, int size);
-    void *const found = find_serializer(message);
-    memcpy(&serialize, &found, sizeof serialize);
-    if (serialize == NULL)
-        return fail(error, LITERT_UNAVAILABLE,
-                    "LiteRT-LM does not export MessageLite::SerializeToArray(), by which its "
-                    "parameters are read");
-    if (!serialize(message, wire, sizeof wire) || !read_wire(wire, wire + sizeof wire, to))
-        return fail(error, LITERT_INVALID_ARGUMENT, "the parameters cannot be read");
-    return LITERT_OK;
-}
 
 /* Sets *params, whose seed stays if there is none and draws is false. */
 static int convert(const struct sampler *s, const struct parameters *from, bool draws,
@@ -290,140 +153,6 @@ static int set_params(struct sampler *s, const void *message, bool begins, char 
     if (code == LITERT_OK)
         s->params = params;
     return code;
-}
-
-/* -------------------------------------------------------------------- tensors */
-
-static int read_tensor(const struct sampler *s, void *handle, const char *name, struct tensor *t,
-                       char **error)
-{
-    const struct LiteRtRuntimeCApiStruct *const runtime = s->runtime;
-    litert_tensor_type type;
-    int code;
-    memset(t, 0, sizeof *t);
-    t->handle = handle;
-    if (handle == NULL)
-        return fail(error, LITERT_INVALID_ARGUMENT, "there is no tensor of %s", name);
-    if ((code = runtime_done(runtime->get_tensor_buffer_type(handle, &t->type), name, error)) !=
-            LITERT_OK ||
-        (code = runtime_done(runtime->get_tensor_buffer_tensor_type(handle, &type), name, error)) !=
-            LITERT_OK)
-        return code;
-    const uint32_t rank = type.rank & 127;
-    if (rank < 1 || rank > 8)
-        return fail(error, LITERT_INVALID_ARGUMENT, "%s have %u dimensions", name, rank);
-    t->element = type.element;
-    t->last = type.dimensions[rank - 1];
-    t->count = 1;
-    for (uint32_t d = rank; d-- > 0;) {
-        if (type.dimensions[d] < 1 || t->count > UINT32_MAX)
-            return fail(error, LITERT_INVALID_ARGUMENT, "a dimension of %s is %d", name,
-                        (int)type.dimensions[d]);
-        if ((type.rank & 128) != 0 && type.dimensions[d] > 1 && type.strides[d] != t->count)
-            return fail(error, LITERT_UNIMPLEMENTED, "%s are not dense", name);
-        t->count *= (uint64_t)type.dimensions[d];
-    }
-    if (t->type < LITERT_CL_BUFFER || t->type > LITERT_CL_LAST)
-        return LITERT_OK; /* the host reads and writes it */
-    if (t->type != LITERT_CL_PACKED && t->type != LITERT_CL_BUFFER &&
-        t->type != LITERT_CL_BUFFER_F16)
-        return fail(error, LITERT_UNIMPLEMENTED, "%s are in an image", name);
-    if (t->type != LITERT_CL_PACKED && t->count != (uint64_t)t->last)
-        return fail(error, LITERT_UNIMPLEMENTED,
-                    "%s of several rows are in memory of type %d, which is not dense", name,
-                    t->type);
-    if (t->type == LITERT_CL_BUFFER_F16)
-        t->element = LITERT_FLOAT16;
-    void *memory = NULL;
-    if ((code = runtime_done(runtime->get_tensor_buffer_opencl_memory(handle, &memory), name,
-                             error)) != LITERT_OK ||
-        (code = runtime_done(runtime->get_tensor_buffer_offset(handle, &t->offset), name, error)) !=
-            LITERT_OK)
-        return code;
-    t->memory = memory;
-    return memory != NULL ? LITERT_OK : fail(error, LITERT_INTERNAL, "%s have no memory", name);
-}
-
-/* Waits for what writes a tensor on another queue, if anything does. */
-static int wait_for(const struct sampler *s, const struct tensor *t, char **error)
-{
-    bool has_event = false;
-    void *event;
-    int status = s->runtime->has_tensor_buffer_event(t->handle, &has_event);
-    if (status == 0 && has_event)
-        status = s->runtime->get_tensor_buffer_event(t->handle, &event);
-    if (status == 0 && has_event)
-        status = s->runtime->wait_event(event, -1);
-    return runtime_done(status, "the logits' event", error);
-}
-
-/* Copies a tensor on the host to s->staged, which then stands for it. */
-static int stage(struct sampler *s, struct tensor *t, char **error)
-{
-    const size_t size = (size_t)t->count * (t->element == LITERT_FLOAT16 ? 2 : 4);
-    void *bytes;
-    cl_int failure = CL_SUCCESS;
-    if (s->staged_size < size) {
-        if (s->staged != NULL)
-            CL(s, clReleaseMemObject)(s->staged);
-        s->staged = new_buffer(s, size, &failure);
-        s->staged_size = s->staged != NULL ? size : 0;
-    }
-    int code = cl_done(failure, "memory for logits", error);
-    if (code == LITERT_OK)
-        code = runtime_done(s->runtime->lock_tensor_buffer(t->handle, &bytes, LITERT_LOCK_READ),
-                            "lock", error);
-    if (code != LITERT_OK)
-        return code;
-    code = cl_done(
-        CL(s, clEnqueueWriteBuffer)(s->queue, s->staged, CL_TRUE, 0, size, bytes, 0, NULL, NULL),
-        "upload", error);
-    (void)s->runtime->unlock_tensor_buffer(t->handle);
-    t->memory = s->staged;
-    t->offset = 0;
-    return code;
-}
-
-static int put(struct sampler *s, const struct tensor *t, const void *values, char **error)
-{
-    const size_t size = s->rows * sizeof(int32_t);
-    void *bytes;
-    if (t->memory != NULL)
-        return cl_done(CL(s, clEnqueueWriteBuffer)(s->queue, t->memory, CL_TRUE, t->offset, size,
-                                                   values, 0, NULL, NULL),
-                       "ids and scores", error);
-    const int code = runtime_done(
-        s->runtime->lock_tensor_buffer(t->handle, &bytes, LITERT_LOCK_WRITE), "lock", error);
-    if (code != LITERT_OK)
-        return code;
-    memcpy(bytes, values, size);
-    return runtime_done(s->runtime->unlock_tensor_buffer(t->handle), "unlock", error);
-}
-
-/* The tensor of ids or of scores: an element a row. */
-static int read_output(const struct sampler *s, void *handle, const char *name, int32_t element,
-                       struct tensor *t, char **error)
-{
-    const int code = read_tensor(s, handle, name, t, error);
-    if (code == LITERT_OK && (t->element != element || t->count != s->rows))
-        return fail(error, LITERT_INVALID_ARGUMENT, "%s are %llu elements of type %d, not %u of %d",
-                    name, (unsigned long long)t->count, (int)t->element, s->rows, (int)element);
-    return code;
-}
-
-static int read_logits(struct sampler *s, void *handle, struct tensor *t, char **error)
-{
-    int code = read_tensor(s, handle, "logits", t, error);
-    if (code != LITERT_OK)
-        return code;
-    if (t->last != (int64_t)s->vocab || t->count != (uint64_t)s->rows * s->vocab)
-        return fail(error, LITERT_INVALID_ARGUMENT, "logits are not %u rows of %u", s->rows,
-                    s->vocab);
-    if (t->element != LITERT_FLOAT32 && t->element != LITERT_FLOAT16)
-        return fail(error, LITERT_UNIMPLEMENTED, "logits are of type %d, not float32 or float16",
-                    (int)t->element);
-    code = wait_for(s, t, error);
-    return code == LITERT_OK && t->memory == NULL ? stage(s, t, error) : code;
 }
 
 /* ------------------------------------------------------------------- sampling */
@@ -556,7 +285,7 @@ static int open_sampler(struct sampler *s, const char *file, char **error)
         code = done(cls_readback_create(s->context, size, 1, &s->readback), "sampler", error);
     if (code != LITERT_OK)
         return code;
-    s->outputs = new_buffer(s, size, &failure);
+    s->outputs = CL(s, clCreateBuffer)(s->cl, CL_MEM_READ_WRITE, size, NULL, &failure);
     return cl_done(failure, "memory for tokens", error);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keys are the names of the fields of cls_params, and those of the lists the ones of `clsample
  * sample --params`. */
-#include "params_file.h"
+#include "plugin.h"
 #include "base/param_table.h"
 
 #include <jansson.h>
