@@ -7,9 +7,10 @@ EXTRA_DIST += packaging/debian packaging/amalgamation $(srcdir)/packaging/*.sh $
 
 # The library in one file, for programs that vendor it. The archive of a release has the folder `amalgamation`.
 single = clsample-$(PACKAGE_VERSION)-amalgamation
+single_files = amalgamation/*.[ch] amalgamation/*.txt amalgamation/*.md amalgamation/LICENSE
 .PHONY: amalgamation
 amalgamation: amalgamation/clsample.c
-	rm -rf $(single) $(single).zip && cp -R amalgamation $(single)
+	rm -rf $(single) $(single).zip && mkdir $(single) && cp $(single_files) $(single)
 	zip -q -X -r $(single).zip $(single) && rm -r $(single) && ls -l $(single).zip
 amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_headers) include/clsample.h $(core_parts) \
 		$(srcdir)/packaging/amalgamation/*

@@ -30,7 +30,8 @@ shape_tests = tests/device/check_tiers tests/device/check_invariance tests/devic
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/portable.sh tests/package/versions.sh
 short_scripts =
-long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/package/manual.sh \
+long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
+	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
 	tests/package/bootstrap.sh tests/package/devices.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
@@ -66,7 +67,7 @@ check-full:
 	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(TESTS)'
 check-host:
 	$(MAKE) $(AM_MAKEFLAGS) check TESTS='$(host_check) $(command_check) $(quick_tests)'
-tests/package/amalgamation.log: amalgamation/clsample.c
+tests/package/amalgamation.log tests/examples/check_litert.log: amalgamation/clsample.c
 check-local: check-TESTS
 	@$(SHELL) $(srcdir)/build-aux/summary.sh $(TEST_LOGS)
 TEST_EXTENSIONS = .sh
@@ -173,5 +174,5 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
 test_headers = $(srcdir)/tests/*/*.h

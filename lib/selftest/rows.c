@@ -70,8 +70,8 @@ static uint32_t bits_of(int32_t x)
 /* Writes a float32, given by its bits, in another type, which holds it exactly. */
 static void put(void *logits, uint32_t i, int32_t dtype, uint32_t bits)
 {
-    if (dtype == CLS_F32)
-        ((uint32_t *)logits)[i] = bits;
+    if (dtype == CLS_F32) /* the caller reads floats */
+        memcpy((float *)logits + i, &bits, sizeof bits);
     else
         ((uint16_t *)logits)[i] = dtype == CLS_F16 ? cls_f16_of(bits) : (uint16_t)(bits >> 16);
 }

@@ -99,7 +99,7 @@ mkdir -p "$folder"
 } >"$folder/clsample.h.new"
 {
     title sources
-    cat "$srcdir/packaging/amalgamation/first.h"
+    tail -n +2 "$srcdir/packaging/amalgamation/first.h"
     join 0 "$srcdir/include/clsample.h $(echo "$srcdir"/include/clsample/*.h)" "$@"
 } >"$folder/clsample.c.new"
 from=$srcdir/packaging/amalgamation

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: MIT */
 
 /* Compile this file as C11. Each of these macros leaves out a part of the library:
  *     CLS_WITHOUT_SHARDS    one vocabulary over several devices: cls_shard_...()

@@ -49,11 +49,6 @@ for part in SHARDS SELFTEST BINARIES; do
 done
 compile "$cc" -Os -DCLS_WITHOUT_SHARDS -DCLS_WITHOUT_SELFTEST -DCLS_WITHOUT_BINARIES &&
     draws "$cc" 'without all parts' && echo "$(bytes) bytes without all of them"
-# With its own look-up, nothing links OpenCL. The program's handles come from the same library.
-compile "$cc" -O1 -DCLS_DLOPEN_OPENCL && nm -u clsample.o >symbols
-if grep -q ' cl[A-Z]' symbols; then no_ "clsample.o needs $(grep ' cl[A-Z]' symbols)"; else yes_; fi
-draws "$cc" 'with CLS_DLOPEN_OPENCL'
-
 for call in cls_shard_create cls_selftest cls_context_export; do
     printf '#define CL_TARGET_OPENCL_VERSION 120\n#include "clsample.h"\n%s\n' \
         "void (*f)(void) = (void (*)(void))$call; int main(void) { return f == 0; }" >call.c
@@ -61,6 +56,11 @@ for call in cls_shard_create cls_selftest cls_context_export; do
     "$cc" -w -I"$single" call.c clsample.o $libraries -o call 2>cc.log
     says "$call without its part" "undefined reference to .$call" cc.log
 done
+
+# With its own look-up, nothing links OpenCL. The program's handles come from the same library.
+compile "$cc" -O1 -DCLS_DLOPEN_OPENCL && nm -u clsample.o >symbols
+if grep -q ' cl[A-Z]' symbols; then no_ "clsample.o needs $(grep ' cl[A-Z]' symbols)"; else yes_; fi
+draws "$cc" 'with CLS_DLOPEN_OPENCL'
 
 if command -v cmake >/dev/null; then
     mkdir -p project/third_party && cp -R "$single" project/third_party/clsample
