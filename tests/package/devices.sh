@@ -37,5 +37,6 @@ same 'the rest of the page' without "$top/doc/devices.md"
 echo '{"clsample": 1}' >none.json
 refused_by devices.py "$top/bench/devices.py" 'none.json is no report of clsample report' none.json
 echo 'no table' >other.md
-refused_by devices.py "$top/bench/devices.py" 'the page has no table after' --page other.md report.json
+refused_by devices.py "$top/bench/devices.py" "the page has no table after" --page other.md \
+    report.json
 finish
