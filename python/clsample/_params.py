@@ -7,7 +7,6 @@ with the differences that remain. A name that no table has is refused.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from . import host
-from ._structs import kind, own
+from ._structs import kind, nearest, own
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -379,6 +378,6 @@ def _converted(
 
 def _unknown(source: Source, name: str) -> TypeError:
     known = [*source.rules, *source.refused, *source.left, *source.unused, "do_sample"]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return TypeError(f"{source.call}: {name!r} is not known; {hint}ignore=[{name!r}] leaves it out")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _fill_options = Filler(
     "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - {"late_compile"}
 )
-_fill_options.names.append("late_compile")  # for the message about an unknown name
+_fill_options.names += ["late_compile", "max_rows", "vocab"]  # for messages about unknown names
 MAX_HISTORY = 64  # the package's default
 
 

@@ -11,7 +11,7 @@ import difflib
 import enum
 import operator
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -84,6 +84,13 @@ def own(value: Any) -> Any:
 def kind(value: Any) -> str:
     """What to call a value of the wrong type in a message."""
     return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"
+
+
+def nearest(word: str, names: Iterable[str]) -> Optional[str]:
+    """The shortest name that begins with the word, or else the one that resembles it most."""
+    names = list(names)
+    begun = [name for name in names if len(word) > 2 and name.startswith(word)]
+    return next(iter(sorted(begun, key=len) or difflib.get_close_matches(word, names, 1)), None)
 
 
 def choice(name: str, value: Any, names: Type[Any]) -> int:
@@ -243,8 +250,8 @@ class Filler:
                 raise TypeError(f"{name} is None; leave it out for its default")
 
     def unknown(self, name: str) -> TypeError:
-        near = difflib.get_close_matches(name, self.names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, self.names)
+        hint = f"; did you mean {near!r}?" if near else ""
         return TypeError(f"{self.call} has no argument {name!r}{hint}")
 
     def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:

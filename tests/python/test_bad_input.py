@@ -17,6 +17,7 @@ PARAMS = [
     ({"temperature": [1]}, TypeError, "temperature must be a number, not list"),
     ({"temperature": float("nan")}, clsample.BadArgument, "temperature is nan"),
     ({"temprature": 1}, TypeError, "no argument 'temprature'; did you mean 'temperature'"),
+    ({"temp": 1}, TypeError, "no argument 'temp'; did you mean 'temperature'"),
     ({"struct_size": 1}, TypeError, "no argument 'struct_size'"),
     ({"stop_count": 1}, TypeError, "no argument 'stop_count'"),
     ({"seed": -1}, ValueError, "seed is -1"),
@@ -236,6 +237,7 @@ def test_other_calls(sampler, logits):
             (lambda: sampler.context.sampler(0), clsample.BadArgument, "vocab is 0"),
             (lambda: sampler.context.sampler("a"), TypeError, "vocab must be an integer"),
             (lambda: sampler.context.sampler(9, histry=1), TypeError, "did you mean 'max_history'"),
+            (lambda: sampler.context.sampler(9, max_row=1), TypeError, "did you mean 'max_rows'"),
             (lambda: sampler.context.sampler(9, counts="some"), ValueError, "counts is 'some'"),
             (
                 lambda: sampler.context.sampler(9, late_compile=1),
