@@ -102,7 +102,9 @@ def choice(name: str, value: Any, names: Type[Any]) -> int:
         if names is _types.DType and value in DTYPES:
             return DTYPES[value]
         words = ", ".join(repr(member.lower()) for member in names.__members__)
-        raise ValueError(f"{name} is {value!r}; it must be one of {words}")
+        near = nearest(value.lower(), (member.lower() for member in names.__members__))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"{name} is {value!r}; it must be one of {words}{hint}")
     if names is _types.DType and not isinstance(value, (int, np.integer)):
         return DTYPES[element_type(name, value)]
     return integer(name, value)
@@ -153,6 +155,8 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
         except (TypeError, OverflowError):
             pass  # what is wrong, numpy() says
     array = numpy(name, value, ctype)
+    if array.ndim == 0:
+        raise TypeError(f"{name} must be a list or an array of integers, not {kind(value)}")
     if array.ndim != 1:
         raise ValueError(f"{name} has the shape {array.shape}; it must have one dimension")
     return pointer(array, ctype), array.size
@@ -168,7 +172,8 @@ def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]
     if array.size == 0:
         return np.zeros(array.shape, dtype)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must have integers; its elements are {array.dtype}")
+        elements = "text" if array.dtype.kind in "SU" else array.dtype
+        raise TypeError(f"{name} must have integers; its elements are {elements}")
     least, most = RANGES[ctype]
     if not (least <= int(array.min()) and int(array.max()) <= most):
         wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
@@ -257,7 +262,7 @@ class Filler:
     def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
         found = self.enums.get(name)
         if name == "chain" and isinstance(value, Iterable) and not isinstance(value, str):
-            self.set(struct, "stages", self.ctypes["stages"], value, keep)
+            struct.stages = stages(name, value, _types.CHAIN_LENGTH)
             struct.chain = _types.Chain.CUSTOM
         elif found:
             how = found[1]
