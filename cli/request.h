@@ -39,7 +39,8 @@ typedef struct cli_request {
 
 /* All of these options except --logits. A comma follows. */
 #define CLI_SAMPLING_OPTIONS(q) \
-    CLI_ROWS(&(q)->rows_text, "the rows to take, such as 0,3,8-15 (default: all; in explain 0)"), \
+    CLI_ROWS(&(q)->rows_text, \
+             "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)"), \
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
