@@ -239,8 +239,8 @@ class Call:
         found = shape[0] if len(shape) == 2 else 1
         if row_map is None and found != rows:
             raise ValueError(
-                f"{name} has {found} row{'s' * (found != 1)}; it must have {rows}, or {name}_map must "
-                "say which row uses which"
+                f"{name} has {found} row{'s' * (found != 1)}; it must have {rows}, or "
+                f"{name}_map must say which row uses which"
             )
         return found
 

@@ -372,7 +372,8 @@ def _converted(
                     one = found[ours] + one
                 elif ours in found and found[ours] != one:
                     raise ValueError(
-                        f"{source.call}: {name} = {value!r:.60}: another name of it has {found[ours]!r}"
+                        f"{source.call}: {name} = {value!r:.60}: "
+                        f"another name of it has {found[ours]!r}"
                     )
                 found[ours] = one
         elif name in source.refused or name in source.left:
