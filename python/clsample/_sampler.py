@@ -125,7 +125,7 @@ class Sampler(Unique):
             handle = self.handle
             if not self._free:
                 raise RuntimeError(
-                    f"all {self.slot_count} slots have requests: end one, or create the "
+                    f"no slot is free, of {self.slot_count}: end() a request, or create the "
                     "sampler with a larger slot_count"
                 )
             slot = self._free.pop()
