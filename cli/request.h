@@ -44,7 +44,8 @@ typedef struct cli_request {
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
-     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each"}, \
+     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each; tokens " \
+     "beyond a narrower mask are banned"}, \
     {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
      "values to add to the logits: float32 or float16 [rows, vocab]"}, \
     CLI_TITLE("Requests"), \
