@@ -177,12 +177,13 @@ static void add_stage(const char *what, const char *text, uint32_t *n, cls_param
 {
     const struct name *stage = find_name(stages, text);
     cli_near near = {.word = text, .length = strlen(text)};
+    for (const struct name *s = presets; stage == NULL && s->name != NULL; s++)
+        cli_near_try(&near, s->name);
     for (const struct name *s = stages; stage == NULL && s->name != NULL; s++)
         cli_near_try(&near, s->name);
     if (stage == NULL)
-        cli_die("%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (" STAGE_NAMES
-                "or typical_p)%s",
-                what, text, cli_near_text(&near, ""));
+        cli_die("%s: '%.64s' is neither a preset (default, vllm or llama) nor a stage (%.*s)%s",
+                what, text, (int)strlen(STAGE_NAMES) - 2, STAGE_NAMES, cli_near_text(&near, ""));
     for (uint32_t i = 0; i < *n; i++)
         if (params->stages[i] == stage->value)
             cli_die("%s: stage '%s' occurs twice", what, stage->name);

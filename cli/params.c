@@ -28,9 +28,9 @@ enum { NAMES = sizeof names / sizeof *names, NUMBERS = 0 CLS_PARAMS(COUNTED, ) }
 /* Whether the library refuses the parameters. *at_fault is the name of the one that its message is
  * about. NULL: they contradict each other, and the message names several: for example, a stage is
  * turned on that the chain does not contain. */
+static const char before[] = "params->";
 static bool is_refused(const cls_params *params, uint32_t vocab, const struct name **at_fault)
 {
-    static const char before[] = "params->";
     *at_fault = NULL;
     if (cls_params_check(params, vocab) == CLS_OK)
         return false;
@@ -44,14 +44,26 @@ static bool is_refused(const cls_params *params, uint32_t vocab, const struct na
     return true;
 }
 
+/* The library's message, which names the fields of a struct that the command's users do not see. */
+static const char *refusal(void)
+{
+    static char text[1024];
+    snprintf(text, sizeof text, "%s", cls_error_message());
+    for (char *at; (at = strstr(text, before)) != NULL;) {
+        const char *const rest = at + strlen(before);
+        memmove(at, rest, strlen(rest) + 1);
+    }
+    return text;
+}
+
 void cli_params_check(const cls_params *params, uint32_t vocab)
 {
     const struct name *at_fault;
     if (!is_refused(params, vocab, &at_fault))
         return;
     if (at_fault != NULL && cli_given(at_fault->option))
-        cli_die("--%s: %s", at_fault->option, cls_error_message());
-    cli_die("parameters: %s", cls_error_message());
+        cli_die("--%s: %s", at_fault->option, refusal());
+    cli_die("parameters: %s", refusal());
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -144,8 +156,8 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
     if (!is_refused(params, vocab, &at_fault))
         return;
     json_object_foreach(object, key, value) if (at_fault != NULL && name_of(key) == at_fault)
-        cli_die("%s: \"%.64s\": %s", where, key, cls_error_message());
-    cli_die("%s: %s", where, cls_error_message());
+        cli_die("%s: \"%.64s\": %s", where, key, refusal());
+    cli_die("%s: %s", where, refusal());
 }
 
 const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,

@@ -39,11 +39,13 @@ typedef struct cli_request {
 
 /* All of these options except --logits. A comma follows. */
 #define CLI_SAMPLING_OPTIONS(q) \
-    CLI_ROWS(&(q)->rows_text, "the rows to take, such as 0,3,8-15 (default: all; in explain 0)"), \
+    CLI_ROWS(&(q)->rows_text, \
+             "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)"), \
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
-     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each"}, \
+     "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each; tokens " \
+     "beyond a narrower mask are banned"}, \
     {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
      "values to add to the logits: float32 or float16 [rows, vocab]"}, \
     CLI_TITLE("Requests"), \

@@ -285,7 +285,7 @@ def typed_dict(name, title, fields, skip=()):
 
 def outputs_class(name, structure, doc, structs):
     """A class with an attribute for each buffer that a call writes."""
-    lines = [f"class {name}:", doc, ""]
+    lines = [f"class {name}(Arrays):", doc, ""]
     shapes, inputs = BUFFERS[structure], INPUTS.get(structure, ())
     for field in structs[structure]:
         if field.ctype == "cls_buffer" and shapes.get(field.name):
@@ -386,7 +386,7 @@ import os
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, NamedTuple,
                     Optional, Sequence, Tuple, TypedDict, TypeVar, Union)
 
-from ._enums import Bits, Names, RowBits
+from ._enums import Arrays, Bits, Names, RowBits
 
 if TYPE_CHECKING:
     from ._arrays import DeviceArray

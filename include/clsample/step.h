@@ -137,9 +137,10 @@ typedef struct cls_step {
 
 CLS_INIT_FUNCTION(cls_step)
 
-/* Enqueues one step on `queue`, which belongs to the context and may be in order or out of order.
- * It does not wait, does not compile, and allocates only for a mask.host larger than
- * options->host_mask_size. All buffers must remain as they are until the step's event is complete.
+/* Enqueues one step, which samples a token for each row. `queue` belongs to the context and may be
+ * in order or out of order. The call does not wait, does not compile, and allocates only for a
+ * mask.host larger than options->host_mask_size. All buffers must remain as they are until the
+ * step's event is complete.
  *
  * The step runs after `wait` (n_wait events; NULL with 0), after everything that was enqueued
  * before it if the queue is in order, and after this sampler's earlier steps on any queue. *done

@@ -13,7 +13,7 @@ from ._arrays import DeviceArray, View
 from ._cffi import ffi
 from ._opencl import Event
 from ._results import StatusArray
-from ._structs import Filler, integer, shape_of
+from ._structs import Filler, integer, kind, shape_of
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -210,7 +210,10 @@ class Call:
                 "of 32 tokens"
             )
         if len(shape) not in (1, 2) or shape[-1] == 0 or shape[-1] > most:
-            raise ValueError(f"{name} has the shape {tuple(shape)}; it must be (rows, {most})")
+            words = f", of {elements} words of 32 tokens" if most < vocab else ""
+            raise ValueError(
+                f"{name} has the shape {tuple(shape)}; it must be (rows, {most}){words}"
+            )
         target.width, target.row_stride = shape[-1], stride
         target.rows = self.map_rows(name, shape, rows, row_map)
         self.ints(target.row_map, f"{name}_map", row_map, rows)
@@ -236,8 +239,8 @@ class Call:
         found = shape[0] if len(shape) == 2 else 1
         if row_map is None and found != rows:
             raise ValueError(
-                f"{name} has {found} rows; it must have {rows}, or {name}_map must "
-                "say which row uses which"
+                f"{name} has {found} row{'s' * (found != 1)}; it must have {rows}, or "
+                f"{name}_map must say which row uses which"
             )
         return found
 
@@ -324,6 +327,8 @@ class Writer:
     def given(
         self, target: Any, name: str, value: Any, elements: str, shape: Tuple[int, ...]
     ) -> DeviceArray:
+        if isinstance(value, int):
+            raise TypeError(f"{name} must be True or an array on the device, not {kind(value)}")
         found = self.call.view(name, value)
         if found.dtype not in (elements, elements.replace("int32", "uint32")):
             raise TypeError(f"{name} has elements of {found.dtype}; they must be {elements}")

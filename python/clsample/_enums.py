@@ -1,11 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""The classes of the enums, which _types.py generates. They print their names."""
+"""What the classes of _types.py, which is generated, derive from. They print their names."""
 
 from __future__ import annotations
 
 import enum
 import operator
 from typing import Any, Optional
+
+
+class Arrays:
+    """What has arrays on the device as attributes, perhaps in groups."""
+
+    def __repr__(self) -> str:
+        found = [
+            name
+            for name, value in vars(self).items()
+            if isinstance(value, Arrays) or hasattr(value, "__dlpack__")
+        ]
+        return f"<clsample.{type(self).__name__} of {', '.join(found) or 'no arrays'}>"
 
 
 class Names(enum.IntEnum):

@@ -7,7 +7,6 @@ with the differences that remain. A name that no table has is refused.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import os
@@ -15,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from . import host
-from ._structs import kind, own
+from ._structs import kind, nearest, own, switch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -56,7 +55,7 @@ class Params(Dict[str, Any]):
         there, the request is greedy unless do_sample is true, and top_k is 50 unless it is given.
         """
         values = _given(config, _read if isinstance(config, (str, os.PathLike)) else _public)
-        if not values.pop("do_sample", False):
+        if not switch(f"{TRANSFORMERS.call}: do_sample", values.pop("do_sample", False)):
             if values.get("temperature", 1) not in (0, 1):
                 warnings.warn(
                     f"{TRANSFORMERS.call}: do_sample is not true, so that the request is greedy, "
@@ -122,7 +121,10 @@ def _read(path: Any) -> Any:
     if os.path.isdir(path):
         path = os.path.join(path, "generation_config.json")
     with open(path, encoding="utf-8") as file:
-        return json.load(file)
+        try:
+            return json.load(file)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)!r} is no JSON: {error}") from None
 
 
 # -------------------------------------------------------------------------- conversions
@@ -143,13 +145,22 @@ def _ids(value: Any) -> List[Any]:
 
 def _words(value: Any) -> List[List[Any]]:
     if any(isinstance(word, str) for word in value):
-        raise TypeError("must be lists of ids: the tokenizer converts words")
+        raise TypeError("it must have lists of ids: the tokenizer converts words")
     return [_ids(word) for word in value]
 
 
 def _biases(value: Any) -> List[Tuple[int, float]]:
     """Biases by ids, which JSON writes as text."""
-    return [(int(token), bias) for token, bias in dict(value).items()]
+    try:
+        return [(int(token), bias) for token, bias in dict(value).items()]
+    except (TypeError, ValueError):
+        raise ValueError("it must be a dict of biases by token ids") from None
+
+
+def _limit(value: Any) -> Any:
+    if value == 0:
+        raise ValueError("it must be 1 or more; in clsample 0 is no limit")
+    return value
 
 
 def _bans(value: Any) -> List[Tuple[int, float]]:
@@ -160,7 +171,7 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
     """Biases of sequences, as a dict or, in JSON, as a list of pairs."""
     pairs = value.items() if isinstance(value, Mapping) else value
     if any(len(_ids(sequence)) != 1 for sequence, _ in pairs):
-        raise ValueError("has a sequence of several tokens; a step's `bias` can express it")
+        raise ValueError("it has a sequence of several tokens; a step's `bias` can express it")
     return [(_ids(sequence)[0], bias) for sequence, bias in pairs]
 
 
@@ -213,7 +224,7 @@ TRANSFORMERS = Source(
         "sequence_bias": _one("logit_bias", _sequence_biases),
         "suppress_tokens": _one("logit_bias", _bans),
         "eos_token_id": _one("stop_ids", _ids),
-        "max_new_tokens": _one("max_tokens"),
+        "max_new_tokens": _one("max_tokens", _limit),
         "min_new_tokens": _one("min_tokens"),
     },
     {
@@ -267,7 +278,8 @@ VLLM = Source(
     {"chain": "vllm"},
     {
         **_equal("temperature", "top_k", "top_p", "min_p", "repetition_penalty"),
-        **_equal("presence_penalty", "frequency_penalty", "min_tokens", "max_tokens"),
+        **_equal("presence_penalty", "frequency_penalty", "min_tokens"),
+        "max_tokens": _one("max_tokens", _limit),
         "seed": _one("seed", lambda value: None if value == -1 else value),
         "logit_bias": _one("logit_bias", _biases),
         "allowed_token_ids": _one("allowed_ids", _ids),
@@ -307,8 +319,8 @@ OPENAI = VLLM._replace(
     call="from_openai()",
     rules={
         **VLLM.rules,
-        "max_completion_tokens": _one("max_tokens"),
-        "max_output_tokens": _one("max_tokens"),
+        "max_completion_tokens": _one("max_tokens", _limit),
+        "max_output_tokens": _one("max_tokens", _limit),
     },
     left={
         **VLLM.left,
@@ -354,15 +366,25 @@ def _converted(
                     one = convert(value)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ValueError(f"{source.call}: {name} = {value!r:.60}: {error}") from None
-                if one is not None:
-                    found[ours] = found[ours] + one if isinstance(found.get(ours), list) else one
+                if one is None:
+                    continue
+                if isinstance(found.get(ours), list):
+                    one = found[ours] + one
+                elif ours in found and found[ours] != one:
+                    raise ValueError(
+                        f"{source.call}: {name} = {value!r:.60}: "
+                        f"another name of it has {found[ours]!r}"
+                    )
+                found[ours] = one
         elif name in source.refused or name in source.left:
             off, advice = {**source.refused, **source.left}[name]
-            said = f"{name} = {value!r:.60} ({advice})"
             if not any(value == one for one in off):
                 if name in source.refused:
-                    raise ValueError(f"{source.call}: {said}")
-                left.append(said)
+                    raise ValueError(
+                        f"{source.call}: {name} = {value!r:.60} has no equal: {advice}; "
+                        f"ignore=[{name!r}] leaves it out"
+                    )
+                left.append(f"{name} = {value!r:.60} ({advice})")
         elif name.startswith("_"):  # of the object, and no parameter
             ignored[name] = value
         else:
@@ -379,6 +401,6 @@ def _converted(
 
 def _unknown(source: Source, name: str) -> TypeError:
     known = [*source.rules, *source.refused, *source.left, *source.unused, "do_sample"]
-    near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    near = nearest(name, known)
+    hint = f"did you mean {near!r}? " if near else ""
     return TypeError(f"{source.call}: {name!r} is not known; {hint}ignore=[{name!r}] leaves it out")

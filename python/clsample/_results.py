@@ -10,6 +10,7 @@ import numpy as np
 
 from . import _opencl
 from ._arrays import DeviceArray
+from ._enums import Arrays
 from ._opencl import Event
 from ._types import GivenTokens, Outputs, RowStatus, TopTokens
 
@@ -27,7 +28,6 @@ class Statuses(np.ndarray[Any, Any]):
     def __array_wrap__(self, array: Any, *others: Any) -> Any:
         return np.asarray(array)[()]  # what is computed of statuses is none
 
-    @property
     def finish_reasons(self) -> List[Optional[str]]:
         """RowStatus.finish_reason of each row."""
         return [RowStatus(status).finish_reason for status in self.tolist()]
@@ -52,7 +52,7 @@ class StatusArray(DeviceArray):
         return found if out is not None else found.view(Statuses)
 
 
-class Result:
+class Result(Arrays):
     """What a call that enqueues returns at once.
 
     event: the Event after which all arrays of the result are complete.
@@ -65,10 +65,6 @@ class Result:
 
     def __init__(self) -> None:
         self._small: List[Any] = []
-
-    def __repr__(self) -> str:
-        arrays = [name for name, value in vars(self).items() if isinstance(value, DeviceArray)]
-        return f"<clsample.{type(self).__name__} of {', '.join(arrays) or 'no arrays'}>"
 
     def wait(self) -> None:
         """Waits until the call's commands are complete."""
@@ -109,7 +105,7 @@ class Rows(Result):
     def finish_reasons(self) -> List[Optional[str]]:
         """Waits, and returns why each request has ended: "stop", "length", "repetition", or None
         while it runs. Which stop id it was is the row's token. See RowStatus.finish_reason."""
-        return self.status.get().view(Statuses).finish_reasons
+        return self.status.get().view(Statuses).finish_reasons()
 
 
 class Step(Outputs, Rows):

@@ -32,6 +32,7 @@ NUMBERS = (
     "xtc_threshold dynatemp_range dynatemp_exponent min_keep chain"
 ).split()
 _fill = Filler("cls_params", "sample()", [*NUMBERS, "stages", "seed", "stream"])
+_fill.names = [*NUMBERS, "seed", "position", "device", "dtype", "return_status", "return_seed"]
 CONTEXTS, SAMPLERS = 4, 8  # the most that are kept while no call uses them
 
 _lock = threading.Lock()
@@ -87,7 +88,9 @@ def sample(
         raise TypeError("device is given, but logits are on a device")
     shape = tuple(logits.shape)
     if len(shape) not in (1, 2) or 0 in shape:
-        raise ValueError(f"logits has the shape {shape}; it must be (rows, vocab) or (vocab,)")
+        raise ValueError(
+            f"logits has the shape {shape}; it must be (rows, vocab) or (vocab,), without a 0"
+        )
     count = shape[0] if len(shape) == 2 else 1
     if seed is None:
         seed = secrets.randbits(64)
@@ -133,11 +136,15 @@ def _results(step: Step, form: str, shape: Tuple[int, ...], return_status: bool)
         found = step.get()
     if not return_status and (found["tokens"] < 0).any():
         missing = [
-            f"row {r}: {RowStatus(status)!r}"
+            f"row {r}: {RowStatus(status)}"
             for r, (token, status) in enumerate(zip(found["tokens"], found["status"]))
             if token < 0
         ]
-        raise ValueError(f"logits has rows without a token: {'; '.join(missing[:8])}")
+        more = [f"{len(missing) - 8} more"] if len(missing) > 8 else []
+        raise ValueError(
+            "no token can be drawn from these rows of logits, whose status is: "
+            + "; ".join(missing[:8] + more)
+        )
     names = ("tokens", "status") if return_status else ("tokens",)
     if form in ("device", "pyopencl"):
         arrays: List[Any] = [getattr(step, name) for name in names]
@@ -158,6 +165,8 @@ def _column(name: str, value: Any, rows: int) -> Sequence[Any]:
     if name == "chain":
         stages = isinstance(value, Iterable) and not isinstance(value, str)
         return [tuple(value) if stages else value] * rows
+    if value is None:
+        raise TypeError(f"{name} is None; leave it out for its default")
     ctype = "uint32_t" if name == "position" else _fill.ctypes.get(name, "")
     if not isinstance(value, (int, float, str, list, tuple)):
         value = native(name, value)[0].tolist()

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _fill_options = Filler(
     "cls_sampler_options", "Sampler()", set(SamplerOptions.__annotations__) - {"late_compile"}
 )
-_fill_options.names.append("late_compile")  # for the message about an unknown name
+_fill_options.names += ["late_compile", "max_rows", "vocab"]  # for messages about unknown names
 MAX_HISTORY = 64  # the package's default
 
 
@@ -125,7 +125,7 @@ class Sampler(Unique):
             handle = self.handle
             if not self._free:
                 raise RuntimeError(
-                    f"all {self.slot_count} slots have requests: end one, or create the "
+                    f"no slot is free, of {self.slot_count}: end() a request, or create the "
                     "sampler with a larger slot_count"
                 )
             slot = self._free.pop()
@@ -335,7 +335,8 @@ class Sampler(Unique):
         requests    the request of each row; None skips a row. Or an int32 array of slots on the
                     device. A request may occur once, except with defer_accept.
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
-                    ceil(vocab / 32)] of bits, on the host or the device
+                    ceil(vocab / 32)] of bits, on the host or the device. Tokens beyond a
+                    narrower mask are banned.
         bias        float32 or float16 [rows, vocab], added to the logits
         mask_map, bias_map, logits_map
                     int32 [rows]: the row of the mask, the bias or the logits that a row uses;
@@ -570,7 +571,7 @@ _options = defaults_of(
 _params = defaults_of("cls_params", Params, {"seed": None})
 _outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw"}
 Sampler.__doc__ = describe(Sampler, SamplerOptions, _types.SAMPLER_OPTIONS_MANUAL, _options)
-Context.sampler.__doc__ = Sampler.__doc__
+Context.sampler.__doc__ = f"Creates a Sampler.\n\n{Sampler.__doc__}"
 Sampler.begin.__doc__ = describe(Sampler.begin, Params, _types.PARAMS_MANUAL, _params)
 Sampler.sample.__doc__ = describe(Sampler.sample, OutputOptions, _types.OUTPUTS_MANUAL, _outputs)
 for _function, _defaults in (

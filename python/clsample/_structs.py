@@ -11,7 +11,7 @@ import difflib
 import enum
 import operator
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple, Type
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
 
 import numpy as np
 
@@ -86,6 +86,13 @@ def kind(value: Any) -> str:
     return "None" if value is None else f"{type(value).__name__} ({value!r:.40})"
 
 
+def nearest(word: str, names: Iterable[str]) -> Optional[str]:
+    """The shortest name that begins with the word, or else the one that resembles it most."""
+    names = list(names)
+    begun = [name for name in names if len(word) > 2 and name.startswith(word)]
+    return next(iter(sorted(begun, key=len) or difflib.get_close_matches(word, names, 1)), None)
+
+
 def choice(name: str, value: Any, names: Type[Any]) -> int:
     """A member of an enum, by itself, by its name or by its number."""
     if isinstance(value, str):
@@ -95,7 +102,9 @@ def choice(name: str, value: Any, names: Type[Any]) -> int:
         if names is _types.DType and value in DTYPES:
             return DTYPES[value]
         words = ", ".join(repr(member.lower()) for member in names.__members__)
-        raise ValueError(f"{name} is {value!r}; it must be one of {words}")
+        near = nearest(value.lower(), (member.lower() for member in names.__members__))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise ValueError(f"{name} is {value!r}; it must be one of {words}{hint}")
     if names is _types.DType and not isinstance(value, (int, np.integer)):
         return DTYPES[element_type(name, value)]
     return integer(name, value)
@@ -146,6 +155,8 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
         except (TypeError, OverflowError):
             pass  # what is wrong, numpy() says
     array = numpy(name, value, ctype)
+    if array.ndim == 0:
+        raise TypeError(f"{name} must be a list or an array of integers, not {kind(value)}")
     if array.ndim != 1:
         raise ValueError(f"{name} has the shape {array.shape}; it must have one dimension")
     return pointer(array, ctype), array.size
@@ -161,7 +172,8 @@ def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]
     if array.size == 0:
         return np.zeros(array.shape, dtype)
     if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must have integers; its elements are {array.dtype}")
+        elements = "text" if array.dtype.kind in "SU" else array.dtype
+        raise TypeError(f"{name} must have integers; its elements are {elements}")
     least, most = RANGES[ctype]
     if not (least <= int(array.min()) and int(array.max()) <= most):
         wrong = next(int(x) for x in array.flat if not least <= int(x) <= most)
@@ -243,14 +255,14 @@ class Filler:
                 raise TypeError(f"{name} is None; leave it out for its default")
 
     def unknown(self, name: str) -> TypeError:
-        near = difflib.get_close_matches(name, self.names, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, self.names)
+        hint = f"; did you mean {near!r}?" if near else ""
         return TypeError(f"{self.call} has no argument {name!r}{hint}")
 
     def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
         found = self.enums.get(name)
         if name == "chain" and isinstance(value, Iterable) and not isinstance(value, str):
-            self.set(struct, "stages", self.ctypes["stages"], value, keep)
+            struct.stages = stages(name, value, _types.CHAIN_LENGTH)
             struct.chain = _types.Chain.CUSTOM
         elif found:
             how = found[1]

@@ -51,7 +51,7 @@ refused "unknown command 'param'; did you mean params?$" help param
 refused "unknown command '--verison'; did you mean --version?$" --verison
 refused "--dtype: 'fp16' is not one of f32|f16|bf16; did you mean f16?$" bench --dtype fp16
 refused "--case: 'top' is not one of .*; did you mean topk?$" bench --case top
-host_refused "--chain: 'temprature' is .* or typical_p); did you mean temperature?$" \
+host_refused "--chain: 'temprature' is .*, top-a); did you mean temperature?$" \
     --chain top_k,temprature
 check "help help" "$clsample" help help
 says "help help" '^  sample  *draw' out
@@ -77,15 +77,17 @@ host_refused "--top-k: '9999999999'" --top-k=9999999999
 host_refused "--top-p" --top-p 1.5
 host_refused "--top-p" --top-p nan
 host_refused "--min-p" --min-p 2
-host_refused "--top-a: params->top_a is 2; it must be between 0 (off) and 1" --top-a 2
+host_refused "--top-a: top_a is 2; it must be between 0 (off) and 1" --top-a 2
 host_refused "--min-p" --min-p=-0.5
 host_refused "--chain: 'other' is neither a preset (default, vllm or llama) nor a stage" \
     --chain other
+host_refused "--chain: 'lama' is .*; did you mean llama?$" --chain lama
 host_refused "--chain: '' is neither a preset" --chain ''
 host_refused "--chain: 'penalties' is neither a preset" --chain penalties,top_k
 host_refused "--chain: '' is neither a preset" --chain top_k,,top_p
 host_refused "--chain: stage 'top-k' occurs twice" --chain top_k,temp,top-k
-host_refused "top_k is set, but params->stages" --chain temperature,top_p --top-k 3
+host_refused "parameters: top_k is set, but stages has no such stage$" \
+    --chain temperature,top_p --top-k 3
 host_refused "--dynatemp-range" --dynatemp-range -1
 host_refused "--dynatemp-exp" --dynatemp-exp -1
 host_refused "--top-n-sigma" --top-n-sigma nan
@@ -235,19 +237,19 @@ for key in dynatemp_range dynatemp_exponent dynatemp_exp top_n_sigma typical_p t
     dry_multiplier dry_base \
     top_p_decay top_p_min repeat_penalty; do
     wrong $key '"x"' "\"$key\": the value is not a number"
-    wrong $key 1e31 "\"$key\": params->"
+    wrong $key 1e31 "\"$key\": [a-z_]* is [^;]*; it must be"
 done
 for key in top_p_reset_id mirostat dry_allowed_length dry_penalty_last_n no_repeat_ngram_size \
     min_tokens min_keep; do
     wrong $key '"x"' "\"$key\": the value is not an integer"
 done
-wrong mirostat 3 '"mirostat": params->mirostat'
+wrong mirostat 3 '"mirostat": mirostat is 3'
 wrong p_less 1 '"p_less": the value is neither true nor false'
 wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
 wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
 wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
-json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: params->top_k is set'
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: top_k is set'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
 
 # The reference.

@@ -89,7 +89,7 @@ done
 json '{"do_sample":true,"suppress_tokens":["x"]}' '"logit_bias": the value is not an integer'
 json '{"do_sample":true,"eos_token_id":37}' '"stop_ids": .* 37'
 json '{"do_sample":true,"top_k":2.5}' '"top_k": the value is not an integer'
-json '{"do_sample":true,"top_p":1.5}' '"top_p": params->top_p is 1.5'
+json '{"do_sample":true,"top_p":1.5}' '"top_p": top_p is 1.5'
 json '{"temprature":1}' '"temprature" is not a known key; did you mean temperature?'
 
 finish

@@ -71,7 +71,7 @@ host_refused "thinking_start is set, but .*thinking_forced.* is empty" --thinkin
 host_refused "--loop-repeats: .* is 1; it must be 0 (off) or 2 to 16384" --loop-repeats 1
 host_refused "--loop-min: .* is 0; it must be 1 to 1024" --loop-min 0
 host_refused "--loop-max: .* is 1025; it must be 1 to 1024" --loop-max 1025
-host_refused "loop_min is 4, which is more than params->loop_max of 3" --loop-min 4 --loop-max 3
+host_refused "loop_min is 4, which is more than loop_max of 3" --loop-min 4 --loop-max 3
 
 npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
 npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
@@ -134,7 +134,7 @@ json '[{"force":3},{},{},{},{},{},{},{}]' 'row 0: "force": the value is not an a
 json '[{"force":[3,37]},{},{},{},{},{},{},{}]' \
     'row 0: "force": 37 is not a token of a vocabulary of 37'
 json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' 'row 0: .*thinking_end is set, but'
-json '[{"loop_min":40},{},{},{},{},{},{},{}]' 'row 0: params->loop_min is 40, which is more than'
+json '[{"loop_min":40},{},{},{},{},{},{},{}]' 'row 0: loop_min is 40, which is more than'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'

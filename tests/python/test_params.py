@@ -129,6 +129,9 @@ def test_files(tmp_path):
         assert list(found.ignored) == ["transformers_version", "bos_token_id", "_from_model_config"]
     with pytest.raises(OSError):
         Params.from_generation_config(tmp_path / "nothing.json")
+    path.write_text('{"do_sample": ')
+    with pytest.raises(ValueError, match="generation_config.json' is no JSON: Expecting value"):
+        Params.from_generation_config(tmp_path)
 
 
 class Sampling:
@@ -200,11 +203,22 @@ def test_messages():
             "did you mean 'temperature'.*ignore=.'te",
         ),
         (Params.from_generation_config, {"zzz": 1}, r"'zzz' is not known; ignore=\['zzz'\]"),
-        (Params.from_generation_config, {"eos_token_id": "x"}, "stop_ids must have integers"),
+        (Params.from_generation_config, {"eos_token_id": "x"}, "integers; its elements are text"),
         (Params.from_generation_config, {"sequence_bias": {(1, 2): 1.0}}, "several tokens"),
         (Params.from_generation_config, {"repetition_penalty": 0}, "repetition_penalty is 0"),
-        (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*the tokenizer converts words"),
-        (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*invalid literal"),
+        (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*: it must.*tokenizer converts"),
+        (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*a dict of biases by token"),
+        (Params.from_openai, {"logit_bias": [1]}, "logit_bias = .*a dict of biases by token ids"),
+        (Params.from_openai, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
+        (Params.from_vllm, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
+        (Params.from_generation_config, {"max_new_tokens": 0}, "max_new_tokens = 0: it must be 1"),
+        (
+            Params.from_openai,
+            {"max_tokens": 5, "max_completion_tokens": 6},
+            "max_completion_tokens = 6: another name of it has 5",
+        ),
+        (Params.from_generation_config, {"do_sample": "no"}, "do_sample must be True or False"),
+        (Params.from_generation_config, {"num_beams": 2}, r"no equal: beams.*ignore=\['num_beams'"),
         (Params.from_openai, {"temperature": "hot"}, "temperature must be a number"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):

@@ -169,7 +169,7 @@ def test_rows_without_a_token(cl, theirs, logits):
     rows = logits.copy()
     rows[1, 5], rows[3] = np.nan, -np.inf  # the other tokens of row 1 remain
     for array in (rows, cl.array.to_device(theirs[1], rows)):
-        with pytest.raises(ValueError, match="logits has rows without a token: row 3: .*EMPTY"):
+        with pytest.raises(ValueError, match="of logits, whose status is: row 3: EMPTY$"):
             clsample.sample(array)
         found = clsample.sample(array, seed=1, return_status=True)
         tokens, status = found if array is rows else [one.get() for one in found]
@@ -196,6 +196,9 @@ def test_rows_without_a_token(cl, theirs, logits):
         (dict(presence_penalty=1), TypeError, r"no presence_penalty, .*: see Sampler.begin\(\)"),
         (dict(stop_ids=[1]), TypeError, r"no stop_ids, which needs a request"),
         (dict(top_q=1), TypeError, "sample.. has no argument 'top_q'; did you mean"),
+        (dict(temp=1), TypeError, "sample.. has no argument 'temp'; did you mean 'temperature'"),
+        (dict(return_seeds=True), TypeError, "did you mean 'return_seed'"),
+        (dict(temperature=None), TypeError, "temperature is None; leave it out for its default"),
     ),
 )
 def test_wrong_arguments(logits, arguments, error, text):

@@ -200,8 +200,11 @@ def test_statuses_print_their_names(sampler, logits):
     step = sampler.sample(rows, requests)
     reasons = ["stop", "length", "repetition", None]
     assert step.finish_reasons() == reasons
+    wide = sampler.sample(rows[:1], requests[3:], logprobs=True, top=2)
+    assert repr(wide) == "<clsample.Step of tokens, status, logprobs, top>"
+    assert repr(wide.top) == "<clsample.TopTokens of ids, logprobs>"
     for found in (step.get()["status"], step.status.get()):
-        assert found.finish_reasons == reasons
+        assert found.finish_reasons() == reasons
         names = ["STOPPED", "STOPPED|LENGTH", "STOPPED|LOOP", "OK"]
         assert [str(status) for status in found] == [f"{status}" for status in found] == names
         assert str(found) == f"[{' '.join(names)}]"
