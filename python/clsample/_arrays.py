@@ -137,6 +137,15 @@ class DeviceArray:
         out[...] = found
         return out
 
+    def __eq__(self, other: Any) -> Any:
+        """Compares the elements, as NumPy does. Waits."""
+        return self.get() == (other.get() if isinstance(other, DeviceArray) else other)
+
+    def __ne__(self, other: Any) -> Any:
+        return self.get() != (other.get() if isinstance(other, DeviceArray) else other)
+
+    __hash__ = object.__hash__  # of the array, not of its elements
+
     def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray[Any, Any]:
         if copy is False:
             raise ValueError("an array on the device can only be copied to the host")

@@ -46,6 +46,10 @@ def test_results(sampler, logits):
         expected = [host.sample(row, seed=seed).token for row, seed in zip(logits, (1, 2))]
         assert [step.tokens[0], step.tokens[-1]] == expected == list(step.tokens)
         assert step.tokens[0].dtype == np.int32 and len(step.tokens) == 2
+        assert (step.tokens == expected).tolist() == [True, True]
+        assert (step.tokens == step.tokens).all()
+        assert not (step.tokens != expected).any() and (step.status == 0).all()
+        assert {step.tokens: 1}[step.tokens] == 1
         assert np.array_equal(step.top.ids[:, 1:], step.top.ids.get()[:, 1:])
         assert np.array_equal(np.from_dlpack(step.tokens), expected)
         assert np.array_equal(np.asarray(step.tokens), expected)
