@@ -43,14 +43,14 @@ int cls_mask_allows(const cls_host_row *row, uint32_t i)
 
 /* ------------------------------------------------------------------------ text */
 
-static void add_text(cls_work *w, const int32_t *ids, uint32_t n)
+static void add_text(cls_scratch *w, const int32_t *ids, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= 0 && (uint32_t)ids[i] < w->vocab)
             w->text[w->length++] = (uint32_t)ids[i];
 }
 
-void cls_work_text(cls_work *w)
+void cls_scratch_text(cls_scratch *w)
 {
     w->length = 0;
     add_text(w, w->row.prompt, w->row.prompt_count);
@@ -59,16 +59,16 @@ void cls_work_text(cls_work *w)
     w->outputs = w->length - prompt;
 }
 
-static int is_output(const cls_work *w, uint32_t at) { return at >= w->length - w->outputs; }
+static int is_output(const cls_scratch *w, uint32_t at) { return at >= w->length - w->outputs; }
 
 /* Returns how many of the latest tokens DRY and n-grams read. */
-static uint32_t history(const cls_work *w)
+static uint32_t history(const cls_scratch *w)
 {
     return w->row.max_history != 0 && w->row.max_history < w->length ? w->row.max_history
                                                                      : w->length;
 }
 
-uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
+uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)
 {
     for (uint32_t i = 0; i < w->params.stop_ids.count && outputs >= w->params.min_tokens; i++)
         if ((uint32_t)w->params.stop_ids.ids[i] == id)
@@ -81,14 +81,14 @@ uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id)
 /* ---------------------------------------------------------------------- biases */
 
 /* Marks the tokens that params->allowed_ids allows. */
-static void mark_allowed(cls_work *w)
+static void mark_allowed(cls_scratch *w)
 {
     memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
     for (uint32_t i = 0; i < w->params.allowed_ids.count; i++)
         w->mark[w->params.allowed_ids.ids[i]] = 1;
 }
 
-static void add_biases(cls_work *w)
+static void add_biases(cls_scratch *w)
 {
     const cls_params *const p = &w->params;
     if (p->logit_bias.count == 0)
@@ -111,7 +111,7 @@ static void add_biases(cls_work *w)
 /* ------------------------------------------------------------------------ bans */
 
 /* Bans the last id of each sequence if the output ends with its other ids. */
-static void ban_words(cls_work *w)
+static void ban_words(cls_scratch *w)
 {
     for (uint32_t i = 0; i < w->params.bad_words.count; i++) {
         const cls_ids *const word = &w->params.bad_words.sequences[i];
@@ -123,7 +123,7 @@ static void ban_words(cls_work *w)
 }
 
 /* Returns how many of the last `most` of the text's first n tokens equal those at its end. */
-static uint32_t same_before(const cls_work *w, uint32_t n, uint32_t most)
+static uint32_t same_before(const cls_scratch *w, uint32_t n, uint32_t most)
 {
     uint32_t same = 0;
     while (same < most && w->text[n - 1 - same] == w->text[w->length - 1 - same])
@@ -132,7 +132,7 @@ static uint32_t same_before(const cls_work *w, uint32_t n, uint32_t most)
 }
 
 /* Bans the tokens that followed earlier occurrences of the last n - 1 tokens. */
-static void ban_ngrams(cls_work *w, uint32_t n)
+static void ban_ngrams(cls_scratch *w, uint32_t n)
 {
     const uint32_t first = w->length - history(w);
     for (uint32_t at = first; n != 0 && at < w->length; at++)
@@ -140,7 +140,7 @@ static void ban_ngrams(cls_work *w, uint32_t n)
             w->z[w->text[at]] = -INFINITY;
 }
 
-static void ban_stops(cls_work *w)
+static void ban_stops(cls_scratch *w)
 {
     for (uint32_t i = 0; i < w->params.stop_ids.count && w->outputs < w->params.min_tokens; i++)
         w->z[w->params.stop_ids.ids[i]] = -INFINITY;
@@ -151,7 +151,7 @@ static void ban_stops(cls_work *w)
 /* Marks the count of a token that occurs but to which only the repetition penalty applies. */
 #define REPETITION_ONLY 0x80000000u
 
-static void add_penalties(cls_work *w)
+static void add_penalties(cls_scratch *w)
 {
     const cls_slot *const slot = &w->slot;
     memset(w->scratch, 0, w->vocab * sizeof *w->scratch);
@@ -172,7 +172,7 @@ static void add_penalties(cls_work *w)
 /* ------------------------------------------------------------------------- DRY */
 
 /* Returns the length of the longest breaker that begins `back` tokens before the last, or 0. */
-static uint32_t breaker_at(const cls_work *w, uint32_t back)
+static uint32_t breaker_at(const cls_scratch *w, uint32_t back)
 {
     uint32_t longest = 0;
     for (uint32_t b = 0; b < w->params.dry_breakers.count; b++) {
@@ -186,7 +186,7 @@ static uint32_t breaker_at(const cls_work *w, uint32_t back)
 }
 
 /* Returns how many of the latest n tokens come after the nearest breaker. */
-static uint32_t count_after_breaker(const cls_work *w, uint32_t n)
+static uint32_t count_after_breaker(const cls_scratch *w, uint32_t n)
 {
     for (uint32_t back = 0; back < n; back++) {
         const uint32_t breaker = breaker_at(w, back);
@@ -197,7 +197,7 @@ static uint32_t count_after_breaker(const cls_work *w, uint32_t n)
 }
 
 /* Subtracts DRY's penalty of an exponent from a logit. */
-static void subtract_penalty(cls_work *w, uint32_t id, uint32_t exponent)
+static void subtract_penalty(cls_scratch *w, uint32_t id, uint32_t exponent)
 {
     const double base = (double)w->params.dry_base,
                  limit = base > 1.000001 ? floor(88.7228391 / log(base)) : (double)exponent;
@@ -207,7 +207,7 @@ static void subtract_penalty(cls_work *w, uint32_t id, uint32_t exponent)
 
 /* DRY: penalizes each token that followed an earlier occurrence of the end of the text, by the
  * length of its longest such occurrence. */
-static void add_dry(cls_work *w)
+static void add_dry(cls_scratch *w)
 {
     const cls_params *const p = &w->params;
     const uint32_t n =
@@ -232,7 +232,7 @@ static void add_dry(cls_work *w)
 
 /* --------------------------------------------------------------------- the row */
 
-uint32_t cls_work_read(cls_work *w, int raw)
+uint32_t cls_scratch_read(cls_scratch *w, int raw)
 {
     const cls_host_row *const row = &w->row;
     uint32_t status = 0;

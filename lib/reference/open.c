@@ -42,7 +42,7 @@ static cls_status check_host_row(const cls_host_row *row)
 }
 
 /* Sets the adaptive state that the caller gives. */
-static cls_status read_adaptive(cls_work *w)
+static cls_status read_adaptive(cls_scratch *w)
 {
     const cls_adaptive_state *const from = &w->row.adaptive;
     w->given = (cls_slot_adaptive){from->mu, from->sum, from->weight, from->top_p};
@@ -56,7 +56,7 @@ static cls_status read_adaptive(cls_work *w)
 
 /* Reads the tables of the infill stage if the parameters turn it on. Fails if they are missing or
  * invalid. */
-static cls_status read_infill(cls_work *w)
+static cls_status read_infill(cls_scratch *w)
 {
     if (w->params.infill == 0)
         return CLS_OK;
@@ -79,8 +79,9 @@ static cls_status read_infill(cls_work *w)
     X(tile_max, w->tiles) \
     X(unit, w->tiles)
 
-/* Allocates the arrays. Returns 0 if memory runs out; cls_work_close() frees what was allocated. */
-static int allocate_row(cls_work *w, uint32_t more)
+/* Allocates the arrays. Returns 0 if memory runs out; cls_scratch_close() frees what was allocated.
+ */
+static int allocate_row(cls_scratch *w, uint32_t more)
 {
     const size_t n = w->vocab, text = (size_t)w->row.prompt_count + w->row.output_count + more + 1;
     w->tiles = (w->vocab + CLS_TILE - 1) / CLS_TILE;
@@ -90,13 +91,13 @@ static int allocate_row(cls_work *w, uint32_t more)
     return ARRAYS(ALLOCATE) 1;
 }
 
-void cls_work_close(cls_work *w)
+void cls_scratch_close(cls_scratch *w)
 {
 #define FREE(name, count) free(w->name);
     ARRAYS(FREE)
 }
 
-cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more)
+cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_t more)
 {
     cls_host_row *const row = &w->row;
     memset(w, 0, sizeof *w);

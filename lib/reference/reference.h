@@ -17,7 +17,7 @@ typedef struct cls_preference {
 } cls_preference;
 
 /* A row while it is sampled. */
-typedef struct cls_work {
+typedef struct cls_scratch {
     cls_host_row row; /* the caller's and its parameters, in this version's size */
     cls_params params;
     cls_infill infill;
@@ -45,7 +45,7 @@ typedef struct cls_work {
     uint8_t *mark;         /* [vocab] marks sets of tokens */
     cls_preference *order; /* [vocab] for typical sampling */
     uint32_t *scratch;     /* [vocab] counts of tokens in the text, or ids in another order */
-} cls_work;
+} cls_scratch;
 
 /* ---------------------------------------------------- sample.c and open.c */
 
@@ -55,98 +55,98 @@ cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_resul
 
 /* Checks the caller's row, copies it and its parameters, and allocates memory for it and for `more`
  * tokens of output. Fails if an argument is invalid or memory runs out. The caller calls
- * cls_work_close() in any case. */
-cls_status cls_work_open(cls_work *w, const cls_host_row *callers, uint32_t more);
-void cls_work_close(cls_work *w);
+ * cls_scratch_close() in any case. */
+cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_t more);
+void cls_scratch_close(cls_scratch *w);
 
 /* Samples the row, from its logits to its token. If there is a token (w->trace.no_token is 0), the
  * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
  * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
  * has stopped. */
-void cls_work_run(cls_work *w, int forces, cls_host_result *result);
+void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result);
 
 /* Returns 1 if the request has stopped with the work's text. */
-int cls_work_stopped(const cls_work *w);
+int cls_scratch_stopped(const cls_scratch *w);
 
 /* ------------------------------------------------------- adjust.c */
 
 /* Sets the text to the request's valid tokens. */
-void cls_work_text(cls_work *w);
+void cls_scratch_text(cls_scratch *w);
 
 /* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of
  * loops. `outputs` is the length of the output including this token. */
-uint32_t cls_work_stops(const cls_work *w, uint32_t outputs, uint32_t id);
+uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id);
 
 /* Returns 1 if the row's mask allows a token. */
 int cls_mask_allows(const cls_host_row *row, uint32_t id);
 
 /* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1, and the units for a
  * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
-uint32_t cls_work_read(cls_work *w, int raw);
+uint32_t cls_scratch_read(cls_scratch *w, int raw);
 
 /* --------------------------------------------------------- text.c */
 
 /* Returns the id that the request must emit after the work's text, or -1. `at`: how many of the
  * caller's forced ids the text has. */
-int32_t cls_work_forced(const cls_work *w, uint32_t at);
+int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at);
 
 /* Returns 1 if the first n tokens of the text end with these. */
-int cls_text_ends_with(const cls_work *w, uint32_t n, const int32_t *ids, uint32_t count);
+int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count);
 
 /* Returns the cls_row_status bits of a loop if the first `length` tokens of the text, of which
  * `outputs` are output, end in one with this token after them; otherwise 0. */
-uint32_t cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id);
+uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id);
 
 /* ---------------------------------------------------------- set.c */
 
 /* Sets the set to the whole row, sorted. */
-void cls_sort_row(cls_work *w);
+void cls_sort_row(cls_scratch *w);
 
 /* Returns 1 if a token is in the set. */
-int cls_set_has(const cls_work *w, uint32_t id);
+int cls_set_has(const cls_scratch *w, uint32_t id);
 
 /* Sets the units of all tiles for the set's largest logit and scale. */
-void cls_weigh(cls_work *w);
+void cls_weigh(cls_scratch *w);
 
 /* Return the weight of a token in units of its tile, and its mass in units of the row. */
-uint32_t cls_token_weight(const cls_work *w, uint32_t id);
-uint64_t cls_token_mass(const cls_work *w, uint32_t id);
+uint32_t cls_token_weight(const cls_scratch *w, uint32_t id);
+uint64_t cls_token_mass(const cls_scratch *w, uint32_t id);
 
 /* Return the mass of a tile and of the row, both before truncation. */
-uint64_t cls_tile_mass(const cls_work *w, uint32_t tile);
-uint64_t cls_row_mass(const cls_work *w);
+uint64_t cls_tile_mass(const cls_scratch *w, uint32_t tile);
+uint64_t cls_row_mass(const cls_scratch *w);
 
 /* Returns how far a token's logit lies below the largest of the set, in units of 2^-20 bits. */
-uint32_t cls_token_depth(const cls_work *w, uint32_t id);
+uint32_t cls_token_depth(const cls_scratch *w, uint32_t id);
 
 /* Returns a sum over the set. */
-uint64_t cls_need(const cls_work *w, cls_sum what);
+uint64_t cls_need(const cls_scratch *w, cls_sum what);
 
 /* Return how many tokens of the set have at least this key, and how many of these ids, in their
  * order, have a mass that reaches the target. The ids are those of the set; it takes at least one.
  */
-uint32_t cls_at_key(const cls_work *w, int32_t key);
-uint32_t cls_reach(const cls_work *w, const uint32_t *ids, uint64_t target);
+uint32_t cls_at_key(const cls_scratch *w, int32_t key);
+uint32_t cls_reach(const cls_scratch *w, const uint32_t *ids, uint64_t target);
 
 /* Keeps the marked tokens of the set, of which there is at least one, and returns their number. */
-uint32_t cls_keep_marked(cls_work *w);
+uint32_t cls_keep_marked(cls_scratch *w);
 
 /* Records that the set begins at its largest key, with ids from `first` to `last`. If one of these
  * is -1, an upper cut at the same key before this one decides it. */
-void cls_upper(cls_work *w, int32_t first, int32_t last);
+void cls_upper(cls_scratch *w, int32_t first, int32_t last);
 
 /* --------------------------------------------------- stages and chain.c */
 
 /* Each stage has the file of its name in stages. It returns how many of the set's first tokens it
  * keeps; a stage that drops others drops these itself. If infill keeps none, trace.status says why.
  */
-typedef uint32_t cls_stage_run(cls_work *w);
+typedef uint32_t cls_stage_run(cls_scratch *w);
 cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage_min_p,
     cls_stage_top_n_sigma, cls_stage_typical_p, cls_stage_xtc, cls_stage_p_less, cls_stage_infill,
     cls_stage_top_a, cls_stage_mirostat_1, cls_stage_mirostat_2;
 
 /* Runs the chain over the sorted row. */
-void cls_chain_run(cls_work *w);
+void cls_chain_run(cls_scratch *w);
 
 /* ------------------------------------------------------- verify.c */
 
@@ -154,7 +154,7 @@ void cls_chain_run(cls_work *w);
 typedef struct cls_verification {
     cls_host_drafts drafts; /* in this version's size, with all strides set */
     cls_host_row first;     /* the request's first row */
-    cls_work w;             /* samples one row after the other */
+    cls_scratch w;          /* samples one row after the other */
     uint32_t outputs;       /* length of the request's output, without drafts */
     uint32_t status;        /* of the rows that were sampled and the tokens that were emitted */
     int one_token;          /* 1 if the request takes only one token from a call */

@@ -9,7 +9,7 @@
 
 /* Returns the state before the token: the one that the caller passed, or the state after the output
  * that the row has. */
-static cls_slot_adaptive adaptive_before(const cls_work *w)
+static cls_slot_adaptive adaptive_before(const cls_scratch *w)
 {
     cls_slot_adaptive state = adaptive_begin(&w->slot);
     if (w->row.adaptive.begun != 0)
@@ -21,7 +21,7 @@ static cls_slot_adaptive adaptive_before(const cls_work *w)
 }
 
 /* Returns the state after the token that was drawn. */
-static cls_slot_adaptive adaptive_after(const cls_work *w)
+static cls_slot_adaptive adaptive_after(const cls_scratch *w)
 {
     const cls_slot *const slot = &w->slot;
     const cls_row *const trace = &w->trace;
@@ -43,7 +43,7 @@ static cls_slot_adaptive adaptive_after(const cls_work *w)
 
 /* Draws from the whole row. As on the device, it selects a tile first, and then the first token of
  * it at which the sum of weights exceeds what is left. */
-static void draw_from_row(cls_work *w, uint64_t random)
+static void draw_from_row(cls_scratch *w, uint64_t random)
 {
     cls_row *const trace = &w->trace;
     trace->mass = trace->total = cls_row_mass(w);
@@ -59,23 +59,23 @@ static void draw_from_row(cls_work *w, uint64_t random)
     trace->token = (int32_t)i;
 }
 
-static int is_adaptive(const cls_work *w) { return (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0; }
+static int is_adaptive(const cls_scratch *w) { return (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0; }
 
 /* Returns the weight of a token of the set in the draw, and the sum of these weights. Those of
  * adaptive p replace the masses. */
-static uint64_t drawn_weight(const cls_work *w, uint32_t id)
+static uint64_t drawn_weight(const cls_scratch *w, uint32_t id)
 {
     const uint64_t mass = cls_token_mass(w, id);
     return is_adaptive(w) ? adaptive_weight(probability_q30(mass, w->trace.mass), w->trace.aim,
                                             w->trace.min_depth)
                           : mass;
 }
-static uint64_t drawn_sum(const cls_work *w)
+static uint64_t drawn_sum(const cls_scratch *w)
 {
     return is_adaptive(w) ? w->trace.adapted : w->trace.mass;
 }
 
-static void set_adaptive_weights(cls_work *w)
+static void set_adaptive_weights(cls_scratch *w)
 {
     cls_row *const trace = &w->trace;
     trace->aim = adaptive_aim(w->slot.target, w->slot.adaptive.sum, w->slot.adaptive.weight);
@@ -90,7 +90,7 @@ static void set_adaptive_weights(cls_work *w)
 }
 
 /* Marks the tokens of the set, and no others. */
-static void mark_set(cls_work *w)
+static void mark_set(cls_scratch *w)
 {
     memset(w->mark, 0, w->vocab);
     for (uint32_t i = 0; i < w->n; i++)
@@ -98,7 +98,7 @@ static void mark_set(cls_work *w)
 }
 
 /* Draws from the set in ascending order of ids. */
-static void draw_from_set(cls_work *w, uint64_t random)
+static void draw_from_set(cls_scratch *w, uint64_t random)
 {
     w->trace.mass = cls_need(w, CLS_SUM_MASS);
     if (is_adaptive(w))
@@ -116,7 +116,7 @@ static void draw_from_set(cls_work *w, uint64_t random)
 }
 
 /* Sets the probabilities of the final distribution. */
-static void report_probs(const cls_work *w, cls_host_result *result)
+static void report_probs(const cls_scratch *w, cls_host_result *result)
 {
     const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0;
     for (uint32_t i = 0; i < w->n && result->probs != NULL; i++)
@@ -125,7 +125,7 @@ static void report_probs(const cls_work *w, cls_host_result *result)
 }
 
 /* Returns the log-probability of a token of the set in the final distribution. */
-static float final_logprob(const cls_work *w, uint32_t token)
+static float final_logprob(const cls_scratch *w, uint32_t token)
 {
     if (w->slot.flags & CLS_SLOT_GREEDY)
         return 0.0f;
@@ -136,7 +136,7 @@ static float final_logprob(const cls_work *w, uint32_t token)
 }
 
 /* Lists the final set in ascending order of ids, and sets the status if not all of it fits. */
-static void report_set(cls_work *w, cls_host_result *result)
+static void report_set(cls_scratch *w, cls_host_result *result)
 {
     if (result->kept_capacity != 0 && w->n > result->kept_capacity)
         w->trace.status |= CLS_ROW_OVERFLOW;
@@ -149,7 +149,7 @@ static void report_set(cls_work *w, cls_host_result *result)
 /* ---------------------------------------------------------------------- the row */
 
 /* Draws a token from the adjusted row. Returns 0 if the chain leaves no token. */
-static int sample_host_row(cls_work *w, cls_host_result *result)
+static int sample_host_row(cls_scratch *w, cls_host_result *result)
 {
     const cls_slot *const slot = &w->slot;
     cls_row *const trace = &w->trace;
@@ -188,7 +188,7 @@ static int sample_host_row(cls_work *w, cls_host_result *result)
     return 1;
 }
 
-static void clear_results(cls_work *w, cls_host_result *result)
+static void clear_results(cls_scratch *w, cls_host_result *result)
 {
     cls_row *const trace = &w->trace;
     memset(trace, 0, sizeof *trace);
@@ -208,7 +208,7 @@ static void clear_results(cls_work *w, cls_host_result *result)
 
 /* Emits a forced id in place of the token that was drawn, if one was. Returns the adaptive state
  * after it. */
-static cls_slot_adaptive force(cls_work *w, int32_t id, cls_host_result *result)
+static cls_slot_adaptive force(cls_scratch *w, int32_t id, cls_host_result *result)
 {
     cls_row *const trace = &w->trace;
     const uint32_t token = (uint32_t)id;
@@ -229,25 +229,25 @@ static cls_slot_adaptive force(cls_work *w, int32_t id, cls_host_result *result)
     return state;
 }
 
-int cls_work_stopped(const cls_work *w)
+int cls_scratch_stopped(const cls_scratch *w)
 {
     const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
-    return w->outputs > 0 && (cls_work_stops(w, w->outputs, latest) |
-                              cls_work_loops(w, w->length - 1, w->outputs - 1, latest)) != 0;
+    return w->outputs > 0 && (cls_scratch_stops(w, w->outputs, latest) |
+                              cls_scratch_loops(w, w->length - 1, w->outputs - 1, latest)) != 0;
 }
 
-void cls_work_run(cls_work *w, int forces, cls_host_result *result)
+void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result)
 {
     cls_row *const trace = &w->trace;
-    cls_work_text(w);
+    cls_scratch_text(w);
     clear_results(w, result);
     cls_slot_adaptive state = w->slot.adaptive = adaptive_before(w);
-    if (forces && cls_work_stopped(w)) {
+    if (forces && cls_scratch_stopped(w)) {
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
-        const int32_t forced = forces ? cls_work_forced(w, 0) : -1;
+        const int32_t forced = forces ? cls_scratch_forced(w, 0) : -1;
         const int is_masked = forced >= 0 && !cls_mask_allows(&w->row, (uint32_t)forced);
-        trace->status = cls_work_read(w, 0);
+        trace->status = cls_scratch_read(w, 0);
         if (is_masked || w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
         } else if (sample_host_row(w, result)) {
@@ -257,8 +257,8 @@ void cls_work_run(cls_work *w, int forces, cls_host_result *result)
         if (forced >= 0 && !is_masked)
             state = force(w, forced, result);
         if (!trace->no_token || trace->forced)
-            trace->status |= cls_work_stops(w, w->outputs + 1, (uint32_t)trace->token) |
-                             cls_work_loops(w, w->length, w->outputs, (uint32_t)trace->token);
+            trace->status |= cls_scratch_stops(w, w->outputs + 1, (uint32_t)trace->token) |
+                             cls_scratch_loops(w, w->length, w->outputs, (uint32_t)trace->token);
     }
     result->token = trace->token;
     result->status = (int32_t)trace->status;
@@ -266,17 +266,17 @@ void cls_work_run(cls_work *w, int forces, cls_host_result *result)
 }
 
 /* Sets the raw log-probability, for which no mask applies. */
-static void report_raw(cls_work *w, cls_host_result *result)
+static void report_raw(cls_scratch *w, cls_host_result *result)
 {
     if (w->trace.no_token && !w->trace.forced)
         return;
-    cls_work_read(w, 1);
+    cls_scratch_read(w, 1);
     if (w->available != 0)
         result->logprob_raw = logprob_of(w->z[w->trace.token], w->top, w->scale, cls_row_mass(w));
 }
 
 /* Checks what the caller has set in the result. */
-static cls_status check_result(const cls_work *w, const cls_host_result *result)
+static cls_status check_result(const cls_scratch *w, const cls_host_result *result)
 {
     if (result->kept_capacity > w->vocab)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -290,16 +290,16 @@ static cls_status check_result(const cls_work *w, const cls_host_result *result)
 
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
 {
-    cls_work w;
-    cls_status status = cls_work_open(&w, callers, 0);
+    cls_scratch w;
+    cls_status status = cls_scratch_open(&w, callers, 0);
     if (status == CLS_OK)
         status = check_result(&w, result);
     if (status == CLS_OK) {
-        cls_work_run(&w, 1, result);
+        cls_scratch_run(&w, 1, result);
         *trace = w.trace;
         report_raw(&w, result);
     }
-    cls_work_close(&w);
+    cls_scratch_close(&w);
     return status;
 }
 

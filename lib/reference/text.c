@@ -3,7 +3,7 @@
  * thinking budget or because the caller forces them, and whether its output ends in a loop. */
 #include "reference/reference.h"
 
-int cls_text_ends_with(const cls_work *w, uint32_t n, const int32_t *ids, uint32_t count)
+int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count)
 {
     uint32_t same = 0;
     while (count <= n && same < count && w->text[n - count + same] == (uint32_t)ids[same])
@@ -12,7 +12,7 @@ int cls_text_ends_with(const cls_work *w, uint32_t n, const int32_t *ids, uint32
 }
 
 /* Returns the id that the thinking budget forces after the whole text, or -1. */
-static int32_t thinking_id(const cls_work *w)
+static int32_t thinking_id(const cls_scratch *w)
 {
     const cls_params *const p = &w->params;
     const uint32_t prompt = w->length - w->outputs;
@@ -42,12 +42,12 @@ static int32_t thinking_id(const cls_work *w)
     return thinks && count >= p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
 }
 
-int32_t cls_work_forced(const cls_work *w, uint32_t at)
+int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at)
 {
     return at < w->row.forced_count ? w->row.forced_ids[at] : thinking_id(w);
 }
 
-uint32_t cls_work_loops(const cls_work *w, uint32_t length, uint32_t outputs, uint32_t id)
+uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id)
 {
     const cls_params *const p = &w->params;
     for (uint32_t n = p->loop_min; p->loop_repeats != 0 && n <= p->loop_max; n++) {

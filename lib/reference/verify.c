@@ -120,14 +120,14 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     if (status != CLS_OK)
         return status;
     v.result.accepted = v.result.emitted = 0;
-    status = cls_work_open(&v.w, v.drafts.row, v.drafts.draft_count);
+    status = cls_scratch_open(&v.w, v.drafts.row, v.drafts.draft_count);
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)
         status = verify_host(&v);
     if (status == CLS_OK)
         CLS_STRUCT_WRITE(&v.result, callers);
-    cls_work_close(&v.w);
+    cls_scratch_close(&v.w);
     free(v.p);
     free(v.q);
     free(v.output);

@@ -23,7 +23,7 @@ static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
             (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->w.row.bias_dtype);
     v->w.row.output_count = v->first.output_count + depth;
     v->w.row.position = v->first.position + depth;
-    cls_work_run(&v->w, 0, &result);
+    cls_scratch_run(&v->w, 0, &result);
     v->outputs = v->w.outputs - depth;
     v->status |=
         v->w.trace.no_token ? v->w.trace.status : v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
@@ -64,7 +64,7 @@ static void read_draft(cls_verification *v, uint32_t draft)
             v->q[i] = probability_q63((u32)CLS_AS_I32(((const float *)v->drafts.draft)[first + i]));
     } else {
         v->w.row.logits = (const char *)v->drafts.draft + first * cls_dtype_size(v->w.row.dtype);
-        cls_work_read(&v->w, 1);
+        cls_scratch_read(&v->w, 1);
         const cls_reciprocal share = reciprocal_of(cls_row_mass(&v->w));
         for (uint32_t i = 0; i < vocab; i++)
             v->q[i] = fraction_q63(&share, cls_token_mass(&v->w, i));
@@ -127,7 +127,7 @@ static int32_t draw_residual(const cls_verification *v, uint64_t reach, uint32_t
 /* Returns 1 if typical acceptance accepts a token. */
 static int is_typical(const cls_verification *v, uint32_t id)
 {
-    const cls_work *const w = &v->w;
+    const cls_scratch *const w = &v->w;
     const uint32_t mass = mass_q20(v->w.trace.mass, w->top, w->scale);
     const int64_t entropy =
         (int64_t)mass + mean_depth_q20(cls_need(w, CLS_SUM_DEPTHS), v->w.trace.mass);
@@ -147,7 +147,7 @@ static int emit(cls_verification *v, int32_t token, int32_t draft)
     if (draft != NONE)
         out->nodes[out->accepted++] = draft;
     const uint32_t ends =
-        cls_work_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
+        cls_scratch_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
     v->status |= ends;
     return ends != 0;
 }
@@ -227,7 +227,7 @@ static void walk_block(cls_verification *v)
         if (more) {
             const int32_t id = v->drafts.ids[i];
             reach = ratio_q63(reach, v->p[id], v->q[id]);
-            ends = cls_work_stops(&v->w, v->outputs + i + 1, (uint32_t)id) != 0;
+            ends = cls_scratch_stops(&v->w, v->outputs + i + 1, (uint32_t)id) != 0;
             append_draft(v, i, i);
         }
     }
@@ -259,9 +259,9 @@ static void emit_tokens(cls_verification *v)
     v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
     for (uint32_t depth = 0;; depth++) {
         v->w.row.output_count = v->first.output_count + depth;
-        cls_work_text(&v->w);
+        cls_scratch_text(&v->w);
         v->outputs = v->w.outputs - depth;
-        const int32_t forced = cls_work_forced(&v->w, depth);
+        const int32_t forced = cls_scratch_forced(&v->w, depth);
         int32_t token = (int32_t)depth < walked.emitted ? walked.tokens[depth] : NONE;
         int32_t draft = (int32_t)depth < walked.accepted ? walked.nodes[depth] : NONE;
         by_rows |= forced >= 0;
@@ -282,7 +282,7 @@ static void emit_tokens(cls_verification *v)
         if (token == NONE)
             return;
         v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
-        const uint32_t loops = cls_work_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
+        const uint32_t loops = cls_scratch_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
         v->status |= loops;
         if (emit(v, token, draft) || loops != 0 || draft == NONE)
             return;
@@ -295,8 +295,8 @@ void cls_verification_walk(cls_verification *v)
 {
     clear_result(&v->result);
     v->w.row.output_count = v->first.output_count;
-    cls_work_text(&v->w);
-    if (cls_work_stopped(&v->w)) {
+    cls_scratch_text(&v->w);
+    if (cls_scratch_stopped(&v->w)) {
         v->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
         return;
     }

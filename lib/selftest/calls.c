@@ -34,7 +34,7 @@ static void check_request(cls_selftest_run *t, int method, uint32_t i, uint32_t 
                           const verified *d)
 {
     const cls_host_verified *const h = &t->host.verified[method][i];
-    const uint32_t answer = cls_selftest_draft_answer(&t->plan, method, i);
+    const uint32_t answer = cls_selftest_draft_answer(&t->selection, method, i);
     const int host_differs = t->host.known[answer].token != t->known[answer].token ||
                              t->host.known[answer].digest != t->known[answer].digest;
     const int same = memcmp(d->tokens[j], h->tokens, sizeof d->tokens[j]) == 0 &&
@@ -57,7 +57,7 @@ static void check_request(cls_selftest_run *t, int method, uint32_t i, uint32_t 
     cls_selftest_count(t, ST_MATCH + method, message);
 }
 
-/* What the calls of all methods read: the requests of the plan, in the last slots. */
+/* What the calls of all methods read: the requests of the selection, in the last slots. */
 typedef struct drafts {
     uint32_t n, request[SELFTEST_REQUESTS];
     int32_t slots[SELFTEST_REQUESTS];
@@ -72,9 +72,9 @@ static cls_status begin_requests(cls_selftest_run *t, const drafts *f)
         const uint32_t which = cls_selftest_find(cls_selftest_verified_cases[f->request[j]]);
         cls_params params;
         cls_host_row text;
-        cls_selftest_params(which, t->plan.vocab, &params);
+        cls_selftest_params(which, t->selection.vocab, &params);
         cls_host_row_init(&text);
-        cls_selftest_text(which, t->plan.vocab, &text);
+        cls_selftest_text(which, t->selection.vocab, &text);
         status = cls_try_begin(t->sampler, (uint32_t)f->slots[j], &params, text.prompt,
                                text.prompt_count, text.output, text.output_count);
     }
@@ -125,7 +125,7 @@ static cls_status verify_requests(cls_selftest_run *t, int method, const drafts 
     size_t size = 0;
     cls_status status = CLS_OK;
     for (uint32_t j = 0; j < f->n && kind != CLS_DRAFT_NONE; j++)
-        size += cls_selftest_distributions(kind, t->dtype, t->plan.vocab, f->request[j],
+        size += cls_selftest_distributions(kind, t->dtype, t->selection.vocab, f->request[j],
                                            f->rows + size);
     if (size != 0)
         status = cls_selftest_buffer(t, size, f->rows, &draft);
@@ -139,14 +139,14 @@ static cls_status verify_requests(cls_selftest_run *t, int method, const drafts 
 
 cls_status cls_selftest_verify(cls_selftest_run *t)
 {
-    const uint32_t vocab = t->plan.vocab;
+    const uint32_t vocab = t->selection.vocab;
     const size_t size = vocab * cls_dtype_size(t->dtype);
     drafts f = {.rows = malloc(vocab * sizeof(float) * SELFTEST_ROWS)};
     size_t at = 0;
     if (f.rows == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (uint32_t i = 0; i < SELFTEST_REQUESTS; i++) {
-        if (cls_selftest_position(&t->plan, cls_selftest_verified_cases[i]) < 0)
+        if (cls_selftest_position(&t->selection, cls_selftest_verified_cases[i]) < 0)
             continue;
         for (uint32_t j = 0; j <= SELFTEST_DRAFTS; j++, at += size)
             cls_selftest_row(cls_selftest_draft_seed(i, j), ROW_TEXT, t->dtype, vocab, f.rows + at);
@@ -157,7 +157,7 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
     if (status == CLS_OK)
         status = cls_selftest_buffer(t, sizeof(verified), NULL, &f.out);
     for (int method = 0; method < SELFTEST_METHODS && status == CLS_OK; method++)
-        if (t->plan.methods >> method & 1u)
+        if (t->selection.methods >> method & 1u)
             status = verify_requests(t, method, &f);
     release((const cl_mem[]){f.logits, f.out}, 2);
     free(f.rows);

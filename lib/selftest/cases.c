@@ -217,19 +217,20 @@ uint32_t cls_selftest_find(const char *name)
     return i;
 }
 
-cls_selftest_plan cls_selftest_whole(void)
+cls_selftest_selection cls_selftest_whole(void)
 {
-    cls_selftest_plan plan = {.vocab = SELFTEST_VOCAB, .parts = UINT32_MAX, .methods = UINT32_MAX};
-    for (; plan.count < cls_selftest_case_count; plan.count++)
-        plan.cases[plan.count] = plan.count;
-    return plan;
+    cls_selftest_selection selection = {
+        .vocab = SELFTEST_VOCAB, .parts = UINT32_MAX, .methods = UINT32_MAX};
+    for (; selection.count < cls_selftest_case_count; selection.count++)
+        selection.cases[selection.count] = selection.count;
+    return selection;
 }
 
-int32_t cls_selftest_position(const cls_selftest_plan *plan, const char *name)
+int32_t cls_selftest_position(const cls_selftest_selection *selection, const char *name)
 {
     const uint32_t which = cls_selftest_find(name);
-    for (uint32_t i = 0; i < plan->count; i++)
-        if (plan->cases[i] == which)
+    for (uint32_t i = 0; i < selection->count; i++)
+        if (selection->cases[i] == which)
             return (int32_t)i;
     return -1;
 }

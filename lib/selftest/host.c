@@ -39,7 +39,7 @@ static cls_selftest_known known_of(const cls_row *trace, const cls_host_result *
 /* ----------------------------------------------------------------------- cases */
 
 typedef struct tables {
-    const cls_selftest_plan *plan;
+    const cls_selftest_selection *selection;
     uint32_t mask[(SELFTEST_MOST_VOCAB + 31) / 32];
     uint8_t bools[SELFTEST_MOST_VOCAB];
     float dense[SELFTEST_MOST_VOCAB];
@@ -53,7 +53,7 @@ typedef struct tables {
  * masks and float32 biases, the second one masks of bytes and float16 biases. */
 static cls_status run_case(cls_selftest_answers *a, uint32_t position, tables *t)
 {
-    const uint32_t i = t->plan->cases[position], vocab = t->plan->vocab;
+    const uint32_t i = t->selection->cases[position], vocab = t->selection->vocab;
     const cls_selftest_case *const c = &cls_selftest_cases[i];
     const cls_infill infill = {sizeof infill, {t->ends, SELFTEST_ENDS}, t->prefix_of};
     int32_t output[64];
@@ -158,7 +158,7 @@ size_t cls_selftest_distributions(int32_t kind, int32_t dtype, uint32_t vocab, u
 static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t request, tables *t)
 {
     const int32_t dtype = method % CLS_DTYPES;
-    const uint32_t vocab = t->plan->vocab;
+    const uint32_t vocab = t->selection->vocab;
     const size_t size = cls_dtype_size(dtype) * vocab;
     cls_host_verified *const v = &a->verified[method][request];
     const uint32_t i = cls_selftest_find(cls_selftest_verified_cases[request]);
@@ -198,35 +198,38 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
         words[4 + j] = (uint32_t)v->tokens[j];
         words[4 + SELFTEST_DRAFTS + j] = (uint32_t)v->nodes[j];
     }
-    a->known[cls_selftest_draft_answer(t->plan, method, request)] =
+    a->known[cls_selftest_draft_answer(t->selection, method, request)] =
         (cls_selftest_known){v->tokens[0], answer_digest(words, sizeof words / sizeof *words)};
     return status;
 }
 
 /* ------------------------------------------------------------------------- all */
 
-cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan, cls_selftest_answers *a)
+cls_status cls_selftest_answers_compute(const cls_selftest_selection *selection,
+                                        cls_selftest_answers *a)
 {
     tables *const t = calloc(1, sizeof *t);
     memset(a, 0, sizeof *a);
-    a->count = cls_selftest_draft_answer(plan, SELFTEST_METHODS, 0);
+    a->count = cls_selftest_draft_answer(selection, SELFTEST_METHODS, 0);
     cls_status status = CLS_OK;
     if (t == NULL)
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     if (status == CLS_OK) {
-        t->plan = plan;
-        cls_selftest_mask(CLS_MASK_PACKED, plan->vocab, t->mask);
-        cls_selftest_mask(CLS_MASK_BOOL, plan->vocab, t->bools);
-        cls_selftest_dense(CLS_F32, plan->vocab, t->dense);
-        cls_selftest_dense(CLS_F16, plan->vocab, t->dense_f16);
+        t->selection = selection;
+        cls_selftest_mask(CLS_MASK_PACKED, selection->vocab, t->mask);
+        cls_selftest_mask(CLS_MASK_BOOL, selection->vocab, t->bools);
+        cls_selftest_dense(CLS_F32, selection->vocab, t->dense);
+        cls_selftest_dense(CLS_F16, selection->vocab, t->dense_f16);
         cls_selftest_prefixes(t->prefix_of);
         cls_selftest_ends(t->ends);
     }
-    for (uint32_t i = 0; (plan->parts & PART_STEPS) && i < plan->count && status == CLS_OK; i++)
+    for (uint32_t i = 0;
+         (selection->parts & PART_STEPS) && i < selection->count && status == CLS_OK; i++)
         status = run_case(a, i, t);
     for (int i = 0; i < SELFTEST_METHODS * SELFTEST_REQUESTS && status == CLS_OK; i++)
-        if ((plan->methods >> i / SELFTEST_REQUESTS & 1u) &&
-            cls_selftest_position(plan, cls_selftest_verified_cases[i % SELFTEST_REQUESTS]) >= 0)
+        if ((selection->methods >> i / SELFTEST_REQUESTS & 1u) &&
+            cls_selftest_position(selection, cls_selftest_verified_cases[i % SELFTEST_REQUESTS]) >=
+                0)
             status = run_drafts(a, i / SELFTEST_REQUESTS, (uint32_t)i % SELFTEST_REQUESTS, t);
     free(t);
     return status;

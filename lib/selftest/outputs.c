@@ -81,10 +81,10 @@ static void expect_raw(expected *e, uint32_t which, uint32_t vocab)
  * text, and no adjustment but a mask and a dense bias. */
 static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t position)
 {
-    const uint32_t which = t->plan.cases[position], with = cls_selftest_cases[which].with;
+    const uint32_t which = t->selection.cases[position], with = cls_selftest_cases[which].with;
     cls_params params;
     cls_host_row row;
-    expect_raw(e, which, t->plan.vocab);
+    expect_raw(e, which, t->selection.vocab);
     cls_selftest_dense(CLS_F32, e->vocab, e->bias);
     for (uint32_t i = 0; i < e->vocab; i++) {
         e->logits[i] += with & WITH_DENSE ? e->bias[i] : 0.0f; /* exact */
@@ -231,7 +231,8 @@ static cls_status logprobs_of(cls_selftest_run *t, const cls_step *step)
     return cls_logprobs(t->sampler, t->queue, &call, 0, NULL, NULL);
 }
 
-/* The rows of the calls: the output cases of the plan with a mask or a bias, or those without. */
+/* The rows of the calls: the output cases of the selection with a mask or a bias, or those without.
+ */
 typedef struct output_rows {
     int guided;
     uint32_t n, position[ROWS];
@@ -289,16 +290,16 @@ static void request_outputs(cls_step *step, cls_outputs *outputs, const cls_self
 /* Lists the rows, and uploads their logits and the given ids. */
 static cls_status open_rows(cls_selftest_run *t, output_rows *rows, row_outputs *o)
 {
-    const uint32_t vocab = t->plan.vocab;
+    const uint32_t vocab = t->selection.vocab;
     const size_t size = vocab * cls_dtype_size(t->dtype);
     char *const logits = malloc(size * ROWS);
     if (logits == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     for (int i = 0; i < ROWS; i++) {
-        const int32_t at = cls_selftest_position(&t->plan, cls_selftest_output_cases[i]);
-        if (at < 0 || (cls_selftest_cases[t->plan.cases[at]].with != 0) != rows->guided)
+        const int32_t at = cls_selftest_position(&t->selection, cls_selftest_output_cases[i]);
+        if (at < 0 || (cls_selftest_cases[t->selection.cases[at]].with != 0) != rows->guided)
             continue;
-        const uint32_t r = rows->n++, which = t->plan.cases[at];
+        const uint32_t r = rows->n++, which = t->selection.cases[at];
         rows->name[r] = cls_selftest_output_cases[i];
         rows->position[r] = (uint32_t)at;
         rows->slots[r] = at;
@@ -339,7 +340,7 @@ static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
     if (status == CLS_OK && rows->n != 0)
         status = run_outputs(t, rows, o);
     for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++) {
-        expect_raw(e, t->plan.cases[rows->position[r]], t->plan.vocab);
+        expect_raw(e, t->selection.cases[rows->position[r]], t->selection.vocab);
         if (t->sampler->features & CLS_FEATURE_LOGPROBS)
             compare_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
         status = expect_final(t, e, rows->position[r]);

@@ -59,7 +59,7 @@ cls_status cls_selftest_parts(cls_selftest_run *t)
     };
     cls_status status = CLS_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == CLS_OK; i++) {
-        if (t->plan.parts & parts[i].part)
+        if (t->selection.parts & parts[i].part)
             status = parts[i].run(t);
         if (status != CLS_OK)
             cls_selftest_count(t, parts[i].stage, cls_error_message());

@@ -76,25 +76,25 @@ static uint32_t list_available(const cls_context *context, int variant, int32_t 
 
 /* Plans the cases of a variant for which there are programs, and gives the sampler what they need.
  */
-static cls_status plan_cases(cls_selftest_run *t, int variant)
+static cls_status select_cases(cls_selftest_run *t, int variant)
 {
     const uint32_t available = list_available(t->context, variant, t->dtype);
     const enum cls_kernel kernel = cls_variants[variant].kernel;
     cls_sampler *const s = t->sampler;
     uint32_t features;
     cls_status status = CLS_OK;
-    t->plan.parts = parts_of(kernel, &features);
-    t->plan.methods = BIT(CLS_VERIFY_STANDARD);
+    t->selection.parts = parts_of(kernel, &features);
+    t->selection.methods = BIT(CLS_VERIFY_STANDARD);
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         uint32_t more = 0;
         if (!(cls_selftest_cases[i].proves & BIT(variant)))
             continue;
         status = find_features(s, i, &more);
         if (status != CLS_OK || !cls_variants_suffice(available, features | more) ||
-            t->plan.count == SELFTEST_ROWS) /* the sampler has no more rows */
+            t->selection.count == SELFTEST_ROWS) /* the sampler has no more rows */
             continue;
         features |= more;
-        t->plan.cases[t->plan.count++] = i;
+        t->selection.cases[t->selection.count++] = i;
     }
     s->features = features;
     s->force_search = kernel == CLS_PASS || kernel == CLS_SEARCH;
@@ -109,11 +109,11 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
 {
     cls_status status = CLS_OK;
     if (cls_variants[variant].kernel == CLS_SELF_TEST)
-        t->plan.parts = PART_ARITHMETIC;
+        t->selection.parts = PART_ARITHMETIC;
     else
-        status = plan_cases(t, variant);
+        status = select_cases(t, variant);
     if (status == CLS_OK && t->sampler != NULL)
-        status = cls_selftest_answers_compute(&t->plan, &t->host);
+        status = cls_selftest_answers_compute(&t->selection, &t->host);
     t->known = t->host.known;
     if (status == CLS_OK)
         status = cls_selftest_parts(t);
@@ -146,7 +146,7 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t 
     if (t == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     t->dtype = dtype;
-    const uint32_t tiles = proof_shape(&context->shape, &t->plan.vocab);
+    const uint32_t tiles = proof_shape(&context->shape, &t->selection.vocab);
     cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);
     if (t->sampler != NULL) {
         t->sampler->tiles_per_group = tiles;

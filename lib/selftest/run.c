@@ -51,7 +51,7 @@ cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, vo
 
 cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
 {
-    const uint32_t n = t->plan.count, rows = n > SELFTEST_ROWS ? n : SELFTEST_ROWS;
+    const uint32_t n = t->selection.count, rows = n > SELFTEST_ROWS ? n : SELFTEST_ROWS;
     cls_sampler_options o;
     cl_int code;
     t->queue = clCreateCommandQueue(t->context->cl, t->context->device, 0, &code);
@@ -61,7 +61,7 @@ cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features)
         return CLS_OK;
     cls_sampler_options_init(&o);
     o.features = features;
-    o.vocab = t->plan.vocab;
+    o.vocab = t->selection.vocab;
     o.max_rows = rows;
     o.slot_count = rows + 1 + SELFTEST_REQUESTS;
     o.max_history = SELFTEST_HISTORY;

@@ -25,7 +25,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     if (t == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     t->known = known;
-    t->plan = cls_selftest_whole();
+    t->selection = cls_selftest_whole();
     cls_selftest_prefixes(prefix_of);
     cls_selftest_ends(ends);
     cls_status status = cls_selftest_open(t, CLS_FEATURES_ALL);
@@ -34,7 +34,7 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
     if (status == CLS_OK)
         status = cls_sampler_infill(t->sampler, &infill);
     if (status == CLS_OK)
-        status = cls_selftest_answers_compute(&t->plan, &t->host);
+        status = cls_selftest_answers_compute(&t->selection, &t->host);
     for (t->dtype = 0; t->dtype < CLS_DTYPES && status == CLS_OK; t->dtype++)
         if (cls_context_dtypes(context) >> t->dtype & 1u)
             status = cls_selftest_parts(t);

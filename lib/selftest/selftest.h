@@ -120,24 +120,24 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *params);
 void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row);
 
 /* What a self-test or a proof runs. */
-typedef struct cls_selftest_plan {
+typedef struct cls_selftest_selection {
     uint32_t vocab; /* 1,000 to SELFTEST_MOST_VOCAB */
     uint32_t parts;
     uint32_t methods; /* of verification, a bit each */
     uint32_t count;
     uint32_t cases[SELFTEST_MOST_CASES]; /* ascending; case i has row i of a batch, and slot i */
-} cls_selftest_plan;
+} cls_selftest_selection;
 
 #define PART_ARITHMETIC 1u
 #define PART_STEPS 2u
 #define PART_OUTPUTS 4u
 #define PART_DRAFTS 8u
 
-/* Returns the plan of the whole self-test. */
-cls_selftest_plan cls_selftest_whole(void);
+/* Returns the selection of the whole self-test. */
+cls_selftest_selection cls_selftest_whole(void);
 
-/* Returns where the case with this name is among those of a plan, or -1. */
-int32_t cls_selftest_position(const cls_selftest_plan *plan, const char *name);
+/* Returns where the case with this name is among those of a selection, or -1. */
+int32_t cls_selftest_position(const cls_selftest_selection *selection, const char *name);
 
 /* Writes a row of logits in type dtype. All types hold their values exactly. */
 void cls_selftest_row(uint32_t seed, int kind, int32_t dtype, uint32_t vocab, void *logits);
@@ -166,7 +166,7 @@ extern const uint32_t cls_selftest_table_count;
 
 /* -------------------------------------------------------------- host.c */
 
-/* The results of the host functions, for what a plan runs. */
+/* The results of the host functions, for what a selection runs. */
 typedef struct cls_selftest_answers {
     cls_row trace[SELFTEST_MOST_CASES * SELFTEST_STEPS]; /* [cases][steps] */
     cls_host_result result[SELFTEST_MOST_CASES * SELFTEST_STEPS];
@@ -178,14 +178,14 @@ typedef struct cls_selftest_answers {
 } cls_selftest_answers;
 
 /* Computes all results. Fails if memory runs out or a host function fails. */
-cls_status cls_selftest_answers_compute(const cls_selftest_plan *plan,
+cls_status cls_selftest_answers_compute(const cls_selftest_selection *selection,
                                         cls_selftest_answers *answers);
 
 /* Returns the index of an answer in the table. */
-static inline uint32_t cls_selftest_draft_answer(const cls_selftest_plan *plan, int method,
-                                                 uint32_t request)
+static inline uint32_t cls_selftest_draft_answer(const cls_selftest_selection *selection,
+                                                 int method, uint32_t request)
 {
-    return plan->count * SELFTEST_STEPS + (uint32_t)method * SELFTEST_REQUESTS + request;
+    return selection->count * SELFTEST_STEPS + (uint32_t)method * SELFTEST_REQUESTS + request;
 }
 
 /* Return the seed of a row of a request with drafts, and a draft of it. */
@@ -217,7 +217,7 @@ typedef struct cls_selftest_run {
     cls_context *context;
     cl_command_queue queue;
     cls_sampler *sampler;
-    cls_selftest_plan plan;
+    cls_selftest_selection selection;
     cls_selftest_report report;
     const cls_selftest_known *known; /* in a proof, those of the host */
     cls_selftest_answers host;
@@ -236,8 +236,8 @@ void cls_selftest_close(cls_selftest_run *t);
 /* Creates the queue of a run and, unless `features` is 0, its sampler, which has no kernels yet. */
 cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
 
-/* Runs all parts of the plan with the type t->dtype. Wrong answers are counted. A call that fails
- * counts as a case of the part's stage, and ends the run. */
+/* Runs all parts of the selection with the type t->dtype. Wrong answers are counted. A call that
+ * fails counts as a case of the part's stage, and ends the run. */
 cls_status cls_selftest_parts(cls_selftest_run *t);
 
 /* Returns the first stage that failed, or NULL. */

@@ -9,7 +9,7 @@
 /* ------------------------------------------------------------------- requests */
 
 /* Returns the slot after those of the cases, from which requests are copied or saved. */
-static uint32_t spare(const cls_selftest_run *t) { return t->plan.count; }
+static uint32_t spare(const cls_selftest_run *t) { return t->selection.count; }
 
 static cls_status begin(cls_selftest_run *t, uint32_t slot, const cls_params *params,
                         const cls_host_row *text, uint32_t without)
@@ -43,15 +43,15 @@ static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *
 /* Sets up the request of a case in slot i. Tokens that are to be accepted are left out. */
 static cls_status open_case(cls_selftest_run *t, uint32_t i)
 {
-    const uint32_t which = t->plan.cases[i];
+    const uint32_t which = t->selection.cases[i];
     cls_params params, others;
     cls_host_row text;
     cls_status status;
     cls_params_init(&others);
     others.temperature = 2.0f;
-    cls_selftest_params(which, t->plan.vocab, &params);
+    cls_selftest_params(which, t->selection.vocab, &params);
     cls_host_row_init(&text);
-    cls_selftest_text(which, t->plan.vocab, &text);
+    cls_selftest_text(which, t->selection.vocab, &text);
     switch (cls_selftest_cases[which].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
@@ -89,13 +89,13 @@ static cls_status accept_last(cls_selftest_run *t)
     cls_accept_call call;
     uint32_t n = 0;
     cls_status status = CLS_OK;
-    for (uint32_t i = 0; i < t->plan.count; i++) {
-        const int setup = cls_selftest_cases[t->plan.cases[i]].setup;
+    for (uint32_t i = 0; i < t->selection.count; i++) {
+        const int setup = cls_selftest_cases[t->selection.cases[i]].setup;
         cls_host_row text;
         if (setup != BY_ACCEPT && setup != BY_ROLLBACK)
             continue;
         cls_host_row_init(&text);
-        cls_selftest_text(t->plan.cases[i], t->plan.vocab, &text);
+        cls_selftest_text(t->selection.cases[i], t->selection.vocab, &text);
         tokens[0][n] = text.output[text.output_count - 2];
         tokens[1][n] = text.output[text.output_count - 1];
         tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
@@ -125,12 +125,12 @@ static cls_status upload_inputs(cls_selftest_run *t, cls_status status, size_t s
 
 static cls_status open_buffers(cls_selftest_run *t, char *scratch)
 {
-    const uint32_t n = t->plan.count, vocab = t->plan.vocab;
+    const uint32_t n = t->selection.count, vocab = t->selection.vocab;
     const size_t size = vocab * cls_dtype_size(t->dtype), ints = n * sizeof(int32_t);
     cls_selftest_inputs *const in = &t->in;
     for (uint32_t i = 0; i < n; i++)
-        cls_selftest_row(cls_selftest_seed(t->plan.cases[i]),
-                         cls_selftest_cases[t->plan.cases[i]].row, t->dtype, vocab,
+        cls_selftest_row(cls_selftest_seed(t->selection.cases[i]),
+                         cls_selftest_cases[t->selection.cases[i]].row, t->dtype, vocab,
                          scratch + i * size);
     cls_status status = upload_inputs(t, CLS_OK, n * size, scratch, &in->logits);
     cls_selftest_mask(CLS_MASK_PACKED, vocab, scratch);
@@ -145,14 +145,15 @@ static cls_status open_buffers(cls_selftest_run *t, char *scratch)
 
 static cls_status open_inputs(cls_selftest_run *t)
 {
-    char *const scratch = malloc(((size_t)t->plan.count + 1) * t->plan.vocab * sizeof(float));
+    char *const scratch =
+        malloc(((size_t)t->selection.count + 1) * t->selection.vocab * sizeof(float));
     if (scratch == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
     const cls_status status = open_buffers(t, scratch);
     free(scratch);
-    cls_selftest_mask(CLS_MASK_BOOL, t->plan.vocab, t->in.bools);
-    for (uint32_t i = 0; i < t->plan.count; i++) {
-        const cls_selftest_case *const c = &cls_selftest_cases[t->plan.cases[i]];
+    cls_selftest_mask(CLS_MASK_BOOL, t->selection.vocab, t->in.bools);
+    for (uint32_t i = 0; i < t->selection.count; i++) {
+        const cls_selftest_case *const c = &cls_selftest_cases[t->selection.cases[i]];
         t->in.maps[0][i] = c->draw;
         t->in.maps[1][i] = c->with & WITH_MASK ? 0 : -1;
         t->in.maps[2][i] = c->with & WITH_DENSE ? 0 : -1;
@@ -223,7 +224,7 @@ static cls_status sample_cases(cls_selftest_run *t, const cls_step *step, int by
 /* Returns the stage of cases that have a batch of their own; others have 0. */
 static int batch_of(const cls_selftest_run *t, uint32_t i)
 {
-    const int stage = cls_selftest_cases[t->plan.cases[i]].stage;
+    const int stage = cls_selftest_cases[t->selection.cases[i]].stage;
     return stage == ST_FORCED || stage == ST_SHARDS ? stage : 0;
 }
 
@@ -231,14 +232,14 @@ static int batch_of(const cls_selftest_run *t, uint32_t i)
 static cls_status run_step(cls_selftest_run *t, uint32_t which, uint32_t first, uint32_t end)
 {
     const cls_selftest_inputs *const in = &t->in;
-    const uint32_t n = end - first, at = which * t->plan.count + first;
+    const uint32_t n = end - first, at = which * t->selection.count + first;
     const size_t size = n * sizeof(int32_t);
     cls_step step;
     cls_step_init(&step);
     step.rows = n;
     step.logits.dtype = t->dtype;
     step.logits.values.buffer = in->logits;
-    step.logits.values.offset = (uint64_t)first * t->plan.vocab * cls_dtype_size(t->dtype);
+    step.logits.values.offset = (uint64_t)first * t->selection.vocab * cls_dtype_size(t->dtype);
     step.slots.host = in->maps[3] + first;
     step.draws.host = in->maps[0] + first;
     cls_selftest_guide(t, which == 0, in->maps[1] + first, in->maps[2] + first, &step);
@@ -281,7 +282,7 @@ static int set_differs(const cls_row *d, const cls_row *h, char *out, size_t siz
 static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, char *out,
                          size_t size)
 {
-    const uint32_t answer = i * SELFTEST_STEPS + step, run_index = step * t->plan.count + i;
+    const uint32_t answer = i * SELFTEST_STEPS + step, run_index = step * t->selection.count + i;
     const cls_selftest_known *const known = &t->known[answer], *const host = &t->host.known[answer];
     const cls_row *const trace = &t->host.trace[answer];
     const int host_differs = host->token != known->token || host->digest != known->digest;
@@ -308,7 +309,7 @@ static void compare_step(const cls_selftest_run *t, uint32_t i, uint32_t step, c
 
 static void check_case(cls_selftest_run *t, uint32_t i)
 {
-    const cls_selftest_case *const c = &cls_selftest_cases[t->plan.cases[i]];
+    const cls_selftest_case *const c = &cls_selftest_cases[t->selection.cases[i]];
     char name[64] = "", difference[128] = "", message[200] = "";
     for (uint32_t step = 0; step < SELFTEST_STEPS && *difference == '\0'; step++) {
         compare_step(t, i, step, difference, sizeof difference);
@@ -321,7 +322,7 @@ static void check_case(cls_selftest_run *t, uint32_t i)
 
 cls_status cls_selftest_steps(cls_selftest_run *t)
 {
-    const uint32_t n = t->plan.count;
+    const uint32_t n = t->selection.count;
     cls_status status = open_inputs(t);
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         status = open_case(t, i);

@@ -61,7 +61,7 @@ static cls_status open_step(cls_shard *h, cl_command_queue queue, cl_uint n_wait
     h->queue = queue;
     h->open = 1;
     h->exchange = 1;
-    h->protocol = cls_rows_plan(h);
+    h->protocol = cls_rows_decide(h);
     h->digest = cls_shard_step_digest(h);
     h->sampler->refusal =
         "the sampler's shard has an open step: merge its exchanges to the end, or "

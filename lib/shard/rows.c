@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The exchange of rows: each shard surveys its own tokens and sends what the rows need (plan.c); a
+/* The exchange of rows: each shard surveys its own tokens and sends what the rows need (decide.c); a
  * merge makes rows of the whole vocabulary of it, and the usual kernels draw from these. */
 #include "shard/shard.h"
 
@@ -80,11 +80,11 @@ cls_status cls_rows_create(cls_shard *h)
         h->whole_tiles = whole > h->whole_tiles ? whole : h->whole_tiles;
         h->cut_tokens = cut > h->cut_tokens ? cut : h->cut_tokens;
     }
-    h->plans = calloc(s->max_rows, sizeof *h->plans);
+    h->exchanges = calloc(s->max_rows, sizeof *h->exchanges);
     h->rows = calloc(s->max_rows, sizeof *h->rows);
     h->next = calloc(s->max_rows, sizeof *h->next);
     h->written = calloc(s->max_rows, sizeof *h->written);
-    int missing = h->plans == NULL || h->rows == NULL || h->next == NULL || h->written == NULL;
+    int missing = h->exchanges == NULL || h->rows == NULL || h->next == NULL || h->written == NULL;
     for (int i = 0; i < CLS_STAGING_COUNT; i++) { /* they are the sampler's, which may have them */
         cls_host_buffer *const staging = &s->staging[i].rows;
         if (staging->data == NULL)
@@ -124,7 +124,7 @@ void cls_rows_destroy(cls_shard *h)
     if (h->received.buffer != NULL)
         clReleaseMemObject(h->received.buffer);
     free(h->merging.data);
-    free(h->plans);
+    free(h->exchanges);
     free(h->rows);
     free(h->next);
     free(h->written);
@@ -310,7 +310,7 @@ static cls_status check_states(const cls_shard *h, uint32_t row, uint32_t i)
 }
 
 /* Fails if a section names tokens that its shard does not have, or more than it can have. The
- * kernels and plan.c rely on these numbers. */
+ * kernels and decide.c rely on these numbers. */
 static cls_status check_section(const cls_shard *h, uint32_t row, uint32_t i)
 {
     const cls_shard_row *const r = &h->rows[row];
@@ -365,7 +365,7 @@ static cl_int launch_draw(const cls_shard *h, cls_commands *c, cl_event *end)
     plan.has |= CLS_MERGED;
     plan.needs |= CLS_FEATURE_SHARD;
     for (uint32_t row = 0; row < plan.step.rows; row++)
-        plan.has |= h->plans[row].kind == CLS_EXCHANGE_PLAIN ? CLS_DRAWN : 0;
+        plan.has |= h->exchanges[row].kind == CLS_EXCHANGE_PLAIN ? CLS_DRAWN : 0;
     const cl_int code = cls_step_write_args(&plan, c);
     return code == CL_SUCCESS ? cls_step_draw(&plan, c, end) : code;
 }
@@ -429,7 +429,8 @@ cls_status cls_rows_merge(cls_shard *h, const void *partials, int *more, cl_even
 int cls_rows_are_single(const cls_shard *h)
 {
     for (uint32_t row = 0; row < h->plan.step.rows; row++)
-        if (h->plans[row].kind != CLS_EXCHANGE_LIST && h->plans[row].kind != CLS_EXCHANGE_LOGITS)
+        if (h->exchanges[row].kind != CLS_EXCHANGE_LIST &&
+            h->exchanges[row].kind != CLS_EXCHANGE_LOGITS)
             return 0;
     return h->protocol == CLS_PROTOCOL_ROWS;
 }

@@ -24,12 +24,12 @@ enum cls_row_kind {
 };
 
 /* A row of the open step. */
-typedef struct cls_row_plan {
+typedef struct cls_row_exchange {
     enum cls_row_kind kind;
     uint32_t target; /* top_p or top_k */
     float min_p;     /* as a depth */
     uint64_t goal;   /* the mass or the number of tokens that the set must reach */
-} cls_row_plan;
+} cls_row_exchange;
 
 struct cls_shard {
     cls_sampler *sampler;
@@ -49,7 +49,7 @@ struct cls_shard {
     uint64_t completed; /* steps that were complete before it */
 
     /* The rows of the open step, and what each sends and merges in the current exchange. */
-    cls_row_plan *plans;              /* [max_rows] */
+    cls_row_exchange *exchanges;      /* [max_rows] */
     cls_shard_row *rows, *next;       /* [max_rows]; next: of the exchange that follows */
     cls_shard_row *written;           /* [max_rows]; those in rows_buffer, after all uploads */
     uint32_t written_rows;            /* how many of them are known */
@@ -129,10 +129,10 @@ static inline const uint32_t *cls_partial_words(const cls_shard *shard, const vo
 /* Checks the partials of all shards. Fails if one is damaged, or belongs to another step. */
 cls_status cls_partials_check(const cls_shard *shard, const void *partials, size_t size);
 
-/* --------------------------------------------------------------- plan.c */
+/* ------------------------------------------------------------- decide.c */
 
 /* Decides what the open step exchanges, and what each row sends first. */
-enum cls_protocol cls_rows_plan(cls_shard *shard);
+enum cls_protocol cls_rows_decide(cls_shard *shard);
 
 /* Decides from all partials what each row sends next, in shard->next. Returns 0 if no row sends
  * anything more. All shards decide alike, since it depends on nothing but the partials and the

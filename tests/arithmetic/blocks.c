@@ -12,14 +12,14 @@ static struct {
     cls_params p;
     cls_host_row row;
     cls_host_candidates list;
-    cls_work w; /* what the reference computed from the row */
+    cls_scratch w; /* what the reference computed from the row */
 } block;
 
 /* -------------------------------------------------------------- what is given */
 
 static int begin(char **word, uint32_t n)
 {
-    cls_work_close(&block.w);
+    cls_scratch_close(&block.w);
     memset(&block, 0, sizeof block);
     memset(block.allowed, 1, sizeof block.allowed);
     block.is_list = strcmp(word[0], "list") == 0;
@@ -97,7 +97,7 @@ static int set_parameter(char **word, uint32_t n)
 /* --------------------------------------------------------------- what follows */
 
 /* Writes the tiles at the final scale. */
-static void write_tiles(FILE *f, const cls_work *w)
+static void write_tiles(FILE *f, const cls_scratch *w)
 {
     for (uint32_t t = 0; t < w->tiles; t++) {
         const cls_split at = split(w->tile_max[t], w->scale);
@@ -114,14 +114,14 @@ static void write_tiles(FILE *f, const cls_work *w)
 
 static int write_results(FILE *f)
 {
-    cls_work *const w = &block.w;
+    cls_scratch *const w = &block.w;
     cls_host_result result = {.struct_size = sizeof result};
     block.is_done = 1;
     if (block.is_list)
         return 1;
-    if (block.n != block.row.vocab || cls_work_open(w, &block.row, 0) != CLS_OK)
+    if (block.n != block.row.vocab || cls_scratch_open(w, &block.row, 0) != CLS_OK)
         return 0;
-    cls_work_run(w, 1, &result);
+    cls_scratch_run(w, 1, &result);
     fprintf(f, "status %u\n", (unsigned)w->trace.status);
     if (w->trace.no_token)
         return 1;

@@ -19,9 +19,9 @@
 
 static int write_known(void)
 {
-    const cls_selftest_plan plan = cls_selftest_whole();
+    const cls_selftest_selection selection = cls_selftest_whole();
     static cls_selftest_answers a;
-    if (cls_selftest_answers_compute(&plan, &a) != CLS_OK) {
+    if (cls_selftest_answers_compute(&selection, &a) != CLS_OK) {
         fprintf(stderr, "%s\n", cls_error_message());
         return 1;
     }
@@ -40,9 +40,9 @@ static int write_known(void)
 
 START_TEST(table)
 {
-    const cls_selftest_plan plan = cls_selftest_whole();
+    const cls_selftest_selection selection = cls_selftest_whole();
     static cls_selftest_answers a;
-    must(cls_selftest_answers_compute(&plan, &a));
+    must(cls_selftest_answers_compute(&selection, &a));
     ck_assert_uint_eq(a.count, cls_selftest_table_count);
     for (uint32_t i = 0; i < a.count; i++)
         ck_assert_msg(a.known[i].token == cls_selftest_table[i].token &&

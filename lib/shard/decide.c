@@ -7,48 +7,49 @@
 /* ----------------------------------------------------------------- kinds of rows */
 
 /* Finds how a request's first truncation bounds its set. `wants`: the outputs. */
-static cls_row_plan plan_slot(const cls_slot *slot, uint32_t wants, float *scale)
+static cls_row_exchange decide_slot(const cls_slot *slot, uint32_t wants, float *scale)
 {
-    cls_row_plan plan = {CLS_EXCHANGE_LOGITS, 0, -1.0f, 0};
+    cls_row_exchange exchange = {CLS_EXCHANGE_LOGITS, 0, -1.0f, 0};
     uint32_t i = 0;
     *scale = slot->total_scale;
     if (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)) /* a share of the whole row's mass */
-        return plan;
+        return exchange;
     if (slot->flags & CLS_SLOT_UNTRUNCATED) {
         /* The drawn token is all that shards know of each other's tokens. */
-        plan.kind = wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_EXCHANGE_LOGITS : CLS_EXCHANGE_PLAIN;
-        return plan;
+        exchange.kind =
+            wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_EXCHANGE_LOGITS : CLS_EXCHANGE_PLAIN;
+        return exchange;
     }
     if (!(slot->flags & CLS_SLOT_SEARCH)) {
-        plan.kind = CLS_EXCHANGE_LIST;
-        plan.target = slot->flags & CLS_SLOT_GREEDY ? 1 : (uint32_t)slot->top_k;
-        return plan;
+        exchange.kind = CLS_EXCHANGE_LIST;
+        exchange.target = slot->flags & CLS_SLOT_GREEDY ? 1 : (uint32_t)slot->top_k;
+        return exchange;
     }
     if (slot->min_keep > 1) /* may reach below the cut */
-        return plan;
+        return exchange;
     float first = CLS_LOG2E; /* the scale of the first truncation */
     for (; cls_slot_stage(slot, i) == CLS_STAGE_TEMPERATURE; i++) {
         if (slot->flags & CLS_SLOT_DYNAMIC)
-            return plan;
+            return exchange;
         first = slot->scale;
     }
     if (cls_slot_stage(slot, i) == CLS_STAGE_TOP_P && !(slot->flags & CLS_SLOT_DECAYS)) {
-        plan.kind = CLS_EXCHANGE_MASS;
-        plan.target = slot->top_p;
+        exchange.kind = CLS_EXCHANGE_MASS;
+        exchange.target = slot->top_p;
     } else if (cls_slot_stage(slot, i) == CLS_STAGE_TOP_K) {
-        plan.kind = CLS_EXCHANGE_COUNT;
-        plan.target = (uint32_t)slot->top_k;
+        exchange.kind = CLS_EXCHANGE_COUNT;
+        exchange.target = (uint32_t)slot->top_k;
     } else if (cls_slot_stage(slot, i) == CLS_STAGE_MIN_P) {
-        plan.kind = CLS_EXCHANGE_KEY;
-        plan.min_p = slot->min_p;
+        exchange.kind = CLS_EXCHANGE_KEY;
+        exchange.min_p = slot->min_p;
     }
-    if (plan.kind != CLS_EXCHANGE_LOGITS)
+    if (exchange.kind != CLS_EXCHANGE_LOGITS)
         *scale = first;
-    return plan;
+    return exchange;
 }
 
 /* Plans one row: its kind, and what it sends in the first exchange. */
-static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
+static void decide_row(cls_shard *h, uint32_t row, const cls_slot *slot)
 {
     static const uint32_t first[] = {
         [CLS_EXCHANGE_LIST] = CLS_SENDS_LIST,
@@ -61,32 +62,32 @@ static void plan_row(cls_shard *h, uint32_t row, const cls_slot *slot)
     const int total = (slot->flags & CLS_SLOT_TOTAL) && !(slot->flags & CLS_SLOT_GREEDY);
     const uint32_t wants = h->plan.wants;
     cls_shard_row *const r = &h->rows[row];
-    cls_row_plan *const plan = &h->plans[row];
+    cls_row_exchange *const exchange = &h->exchanges[row];
     memset(r, 0, sizeof *r);
-    *plan = plan_slot(slot, wants, &r->scale);
-    r->sends = first[plan->kind] | CLS_MERGE_BEGINS;
-    if (plan->kind == CLS_EXCHANGE_LIST && total)
+    *exchange = decide_slot(slot, wants, &r->scale);
+    r->sends = first[exchange->kind] | CLS_MERGE_BEGINS;
+    if (exchange->kind == CLS_EXCHANGE_LIST && total)
         r->sends |= CLS_SENDS_TILES | CLS_MERGE_CLEARS;
-    if (plan->kind == CLS_EXCHANGE_LOGITS && total)
+    if (exchange->kind == CLS_EXCHANGE_LOGITS && total)
         r->sends |= CLS_MERGE_WEIGHS;
     if (wants != 0) /* outputs may read any token */
         r->sends |= CLS_MERGE_CLEARS;
-    r->wanted = plan->kind == CLS_EXCHANGE_LIST ? plan->target : 1;
+    r->wanted = exchange->kind == CLS_EXCHANGE_LIST ? exchange->target : 1;
     r->k = r->wanted < h->widest ? r->wanted : h->widest;
-    r->depth = plan->min_p;
+    r->depth = exchange->min_p;
 }
 
 /* Plans the rows of a map on the device, which may name any request: all requests must be of the
  * kind that sends nothing but a list, and all rows send the longest. Returns 0 if one is not. */
-static int plan_any_slot(cls_shard *h)
+static int decide_any_slot(cls_shard *h)
 {
     const cls_slot longest = {.top_k = (int32_t)cls_needs_longest(&h->sampler->needs)};
     for (uint32_t row = 0; row < h->plan.step.rows && longest.top_k != 0; row++)
-        plan_row(h, row, &longest);
-    return longest.top_k != 0 && h->plans[0].kind == CLS_EXCHANGE_LIST;
+        decide_row(h, row, &longest);
+    return longest.top_k != 0 && h->exchanges[0].kind == CLS_EXCHANGE_LIST;
 }
 
-enum cls_protocol cls_rows_plan(cls_shard *h)
+enum cls_protocol cls_rows_decide(cls_shard *h)
 {
     static const cls_slot skipped = {.flags = CLS_SLOT_GREEDY};
     const cls_sampler *const s = h->sampler;
@@ -95,10 +96,10 @@ enum cls_protocol cls_rows_plan(cls_shard *h)
         s->force_search)
         return CLS_PROTOCOL_LOGITS;
     if (step->slots.device.buffer != NULL)
-        return plan_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;
+        return decide_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;
     for (uint32_t row = 0; row < step->rows; row++) {
         const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;
-        plan_row(h, row, slot >= 0 ? &s->request[slot].slot : &skipped);
+        decide_row(h, row, slot >= 0 ? &s->request[slot].slot : &skipped);
     }
     return CLS_PROTOCOL_ROWS;
 }
@@ -259,8 +260,8 @@ static void send_counts(cls_shard_row *r, int32_t top)
 
 /* Finds the highest edge that certainly has the whole set above it, from what all shards have
  * measured, and sends the tokens above it: all of the row's, if no edge has. */
-static void send_above_edge(const cls_shard *h, const void *partials, const cls_row_plan *plan,
-                            uint64_t target, cls_shard_row *r)
+static void send_above_edge(const cls_shard *h, const void *partials,
+                            const cls_row_exchange *exchange, uint64_t target, cls_shard_row *r)
 {
     for (uint32_t e = 0; e < CLS_EDGES; e++) {
         uint64_t sum = 0;
@@ -268,7 +269,7 @@ static void send_above_edge(const cls_shard *h, const void *partials, const cls_
         for (uint32_t s = 0; s < h->shards; s++) {
             const uint32_t *const at = cls_partial_words(h, partials, s) + r->offset +
                                        CLS_SECTION_WORDS + e * CLS_EDGE_WORDS;
-            sum += plan->kind == CLS_EXCHANGE_COUNT ? at[0] : ((uint64_t)at[2] << 32 | at[1]);
+            sum += exchange->kind == CLS_EXCHANGE_COUNT ? at[0] : ((uint64_t)at[2] << 32 | at[1]);
             most = at[0] > most ? at[0] : most;
         }
         if (sum >= target && most != 0) {
@@ -280,17 +281,18 @@ static void send_above_edge(const cls_shard *h, const void *partials, const cls_
 }
 
 /* Decides what a row sends next. */
-static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, cls_shard_row *r)
+static void next_of_row(cls_shard *h, const void *partials, cls_row_exchange *exchange,
+                        cls_shard_row *r)
 {
     const tile_table table = {h, partials, r};
     const uint32_t sent = r->sends;
     int32_t top = CLS_KEY_NONE;
     r->sends = 0;
-    if (plan->kind == CLS_EXCHANGE_LIST || plan->kind == CLS_EXCHANGE_LOGITS ||
+    if (exchange->kind == CLS_EXCHANGE_LIST || exchange->kind == CLS_EXCHANGE_LOGITS ||
         (sent & (CLS_SENDS_TOKEN | CLS_SENDS_TOKENS | CLS_SENDS_KEYS)))
         return;
     if (sent & CLS_SENDS_COUNTS) {
-        send_above_edge(h, partials, plan, plan->goal, r);
+        send_above_edge(h, partials, exchange, exchange->goal, r);
         return;
     }
     r->sends = sent;
@@ -298,23 +300,23 @@ static void next_of_row(cls_shard *h, const void *partials, cls_row_plan *plan, 
                                  : largest_listed(h, partials, r);
     if (top == CLS_KEY_NONE) { /* the row has no token */
         r->sends = 0;
-    } else if (plan->kind == CLS_EXCHANGE_PLAIN) {
+    } else if (exchange->kind == CLS_EXCHANGE_PLAIN) {
         r->sends = CLS_SENDS_TOKEN | (sent & CLS_MERGE_CLEARS);
-    } else if (plan->kind == CLS_EXCHANGE_KEY) {
+    } else if (exchange->kind == CLS_EXCHANGE_KEY) {
         uint32_t most = 1;
         for (uint32_t s = 0; s < h->shards; s++) {
             const uint32_t reach = section_word(h, partials, s, r, CLS_SECTION_REACH);
             most = reach > most ? reach : most;
         }
         r->depth = -1.0f;
-        send_tokens(h, r, depth_key(float_of_key(top), r->scale, plan->min_p), most);
+        send_tokens(h, r, depth_key(float_of_key(top), r->scale, exchange->min_p), most);
     } else {
         uint64_t total = 0;
-        plan->goal = plan->target;
-        if (plan->kind == CLS_EXCHANGE_MASS) {
+        exchange->goal = exchange->target;
+        if (exchange->kind == CLS_EXCHANGE_MASS) {
             scan_tiles(&table, top, &total);
-            plan->goal = top_p_target(total, plan->target);
-            plan->goal += plan->goal == 0;
+            exchange->goal = top_p_target(total, exchange->target);
+            exchange->goal += exchange->goal == 0;
         }
         send_counts(r, top);
     }
@@ -327,7 +329,7 @@ int cls_rows_next(cls_shard *h, const void *partials)
         cls_shard_row *const r = &h->next[row];
         *r = h->rows[row];
         if (r->sends != 0)
-            next_of_row(h, partials, &h->plans[row], r);
+            next_of_row(h, partials, &h->exchanges[row], r);
         more |= r->sends != 0;
     }
     return more;
