@@ -45,7 +45,7 @@ static bool is_refused(const cls_params *params, uint32_t vocab, const struct na
 }
 
 /* The library's message, which names the fields of a struct that the command's users do not see. */
-static const char *refusal(void)
+static const char *reason_of_refusal(void)
 {
     static char text[1024];
     snprintf(text, sizeof text, "%s", cls_error_message());
@@ -62,8 +62,8 @@ void cli_params_check(const cls_params *params, uint32_t vocab)
     if (!is_refused(params, vocab, &at_fault))
         return;
     if (at_fault != NULL && cli_given(at_fault->option))
-        cli_die("--%s: %s", at_fault->option, refusal());
-    cli_die("parameters: %s", refusal());
+        cli_die("--%s: %s", at_fault->option, reason_of_refusal());
+    cli_die("parameters: %s", reason_of_refusal());
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -156,8 +156,8 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
     if (!is_refused(params, vocab, &at_fault))
         return;
     json_object_foreach(object, key, value) if (at_fault != NULL && name_of(key) == at_fault)
-        cli_die("%s: \"%.64s\": %s", where, key, refusal());
-    cli_die("%s: %s", where, refusal());
+        cli_die("%s: \"%.64s\": %s", where, key, reason_of_refusal());
+    cli_die("%s: %s", where, reason_of_refusal());
 }
 
 const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The exchange of rows: each shard surveys its own tokens and sends what the rows need (decide.c); a
- * merge makes rows of the whole vocabulary of it, and the usual kernels draw from these. */
+/* The exchange of rows: each shard surveys its own tokens and sends what the rows need (decide.c),
+ * a merge makes rows of the whole vocabulary of it, and the usual kernels draw from these. */
 #include "shard/shard.h"
 
 #include <stdlib.h>
