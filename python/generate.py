@@ -244,6 +244,8 @@ NOT_ARGUMENTS = {
     "build_log_size",
     "build_log_stays",
     "binary_size",
+    "grammar",
+    "grammar_state",
 }
 
 

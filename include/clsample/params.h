@@ -16,6 +16,9 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
+/* An automaton over token ids on the device. Only a later version makes one. */
+typedef struct cls_grammar cls_grammar;
+
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
  * truncation, no penalties, and always the seed 0: give each request a seed of its own. Where a
  * value is "refused", calls with it return CLS_BAD_ARGUMENT. A parameter that is "off" has no
@@ -221,6 +224,13 @@ typedef struct cls_params {
     uint32_t loop_repeats;
     uint32_t loop_min;
     uint32_t loop_max;
+
+    /* The grammar that the output follows, and the state in which it begins. Only a later version
+     * has grammars on the device: a grammar other than NULL (default) and a state other than 0
+     * (default) are refused. The masks of a step serve grammars on the host
+     * (doc/integration.md). */
+    const cls_grammar *grammar;
+    uint32_t grammar_state;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

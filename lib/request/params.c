@@ -334,6 +334,9 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
         status = check_lists(&p, vocab);
     if (status == CLS_OK)
         status = check_ends(&p);
+    if (status == CLS_OK && (p.grammar != NULL || p.grammar_state != 0))
+        status = cls_refuse("params->%s is set; this version supports no grammars on the device",
+                            p.grammar != NULL ? "grammar" : "grammar_state");
     if (status != CLS_OK)
         return status;
 
