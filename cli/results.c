@@ -235,7 +235,7 @@ void cli_results_logprobs(const cli_job *job)
             const float found[] = {result.logprob_raw, result.logprob_final};
             for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
                 if (!results->by_device || kind != (int)results->kind)
-                    cli_floats(results, CLI_LOGPROBS + kind, r)[d] = found[kind];
+                    cli_floats(results, (cli_part)(CLI_LOGPROBS + kind), r)[d] = found[kind];
         }
 }
 
