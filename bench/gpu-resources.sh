@@ -41,7 +41,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 limits() {
     cat <<EOF
 slots 80 544 0 37 0 88 5 200 8 0
-slots-state 128 744 0 25 0 96 8 450 16 65536
+slots-state 128 744 0 25 0 96 16 450 16 65536
 prepare 64 32 0 50 0 80 5 300 8 0
 survey 64 0 0 50 4 64 5 200 8 0
 survey-row 80 0 0 37 4 96 5 200 8 0
@@ -49,7 +49,7 @@ token-plain 64 0 0 50 10 64 5 200 16 0
 token-small 128 8 32 25 38 108 5 300 16 8192
 token-list 128 8 32 25 38 108 5 300 16 8192
 token-row 128 104 576 25 51 128 8 400 16 8192
-token-all 128 304 2004 25 75 128 32 850 16 32768
+token-all 128 304 2004 25 75 128 60 850 16 32768
 pass 64 0 0 50 8 64 5 200 8 0
 pass-row 80 0 0 37 8 96 5 200 16 0
 search 128 88 296 25 55 128 10 400 16 16384

@@ -11,6 +11,7 @@
 
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
+#define NOGDI
 #include <windows.h>
 struct cls_lock {
     SRWLOCK lock;

@@ -16,6 +16,7 @@ cls_status cls_opencl_find(const cls_context_options *o)
 #include <stdatomic.h>
 #if defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
+#define NOGDI
 #include <windows.h>
 #else
 #include <dlfcn.h>

@@ -87,6 +87,15 @@ function put(path,    line, name, text, macros, left_out) {
 }' "$@"
 }
 
+# Sources that include <windows.h> come last, since it defines words such as OUT.
+ordered=
+for windows in 1 0; do
+    for source; do
+        grep -q '<windows.h>' "$source" && found=0 || found=1
+        [ $found != $windows ] || ordered="$ordered $source"
+    done
+done
+
 title() {
     printf '/* SPDX-License-Identifier: MIT */\n/* The %s of clsample %s, in one file. */\n' "$1" \
         "$version"
@@ -100,7 +109,8 @@ mkdir -p "$folder"
 {
     title sources
     tail -n +2 "$srcdir/packaging/amalgamation/first.h"
-    join 0 "$srcdir/include/clsample.h $(echo "$srcdir"/include/clsample/*.h)" "$@"
+    # shellcheck disable=SC2086 # a list of words
+    join 0 "$srcdir/include/clsample.h $(echo "$srcdir"/include/clsample/*.h)" $ordered
 } >"$folder/clsample.c.new"
 from=$srcdir/packaging/amalgamation
 cp "$from/README.md" "$srcdir/LICENSE" "$folder"

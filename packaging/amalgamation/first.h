@@ -20,6 +20,9 @@
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 #endif
+#ifdef __MINGW32__ /* its isnan() and isinf() convert a double, which they do not use, to a float */
+#pragma GCC diagnostic ignored "-Wfloat-conversion"
+#endif
 
 #define CLS_BUILD
 #define CL_TARGET_OPENCL_VERSION 120
