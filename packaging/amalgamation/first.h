@@ -20,8 +20,7 @@
 #pragma GCC diagnostic ignored "-Wunused-const-variable"
 #endif
 #endif
-#ifdef __MINGW32__ /* its isnan() and isinf() convert a double, which they do not use, to a float \
-                    */
+#ifdef __MINGW32__ /* its isnan() converts a double, which it does not use, to a float */
 #pragma GCC diagnostic ignored "-Wfloat-conversion"
 #endif
 
