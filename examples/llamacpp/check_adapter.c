@@ -452,6 +452,13 @@ static void check_failures(clsample_llama *shared)
     CHECK(selected(samplers[0], all_candidates()) == -1);
     llama_sampler_reset(samplers[0]); /* the token was not accepted */
     generate(&other, samplers[0], 5);
+    q = other;
+    llama_sampler_copy(samplers[0], samplers[1]); /* needs no further slot */
+    generate(&other, samplers[1], 5);
+    llama_sampler_free(samplers[1]);
+    samplers[1] = NULL;
+    llama_sampler_copy(samplers[0], samplers[SLOTS]); /* the failed one takes the free slot */
+    generate(&q, samplers[SLOTS], 5);
     for (int i = 0; i <= SLOTS; i++)
         llama_sampler_free(samplers[i]);
     samplers[0] = clsample_llama_sampler_init(shared, &q.params); /* slots can be used again */

@@ -461,6 +461,45 @@ static void sampler_free(struct llama_sampler *s)
     free(m);
 }
 
+static void take_slot(struct slot_sampler *m)
+{
+    for (uint32_t slot = 0; slot < m->shared->slots && m->slot == NO_SLOT; slot++)
+        if (!m->shared->taken[slot])
+            m->slot = (int32_t)slot;
+    if (m->slot == NO_SLOT)
+        failed("sampler", "all slots are in use; open with more samplers");
+    else
+        m->shared->taken[m->slot] = 1;
+}
+
+/* Copies what changes: history, position and adaptive state. A failed sampler has none to copy. */
+static void copy_changing(struct slot_sampler *m, struct slot_sampler *from, const char *what)
+{
+    m->outputs = from->outputs;
+    m->draws = from->draws;
+    m->prompt_count = 0;
+    if (m->slot != NO_SLOT &&
+        !(settle_prompt(from) &&
+          done(cls_slot_copy(m->shared->sampler, (uint32_t)m->slot, (uint32_t)from->slot), what)))
+        give_up(m);
+}
+
+#ifndef CLSAMPLE_LLAMA_WITHOUT_COPY_STATE
+/* llama.cpp calls this only for samplers of one configuration. */
+static void sampler_copy_state(const struct llama_sampler *from, struct llama_sampler *to)
+{
+    struct slot_sampler *m = to->ctx, *source = from->ctx;
+    if (m->shared != source->shared) {
+        failed("copy", "the two samplers do not share a clsample_llama");
+        give_up(m);
+        return;
+    }
+    if (m->slot == NO_SLOT)
+        take_slot(m);
+    copy_changing(m, source, "copy");
+}
+#endif
+
 static struct llama_sampler *sampler_clone(const struct llama_sampler *s);
 
 static struct llama_sampler_i sampler_interface = {
@@ -470,6 +509,9 @@ static struct llama_sampler_i sampler_interface = {
     .reset = sampler_reset,
     .clone = sampler_clone,
     .free = sampler_free,
+#ifndef CLSAMPLE_LLAMA_WITHOUT_COPY_STATE
+    .copy_state = sampler_copy_state,
+#endif
 };
 
 /* Creates a sampler with a copy of the parameters and, if one is free, a slot. */
@@ -487,13 +529,7 @@ static struct slot_sampler *sampler_new(clsample_llama *shared, const cls_params
     }
     m->shared = shared;
     shared->references++;
-    for (uint32_t slot = 0; slot < shared->slots && m->slot == NO_SLOT; slot++)
-        if (!shared->taken[slot])
-            m->slot = (int32_t)slot;
-    if (m->slot == NO_SLOT)
-        failed("sampler", "all slots are in use; open with more samplers");
-    else
-        shared->taken[m->slot] = 1;
+    take_slot(m);
     return m;
 }
 
@@ -505,13 +541,7 @@ static struct llama_sampler *sampler_clone(const struct llama_sampler *s)
         failed("clone", "out of memory");
         return NULL;
     }
-    m->outputs = from->outputs;
-    m->draws = from->draws;
-    if (m->slot != NO_SLOT &&
-        !(settle_prompt(from) &&
-          done(cls_slot_copy(m->shared->sampler, (uint32_t)m->slot, (uint32_t)from->slot),
-               "clone")))
-        give_up(m);
+    copy_changing(m, from, "clone");
     return llama_sampler_init(&sampler_interface, m);
 }
 

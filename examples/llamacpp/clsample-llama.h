@@ -33,10 +33,9 @@ extern "C" {
 typedef struct clsample_llama clsample_llama;
 
 /* Opens a device (NULL: the first usable one) for rows of `vocab` tokens. samplers: how many may
- * exist at once; a clone is one, and llama_sampler_copy() needs one temporarily. history: the
- * longest penalty_window and dry_window, and the tokens that no_repeat_ngram considers. The call
- * blocks while kernels are compiled, which takes seconds with a cold cache. It returns NULL on
- * failure. */
+ * exist at once; a clone is one. history: the longest penalty_window and dry_window, and the tokens
+ * that no_repeat_ngram considers. The call blocks while kernels are compiled, which takes seconds
+ * with a cold cache. It returns NULL on failure. */
 clsample_llama *clsample_llama_open(cl_device_id device, uint32_t vocab, uint32_t samplers,
                                     uint32_t history);
 

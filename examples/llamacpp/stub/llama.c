@@ -36,9 +36,13 @@ struct llama_sampler *llama_sampler_clone(const struct llama_sampler *sampler)
     return sampler->iface->clone(sampler);
 }
 
-/* For samplers without a copy function: replaces the state by that of a clone. */
+/* Without a copy function it replaces the state by that of a clone. */
 void llama_sampler_copy(const struct llama_sampler *from, struct llama_sampler *to)
 {
+    if (to->iface->copy_state != NULL) {
+        to->iface->copy_state(from, to);
+        return;
+    }
     struct llama_sampler *clone = llama_sampler_clone(from);
     to->iface->free(to);
     to->ctx = clone->ctx;

@@ -32,6 +32,7 @@ struct llama_sampler_i {
     void (*reset)(struct llama_sampler *sampler);
     struct llama_sampler *(*clone)(const struct llama_sampler *sampler);
     void (*free)(struct llama_sampler *sampler);
+    void (*copy_state)(const struct llama_sampler *from, struct llama_sampler *to);
 };
 
 struct llama_sampler {
