@@ -330,6 +330,13 @@ const char *cli_string(const json_t *object, const char *key); /* a member; or N
 json_int_t cli_integer(const json_t *object, const char *key); /* a member; or 0 */
 json_t *cli_real(double x); /* a number; null for infinities and NaN */
 
+/* At most 1: the logarithm of a lone token's probability may be rounded to more than 0. */
+double cli_probability(double logprob);
+
+/* A number and what it counts, whose first word ends in an s that 1 has not: "1 row of logits". */
+#define CLI_COUNTED 64
+const char *cli_counted(char text[CLI_COUNTED], uint64_t n, const char *nouns);
+
 /* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
  * precision of printf(); an m at the end prints thousandths, b alone bytes as KiB, MiB or GiB. A
  * member that is missing is a dash. The other function writes texts into

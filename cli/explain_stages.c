@@ -267,8 +267,8 @@ static void draw(const cls_host_row *host, cli_explained *e)
     cli_sample_host(host, e->row, &result);
     e->token = result.token;
     e->status = result.status;
-    e->raw = exp((double)result.logprob_raw);
-    e->final = exp((double)result.logprob_final);
+    e->raw = cli_probability((double)result.logprob_raw);
+    e->final = cli_probability((double)result.logprob_final);
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.

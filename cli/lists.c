@@ -38,11 +38,6 @@ static json_t *split(const char *text, size_t most)
 
 /* ------------------------------------------------------------------------ ids */
 
-static void add_id(json_t *list, const char *text)
-{
-    json_array_append_new(list, json_string_nocheck(text));
-}
-
 static void add_ids(json_t *list, const char *text) { json_array_extend(list, split(text, 14)); }
 
 static void read_ids(const source *from, json_t *value, const int32_t **list, uint32_t *n)
@@ -95,15 +90,21 @@ static void read_sequences(const source *from, json_t *value, const cls_ids **li
 
 /* ----------------------------------------------------------------------- biases */
 
-/* A text that is not ID:VALUE is added as it is, and read_biases() refuses it. */
+/* A part that is not ID:VALUE is added as it is, and read_biases() refuses it. */
 static void add_biases(json_t *list, const char *text)
 {
-    const size_t id = strcspn(text, ":");
-    if (text[id] == '\0' || id == 0 || id >= 16)
-        add_id(list, text);
-    else
-        json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(text, id),
-                                              json_string_nocheck(text + id + 1)));
+    json_t *const parts = split(text, SIZE_MAX);
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        json_t *const part = json_array_get(parts, i);
+        const char *const pair = json_string_value(part);
+        const size_t id = strcspn(pair, ":");
+        if (pair[id] == '\0' || id == 0 || id >= 16)
+            json_array_append(list, part);
+        else
+            json_array_append_new(list, json_pack("[o, o]", json_stringn_nocheck(pair, id),
+                                                  json_string_nocheck(pair + id + 1)));
+    }
+    json_decref(parts);
 }
 
 /* JSON has no infinity, so the value that bans a token is the string "-inf". */
@@ -257,8 +258,6 @@ void cli_ids_parse(const char *what, const cli_list *texts, const int32_t **ids,
 {
     return read_ids(&(source){what, true}, list_of(texts, add_ids), ids, count);
 }
-
-#define read_id read_ids
 
 void cli_lists_parse(const cli_lists *texts, cls_params *params)
 {

@@ -41,12 +41,12 @@ static unsigned distance(const char *a, size_t n, const char *b, size_t m)
 
 void cli_near_try(cli_near *near, const char *name)
 {
-    const size_t n = near->length, m = strcspn(name, "|"), longest = n > m ? n : m;
-    if (longest > MOST_LETTERS)
+    const size_t n = near->length, m = strcspn(name, "|"), shorter = n < m ? n : m;
+    if (n > MOST_LETTERS || m > MOST_LETTERS)
         return;
     const bool begins = n > 2 && strncmp(near->word, name, n) == 0;
     const unsigned d = begins ? 1 : distance(near->word, n, name, m);
-    if (5 * d <= 2 * longest && (near->name == NULL || d < near->distance)) {
+    if (5 * d <= 2 * shorter && (near->name == NULL || d < near->distance)) {
         near->name = name;
         near->distance = d;
     }

@@ -165,13 +165,13 @@ const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,
 {
     if (have == rows->all)
         return rows->picked;
-    if (have != rows->count && rows->count != rows->all)
-        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s, %" PRIu32 " of them selected",
-                path, have, what, rows->all, rows->of, rows->count);
-    if (have != rows->count)
-        cli_die("%s: the file has %" PRIu64 " %s for %" PRIu32 " %s", path, have, what, rows->all,
-                rows->of);
-    return NULL;
+    if (have == rows->count)
+        return NULL;
+    char of_file[CLI_COUNTED], of_all[CLI_COUNTED], selected[32] = "";
+    if (rows->count != rows->all)
+        snprintf(selected, sizeof selected, ", %" PRIu32 " of them selected", rows->count);
+    cli_die("%s: the file has %s for %s%s", path, cli_counted(of_file, have, what),
+            cli_counted(of_all, rows->all, rows->of), selected);
 }
 
 static void rows_from_json(const char *path, const cli_rows *rows, uint32_t vocab,

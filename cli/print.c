@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,16 @@ json_int_t cli_integer(const json_t *object, const char *key)
 }
 
 json_t *cli_real(double x) { return isfinite(x) ? json_real(x) : json_null(); }
+
+double cli_probability(double logprob) { return exp(logprob > 0 ? 0 : logprob); }
+
+const char *cli_counted(char text[CLI_COUNTED], uint64_t n, const char *nouns)
+{
+    const int first = (int)strcspn(nouns, " ");
+    snprintf(text, CLI_COUNTED, "%" PRIu64 " %.*s%s", n, n == 1 ? first - 1 : first, nouns,
+             nouns + first);
+    return text;
+}
 
 json_t *cli_text(const char *text)
 {

@@ -189,7 +189,7 @@ static void report(const cli_log *log, const cli_logged *logged, const cls_host_
     if (drawn->token < 0)
         printf(" (%s)", cli_status_words(drawn->status, words));
     else if (!(drawn->status & CLS_ROW_FORCED))
-        printf(", of final probability %.6f", exp((double)drawn->logprob_final));
+        printf(", of final probability %.6f", cli_probability((double)drawn->logprob_final));
     printf("%s%s\n", *reason == '\0' ? "" : "; ", reason);
 }
 

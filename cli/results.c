@@ -289,8 +289,8 @@ json_t *cli_row_json(const cli_job *job, uint32_t row)
         "status", (int)*status, "statuses", cli_ids_json(status, results->draws), "status_words",
         cli_status_words(*status, words), "token", (int)*tokens, "tokens",
         cli_ids_json(tokens, results->draws), "logprob", cli_real((double)*drawn), "logprobs",
-        logprobs, "raw_probability", cli_real(exp((double)*raw)), "final_probability",
-        cli_real(exp((double)*final)));
+        logprobs, "raw_probability", cli_real(cli_probability((double)*raw)), "final_probability",
+        cli_real(cli_probability((double)*final)));
     for (uint32_t i = 0; i < results->top_n && top_ids[i] >= 0; i++)
         json_array_append_new(top, json_pack("{s:i, s:o}", "token", (int)top_ids[i], "logprob",
                                              cli_real((double)tops[i])));

@@ -32,7 +32,7 @@ static void print_logprobs(const cli_results *results, double raw, double final)
         if (isnan(both[i]))
             printf(" %11s", "-");
         else
-            printf(" %11.6f", exp(both[i]));
+            printf(" %11.6f", cli_probability(both[i]));
 }
 
 /* Prints the likeliest tokens below the row's first draw. */

@@ -90,9 +90,10 @@ static void select_requests(reading *in, cli_picked *rows)
 
 static void check_count(const reading *in, const char *path, uint64_t have, const char *what)
 {
+    char of_file[CLI_COUNTED], drafts[CLI_COUNTED];
     if (have != in->all)
-        cli_die("%s: the file has %" PRIu64 " %s, but there are %" PRIu32 " drafts", path, have,
-                what, in->all);
+        cli_die("%s: the file has %s for %s", path, cli_counted(of_file, have, what),
+                cli_counted(drafts, in->all, "drafts"));
 }
 
 /* Each draft follows the text or an earlier draft. */

@@ -149,7 +149,7 @@
     CLS_THINKING_PARAMS(X, p) CLS_SEED_PARAMS(X, p)
 
 /* X(p, kind, list, kept, option, meta, key, help): the parameters that are lists. kind: ids,
- * biases or sequences; or id, if each option of the command has one id. key: the JSON key.
+ * biases or sequences. key: the JSON key.
  *
  * kept: what the library does with the list: (id, matched, form, length, offset)
  * id: the number of the saved field that has the length. Lists are saved in the order of these.
@@ -159,12 +159,13 @@
  * length, offset: the fields of cls_slot for the list's length and for where it begins. The length
  *     is NONE if the form sets it. A form that has several parts sets the offsets of the others. */
 #define CLS_STOP_LISTS(X, p) \
-    X(p, id, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
-      "stop-id", "ID", "stop_ids", "stop after this token")
+    X(p, ids, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
+      "stop-id", "IDS", "stop_ids", "stop after each of these tokens, separated by commas")
 
 #define CLS_BAN_LISTS(X, p) \
     X(p, biases, logit_bias, (38, 0, biases, NONE, AT(bias)), \
-      "logit-bias", "ID:VALUE", "logit_bias", "add VALUE to a token's logit; -inf bans it") \
+      "logit-bias", "ID:VALUE", "logit_bias", \
+      "add VALUE to a token's logit, several separated by commas; -inf bans it") \
     X(p, ids, allowed_ids, (40, 0, allowed, NONE, AT(allowed)), \
       "allowed-id", "IDS", "allowed_token_ids", \
       "allow only these tokens, separated by commas") \
@@ -204,7 +205,6 @@
 #define CLS_LIST_ID(id, ...) id /* of the column `kept`: CLS_LIST_ID kept */
 
 /* The field of a list that points to its elements. */
-#define CLS_ARRAY_id ids
 #define CLS_ARRAY_ids ids
 #define CLS_ARRAY_biases biases
 #define CLS_ARRAY_sequences sequences

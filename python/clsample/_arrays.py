@@ -270,7 +270,7 @@ def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize
     if len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
         raise ValueError(
             f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
-            f"elements of {itemsize}"
+            f"elements of {itemsize}; numpy.ascontiguousarray() makes a copy that is"
         )
     if len(shape) == 1 or len(shape) == 0 or shape[0] <= 1:
         return shape[-1] if len(shape) else 1

@@ -128,7 +128,8 @@ class Context(Unique):
             self._cl = _opencl.create_context(self._device)
             return
         if not _opencl.is_pyopencl(cl, "Context"):
-            raise TypeError(f"cl must be a pyopencl.Context, not {type(cl).__name__}")
+            named = f"; to name a device, write device={cl!r}" if isinstance(cl, str) else ""
+            raise TypeError(f"cl must be a pyopencl.Context, not {type(cl).__name__}{named}")
         self._cl = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
         if device is not None:
             self._device = _device_handle(device)
@@ -345,7 +346,7 @@ def first_usable(struct: Any, name: Optional[str] = None) -> Any:
     init("cls_device_info", info)
     for device in devices():
         if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
-            reasons.append(f"{device.name}: its name has no {name!r}")
+            reasons.append(f"{device.name}, {device.platform}: these names have no {name!r}")
             continue
         status = lib.cls_device_query(device._id, struct, info)
         if status == 0:

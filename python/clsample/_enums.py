@@ -55,10 +55,13 @@ class RowBits(Bits):
 
     @property
     def finish_reason(self) -> Optional[str]:
-        """Why the request has ended, in the words of vLLM and OpenAI: "stop" (the row's token is a
-        stop id), "length" (max_tokens) or "repetition" (loop_repeats); None while it runs. A row of
-        a request that had ended before, SKIPPED, says "stop", whatever the reason was."""
+        """Why the request ends with this row, in the words of vLLM and OpenAI: "stop" (the row's
+        token is a stop id), "length" (max_tokens) or "repetition" (loop_repeats); None while it
+        runs. "ended": it had ended before, SKIPPED, and an earlier row, if there was one, had the
+        reason."""
         members = type(self).__members__
+        if self & members["SKIPPED"] and self & members["STOPPED"]:
+            return "ended"
         return next((reason for bit, reason in _FINISHED if members[bit] & self), None)
 
 

@@ -103,8 +103,9 @@ class Rows(Result):
     status: DeviceArray
 
     def finish_reasons(self) -> List[Optional[str]]:
-        """Waits, and returns why each request has ended: "stop", "length", "repetition", or None
-        while it runs. Which stop id it was is the row's token. See RowStatus.finish_reason."""
+        """Waits, and returns why each request ends: "stop", "length", "repetition", "ended" if it
+        had ended before, or None while it runs. Which stop id it was is the row's token. See
+        RowStatus.finish_reason."""
         return self.status.get().view(Statuses).finish_reasons()
 
 

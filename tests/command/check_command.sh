@@ -59,6 +59,7 @@ refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 
 refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
 refused "verify: unknown option '--min_p'; did you mean --min-p?$" verify --min_p .3
 refused "bench: unknown option '--btach'; did you mean --batch?$" bench --btach 3
+refused "verify: unknown option '--logits'; --help lists the options$" verify --logits f32.npy
 refused "unknown option '--wrong'; --help lists the options$" devices --wrong
 refused "unknown option '--$(printf %040d 1)'; --help" devices --"$(printf %040d 1)"
 refused "unexpected argument 'x'" devices x
@@ -216,7 +217,7 @@ host_refused "pair.npy: the file has 2 seeds for 8 rows" --seeds pair.npy
 
 json "{" "line"
 json '{"x":1}' '"x" is not a known key'
-json '[{}]' "the file has 1 rows of parameters for 8"
+json '[{}]' "the file has 1 row of parameters for 8 rows"
 json '[3,{},{},{},{},{},{},{}]' "row 0 is not an object"
 json '[{},{"top-k":1},{},{},{},{},{},{}]' 'row 1: "top-k" is not a known key; did you mean top_k?$'
 json '[{},{"stop_id":[1]},{},{},{},{},{},{}]' 'row 1: "stop_id" is .*; did you mean stop_ids?$'

@@ -39,10 +39,11 @@ host_refused "--penalty-window" --penalty-window 16385
 host_refused "--max-tokens: '-1'" --max-tokens -1
 host_refused "--stop-id: .* 37" --stop-id 3 --stop-id 37
 host_refused "--stop-id: .* -1" --stop-id -1
-host_refused "--stop-id: '3,5'" --stop-id 3,5
+host_refused "--stop-id: .* 37" --stop-id 3,37
 host_refused "--stop-id: a value is missing" --stop-id
 host_refused "--logit-bias: .* 37" --logit-bias 0:1 --logit-bias 37:1
 host_refused "--logit-bias: '5' is not ID:VALUE" --logit-bias 5
+host_refused "--logit-bias: '5' is not ID:VALUE" --logit-bias 3:1,5
 host_refused "--logit-bias: ':5' is not ID:VALUE" --logit-bias :5
 host_refused "--logit-bias: 'x' is not an integer" --logit-bias x:5
 host_refused "--logit-bias: '' is not a number" --logit-bias 5:
@@ -238,7 +239,7 @@ gives '0 1 2 3 0 -1' "$empty" --mask packed.npy --bias dense16.npy --logit-bias 
 # shellcheck disable=SC2086
 {
     gives '0 0 0 1 -1 0' '0 0 0 0 40 0' --output so-far.npy $f --stop-id 2
-    gives '0 0 0 1 -1 -1' '0 0 0 32 40 40' --output so-far.npy $f --stop-id 1 --stop-id 2
+    gives '0 0 0 1 -1 -1' '0 0 0 32 40 40' --output so-far.npy $f --stop-id 1,2
     gives '0 0 0 0 0 0' '32 32 32 32 32 32' --prompt so-far.npy --stop-id 0
 }
 gives '0 0 0 0 -1 0' '0 0 0 96 40 0' --output so-far.npy --max-tokens 4
@@ -246,6 +247,14 @@ gives '0 0 -1 -1 -1 0' '0 96 40 40 40 96' --output so-far.npy --max-tokens 2
 gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --max-tokens 2
 check "a stopped row" host --output output.npy --max-tokens 3
 says "a stopped row" ' -1 .* stopped$' out
+
+# The logarithm of a lone token's probability may be above 0; the probability is not above 1.
+npy lone.npy '<f4' '1, 4'
+bytes lone.npy 40a00000 ff800000 ff800000 ff800000
+for on in $devices; do
+    check "a lone token on $on" run_on $on --logits lone.npy --json
+    is "its probabilities on $on" "$(grep -c 'probability": 1.0,*$' out)" 2
+done
 
 # No token twice, no two in a row twice. Bad words are of the output alone.
 for has in prompt output; do
@@ -389,7 +398,7 @@ row='{"logit_bias":[],"stop_ids":[],"max_tokens":0,"force":[],"thinking_forced":
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >nothing.json
 penalties="--repetition-penalty 1.5 --frequency-penalty 0.25 --presence-penalty -0.5"
 penalties="$penalties --penalty-scope all --penalty-window 7"
-lists="--stop-id 5 --stop-id 9 --logit-bias 3:1.5 --logit-bias 4:-inf --logit-bias=5:2"
+lists="--stop-id 5 --stop-id 9 --logit-bias 3:1.5,4:-inf --logit-bias=5:2"
 # shellcheck disable=SC2086
 for on in $devices; do
     request="$on --logits f32.npy --prompt prompt.npy --output output.npy --draws 9"

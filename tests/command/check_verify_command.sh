@@ -69,9 +69,9 @@ cu "request 0 has 130 rows" 0 130
 cu "the last number is 7, but f32.npy has 8 rows" 0 3 7
 verify_refused "the array must be int32 .drafts." --target f32.npy --cu cu.npy --draft-ids f32.npy
 ints four.npy '4,' 1 2 3 4
-verify_refused "four.npy: the file has 4 ids, but there are 5 drafts" --target f32.npy --cu \
+verify_refused "four.npy: the file has 4 ids for 5 drafts" --target f32.npy --cu \
     cu.npy --draft-ids four.npy
-verify_refused "ids.npy: the file has 5 ids, but there are 0 drafts" --target f32.npy --cu \
+verify_refused "ids.npy: the file has 5 ids for 0 drafts" --target f32.npy --cu \
     cu8.npy --draft-ids ids.npy
 three_refused() { # PATTERN OPTIONS
     pattern_=$1
@@ -79,7 +79,7 @@ three_refused() { # PATTERN OPTIONS
     # shellcheck disable=SC2086
     verify_refused "$pattern_" $three "$@"
 }
-three_refused "four.npy: the file has 4 parents, but there are 5 drafts" --parents four.npy
+three_refused "four.npy: the file has 4 parents for 5 drafts" --parents four.npy
 three_refused "f32.npy: the array must be int32 .drafts." --parents f32.npy
 ints up.npy '5,' -1 1 -1 0 1
 three_refused "up.npy: draft 1 of request 0 follows 1, which is neither" --parents up.npy
@@ -93,8 +93,8 @@ done
 three_refused "--parents: the method standard" --parents chain.npy --draft-probs probs5.npy
 three_refused "--draft-logits: it cannot be combined with --draft-probs" --draft-probs probs5.npy \
     --draft-logits logits5.npy
-three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-probs f32.npy
-three_refused "f32.npy: the file has 8 rows, but there are 5 drafts" --draft-logits f32.npy
+three_refused "f32.npy: the file has 8 rows for 5 drafts" --draft-probs f32.npy
+three_refused "f32.npy: the file has 8 rows for 5 drafts" --draft-logits f32.npy
 three_refused "f16.npy: the array must be float32 .drafts, vocab." --draft-probs f16.npy
 three_refused "ids.npy: the array must be float32 or float16" --draft-logits ids.npy
 three_refused "f16.npy: .* another type than those of f32.npy" --draft-logits f16.npy

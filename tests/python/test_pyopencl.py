@@ -242,6 +242,8 @@ def test_contexts(cl, theirs):
         assert context.device.int_ptr == queue.device.int_ptr
     with pytest.raises(TypeError, match="cl must be a pyopencl.Context, not CommandQueue"):
         clsample.Context(queue)
+    with pytest.raises(TypeError, match="not str; to name a device, write device='gpu'"):
+        clsample.Context("gpu")
     with pytest.raises(TypeError, match="queue needs the pyopencl.Context"):
         clsample.Context(queue=queue)
     with pytest.raises(TypeError, match="queue must be a pyopencl.CommandQueue, not int"):

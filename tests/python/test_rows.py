@@ -220,7 +220,7 @@ def test_wrong_logits(logits):
     ):
         with pytest.raises(error, match=text):
             clsample.sample(wrong)
-    with pytest.raises(clsample.UnsupportedDevice, match="its name has no 'a quantum computer'"):
+    with pytest.raises(clsample.UnsupportedDevice, match="names have no 'a quantum computer'"):
         clsample.sample(logits, device="a quantum computer")
 
 
