@@ -296,6 +296,7 @@ VLLM = Source(
     },
     {
         "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
+        "watermarking": ((False,), "there are no watermarks in this version"),
     },
     {
         "n": ((1,), "begin a request for each, with a stream of its own"),
@@ -304,14 +305,18 @@ VLLM = Source(
         "structured_outputs": ((), "pass the grammar's masks to the steps"),
         "logprobs": ((), OUTPUTS),
         "prompt_logprobs": ((), "Sampler.logprobs() computes them"),
+        "prompt_logprob_token_ids": ((), "Sampler.logprobs() computes them"),
+        "prompt_logprob_start": ((), "Sampler.logprobs() computes what it is given"),
+        "trace_decode_token_ids": ((), "Request.force() forces them"),
         "logprob_token_ids": ((), "give a step these ids as `given`"),
         "truncate_prompt_tokens": ((), "truncate the prompt"),
         "extra_args": (({},), "clsample does not know them"),
     },
     """
         detokenize flat_logprobs include_stop_str_in_output output_kind
-        output_text_buffer_length skip_clone skip_reading_prefix_cache skip_special_tokens
-        spaces_between_special_tokens
+        output_text_buffer_length routed_experts_prompt_start skip_clone
+        skip_reading_prefix_cache skip_special_tokens spaces_between_special_tokens
+        stream_interval
     """.split(),
 )
 

@@ -137,8 +137,13 @@ def test_files(tmp_path):
 class Sampling:
     """Stands for vLLM's SamplingParams, which is a struct with the names of its fields."""
 
-    __struct_fields__ = ("temperature", "top_k", "stop", "seed", "_all_stop_token_ids")
+    __struct_fields__ = (
+        *("temperature", "top_k", "stop", "seed", "_all_stop_token_ids", "watermarking"),
+        *("stream_interval", "routed_experts_prompt_start", "trace_decode_token_ids"),
+    )
     temperature, top_k, stop, seed, _all_stop_token_ids = 0.5, 0, None, 3, {9, 2}
+    watermarking, stream_interval, trace_decode_token_ids = None, None, None
+    routed_experts_prompt_start = 0
 
 
 def test_objects():
