@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Turns reports of clsample report into rows of the tables of doc/devices.md.
+"""Turns reports of clsample report, and what make gpu-resources prints, into rows of tables.
 
-    devices.py REPORT.json...                        prints the rows
+    devices.py FILE...                               prints the rows
     devices.py --page doc/devices.md REPORT.json...  puts them into the page's tables
+    devices.py --page doc/performance.md TEXT        those of each program; doc/devices.md has
+                                                     those of the compilers
 
-A row replaces the one of the same device. The tables stand between <!-- devices: NAME --> and the
-next blank line.
+A row replaces the one of the same name. The tables stand between <!-- devices: NAME --> and the
+next blank line; those that a page has not are left out.
 """
 import argparse
 import json
@@ -75,39 +77,121 @@ def what_it_does(report):
     ]
 
 
-TABLES = {"what they are": what_it_is, "what they do": what_it_does}
+def of_report(text):
+    """Table, name of the row, and cells, for each row."""
+    report = json.loads(text)
+    return [
+        ("what they are", key(report), what_it_is(report)),
+        ("what they do", key(report), what_it_does(report)),
+    ]
+
+
+# ------------------------------------------------------------------- compilers
+
+
+def of_target(target, programs, versions):
+    """What a target's compiler makes of all programs. A number that it does not print is "-"."""
+
+    def column(*names):
+        found = [int(p[n].rstrip("%")) for p in programs for n in names if n in p]
+        return found if found else None
+
+    def most(*names):
+        found = column(*names)
+        return "-" if found is None else f"{max(found):,}"
+
+    intel = "simd" in programs[0]
+    spills = column("scratch") if intel else column("spills", "sp")
+    bytes_ = most("spills") if "spills" in programs[0] else most("scratch")
+    used = versions.split(", ")
+    compiler = used[2] if intel else ", ".join(used[:2] if target.startswith("sm_") else used[:1])
+    lanes = f"{min(column('simd'))} lanes" if intel else None
+    waves = None if intel else programs[0]["occ"][-1:] == "%" and "%" or "waves"
+    return [
+        compiler,
+        str(len(programs)),
+        most("reg", "vgpr"),
+        f"{sum(n > 0 for n in spills)}; {bytes_}",
+        most("stack"),
+        lanes or f"{min(column('occ'))} {waves}",
+        f"{sum(column('s'))}; {most('MB')}" if intel else "-",
+    ]
+
+
+def of_resources(text):
+    """The rows of the output of bench/gpu-resources.sh."""
+    lines = [[cell.strip() for cell in line.split("|")] for line in text.splitlines()]
+    versions = re.search(r"^compilers: (.*)$", text, re.M)[1]
+    at = next(i for i, line in enumerate(lines) if line[0] == "program")
+    targets, names = lines[at - 1][1:-1], [cell.split() for cell in lines[at][1:-1]]
+    programs = {}
+    for line in lines[at + 1 :]:
+        if len(line) != len(lines[at]):
+            break
+        cells = [cell.split() for cell in line[1:-1]]
+        programs[line[0]] = {
+            target: dict(zip(name, cell)) if len(cell) == len(name) else None
+            for target, name, cell in zip(targets, names, cells)
+        }
+    rows = []
+    for target in targets:
+        found = [p[target] for p in programs.values()]
+        if None not in found:
+            rows.append(("compilers", target, of_target(target, found, versions)))
+    for program, p in programs.items():
+        if None in p.values():
+            continue
+        sm_90, gfx90a, gfx1100, dg2 = (p[name] for name in ("sm_90", "gfx90a", "gfx1100", "dg2"))
+        amd = [
+            f"{one['vgpr']} (scratch {one['scratch']})" if one["scratch"] != "0" else one["vgpr"]
+            for one in (gfx90a, gfx1100)
+        ]
+        wanted = ("reg", "stack", "spills", "local", "occ", "bar", "wide")
+        cells = [sm_90[name].replace("%", " %") for name in wanted]
+        cells += [amd[0], f"{amd[1]}, {gfx1100['occ']}"]
+        rows.append(("NVIDIA and AMD", f"`{program}`", cells))
+        time = "< 1" if dg2["s"] == "0" else dg2["s"]
+        cells = [f"{time}, {dg2['MB']}", dg2["simd"]]
+        cells += [f"{int(dg2[name]):,}" for name in ("stack", "scratch")]
+        rows.append(("Intel", f"`{program}`", cells))
+    return rows
+
+
+# ---------------------------------------------------------------------- the page
 
 
 def put(page, table, name, row):
-    """The page with the row in a table, in place of the one of the same device."""
-    mark = f"<!-- devices: {table} -->\n"
-    if mark not in page:
-        sys.exit(f"devices.py: the page has no table after {mark.strip()}")
-    before, rest = page.split(mark)
+    """The page with the row in a table, in place of the one of the same name."""
+    before, rest = page.split(mark(table))
     lines, after = rest.split("\n\n", 1)
     lines = [line for line in lines.split("\n") if not line.startswith(f"| {name} |")]
-    return before + mark + "\n".join([*lines, row]) + "\n\n" + after
+    return before + mark(table) + "\n".join([*lines, row]) + "\n\n" + after
+
+
+def mark(table):
+    return f"<!-- devices: {table} -->\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("reports", nargs="+", metavar="REPORT.json")
+    parser.add_argument("files", nargs="+", metavar="FILE")
     parser.add_argument("--page", help="the page whose tables get the rows")
     options = parser.parse_args()
     page = open(options.page, encoding="utf-8").read() if options.page else None
-    for path in options.reports:
+    for path in options.files:
         try:
             with open(path, encoding="utf-8") as file:
-                report = json.load(file)
-            rows = {table: make(report) for table, make in TABLES.items()}
-            name = key(report)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+                text = file.read()
+            rows = (of_resources if text.startswith("groups of ") else of_report)(text)
+        except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
             sys.exit(f"devices.py: {path} is no report of clsample report: {error!r}")
-        for table, cells in rows.items():
+        if page is not None and not any(mark(table) in page for table, _, _ in rows):
+            sys.exit(f"devices.py: the page has no table after {mark(rows[0][0]).strip()}")
+        for table, name, cells in rows:
             row = "| " + " | ".join([name, *(cell.replace("|", "/") for cell in cells)]) + " |"
             if page is None:
                 print(row)
-            else:
+            elif mark(table) in page:
                 page = put(page, table, name, row)
     if page is not None:
         with open(options.page, "w", encoding="utf-8") as file:

@@ -234,6 +234,12 @@ have_ptxas='' have_ocloc=''
 if command -v "$ptxas" >/dev/null; then have_ptxas=1; fi
 if command -v "$ocloc" >/dev/null && [ -x "$gnu_time" ]; then have_ocloc=1; fi
 printf 'groups of %s, vectors of %s, float32\n' "$group" "$vector"
+version() { # COMMAND...: the last number with a dot of what it says
+    "$@" 2>/dev/null | sed -n 's/.*[ V]\([0-9][0-9]*\.[0-9.]*[0-9]\).*/\1/p' | tail -n 1
+}
+driver() { (cd "$folder" && "$ocloc" query OCL_DRIVER_VERSION >said && cat OCL_DRIVER_VERSION); }
+printf 'compilers: clang %s, ptxas %s, ocloc %s\n' "$(version "$clang" --version)" \
+    "$(version "$ptxas" --version)" "$(version printf ' %s\n' "$(driver 2>/dev/null || true)")"
 if [ -z "$have_ocloc" ]; then echo 'ocloc or time is not installed: no columns for Intel'; fi
 printf '\n%-18s|%38s|%24s|%24s|%29s|%29s|\n' '' sm_90 gfx90a gfx1100 dg2 gen9
 printf '%-18s|%5s%6s%7s%7s%5s%4s%5s|%6s%8s%5s%5s|%6s%8s%5s%5s|%4s%6s%5s%6s%8s|%4s%6s%5s%6s%8s|\n' \

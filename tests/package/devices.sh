@@ -1,7 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # bench/devices.py turns a report into rows of doc/devices.md: it adds them, replaces those of the
-# same device, leaves a part out that the report has not, and refuses what is no report.
+# same device, leaves a part out that the report has not, and refuses what is no report. It turns
+# what bench/gpu-resources.sh prints into rows of programs and of compilers, without those of
+# targets that were left out.
 top=$(cd "$srcdir" && pwd)
 # shellcheck source=tests/support/checks.sh
 . "$srcdir/tests/support/checks.sh"
@@ -33,6 +35,37 @@ if [ "$(grep -c '^| A/B, P |' page.md)" = 2 ]; then yes_; else no_ 'a row was no
 says 'a later report' '^| A/B, P | 0.11.0 .* 1,199 of 1,200; failed: 1 | - | 130 s |' page.md
 grep -v '^| A/B, P |' page.md >without
 same 'the rest of the page' without "$top/doc/devices.md"
+
+# As bench/gpu-resources.sh prints it; tests/package/gpu_resources.sh proves its columns.
+cat >resources <<'EOT'
+groups of 256, vectors of 4, float32
+compilers: clang 15.0.6, ptxas 13.0.88, ocloc 22.43.24595
+
+        |                                 sm_90|              gfx90a|             gfx1100|                          dg2|
+program |  reg stack spills  local  occ bar wide|  vgpr scratch   sp  occ|  vgpr scratch   sp  occ|   s    MB simd stack scratch|
+survey  |   64     0      0   3840  50%   2    4|    53       0    0    8|    55       0    0   16|   0   160   16     0       0|
+search  |  128    88   1296  26624  25%  89   55|   134       0    0    3|   128       8    2    8|   4  1368    8   392   16384|
+
+2 programs
+EOT
+devices resources >rows
+says 'NVIDIA' '^| sm_90 | clang 15.0.6, ptxas 13.0.88 | 2 | 128 | 1; 1,296 | 88 | 25 % | - |$' rows
+says 'AMD' '^| gfx1100 | clang 15.0.6 | 2 | 128 | 1; 8 | - | 8 waves | - |$' rows
+says 'Intel' '^| dg2 | ocloc 22.43.24595 | 2 | - | 1; 16,384 | 392 | 8 lanes | 4; 1,368 |$' rows
+says 'a program' '^| `search` | 128 | 88 | 1296 | 26624 | 25 % | 89 | 55 | 134 | 128 (scratch 8), 8 |$' rows
+says 'of Intel' '^| `survey` | < 1, 160 | 16 | 0 | 0 |$' rows
+sed 's/|    53       0    0    8|/|                left out|/' resources >less
+devices less >rows
+says 'without a target' '^| dg2 | ' rows
+if grep -q '^| gfx90a\|^| `survey`' rows; then no_ 'rows of what was left out'; else yes_; fi
+for page in devices performance; do
+    cp "$top/doc/$page.md" page.md
+    devices --page page.md resources
+    cp page.md once.md
+    devices --page page.md resources
+    same "rows of $page.md that are there" page.md once.md
+done
+says 'the page of programs' '^| `search` | 4, 1368 | 8 | 392 | 16,384 |$' page.md
 
 echo '{"clsample": 1}' >none.json
 refused_by devices.py "$top/bench/devices.py" 'none.json is no report of clsample report' none.json
