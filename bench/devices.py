@@ -89,32 +89,34 @@ def of_report(text):
 # ------------------------------------------------------------------- compilers
 
 
+# What the names of targets begin with: which of the compilers, and the columns of registers, of what
+# is spilled, of its bytes, of the stack and of what runs at once, with its unit.
+KINDS = {
+    "sm_": (slice(0, 2), "reg", "spills", "spills", "stack", "occ", "%"),
+    "gfx": (slice(0, 1), "vgpr", "sp", "scratch", None, "occ", "waves"),
+    "": (slice(2, 3), None, "scratch", "scratch", "stack", "simd", "lanes"),
+}
+
+
 def of_target(target, programs, versions):
-    """What a target's compiler makes of all programs. A number that it does not print is "-"."""
+    """What a target's compiler makes of all programs. What it does not print is "-"."""
+    kind = next(kind for start, kind in KINDS.items() if target.startswith(start))
+    compilers, registers, spilled, size_of_it, stack, at_once, unit = kind
 
-    def column(*names):
-        found = [int(p[n].rstrip("%")) for p in programs for n in names if n in p]
-        return found if found else None
+    def column(name):
+        return [int(program[name].rstrip("%")) for program in programs]
 
-    def most(*names):
-        found = column(*names)
-        return "-" if found is None else f"{max(found):,}"
+    def most(name):
+        return f"{max(column(name)):,}" if name else "-"
 
-    intel = "simd" in programs[0]
-    spills = column("scratch") if intel else column("spills", "sp")
-    bytes_ = most("spills") if "spills" in programs[0] else most("scratch")
-    used = versions.split(", ")
-    compiler = used[2] if intel else ", ".join(used[:2] if target.startswith("sm_") else used[:1])
-    lanes = f"{min(column('simd'))} lanes" if intel else None
-    waves = None if intel else programs[0]["occ"][-1:] == "%" and "%" or "waves"
     return [
-        compiler,
+        ", ".join(versions.split(", ")[compilers]),
         str(len(programs)),
-        most("reg", "vgpr"),
-        f"{sum(n > 0 for n in spills)}; {bytes_}",
-        most("stack"),
-        lanes or f"{min(column('occ'))} {waves}",
-        f"{sum(column('s'))}; {most('MB')}" if intel else "-",
+        most(registers),
+        f"{sum(n > 0 for n in column(spilled))}; {most(size_of_it)}",
+        most(stack),
+        f"{min(column(at_once))} {unit}",
+        f"{sum(column('s'))}; {most('MB')}" if "MB" in programs[0] else "-",
     ]
 
 
