@@ -89,8 +89,8 @@ def of_report(text):
 # ------------------------------------------------------------------- compilers
 
 
-# What the names of targets begin with: which of the compilers, and the columns of registers, of what
-# is spilled, of its bytes, of the stack and of what runs at once, with its unit.
+# What the names of targets begin with: which compilers, and the columns of registers, of what is
+# spilled, of its bytes, of the stack and of what runs at once, with its unit.
 KINDS = {
     "sm_": (slice(0, 2), "reg", "spills", "spills", "stack", "occ", "%"),
     "gfx": (slice(0, 1), "vgpr", "sp", "scratch", None, "occ", "waves"),

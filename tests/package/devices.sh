@@ -53,7 +53,7 @@ devices resources >rows
 says 'NVIDIA' '^| sm_90 | clang 15.0.6, ptxas 13.0.88 | 2 | 128 | 1; 1,296 | 88 | 25 % | - |$' rows
 says 'AMD' '^| gfx1100 | clang 15.0.6 | 2 | 128 | 1; 8 | - | 8 waves | - |$' rows
 says 'Intel' '^| dg2 | ocloc 22.43.24595 | 2 | - | 1; 16,384 | 392 | 8 lanes | 4; 1,368 |$' rows
-says 'a program' '^| `search` | 128 | 88 | 1296 | 26624 | 25 % | 89 | 55 | 134 | 128 .*8), 8 |$' rows
+says program '^| `search` | 128 | 88 | 1296 | 26624 | 25 % | 89 | 55 | 134 | 128 .*8), 8 |$' rows
 says 'of Intel' '^| `survey` | < 1, 160 | 16 | 0 | 0 |$' rows
 sed 's/|53 0 0 8|/|left out|/' resources >less
 devices less >rows
