@@ -12,7 +12,7 @@ library_sources = \
 	lib/device/device.c lib/device/source.c lib/device/subgroups.c \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
-	lib/queue/events.c lib/queue/arguments.c lib/queue/buffers.c lib/queue/readback.c \
+	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
 	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c \
 	lib/reference/open.c lib/reference/text.c lib/reference/adjust.c lib/reference/set.c \
 	lib/reference/stages/infill.c lib/reference/stages/min_p.c lib/reference/stages/mirostat.c \
@@ -55,8 +55,8 @@ EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
 # The LM head is a separate library with a separate kernel. Only it uses CLBlast.
 head_cflags = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
 # What lib/private.h declares, but for cls_fail(), is compiled into each library.
-head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c lib/queue/events.c \
-	lib/queue/buffers.c
+head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c lib/base/opencl.c \
+	lib/queue/events.c lib/queue/buffers.c lib/queue/pointers.c
 check_LTLIBRARIES += libclsample_head_internal.la
 libclsample_head_internal_la_CFLAGS = $(test_hooks) $(head_cflags)
 libclsample_head_internal_la_LIBADD = $(CLBLAST_LIBS)

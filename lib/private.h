@@ -93,13 +93,27 @@ typedef struct cls_mem_info {
     cl_mem_flags flags;
 } cls_mem_info;
 
+/* Returns 1 if a buffer is not absent. */
+static inline int cls_buffer_is_set(const cls_buffer *b)
+{
+    return b->buffer != NULL || b->pointer != NULL;
+}
+
+/* Finds the functions for pointers of a kind, unless they were found. Fails if the device or its
+ * OpenCL has no such memory; `name` is the argument's, for the message. */
+#define CLS_BUFFER_KINDS (CLS_BUFFER_USM + 1)
+cls_status cls_pointer_calls_find(cl_device_id device, const char *name, int32_t kind,
+                                  cls_pointer_calls *calls);
+
 /* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
- * of its parent. OpenCL is asked once about each buffer of a call. */
+ * of its parent, and for a pointer addresses. OpenCL is asked once about each buffer of a call, and
+ * once about each kind of pointer. */
 #define CLS_MAX_RANGES 48
 typedef struct cls_ranges {
     uint32_t n, infos;
+    cls_pointer_calls calls[CLS_BUFFER_KINDS]; /* NULL for CLS_BUFFER_MEM */
     struct cls_range {
-        cl_mem root;
+        cl_mem root;         /* NULL: of a pointer */
         uint64_t begin, end; /* bytes */
         int written;
         const char *name; /* of the argument, for messages */
@@ -107,16 +121,19 @@ typedef struct cls_ranges {
     cls_mem_info info[CLS_MAX_RANGES];
 } cls_ranges;
 
-/* Fails if a buffer, which may be absent, has fields that this version does not support. */
+/* Makes ranges empty. */
+void cls_ranges_begin(cls_ranges *ranges);
+
+/* Fails if the fields of a buffer, which may be absent, do not fit its kind. */
 cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
-/* Records the bytes [offset, offset + size) of a buffer in `ranges`, unless that is NULL. Fails if
- * they do not lie in a buffer of the context, if the offset is not a multiple of the element's
- * size, or if the buffer's flags forbid the access. `name` is the argument's, for messages, and
- * remains as long as `ranges`. */
-cls_status cls_buffer_check(cl_context context, const char *name, const cls_buffer *buffer,
-                            uint64_t size, uint64_t element, enum cls_access access,
-                            cls_ranges *ranges);
+/* Records the bytes [offset, offset + size) of a buffer in `ranges`. Fails if they do not lie in a
+ * buffer of the context, or if the device has no such memory, if the offset is not a multiple of
+ * the element's size, or if the buffer's flags forbid the access. `name` is the argument's, for
+ * messages, and remains as long as `ranges`. */
+cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,
+                            const cls_buffer *buffer, uint64_t size, uint64_t element,
+                            enum cls_access access, cls_ranges *ranges);
 
 /* Fails if a range that the call writes overlaps another range. */
 cls_status cls_ranges_check(const cls_ranges *ranges);

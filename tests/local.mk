@@ -16,12 +16,13 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused \
 	tests/device/check_rounds tests/device/check_state tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
-	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls
+	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \
+	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table tests/unit/check_chain_host \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_verify_equal tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
-	tests/unit/check_unseen tests/unit/check_offsets
+	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets
 long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges tests/device/check_shard_outputs \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
@@ -107,7 +108,7 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/
 	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
-	tests/support/drafts_random.c tests/support/verifier.c tests/support/layer.c tests/support/brute.c \
+	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c
@@ -122,6 +123,7 @@ head_libraries = libclsample_head_internal.la libclsample_internal.la
 with_head = libtests.a $(head_libraries) $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
 tests_device_check_head_LDADD = $(with_head)
 tests_device_check_head_calls_LDADD = $(with_head)
+tests_device_check_pointers_LDADD = $(with_head)
 tests_device_check_quiet_LDADD = $(with_head)
 
 # Without OPENCL_LIBS the linker names what the stub lacks.
@@ -135,6 +137,7 @@ tests_unit_check_needs_LDADD = $(with_stub)
 tests_unit_check_requirements_LDADD = $(with_stub)
 tests_unit_check_shortlists_LDADD = $(with_stub)
 tests_unit_check_unseen_LDADD = $(with_stub)
+tests_unit_check_usm_LDADD = $(with_stub)
 tests_unit_check_offsets_LDADD = libtests.a $(head_libraries) libstub.a $(CHECK_LIBS) -lpthread
 
 # These have a separate OpenCL in front of the real one, which they load by themselves. Here, too, the

@@ -109,25 +109,36 @@ typedef enum cls_dtype {
 /* What the memory of a cls_buffer is. */
 typedef enum cls_buffer_kind {
     CLS_BUFFER_MEM = 0, /* a cl_mem, in `buffer` */
-    CLS_BUFFER_SVM = 1, /* shared virtual memory at `pointer`: refused by this version */
-    CLS_BUFFER_USM = 2  /* unified shared memory at `pointer`: refused by this version */
+    CLS_BUFFER_SVM = 1, /* shared virtual memory at `pointer`, of clSVMAlloc() */
+    CLS_BUFFER_USM = 2  /* unified shared memory at `pointer`, of clDeviceMemAllocINTEL(), ... */
 } cls_buffer_kind;
 
-/* A buffer of the caller's. If `buffer` is NULL the struct stands for no buffer.
+/* A buffer of the caller's: a cl_mem, or memory at a pointer. If both are NULL the struct stands
+ * for no buffer, and `kind` must be CLS_BUFFER_MEM.
  *
  * All calls check buffers in the same way. They return CLS_BAD_ARGUMENT for an image, for a
  * CL_MEM_READ_ONLY buffer that the call writes, for a CL_MEM_WRITE_ONLY buffer that kernels read,
  * for a buffer of another context, for one whose `size` bytes are not enough or not there, and for
- * fields of later versions that are set. They also return it if an output overlaps another output
- * or an input, which includes sub-buffers of one buffer. An overlap of two buffers that use the
- * same host memory is not detected. The contents must not change until the event of the call is
- * complete. */
+ * fields that its kind does not have. They also return it if an output overlaps another output or
+ * an input, which includes sub-buffers of one buffer, and pointers into the same memory. An overlap
+ * of two buffers that use the same host memory, or of a cl_mem and a pointer, is not detected. The
+ * contents must not change until the event of the call is complete.
+ *
+ * OpenCL does not say what a pointer refers to. The caller answers for it that from the offset on
+ * `size` bytes of the kind's memory are there, which the context's device may access until the
+ * event is complete. Coarse-grained SVM must not be mapped during that time.
+ *
+ * All calls return CLS_UNSUPPORTED_DEVICE for a pointer of a kind that the device does not have
+ * (CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL), or if its functions are
+ * missing. They are clSetKernelArgSVMPointer() and clEnqueueSVMMemcpy() of OpenCL 2.0, and
+ * clSetKernelArgMemPointerINTEL() and clEnqueueMemcpyINTEL() of cl_intel_unified_shared_memory. */
 typedef struct cls_buffer {
-    cl_mem buffer;    /* NULL: no buffer */
+    cl_mem buffer;    /* of CLS_BUFFER_MEM; else NULL */
     uint64_t offset;  /* bytes; a multiple of the element's size */
-    uint64_t size;    /* bytes from the offset on that the call may use; 0: to the buffer's end */
-    void *pointer;    /* NULL */
-    int32_t kind;     /* a cls_buffer_kind: CLS_BUFFER_MEM */
+    uint64_t size;    /* bytes from the offset on that the call may use; of a cl_mem 0: to its end;
+                         of a pointer never 0 */
+    void *pointer;    /* of the other kinds, a multiple of 16 bytes; else NULL */
+    int32_t kind;     /* a cls_buffer_kind */
     int32_t reserved; /* 0 */
 } cls_buffer;
 

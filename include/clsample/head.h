@@ -88,7 +88,9 @@ typedef struct cls_head cls_head;
 CLS_HEAD_API int cls_head_has_clblast(void);
 
 /* What a head is created for. The buffers belong to the caller, who may release them after
- * cls_head_create(): the head retains them until cls_head_destroy(). */
+ * cls_head_create(): the head retains them until cls_head_destroy(). Memory at pointers cannot be
+ * retained, so that it must stay until then; a weight at a pointer is multiplied by the library's
+ * kernel. */
 typedef struct cls_head_options {
     size_t struct_size;
     uint32_t vocab;    /* rows of the weight, 1 to 1,048,576; no default */
@@ -97,7 +99,7 @@ typedef struct cls_head_options {
     int32_t dtype;     /* type of the weight, CLS_F32 (default) or CLS_F16 */
     cls_buffer weight; /* [vocab, hidden]; every call reads it, so it must not change during one */
     uint64_t weight_stride; /* elements from row to row of the weight; 0 (default): hidden */
-    cls_buffer bias;        /* float32 [vocab]; buffer NULL (default): no bias */
+    cls_buffer bias;        /* float32 [vocab]; absent (default): no bias */
     float scale;            /* factor of the product; finite; default 1 */
     float softcap;          /* limits logits to plus and minus this value by tanh; finite and not
                                negative; 0 (default): no limit */
@@ -125,7 +127,8 @@ CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cl_command_queue queue,
  * commands that upload maps from the host are complete. */
 CLS_HEAD_API void cls_head_destroy(cls_head *head);
 
-/* One product. The buffers belong to the caller; `logits` may not overlap what the call reads. */
+/* One product. The buffers belong to the caller; `logits` may not overlap what the call reads, and
+ * must be a cl_mem if CLBlast multiplies. */
 typedef struct cls_head_call {
     size_t struct_size;
     uint32_t rows;          /* rows of logits to compute, 1 to max_rows; no default */

@@ -11,6 +11,36 @@ cls_status cls_opencl_find(const cls_context_options *o)
                : cls_refuse("options->find_opencl must be NULL, since this library links OpenCL's");
 }
 
+/* A library of OpenCL 1.2 can be linked, too, which does not have these. */
+#if defined(__ELF__)
+extern __attribute__((weak)) cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel, cl_uint,
+                                                                         const void *);
+extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
+                                                                   void *, const void *, size_t,
+                                                                   cl_uint, const cl_event *,
+                                                                   cl_event *);
+cls_pointer_calls cls_opencl_svm(void)
+{
+    return (cls_pointer_calls){clSetKernelArgSVMPointer, clEnqueueSVMMemcpy};
+}
+#elif defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#define NOGDI
+#include <windows.h>
+cls_pointer_calls cls_opencl_svm(void)
+{
+    const HMODULE library = GetModuleHandleA("OpenCL.dll");
+    cls_pointer_calls calls = {NULL, NULL};
+    if (library != NULL) {
+        calls.set = (cls_set_pointer)(uintptr_t)GetProcAddress(library, "clSetKernelArgSVMPointer");
+        calls.copy = (cls_copy_pointer)(uintptr_t)GetProcAddress(library, "clEnqueueSVMMemcpy");
+    }
+    return calls;
+}
+#else /* macOS, whose OpenCL is of 1.2 */
+cls_pointer_calls cls_opencl_svm(void) { return (cls_pointer_calls){NULL, NULL}; }
+#endif
+
 #else
 
 #include <stdatomic.h>
@@ -23,6 +53,7 @@ cls_status cls_opencl_find(const cls_context_options *o)
 #endif
 
 cls_opencl_functions cls_opencl;
+static cls_pointer_calls svm;                    /* is filled with the table */
 static atomic_flag is_locked = ATOMIC_FLAG_INIT; /* guards the table and is_filled */
 static int is_filled;
 
@@ -93,8 +124,12 @@ static cls_status fill_table(const cls_context_options *o)
     if (is_filled && memcmp(found, &cls_opencl, sizeof found) != 0)
         return cls_refuse("options->find_opencl finds another OpenCL than the one that this "
                           "process's first context found");
-    if (!is_filled)
-        memcpy(&cls_opencl, found, sizeof found); /* ISO C has no cast to a pointer to a function */
+    if (!is_filled) { /* ISO C has no cast to a pointer to a function */
+        void *const later[] = {find(user, "clSetKernelArgSVMPointer"),
+                               find(user, "clEnqueueSVMMemcpy")};
+        memcpy(&cls_opencl, found, sizeof found);
+        memcpy(&svm, later, sizeof later);
+    }
     is_filled = 1;
     return CLS_OK;
 }
@@ -107,5 +142,7 @@ cls_status cls_opencl_find(const cls_context_options *o)
     atomic_flag_clear(&is_locked);
     return status;
 }
+
+cls_pointer_calls cls_opencl_svm(void) { return svm; }
 
 #endif

@@ -14,12 +14,25 @@
     X(clEnqueueNDRangeKernel) X(clEnqueueReadBuffer) X(clEnqueueReadBufferRect) \
     X(clEnqueueUnmapMemObject) X(clEnqueueWriteBuffer) X(clEnqueueWriteBufferRect) X(clFinish) \
     X(clFlush) X(clGetCommandQueueInfo) X(clGetContextInfo) X(clGetDeviceInfo) X(clGetEventInfo) \
-    X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo) X(clGetPlatformInfo) \
-    X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clReleaseCommandQueue) X(clReleaseContext) \
-    X(clReleaseEvent) X(clReleaseKernel) X(clReleaseMemObject) X(clReleaseProgram) \
-    X(clRetainCommandQueue) X(clRetainContext) X(clRetainEvent) X(clSetKernelArg) \
-    X(clWaitForEvents)
+    X(clGetExtensionFunctionAddressForPlatform) X(clGetKernelWorkGroupInfo) X(clGetMemObjectInfo) \
+    X(clGetPlatformInfo) X(clGetProgramBuildInfo) X(clGetProgramInfo) X(clReleaseCommandQueue) \
+    X(clReleaseContext) X(clReleaseEvent) X(clReleaseKernel) X(clReleaseMemObject) \
+    X(clReleaseProgram) X(clRetainCommandQueue) X(clRetainContext) X(clRetainEvent) \
+    X(clSetKernelArg) X(clWaitForEvents)
 /* clang-format on */
+
+/* What sets a pointer as a kernel's argument, and what copies between pointers: the functions of
+ * OpenCL 2.0 for SVM and of Intel's extension for USM have the same types. */
+typedef cl_int(CL_API_CALL *cls_set_pointer)(cl_kernel, cl_uint, const void *);
+typedef cl_int(CL_API_CALL *cls_copy_pointer)(cl_command_queue, cl_bool, void *, const void *,
+                                              size_t, cl_uint, const cl_event *, cl_event *);
+typedef struct cls_pointer_calls {
+    cls_set_pointer set; /* NULL: not looked up, or not there */
+    cls_copy_pointer copy;
+} cls_pointer_calls;
+
+/* Returns OpenCL 2.0's functions for SVM, which are NULL if this OpenCL has none. */
+cls_pointer_calls cls_opencl_svm(void);
 
 #ifdef CLS_DLOPEN_OPENCL
 typedef struct cls_opencl_functions {
@@ -53,6 +66,7 @@ extern cls_opencl_functions cls_opencl;
 #define clGetContextInfo cls_opencl.clGetContextInfo
 #define clGetDeviceInfo cls_opencl.clGetDeviceInfo
 #define clGetEventInfo cls_opencl.clGetEventInfo
+#define clGetExtensionFunctionAddressForPlatform cls_opencl.clGetExtensionFunctionAddressForPlatform
 #define clGetKernelWorkGroupInfo cls_opencl.clGetKernelWorkGroupInfo
 #define clGetMemObjectInfo cls_opencl.clGetMemObjectInfo
 #define clGetPlatformInfo cls_opencl.clGetPlatformInfo

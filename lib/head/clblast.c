@@ -45,8 +45,8 @@ cls_status cls_head_clblast(const cls_head *h, cl_command_queue queue, cl_mem lo
 #ifdef HAVE_CLBLAST
     return translate(CLBlastSgemm(CLBlastLayoutRowMajor, CLBlastTransposeNo, CLBlastTransposeYes,
                                   h->max_rows, h->vocab, h->hidden, h->scale, h->scratch, 0,
-                                  h->hidden, h->weight, h->weight_offset, h->weight_stride, 0.0f,
-                                  logits, logits_offset, h->vocab, &queue, NULL));
+                                  h->hidden, h->weight.buffer, h->weight_offset, h->weight_stride,
+                                  0.0f, logits, logits_offset, h->vocab, &queue, NULL));
 #else
     (void)h, (void)queue, (void)logits, (void)logits_offset;
     return cls_fail(CLS_UNSUPPORTED_DEVICE, CL_SUCCESS, "the library was built without CLBlast");

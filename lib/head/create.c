@@ -30,7 +30,7 @@ static cls_status check_numbers(cls_head_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->softcap is %g; it must be 0 (off) or positive, and finite",
                         (double)o->softcap);
-    if (o->weight.buffer == NULL)
+    if (!cls_buffer_is_set(&o->weight))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->weight.buffer is NULL");
     if (o->weight_stride == 0)
         o->weight_stride = o->hidden;
@@ -44,19 +44,21 @@ static cls_status check_numbers(cls_head_options *o)
 /* Bytes of an element of the weight. */
 static size_t weight_element(int32_t dtype) { return dtype == CLS_F16 ? 2 : sizeof(float); }
 
-static cls_status check(cl_context context, cls_head_options *o)
+static cls_status check(cl_context context, cl_device_id device, cls_head_options *o,
+                        cls_ranges *ranges)
 {
     const size_t size = weight_element(o->dtype);
     cls_status status = check_numbers(o);
     if (status == CLS_OK)
-        status = cls_buffer_check(context, "options->weight", &o->weight,
+        status = cls_buffer_check(context, device, "options->weight", &o->weight,
                                   cls_extent(o->vocab, o->weight_stride, o->hidden, size), size,
-                                  CLS_KERNEL_READS, NULL);
+                                  CLS_KERNEL_READS, ranges);
     if (status == CLS_OK)
         status = cls_buffer_kind_check("options->bias", &o->bias);
-    if (status == CLS_OK && o->bias.buffer != NULL)
-        status = cls_buffer_check(context, "options->bias", &o->bias, o->vocab * sizeof(float),
-                                  sizeof(float), CLS_KERNEL_READS, NULL);
+    if (status == CLS_OK && cls_buffer_is_set(&o->bias))
+        status =
+            cls_buffer_check(context, device, "options->bias", &o->bias, o->vocab * sizeof(float),
+                             sizeof(float), CLS_KERNEL_READS, ranges);
     return status;
 }
 
@@ -70,7 +72,7 @@ static int clblast_can_count(const cls_head *h)
 }
 
 /* CLBlast multiplies float32 weights on GPUs, which it is made for; doc/design.md has figures for a
- * CPU. */
+ * CPU. It takes no pointers. */
 static cls_status choose_product(cls_head *h)
 {
     cl_device_type type = 0;
@@ -80,7 +82,8 @@ static cls_status choose_product(cls_head *h)
     const int wanted = cls_test_head_product == CLS_HEAD_BY_DEVICE
                            ? (type & CL_DEVICE_TYPE_GPU) != 0
                            : cls_test_head_product == CLS_HEAD_CLBLAST;
-    h->clblast = wanted && h->dtype == CLS_F32 && cls_head_has_clblast() && clblast_can_count(h);
+    h->clblast = wanted && h->dtype == CLS_F32 && h->weight.buffer != NULL &&
+                 cls_head_has_clblast() && clblast_can_count(h);
     return CLS_OK;
 }
 
@@ -231,13 +234,14 @@ static cls_status allocate(cls_head *h)
 
 static cls_status retain(cls_head *h, const cls_head_options *o)
 {
-    cl_int code = clRetainMemObject(o->weight.buffer);
-    if (code == CL_SUCCESS)
-        h->weight = o->weight.buffer;
-    if (code == CL_SUCCESS && o->bias.buffer != NULL) {
-        code = clRetainMemObject(o->bias.buffer);
+    const cls_buffer *const from[] = {&o->weight, &o->bias};
+    cls_buffer *const to[] = {&h->weight, &h->bias};
+    cl_int code = CL_SUCCESS;
+    for (int i = 0; i < 2 && code == CL_SUCCESS; i++) {
+        if (from[i]->buffer != NULL)
+            code = clRetainMemObject(from[i]->buffer);
         if (code == CL_SUCCESS)
-            h->bias = o->bias.buffer;
+            *to[i] = *from[i];
     }
     return code == CL_SUCCESS
                ? CLS_OK
@@ -297,6 +301,8 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
     cl_context context = NULL;
     cl_device_id device = NULL;
     cls_head_options o;
+    cls_ranges ranges;
+    cls_ranges_begin(&ranges);
     cls_head_options_init(&o);
     if (out == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
@@ -310,7 +316,7 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
     if (status == CLS_OK)
         status = query(queue, &context, &device);
     if (status == CLS_OK)
-        status = check(context, &o);
+        status = check(context, device, &o, &ranges);
     if (status != CLS_OK)
         return status;
     cls_head *const h = calloc(1, sizeof *h);
@@ -332,10 +338,11 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
     h->bias_offset = o.bias.offset / sizeof(float);
     h->scale = o.scale;
     h->softcap = o.softcap;
+    memcpy(h->calls, ranges.calls, sizeof h->calls);
     choose_tile(h);
-    status = choose_product(h);
+    status = retain(h, &o);
     if (status == CLS_OK)
-        status = retain(h, &o);
+        status = choose_product(h);
     if (status == CLS_OK)
         status = allocate(h);
     if (status == CLS_OK)
@@ -354,7 +361,7 @@ void cls_head_destroy(cls_head *h)
 {
     if (h == NULL)
         return;
-    cl_mem *const buffers[] = {&h->weight, &h->bias, &h->scratch, &h->map};
+    cl_mem *const buffers[] = {&h->weight.buffer, &h->bias.buffer, &h->scratch, &h->map};
     /* Uploads read the staging memory until they are done. */
     if (h->last_queue != NULL)
         clFlush(h->last_queue);

@@ -34,7 +34,8 @@ struct cls_head {
     cl_device_id device; /* ... */
     uint32_t vocab, hidden, max_rows;
     int32_t dtype;
-    cl_mem weight, bias;                                /* bias NULL: none */
+    cls_buffer weight, bias;                            /* bias absent: none */
+    cls_pointer_calls calls[CLS_BUFFER_KINDS];          /* of the pointers that there were so far */
     uint64_t weight_offset, weight_stride, bias_offset; /* elements */
     float scale, softcap;
 

@@ -9,13 +9,13 @@
 
 static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_ranges *ranges)
 {
-    if (call->which.host != NULL && call->which.device.buffer != NULL)
+    if (call->which.host != NULL && cls_buffer_is_set(&call->which.device))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "call->which has both host and device");
     const cls_status status = cls_buffer_kind_check("call->which.device", &call->which.device);
     if (status != CLS_OK)
         return status;
-    if (call->which.device.buffer != NULL)
-        return cls_buffer_check(h->cl, "call->which.device", &call->which.device,
+    if (cls_buffer_is_set(&call->which.device))
+        return cls_buffer_check(h->cl, h->device, "call->which.device", &call->which.device,
                                 call->rows * sizeof(int32_t), sizeof(int32_t), CLS_KERNEL_READS,
                                 ranges);
     if (call->which.host == NULL && call->hidden_rows < call->rows)
@@ -30,10 +30,12 @@ static cls_status check_which(const cls_head *h, const cls_head_call *call, cls_
     return CLS_OK;
 }
 
-static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call *call,
-                        cl_uint n_wait, const cl_event *wait, int *ordered)
+static cls_status check(cls_head *h, cl_command_queue queue, cls_head_call *call, cl_uint n_wait,
+                        const cl_event *wait, int *ordered)
 {
-    cls_ranges ranges = {0};
+    cls_ranges ranges;
+    cls_ranges_begin(&ranges);
+    memcpy(ranges.calls, h->calls, sizeof h->calls);
     if (call->rows < 1 || call->rows > h->max_rows)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "call->rows is %u; the head was created for 1 to %u", (unsigned)call->rows,
@@ -51,17 +53,22 @@ static cls_status check(const cls_head *h, cl_command_queue queue, cls_head_call
         status = cls_queue_check(h->cl, h->device, queue, ordered);
     if (status == CLS_OK)
         status = cls_buffer_check(
-            h->cl, "call->hidden", &call->hidden,
+            h->cl, h->device, "call->hidden", &call->hidden,
             cls_extent(call->hidden_rows, call->hidden_stride, h->hidden, sizeof(float)),
             sizeof(float), CLS_KERNEL_READS, &ranges);
     if (status == CLS_OK)
         status = check_which(h, call, &ranges);
     if (status == CLS_OK)
-        status = cls_buffer_check(h->cl, "call->logits", &call->logits,
+        status = cls_buffer_check(h->cl, h->device, "call->logits", &call->logits,
                                   cls_extent(h->max_rows, h->vocab, h->vocab, sizeof(float)),
                                   sizeof(float), CLS_KERNEL_WRITES, &ranges);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
+    memcpy(h->calls, ranges.calls, sizeof h->calls);
+    if (status == CLS_OK && h->clblast && call->logits.pointer != NULL)
+        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "call->logits is a pointer, and CLBlast, which multiplies for this head, "
+                          "writes only to buffers");
     if (status == CLS_OK && h->clblast &&
         !cls_head_clblast_fits(call->logits.offset / sizeof(float), h->max_rows, h->vocab))
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -157,22 +164,34 @@ static cl_int upload(const commands *c, const int32_t *map, uint32_t rows)
 /* Arguments of a kernel, set one after another. `code` is the first failure. */
 typedef struct arguments {
     cl_kernel kernel;
+    const cls_pointer_calls *calls;
     cl_uint next;
     cl_int code;
 } arguments;
 
 static arguments arguments_of(const cls_head *h, enum cls_head_kernel kernel)
 {
-    return (arguments){h->kernel[kernel], 0, CL_SUCCESS};
+    return (arguments){h->kernel[kernel], h->calls, 0, CL_SUCCESS};
+}
+
+static void keep_error(arguments *a, cl_int code)
+{
+    if (a->code == CL_SUCCESS)
+        a->code = code;
 }
 
 static void set(arguments *a, size_t size, const void *value)
 {
-    const cl_int code = clSetKernelArg(a->kernel, a->next++, size, value);
-    if (a->code == CL_SUCCESS)
-        a->code = code;
+    keep_error(a, clSetKernelArg(a->kernel, a->next++, size, value));
 }
 static void set_mem(arguments *a, cl_mem x) { set(a, sizeof x, &x); }
+static void set_buffer(arguments *a, const cls_buffer *b)
+{
+    if (b->pointer == NULL)
+        set_mem(a, b->buffer);
+    else
+        keep_error(a, a->calls[b->kind].set(a->kernel, a->next++, b->pointer));
+}
 static void set_u32(arguments *a, uint32_t x) { set(a, sizeof x, &x); }
 static void set_u64(arguments *a, uint64_t x) { set(a, sizeof x, &x); }
 static void set_float(arguments *a, float x) { set(a, sizeof x, &x); }
@@ -193,20 +212,20 @@ static uint32_t blocks(uint32_t n, uint32_t of) { return (n + of - 1) / of; }
 static cl_int gather(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
-    const cls_buffer host = {.buffer = h->map}, *const map = call->which.device.buffer != NULL
-                                                                 ? &call->which.device
-                                                                 : &host;
+    const int on_device = cls_buffer_is_set(&call->which.device);
+    const cls_buffer host = {.buffer = h->map}, *const map =
+                                                    on_device ? &call->which.device : &host;
     /* CLBlast always multiplies all rows, the library's kernel whole blocks of them. */
     const uint32_t rows = h->clblast ? h->max_rows : blocks(call->rows, h->rows) * h->rows;
     arguments a = arguments_of(h, CLS_HEAD_GATHER);
-    set_mem(&a, call->hidden.buffer);
+    set_buffer(&a, &call->hidden);
     set_u64(&a, call->hidden.offset / sizeof(float));
     set_u64(&a, call->hidden_stride);
     set_u32(&a, call->hidden_rows);
     set_u32(&a, h->hidden);
-    set_mem(&a, map->buffer);
+    set_buffer(&a, map);
     set_u64(&a, map->offset / sizeof(int32_t));
-    set_u32(&a, call->which.host != NULL || call->which.device.buffer != NULL);
+    set_u32(&a, call->which.host != NULL || on_device);
     set_u32(&a, call->rows);
     set_mem(&a, h->scratch);
     return launch(c, &a, rows, 1);
@@ -217,7 +236,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
     const cls_head *const h = c->head;
     const uint32_t tokens = h->tokens * (h->group == 1 ? 1 : h->group / CLS_HEAD_LANES);
     arguments a = arguments_of(h, CLS_HEAD_PRODUCT);
-    set_mem(&a, h->weight);
+    set_buffer(&a, &h->weight);
     set_u64(&a, h->weight_offset);
     set_u64(&a, h->weight_stride);
     set_mem(&a, h->scratch);
@@ -225,7 +244,7 @@ static cl_int multiply(const commands *c, const cls_head_call *call)
     set_u32(&a, h->vocab);
     set_u32(&a, call->rows);
     set_float(&a, h->scale);
-    set_mem(&a, call->logits.buffer);
+    set_buffer(&a, &call->logits);
     set_u64(&a, call->logits.offset / sizeof(float));
     return launch(c, &a, blocks(call->rows, h->rows), blocks(h->vocab, tokens));
 }
@@ -234,14 +253,16 @@ static cl_int finish(const commands *c, const cls_head_call *call)
 {
     const cls_head *const h = c->head;
     arguments a = arguments_of(h, CLS_HEAD_FINISH);
-    if (h->bias == NULL && h->softcap == 0.0f)
+    const int has_bias = cls_buffer_is_set(&h->bias);
+    const cls_buffer none = {.buffer = h->scratch};
+    if (!has_bias && h->softcap == 0.0f)
         return CL_SUCCESS;
     set_u32(&a, h->vocab);
-    set_mem(&a, h->bias != NULL ? h->bias : h->scratch);
+    set_buffer(&a, has_bias ? &h->bias : &none);
     set_u64(&a, h->bias_offset);
-    set_u32(&a, h->bias != NULL);
+    set_u32(&a, (uint32_t)has_bias);
     set_float(&a, h->softcap);
-    set_mem(&a, call->logits.buffer);
+    set_buffer(&a, &call->logits);
     set_u64(&a, call->logits.offset / sizeof(float));
     return launch(c, &a, blocks(h->vocab, CLS_HEAD_FINISH_TOKENS), call->rows);
 }

@@ -4,11 +4,15 @@
 
 #include <stddef.h>
 
-static void set(cls_arguments *a, size_t size, const void *value)
+static void keep_error(cls_arguments *a, cl_int code)
 {
-    const cl_int code = clSetKernelArg(a->kernel.handle, a->next++, size, value);
     if (a->code == CL_SUCCESS)
         a->code = code;
+}
+
+static void set(cls_arguments *a, size_t size, const void *value)
+{
+    keep_error(a, clSetKernelArg(a->kernel.handle, a->next++, size, value));
 }
 
 void cls_set_mem(cls_arguments *a, cl_mem x) { set(a, sizeof x, &x); }
@@ -35,6 +39,14 @@ static const uint16_t *const lists[CLS_KERNELS] = {
     [CLS_MERGE] = OFFSETS(CLS_MERGE_ROW_BUFFERS),
 };
 
+void cls_buffers_bind(cls_buffers *to, size_t at, const cls_buffer *b,
+                      const cls_pointer_calls calls[CLS_BUFFER_KINDS])
+{
+    const void *const bound = b->pointer != NULL ? b->pointer : b->buffer;
+    memcpy((char *)to + at, &bound, sizeof bound);
+    to->set[at / sizeof bound] = calls[b->kind].set;
+}
+
 cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_kernel which,
                                    const cls_buffers *b)
 {
@@ -42,7 +54,11 @@ cls_arguments cls_kernel_arguments(struct cls_compiled_kernel kernel, enum cls_k
     cls_set_mem(&a, b->args);
     for (const uint16_t *at = lists[which]; *at != 0; at++) {
         const cl_mem x = *(const cl_mem *)(const void *)((const char *)b + *at);
-        cls_set_mem(&a, x != NULL ? x : b->rows);
+        const cls_set_pointer set_pointer = b->set[*at / sizeof x];
+        if (set_pointer == NULL)
+            cls_set_mem(&a, x != NULL ? x : b->rows);
+        else
+            keep_error(&a, set_pointer(a.kernel.handle, a.next++, x));
     }
     return a;
 }

@@ -3,6 +3,9 @@
  * bytes that a call writes overlap other bytes that it uses. */
 #include "queue/queue.h"
 
+/* Kernels take what begins at a pointer for what has the largest type, as they may for a cl_mem. */
+#define POINTER_ALIGNMENT 16
+
 static cl_int query(cl_mem object, cls_mem_info *m)
 {
     cl_mem parent = NULL;
@@ -47,19 +50,28 @@ static cl_int find(cl_mem object, cls_ranges *ranges, cls_mem_info *own, const c
 static void add_range(cls_ranges *ranges, const char *name, cl_mem root, uint64_t begin,
                       uint64_t size, int written)
 {
-    if (ranges != NULL && size != 0 && ranges->n < CLS_MAX_RANGES)
+    if (size != 0 && ranges->n < CLS_MAX_RANGES)
         ranges->range[ranges->n++] = (struct cls_range){root, begin, begin + size, written, name};
+}
+
+void cls_ranges_begin(cls_ranges *ranges)
+{
+    ranges->n = ranges->infos = 0;
+    memset(ranges->calls, 0, sizeof ranges->calls);
 }
 
 cls_status cls_buffer_kind_check(const char *name, const cls_buffer *b)
 {
-    if (b->kind == CLS_BUFFER_MEM && b->pointer == NULL && b->reserved == 0)
-        return CLS_OK;
-    return b->kind != CLS_BUFFER_MEM
-               ? cls_refuse("%s.kind is %d; this version supports only CLS_BUFFER_MEM", name,
-                            (int)b->kind)
-           : b->pointer != NULL
-               ? cls_refuse("%s.pointer is set; this version supports only %s.buffer", name, name)
+    const int is_pointer = b->kind != CLS_BUFFER_MEM;
+    if (b->kind < 0 || b->kind >= CLS_BUFFER_KINDS)
+        return cls_refuse("%s.kind is %d, which is not a cls_buffer_kind", name, (int)b->kind);
+    if (is_pointer ? b->buffer != NULL : b->pointer != NULL)
+        return cls_refuse("%s.%s is set, but %s.kind is %d", name,
+                          is_pointer ? "buffer" : "pointer", name, (int)b->kind);
+    if (is_pointer && b->pointer == NULL)
+        return cls_refuse("%s.pointer is NULL, but %s.kind is %d", name, name, (int)b->kind);
+    return b->reserved == 0
+               ? CLS_OK
                : cls_refuse("%s.reserved is %d; it is reserved for later versions and must be 0",
                             name, (int)b->reserved);
 }
@@ -70,24 +82,40 @@ static cls_status check_buffer_size(const char *name, const cls_buffer *b, size_
     if (b->offset % element != 0)
         return cls_refuse("%s: offset %llu is no multiple of the element's %llu bytes", name,
                           (unsigned long long)b->offset, (unsigned long long)element);
+    if (b->size != 0 && size > b->size)
+        return cls_refuse("%s needs %llu bytes, and its size is %llu", name,
+                          (unsigned long long)size, (unsigned long long)b->size);
     if (b->offset > all || size > all - b->offset)
         return cls_refuse(
             "%s needs %llu bytes from offset %llu on, %llu in all, and the buffer has %zu", name,
             (unsigned long long)size, (unsigned long long)b->offset,
             (unsigned long long)(size <= UINT64_MAX - b->offset ? size + b->offset : UINT64_MAX),
             all);
-    if (b->size > all - b->offset)
-        return cls_refuse("%s.size is %llu from offset %llu on, and the buffer has %zu", name,
-                          (unsigned long long)b->size, (unsigned long long)b->offset, all);
-    return b->size == 0 || size <= b->size
+    return b->size <= all - b->offset
                ? CLS_OK
-               : cls_refuse("%s needs %llu bytes, and its size is %llu", name,
-                            (unsigned long long)size, (unsigned long long)b->size);
+               : cls_refuse("%s.size is %llu from offset %llu on, and the buffer has %zu", name,
+                            (unsigned long long)b->size, (unsigned long long)b->offset, all);
 }
 
-cls_status cls_buffer_check(cl_context context, const char *name, const cls_buffer *b,
-                            uint64_t size, uint64_t element, enum cls_access access,
-                            cls_ranges *ranges)
+static cls_status check_pointer(cl_device_id device, const char *name, const cls_buffer *b,
+                                cls_ranges *ranges)
+{
+    const uintptr_t address = (uintptr_t)b->pointer;
+    if (address % POINTER_ALIGNMENT != 0)
+        return cls_refuse("%s.pointer is no multiple of %d bytes; %s.offset can be", name,
+                          POINTER_ALIGNMENT, name);
+    if (b->size == 0)
+        return cls_refuse("%s.size is 0, but OpenCL does not know how large a pointer's memory is",
+                          name);
+    if (b->offset > UINTPTR_MAX - address || b->size > UINTPTR_MAX - address - b->offset)
+        return cls_refuse("%s: %llu bytes from offset %llu on are beyond the last address", name,
+                          (unsigned long long)b->size, (unsigned long long)b->offset);
+    return cls_pointer_calls_find(device, name, b->kind, &ranges->calls[b->kind]);
+}
+
+cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,
+                            const cls_buffer *b, uint64_t size, uint64_t element,
+                            enum cls_access access, cls_ranges *ranges)
 {
     static const struct {
         cl_mem_flags forbidden;
@@ -103,6 +131,15 @@ cls_status cls_buffer_check(cl_context context, const char *name, const cls_buff
     cls_status status = cls_buffer_kind_check(name, b);
     if (status != CLS_OK)
         return status;
+    if (b->pointer != NULL) {
+        status = check_pointer(device, name, b, ranges);
+        if (status == CLS_OK)
+            status = check_buffer_size(name, b, (size_t)(b->offset + b->size), size, element);
+        if (status == CLS_OK)
+            add_range(ranges, name, NULL, (uintptr_t)b->pointer + b->offset, size,
+                      access == CLS_KERNEL_WRITES);
+        return status;
+    }
     if (b->buffer == NULL)
         return cls_refuse("%s.buffer is NULL", name);
     const cl_int code = find(b->buffer, ranges, &own, &m);
@@ -128,10 +165,24 @@ int cls_buffer_is_wide(const cls_buffer *b, cls_ranges *ranges)
     cls_mem_info own;
     const cls_mem_info *m;
     void *pointer = NULL;
+    if (b->pointer != NULL)
+        return ((uintptr_t)b->pointer + b->offset) % 16 == 0;
     if (b->buffer == NULL || find(b->buffer, ranges, &own, &m) != CL_SUCCESS ||
         clGetMemObjectInfo(m->root, CL_MEM_HOST_PTR, sizeof pointer, &pointer, NULL) != CL_SUCCESS)
         return 0;
     return ((uintptr_t)pointer + m->origin + b->offset) % 16 == 0;
+}
+
+cl_int cls_buffer_read(cl_command_queue queue, const cls_buffer *from, uint64_t at, size_t size,
+                       void *to, const cls_pointer_calls calls[CLS_BUFFER_KINDS], cl_uint n_wait,
+                       const cl_event *wait, cl_event *event)
+{
+    const size_t begin = (size_t)(from->offset + at);
+    return from->pointer != NULL
+               ? calls[from->kind].copy(queue, CL_FALSE, to, (const char *)from->pointer + begin,
+                                        size, n_wait, wait, event)
+               : clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, begin, size, to, n_wait, wait,
+                                     event);
 }
 
 cls_status cls_ranges_check(const cls_ranges *ranges)

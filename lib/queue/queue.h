@@ -19,15 +19,31 @@
  * and for a sub-buffer its parent's. `ranges` is of a call that has checked the buffer, or NULL. */
 int cls_buffer_is_wide(const cls_buffer *buffer, cls_ranges *ranges);
 
+/* Enqueues a read of a buffer's first `size` bytes, which has an event. `calls` are of ranges that
+ * the buffer was checked with. */
+cl_int cls_buffer_read(cl_command_queue queue, const cls_buffer *from, uint64_t at, size_t size,
+                       void *to, const cls_pointer_calls calls[CLS_BUFFER_KINDS], cl_uint n_wait,
+                       const cl_event *wait, cl_event *event);
+
 /* ---------------------------------------------------------- arguments.c */
 
 /* The buffers of a launch, under the names of cl/core/buffers.h. `args` is its cls_args. */
+#define CLS_COUNT(type, name) +1
+enum { CLS_BOUND = 1 CLS_ALL_BUFFERS(CLS_COUNT) };
+#undef CLS_COUNT
 typedef struct cls_buffers {
     cl_mem args;
 #define CLS_FIELD(type, name) cl_mem name;
     CLS_ALL_BUFFERS(CLS_FIELD)
 #undef CLS_FIELD
+    /* In the order of the fields: NULL, or the field is a pointer, and this sets it. */
+    cls_set_pointer set[CLS_BOUND];
 } cls_buffers;
+
+/* Makes a buffer of the caller's the one at an offset in `to`. `calls` are of the ranges that the
+ * buffer was checked with. */
+void cls_buffers_bind(cls_buffers *to, size_t at, const cls_buffer *buffer,
+                      const cls_pointer_calls calls[CLS_BUFFER_KINDS]);
 
 /* A kernel whose arguments are set one after another. The first error is kept in `code`. */
 typedef struct cls_arguments {

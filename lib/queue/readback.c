@@ -129,11 +129,11 @@ static cl_int query_state(const entry *e, cl_int *state)
 
 static cls_status check_start(const cls_readback *r, cl_command_queue queue, const cls_buffer *from,
                               size_t size, cl_uint n_wait, const cl_event *wait,
-                              const uint64_t *ticket)
+                              const uint64_t *ticket, cls_ranges *ranges)
 {
     if (r == NULL)
         return cls_refuse("readback is NULL");
-    if (from == NULL || from->buffer == NULL)
+    if (from == NULL || !cls_buffer_is_set(from))
         return cls_refuse("from is NULL");
     if (ticket == NULL)
         return cls_refuse("ticket is NULL");
@@ -144,7 +144,8 @@ static cls_status check_start(const cls_readback *r, cl_command_queue queue, con
     if (status == CLS_OK)
         status = cls_queue_check(r->context->cl, r->context->device, queue, &in_order);
     if (status == CLS_OK)
-        status = cls_buffer_check(r->context->cl, "from", from, size, 1, CLS_HOST_READS, NULL);
+        status = cls_buffer_check(r->context->cl, r->context->device, "from", from, size, 1,
+                                  CLS_HOST_READS, ranges);
     return status;
 }
 
@@ -152,7 +153,9 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
                               size_t size, cl_uint n_wait, const cl_event *wait, uint64_t *ticket)
 {
     cl_event done = NULL;
-    const cls_status status = check_start(r, queue, from, size, n_wait, wait, ticket);
+    cls_ranges ranges;
+    cls_ranges_begin(&ranges);
+    const cls_status status = check_start(r, queue, from, size, n_wait, wait, ticket, &ranges);
     if (status != CLS_OK)
         return status;
     entry *const e = &r->entries[r->next % r->depth];
@@ -166,9 +169,8 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain queue");
-    code = clEnqueueReadBuffer(queue, from->buffer, CL_FALSE, (size_t)from->offset, size,
-                               r->data + (size_t)(r->next % r->depth) * r->stride, n_wait, wait,
-                               &done);
+    code = cls_buffer_read(queue, from, 0, size, r->data + (size_t)(r->next % r->depth) * r->stride,
+                           ranges.calls, n_wait, wait, &done);
     if (code != CL_SUCCESS) {
         clReleaseCommandQueue(queue);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");

@@ -95,7 +95,7 @@ enum cls_protocol cls_rows_decide(cls_shard *h)
     if (h->gathers || cls_report_of_raw(&h->plan) || (h->plan.has & CLS_HAS_LOGITS_MAP) ||
         s->force_search)
         return CLS_PROTOCOL_LOGITS;
-    if (step->slots.device.buffer != NULL)
+    if (cls_buffer_is_set(&step->slots.device))
         return decide_any_slot(h) ? CLS_PROTOCOL_ROWS : CLS_PROTOCOL_LOGITS;
     for (uint32_t row = 0; row < step->rows; row++) {
         const int32_t slot = step->slots.host != NULL ? step->slots.host[row] : (int32_t)row;

@@ -3,6 +3,27 @@
  * for cls_shard_gather(). In a partial, each row has as many elements as the widest shard. */
 #include "shard/shard.h"
 
+/* Reads rows from a pointer, for which OpenCL has no command that reads a rectangle. Each row waits
+ * for the one before it, so that the last one's event is that of all. */
+static cl_int read_rows(cls_shard *h, size_t width, size_t row, size_t rows, cl_uint n_wait,
+                        const cl_event *wait)
+{
+    const cls_logits *const l = &h->plan.step.logits;
+    char *const to = (char *)h->partial.data + sizeof(cls_partial_header);
+    cl_int code = CL_SUCCESS;
+    for (size_t i = 0; i < rows && code == CL_SUCCESS; i++) {
+        cl_event end = NULL;
+        code = cls_buffer_read(
+            h->queue, &l->values, i * l->row_stride * h->plan.count[CLS_N_LOGIT_BYTES], width,
+            to + i * row, h->plan.calls, i == 0 ? n_wait : 1, i == 0 ? wait : &h->ready, &end);
+        if (code == CL_SUCCESS && h->ready != NULL)
+            clReleaseEvent(h->ready);
+        if (code == CL_SUCCESS)
+            h->ready = end;
+    }
+    return code;
+}
+
 cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
 {
     const cls_logits *const l = &h->plan.step.logits;
@@ -16,9 +37,11 @@ cls_status cls_gather_open(cls_shard *h, cl_uint n_wait, const cl_event *wait)
         return status;
     memset((char *)h->partial.data + header, 0, rows * row);
     h->sealed = 0;
-    cl_int code = clEnqueueReadBufferRect(h->queue, l->values.buffer, CL_FALSE, from, to, region,
-                                          (size_t)l->row_stride * element, 0, row, 0,
-                                          h->partial.data, n_wait, wait, &h->ready);
+    cl_int code = l->values.pointer != NULL
+                      ? read_rows(h, region[0], row, rows, n_wait, wait)
+                      : clEnqueueReadBufferRect(h->queue, l->values.buffer, CL_FALSE, from, to,
+                                                region, (size_t)l->row_stride * element, 0, row, 0,
+                                                h->partial.data, n_wait, wait, &h->ready);
     if (code == CL_SUCCESS)
         code = clFlush(h->queue);
     return code == CL_SUCCESS ? CLS_OK

@@ -13,7 +13,7 @@
 /* Mixes in a host array of the step's rows. */
 static uint64_t mix_map(uint64_t hash, const cls_ints *map, uint32_t rows)
 {
-    hash = cls_hash_word(hash, map->device.buffer != NULL);
+    hash = cls_hash_word(hash, (uint64_t)cls_buffer_is_set(&map->device));
     return map->host != NULL ? cls_hash_bytes(hash, map->host, rows * sizeof *map->host) : hash;
 }
 
@@ -48,7 +48,7 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                                     &step->mask.row_map, &step->bias.row_map, &step->logits_map};
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++)
         hash = mix_map(hash, maps[i], step->rows);
-    if (step->slots.device.buffer != NULL) {
+    if (cls_buffer_is_set(&step->slots.device)) {
         hash = cls_hash_word(hash, s->needs.digest);
     } else {
         for (uint32_t row = 0; row < step->rows; row++) {

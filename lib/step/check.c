@@ -28,7 +28,10 @@ static cls_status check_logits(const cls_sampler *s, uint32_t width, cls_plan *p
     return CLS_OK;
 }
 
-static int is_set(const cls_ints *map) { return map->host != NULL || map->device.buffer != NULL; }
+static int is_set(const cls_ints *map)
+{
+    return map->host != NULL || cls_buffer_is_set(&map->device);
+}
 
 /* Sets the default of a mask's or a dense bias's rows. Fails if there are fewer than the step has
  * and no map says which to use, or if there is a map but nothing that it refers to. */
@@ -52,7 +55,7 @@ static cls_status check_mask(const cls_sampler *s, cls_plan *plan)
 {
     cls_mask *const m = &plan->step.mask;
     const int bytes = m->kind == CLS_MASK_BOOL,
-              present = m->words.buffer != NULL || m->host != NULL;
+              present = cls_buffer_is_set(&m->words) || m->host != NULL;
     if (m->width == 0)
         m->width = bytes ? s->vocab : (s->vocab + 31) / 32;
     const cls_status status = check_map_rows(plan, "mask", "words", present, &m->row_map, &m->rows);
@@ -67,7 +70,7 @@ static cls_status check_bias(cls_plan *plan)
 {
     cls_dense_bias *const b = &plan->step.bias;
     const char *const call = plan->operands->call;
-    const int present = b->values.buffer != NULL;
+    const int present = cls_buffer_is_set(&b->values);
     if (present && b->dtype != CLS_F32 && b->dtype != CLS_F16)
         return cls_refuse("%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
                           (int)b->dtype);
@@ -128,7 +131,7 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
     const int marks = slots->host != NULL && !shared; /* without a map no slot occurs twice */
     uint32_t features = 0, row = 0;
     cls_status status = CLS_OK;
-    if (slots->device.buffer != NULL) { /* any of them may be named */
+    if (cls_buffer_is_set(&slots->device)) { /* any of them may be named */
         add_needs(sampler, cls_needs_features(&sampler->needs), plan);
         return CLS_OK;
     }

@@ -3,6 +3,8 @@
  * are into the arguments of kernels. */
 #include "step/step.h"
 
+#include <stddef.h>
+
 /* ------------------------------------------------------------------- what a row is of */
 
 static void *at(const cls_plan *plan, uint16_t offset) { return (char *)(uintptr_t)plan + offset; }
@@ -21,7 +23,7 @@ static const void *host_of(const cls_plan *plan, const cls_operand *o)
 /* Returns 1 if a buffer is absent and says nothing else. */
 static int is_blank(const cls_buffer *b)
 {
-    return b->buffer == NULL && b->pointer == NULL && (b->kind | b->reserved) == 0;
+    return !cls_buffer_is_set(b) && (b->kind | b->reserved) == 0;
 }
 
 /* Returns an operand's bytes, or UINT64_MAX if 64 bits do not hold the number. */
@@ -65,7 +67,8 @@ static cls_status check_group(const cls_plan *plan, const cls_operand *number)
         const cls_operand *const o = &plan->operands->row[i];
         if (o->group != number->width)
             continue;
-        const int set = buffer_of(plan, o)->buffer != NULL, reads = o->access == CLS_KERNEL_READS;
+        const int set = cls_buffer_is_set(buffer_of(plan, o)),
+                  reads = o->access == CLS_KERNEL_READS;
         if (set && n == 0)
             return cls_refuse("%s is set, but %s is 0", o->name, number->name);
         if (!set && reads && n != 0)
@@ -135,13 +138,14 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
     cls_status status = cls_buffer_kind_check(o->name, b);
     if (status != CLS_OK)
         return status;
-    if (b->buffer == NULL && host == NULL)
+    const int is_set = cls_buffer_is_set(b);
+    if (!is_set && host == NULL)
         return cls_refuse(o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
     if (o->kind == CLS_LATER)
         return cls_refuse("%s is set; this version does not support it", o->name);
-    if (b->buffer != NULL && o->kind == CLS_ON_HOST)
+    if (is_set && o->kind == CLS_ON_HOST)
         return cls_refuse("%s is a buffer, but cls_verify() requires a host array", o->name);
-    if (b->buffer != NULL && host != NULL)
+    if (is_set && host != NULL)
         return cls_refuse("%s has a host array and a buffer; only one may be set", o->name);
     if (plan->count[o->rows] == 0)
         return CLS_OK;
@@ -154,8 +158,8 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
         return cls_refuse("%s: its rows on the host exceed the memory of any host", o->name);
     return host != NULL
                ? check_entries(plan, o, host)
-               : cls_buffer_check(s->context->cl, o->name, b, size, plan->count[o->element],
-                                  (enum cls_access)o->access, ranges);
+               : cls_buffer_check(s->context->cl, s->context->device, o->name, b, size,
+                                  plan->count[o->element], (enum cls_access)o->access, ranges);
 }
 
 /* Checks a row of a table. Adds it to the present operands if it is one. */
@@ -234,7 +238,7 @@ cls_status cls_operands_check(const cls_sampler *s, cls_plan *plan)
     const cls_operand *const end = plan->operands->row + plan->operands->n;
     const uint32_t needs = plan->needs;
     cls_status status = CLS_OK;
-    ranges.n = ranges.infos = 0;
+    cls_ranges_begin(&ranges);
     for (const cls_operand *o = plan->operands->row; o < end && status == CLS_OK; o++)
         status = check_operand(s, plan, o, &ranges);
     for (const cls_operand *o = plan->operands->row; o < end && status == CLS_OK; o++)
@@ -244,8 +248,9 @@ cls_status cls_operands_check(const cls_sampler *s, cls_plan *plan)
         status = check_features(s, plan, needs);
     if (status == CLS_OK)
         status = cls_ranges_check(&ranges);
-    if (status == CLS_OK && plan->step.logits.values.buffer != NULL)
+    if (status == CLS_OK && cls_buffer_is_set(&plan->step.logits.values))
         plan->wide = wide_rows(plan, s, &ranges);
+    memcpy(plan->calls, ranges.calls, sizeof plan->calls);
     return status;
 }
 
@@ -256,9 +261,10 @@ static void bind(cls_plan *plan, const cls_sampler *s)
     plan->buffers = cls_sampler_buffers(s);
     for (uint32_t i = 0; i < plan->n_present; i++) {
         const cls_operand *const o = &plan->operands->row[plan->present[i]];
-        const cl_mem buffer = host_of(plan, o) != NULL ? s->maps : buffer_of(plan, o)->buffer;
+        const cls_buffer maps = {.buffer = s->maps};
         if (o->buffer != 0)
-            memcpy((char *)&plan->buffers + o->buffer, &buffer, sizeof buffer);
+            cls_buffers_bind(&plan->buffers, o->buffer,
+                             host_of(plan, o) != NULL ? &maps : buffer_of(plan, o), plan->calls);
     }
 }
 
@@ -322,6 +328,6 @@ void cls_operands_args(cls_args *a, const cls_sampler *s, const cls_plan *plan)
 void cls_plan_set_logits(cls_plan *plan, const cls_sampler *s, const cls_logits *logits)
 {
     plan->step.logits = *logits;
-    plan->buffers.logits = logits->values.buffer;
+    cls_buffers_bind(&plan->buffers, offsetof(cls_buffers, logits), &logits->values, plan->calls);
     plan->wide = wide_rows(plan, s, NULL);
 }

@@ -35,6 +35,7 @@ typedef struct cls_plan {
     uint32_t draft_kind;
 
     uint8_t present[CLS_MAX_RANGES], n_present; /* rows of the table that are not absent */
+    cls_pointer_calls calls[CLS_BUFFER_KINDS];  /* for operands that are pointers */
     uint32_t wide;                              /* CLS_WIDE, or 0: see cls_plan_set_logits() */
     cls_buffers buffers; /* of the kernels, once the data are on the device */
 } cls_plan;

@@ -62,14 +62,14 @@ static cls_status check_call_drafts(cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
     const uint32_t drafts = (uint32_t)plan->count[CLS_N_DRAFTS];
-    const int has_ids = c->draft_ids.host != NULL || c->draft_ids.device.buffer != NULL;
+    const int has_ids = c->draft_ids.host != NULL || cls_buffer_is_set(&c->draft_ids.device);
     plan->count[CLS_N_DRAFT_BYTES] =
         c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
     if (drafts != 0 && !has_ids)
         return cls_refuse("call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
-    if (c->draft_kind == CLS_DRAFT_NONE && c->draft.buffer != NULL)
+    if (c->draft_kind == CLS_DRAFT_NONE && cls_buffer_is_set(&c->draft))
         return cls_refuse("call->draft is set, but call->draft_kind is CLS_DRAFT_NONE");
-    return c->draft_kind == CLS_DRAFT_NONE || c->draft.buffer != NULL || drafts == 0
+    return c->draft_kind == CLS_DRAFT_NONE || cls_buffer_is_set(&c->draft) || drafts == 0
                ? CLS_OK
                : cls_refuse("call->draft.buffer is NULL, but call->draft_kind is %d",
                             (int)c->draft_kind);
@@ -163,7 +163,7 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
     expand_maps(s, plan);
     if (c->method != CLS_VERIFY_STANDARD && c->method != CLS_VERIFY_BLOCK)
         c->draft = (cls_buffer){.buffer = NULL}; /* the other methods do not read it */
-    plan->draft_kind = c->draft.buffer != NULL && plan->count[CLS_N_DRAFTS] != 0
+    plan->draft_kind = cls_buffer_is_set(&c->draft) && plan->count[CLS_N_DRAFTS] != 0
                            ? (uint32_t)c->draft_kind
                            : CLS_DRAFT_NONE;
     return CLS_OK;

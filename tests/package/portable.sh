@@ -24,6 +24,7 @@ posix='
     close fdopen fopen64 fstat fstat64 __fxstat __fxstat64 open open64'
 windows='
     AcquireSRWLockExclusive InitializeSRWLock ReleaseSRWLockExclusive
+    GetModuleHandleA GetProcAddress
     QueryPerformanceCounter QueryPerformanceFrequency'
 opencl='
     clBuildProgram clCreateBuffer clCreateCommandQueue clCreateContext clCreateKernel
@@ -32,7 +33,8 @@ opencl='
     clEnqueueMarkerWithWaitList clEnqueueNDRangeKernel clEnqueueReadBuffer clEnqueueUnmapMemObject
     clEnqueueReadBufferRect clEnqueueWriteBuffer clEnqueueWriteBufferRect
     clFinish clFlush clGetCommandQueueInfo clGetContextInfo clGetDeviceIDs clGetDeviceInfo
-    clGetEventInfo clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
+    clGetEventInfo clGetExtensionFunctionAddressForPlatform
+    clGetKernelInfo clGetKernelWorkGroupInfo clGetMemObjectInfo
     clGetPlatformIDs clGetPlatformInfo clGetProgramBuildInfo clGetProgramInfo
     clReleaseCommandQueue clReleaseContext clReleaseEvent clReleaseKernel clReleaseMemObject
     clReleaseProgram clRetainCommandQueue clRetainContext clRetainEvent clRetainKernel

@@ -192,3 +192,11 @@ static cl_int fault(faulty_call which)
 FAULTY_CALLS(CALL)
 FAULTY_MAKERS(MAKE)
 FAULTY_RELEASES(RELEASE)
+
+/* The layer has no extensions, and nothing of OpenCL 2.0. */
+void *CL_API_CALL clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
+                                                           const char *name)
+{
+    (void)platform, (void)name;
+    return NULL;
+}

@@ -12,6 +12,9 @@ struct _cl_platform_id {
 struct _cl_device_id {
     int none;
 };
+#define CL_DEVICE_SVM_CAPABILITIES 0x1053
+#define CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL 0x4191
+cl_bitfield stub_svm, stub_usm;
 static struct _cl_platform_id the_platform;
 static struct _cl_device_id the_device;
 
@@ -161,6 +164,10 @@ cl_int clGetDeviceInfo(cl_device_id device, cl_device_info what, size_t size, vo
         return ANSWER_TEXT("Stub");
     case CL_DRIVER_VERSION:
         return ANSWER_TEXT(stub_texts.driver);
+    case CL_DEVICE_SVM_CAPABILITIES:
+        return ANSWER(cl_bitfield, stub_svm);
+    case CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL:
+        return ANSWER(cl_bitfield, stub_usm);
     default:
         return CL_INVALID_VALUE;
     }
@@ -396,6 +403,32 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
         return CL_INVALID_ARG_SIZE;
     memcpy(&k->argument[i], value, size);
     return CL_SUCCESS;
+}
+
+cl_int stub_set_code;
+
+static cl_int CL_API_CALL set_pointer(cl_kernel k, cl_uint i, const void *pointer)
+{
+    if (stub_set_code != CL_SUCCESS)
+        return stub_set_code;
+    return clSetKernelArg(k, i, sizeof pointer, &pointer);
+}
+
+const char *stub_missing;
+
+void *clGetExtensionFunctionAddressForPlatform(cl_platform_id platform, const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } all[] = {{"clSetKernelArgMemPointerINTEL", (void (*)(void))set_pointer},
+               {"clEnqueueMemcpyINTEL", (void (*)(void))stub_copy}};
+    void *found = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all && platform == &the_platform; i++)
+        if (strcmp(all[i].name, name) == 0 &&
+            (stub_missing == NULL || strcmp(name, stub_missing) != 0))
+            memcpy(&found, &all[i].function, sizeof found);
+    return found;
 }
 
 cl_int clGetKernelWorkGroupInfo(cl_kernel k, cl_device_id device, cl_kernel_work_group_info what,

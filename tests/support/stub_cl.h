@@ -53,6 +53,7 @@ struct _cl_program {
 
 typedef union stub_value {
     cl_mem mem;
+    const void *pointer;
     cl_uint u32;
     cl_ulong u64;
 } stub_value;
@@ -122,6 +123,16 @@ extern cl_int (*stub_build)(const char *options);
 /* What the device lacks: infinities and NaN, or (it is of the embedded profile) 64-bit integers. */
 typedef enum stub_lack { STUB_LACKS_NOTHING, STUB_LACKS_INFINITIES, STUB_LACKS_INT64 } stub_lack;
 extern stub_lack stub_lacks;
+
+/* What the device says that it has of SVM and USM: 0, or bits. There are Intel's functions for USM,
+ * but for the one that is missing; none for SVM. The one that sets a pointer returns a code. */
+extern cl_bitfield stub_svm, stub_usm;
+extern const char *stub_missing;
+extern cl_int stub_set_code;
+
+/* clEnqueueMemcpyINTEL(). */
+cl_int CL_API_CALL stub_copy(cl_command_queue queue, cl_bool blocking, void *to, const void *from,
+                             size_t size, cl_uint n, const cl_event *wait, cl_event *event);
 
 /* Returns a buffer's memory, or NULL if the buffer is too large to have any. */
 unsigned char *stub_memory(cl_mem buffer);

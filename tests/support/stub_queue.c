@@ -11,15 +11,15 @@ enum { PATIENCE = 5 }; /* seconds */
 
 atomic_int stub_lazy;
 
-typedef enum stub_order { NOTHING, WRITE, READ, COPY, FILL, RUN } stub_order;
+typedef enum stub_order { NOTHING, WRITE, READ, COPY, MOVE, FILL, RUN } stub_order;
 
 struct stub_command {
     stub_command *next;
     stub_order what;
     cl_mem from, to;
     size_t at_from, at_to, size;
-    const void *source; /* the host memory of a write */
-    void *target;       /* the host memory of a read */
+    const void *source; /* the host memory of a write, or what is moved */
+    void *target;       /* the host memory of a read, or where it is moved */
     unsigned char pattern[128];
     size_t n_pattern;
     const stub_kernel *kernel;
@@ -129,6 +129,8 @@ static int carry_out(const stub_command *c)
         memcpy(c->target, from + c->at_from, c->size);
     else if (c->what == COPY)
         memcpy(to + c->at_to, from + c->at_from, c->size);
+    else if (c->what == MOVE)
+        memcpy(c->target, c->source, c->size);
     else if (c->what == RUN && c->kernel != NULL)
         c->kernel->run(c->argument, c->global);
     for (size_t i = 0; c->what == FILL && i < c->size; i += c->n_pattern)
@@ -297,6 +299,13 @@ cl_int clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, cl_mem to, size_t at
     const stub_command c = {
         .what = COPY, .from = from, .to = to, .at_from = at_from, .at_to = at_to, .size = size};
     return enqueue(q, &c, n, wait, CL_FALSE, event);
+}
+
+cl_int CL_API_CALL stub_copy(cl_command_queue q, cl_bool blocking, void *to, const void *from,
+                             size_t size, cl_uint n, const cl_event *wait, cl_event *event)
+{
+    const stub_command c = {.what = MOVE, .source = from, .target = to, .size = size};
+    return enqueue(q, &c, n, wait, blocking, event);
 }
 
 cl_int clEnqueueFillBuffer(cl_command_queue q, cl_mem to, const void *pattern, size_t n_pattern,
