@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/opencl.h"
+#include "private.h"
 #include "faulty.h"
 #include "faulty_memory.h"
 #include "inputs.h"
