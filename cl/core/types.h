@@ -471,7 +471,9 @@ typedef struct cls_args {
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[21];
+    cls_wide ids_stride;
+    cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
+    u32 reserved_3[15];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

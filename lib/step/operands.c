@@ -29,8 +29,8 @@ static uint64_t size_of(const cls_plan *plan, const cls_operand *o)
 {
     const uint64_t rows = plan->count[o->rows], width = plan->count[o->width],
                    element = plan->count[o->element];
-    return o->stride != 0 ? cls_extent(rows, *(const uint64_t *)at(plan, o->stride), width, element)
-                          : rows * width * element;
+    return cls_extent(rows, o->stride != 0 ? *(const uint64_t *)at(plan, o->stride) : width, width,
+                      element);
 }
 
 /* Returns 1 if an operand's data on the host are uploaded as they are, and not to the maps. */

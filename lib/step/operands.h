@@ -39,6 +39,8 @@ enum cls_count {
     CLS_N_MOST_DRAFTS, /* of a request */
     CLS_N_MOST_TOKENS, /* one more */
     CLS_N_DRAFTS,      /* of all requests */
+    CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
+    CLS_N_DRAFT_EXTENT,
     CLS_N_DRAFT_BYTES,
     CLS_COUNTS
 };

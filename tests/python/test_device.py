@@ -338,7 +338,25 @@ def test_verify(sampler, method):
         assert (found.tokens.get()[i, len(expected.tokens) :] == -1).all()
         assert found.accepted.get()[i] == len(expected.nodes)
         at, drafted = at + len(ids) + 1, drafted + len(ids)
-    ended(*requests)
+    # The same as a loop makes it that drafts one token for each request at a time.
+    steps = np.full((3, 3), -1, np.int32)
+    own_by_step = np.full((3, 3, VOCAB), np.nan, np.float32)
+    numbers = iter(range(len(probs)))
+    for i, ids in enumerate(drafts):
+        for k, token in enumerate(ids):
+            steps[k, i], own_by_step[k, i] = token, probs[next(numbers)]
+    again = [sampler.begin(seed=s, top_p=0.9) for s in range(3)]
+    looped = sampler.verify(
+        rows,
+        drafts,
+        again,
+        method=method,
+        draft_ids=sampler.context.to_device(steps),
+        by_step=True,
+        draft_probs=None if own is None else own_by_step.reshape(9, VOCAB),
+    )
+    assert looped.tokens.get().tolist() == found.tokens.get().tolist()
+    ended(*requests, *again)
 
 
 def test_verify_a_tree(sampler):
