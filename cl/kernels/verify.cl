@@ -300,6 +300,13 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
         OUTPUT(s, accepted, CLS_VERIFIED_ACCEPTED)[request] = (i32)w->depth;
     if (WANTED(wants, EMITTED))
         OUTPUT(s, emitted, CLS_VERIFIED_EMITTED)[request] = (i32)in_all;
+    if (WANTED(wants, DRAFTED)) {
+        const u32 end = v->last - 1 - request;
+        i32 n = 0;
+        for (u32 draft = v->first - request; draft < end; draft++)
+            n += (u32)draft_id(s, request, (i32)draft) < s->vocab;
+        OUTPUT(s, drafted, CLS_VERIFIED_DRAFTED)[request] = n;
+    }
     if (WANTED(wants, NODES)) {
         __global i32 *const to =
             OUTPUT(s, out_nodes, CLS_VERIFIED_NODES) + (size_t)request * max_drafts;

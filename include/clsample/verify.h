@@ -151,6 +151,10 @@ typedef struct cls_verify_call {
 
     /* What else to write about the emitted tokens. NULL: this version refuses anything else. */
     const struct cls_outputs *outputs;
+
+    /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
+     * tokens the sampler that drew them has accepted: the `rollback` of its cls_accept_call. */
+    cls_buffer drafted;
 } cls_verify_call;
 
 CLS_INIT_FUNCTION(cls_verify_call)

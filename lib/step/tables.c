@@ -134,6 +134,7 @@ static const cls_operand verify[] = {
     {RESULT("call->tokens", verify.tokens, REQUESTS, MOST_TOKENS, CLS_VERIFIED_TOKENS, tokens)},
     {RESULT("call->accepted", verify.accepted, REQUESTS, 1, CLS_VERIFIED_ACCEPTED, accepted)},
     {RESULT("call->emitted", verify.emitted, REQUESTS, 1, CLS_VERIFIED_EMITTED, emitted)},
+    {RESULT("call->drafted", verify.drafted, REQUESTS, 1, CLS_VERIFIED_DRAFTED, drafted)},
     {RESULT("call->nodes", verify.nodes, REQUESTS, MOST_DRAFTS, CLS_VERIFIED_NODES, out_nodes)},
     {RESULT("call->status", verify.status, REQUESTS, 1, CLS_VERIFIED_STATUS, status_out)},
     {RESULT("call->counters", verify.counters, SLOTS, 3, CLS_VERIFIED_COUNTERS, counters)},
@@ -145,8 +146,12 @@ static const cls_operand accept_call[] = {
      .has = CLS_HAS_TOKENS, TO(tokens, tokens_offset)},
     {MAP("call->slots", CLS_OPTIONAL, step.slots, ROWS, CLS_MAP_SLOTS), .has = CLS_HAS_SLOT_MAP,
      TO(slot_map, slot_map_offset)},
-    {MAP("call->counts", CLS_LATER, accept.counts, ROWS, CLS_MAPS)},
-    {MAP("call->rollback", CLS_LATER, accept.rollback, ROWS, CLS_MAPS)},
+    {MAP("call->counts", CLS_OPTIONAL, accept.counts, ROWS, CLS_MAP_COUNTS),
+     .limit = CLS_N_ACCEPTED, .feature = CLS_FEATURE_STATE, .has = CLS_HAS_COUNTS,
+     TO(counts, counts_offset)},
+    {MAP("call->rollback", CLS_OPTIONAL, accept.rollback, ROWS, CLS_MAP_ROLLBACK),
+     .limit = CLS_N_ROLLBACKS, .feature = CLS_FEATURE_STATE, .has = CLS_HAS_ROLLBACK,
+     TO(rollback, rollback_offset)},
 };
 
 static const cls_operand logprobs[] = {LOGITS("call"), TOP_AND_GIVEN("call"),
