@@ -406,13 +406,24 @@ class Sampler(Unique):
         return finish(result, writer, event, found)
 
     def accept(
-        self, tokens: Any, requests: Any, *, queue: Any = None, wait_for: Any = ()
+        self,
+        tokens: Any,
+        requests: Any,
+        *,
+        counts: Any = None,
+        rollback: Any = None,
+        queue: Any = None,
+        wait_for: Any = (),
     ) -> Result:
         """Enqueues the acceptance of tokens that were chosen elsewhere, as if they had been drawn.
 
         tokens: int32 [rows], on the host or the device, or [rows, count], which each request
         accepts one after the other. An id outside the vocabulary, such as -1, has no effect.
         requests: as in sample(), each at most once.
+        counts: int32 [rows], how many of its tokens each request accepts. rollback: int32 [rows],
+        how many of its latest tokens it takes back before; the sampler's max_rollback limits them.
+        A draft model's requests follow a verification by
+        accept(found.tokens, requests, counts=found.emitted, rollback=found.drafted).
         """
         call = Call(self.context)
         with self._locked():
@@ -426,6 +437,8 @@ class Sampler(Unique):
             if size == 0 or size % rows != 0:
                 raise ValueError(f"tokens has {size} elements; it must have {rows}, or a multiple")
             struct.per_row = size // rows
+            call.ints(struct.counts, "counts", counts, rows)
+            call.ints(struct.rollback, "rollback", rollback, rows)
             event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
         result = Result()
         result.event, result.copied = Event(event), call.copied

@@ -359,6 +359,26 @@ def test_verify(sampler, method):
     ended(*requests, *again)
 
 
+def test_drafts_follow(sampler):
+    """The draft model's requests get the outputs of a verification, and have its text then."""
+    rows = np.zeros((6, VOCAB), np.float32)
+    rows[[0, 1, 2, 3, 4, 5], [5, 6, 7, 5, 9, 9]] = 30
+    requests = [sampler.begin(temperature=0, stop_ids=[6]), sampler.begin(temperature=0)]
+    with sampler.context.sampler(VOCAB, max_rows=2, max_rollback=2) as drafter:
+        own = [drafter.begin(seed=i, repetition_penalty=1.5) for i in range(2)]
+        drafter.accept([[5, 6], [5, 8]], own)
+        found = sampler.verify(rows, [[5, 6], [5, 8]], requests)
+        assert found.tokens.get().tolist() == [[5, 6, -1], [5, 9, -1]]
+        drafter.accept(found.tokens, own, counts=found.emitted, rollback=found.drafted)
+        logits = np.random.default_rng(5).normal(size=(2, VOCAB)).astype(np.float32)
+        tokens = drafter.sample(logits, own).tokens.get()
+        for i, text in enumerate([[5, 6], [5, 9]]):
+            expected = host.sample(logits[i], seed=i, repetition_penalty=1.5, output=text)
+            assert tokens[i] == expected.token
+        ended(*own)
+    ended(*requests)
+
+
 def test_verify_a_tree(sampler):
     rows = np.zeros((4, VOCAB), np.float32)
     rows[0, 8], rows[2, 9], rows[3, 1] = 30, 30, 30
