@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-# make check builds these examples and runs three of them as tests.
-check_PROGRAMS += examples/llamacpp/check_adapter examples/json examples/minimal examples/rows examples/server
-quick_examples = examples/llamacpp/check_adapter examples/rows examples/server
+# make check builds these examples and runs four of them as tests.
+check_PROGRAMS += examples/llamacpp/check_adapter examples/json examples/minimal examples/rows examples/server \
+	examples/speculative
+quick_examples = examples/llamacpp/check_adapter examples/rows examples/server examples/speculative
 examples_json_SOURCES = examples/json.c examples/json_grammar.c examples/json_grammar.h
 examples_json_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_minimal_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_rows_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_server_LDADD = libclsample.la $(OPENCL_LIBS)
+examples_speculative_LDADD = libclsample.la $(OPENCL_LIBS)
 # A stub stands in for llama.cpp, to which the adapter belongs.
 examples_llamacpp_check_adapter_SOURCES = \
 	examples/llamacpp/check_adapter.c examples/llamacpp/clsample-llama.c examples/llamacpp/stub/llama.c

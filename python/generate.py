@@ -107,6 +107,7 @@ BUFFERS = {
         "tokens": "int32 requests, max_drafts + 1",
         "accepted": "int32 requests",
         "emitted": "int32 requests",
+        "drafted": "int32 requests",
         "nodes": "int32 requests, max_drafts",
         "status": "int32 requests",
         "counters": "int32 slot_count, 3",

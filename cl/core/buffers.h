@@ -21,12 +21,15 @@
     B(u32, effects) B(i32, tile_key) B(u64, tile_mass) B(u32, tile_flags) B(cls_row, rows)
 /* In a verification each row has its own logits. */
 #define CLS_MAPPED_BUFFERS(B) CLS_BUFFERS_OF_ROWS(B) B(const i32, logits_map)
-#define CLS_RANDOM_BUFFERS(B) B(const i32, positions) B(const i32, draws) B(const u64, random)
-#define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) B(u64, tile_sums) B(f32, row_scratch)
+#define CLS_POSITION_BUFFERS(B) B(const i32, positions) B(const i32, draws)
+#define CLS_RANDOM_BUFFERS(B) CLS_POSITION_BUFFERS(B) B(const u64, random)
+#define CLS_SUM_BUFFERS(B) B(u64, tile_sums) B(f32, row_scratch)
+#define CLS_DRAW_BUFFERS(B) CLS_RANDOM_BUFFERS(B) CLS_SUM_BUFFERS(B)
 #define CLS_DRAFT_BUFFERS(B) B(const i32, maps) B(const i32, draft_ids)
 #define CLS_DRAFT_ROW_BUFFERS(B) \
     CLS_DRAFT_BUFFERS(B) B(const logit, draft_x) B(const i32, raw_key) B(const u64, raw_mass)
 #define CLS_RESULT_BUFFERS(B) B(i32, tokens) B(i32, status_out) B(i32, latest)
+#define CLS_ACCEPTED_BUFFERS(B) B(const i32, counts) B(const i32, rollback)
 /* The outputs of rows. A table calls O(X, NUMBER, TYPE, NAME, FIELD, ACCESS, WIDTH, COUNT, FEATURE)
  * for each: CLS_OUT_NUMBER is its cls_output; FIELD is where it is in a cls_outputs; WIDTH, the
  * elements of a row, and COUNT, which must not be 0 for it, are numbers of a plan, and FEATURE is
@@ -57,7 +60,8 @@
 #define CLS_REPORT_OUTPUTS(B) CLS_REPORT_TABLE(CLS_OUTPUT_BUFFER, B)
 #define CLS_TILES_OUTPUTS(B) CLS_TILES_TABLE(CLS_OUTPUT_BUFFER, B)
 #define CLS_KEPT_OUTPUTS(B) CLS_KEPT_TABLE(CLS_OUTPUT_BUFFER, B)
-#define CLS_VERIFY_OUTPUTS(B) B(i32, accepted) B(i32, emitted) B(i32, out_nodes) B(i32, counters)
+#define CLS_VERIFY_OUTPUTS(B) \
+    B(i32, accepted) B(i32, emitted) B(i32, drafted) B(i32, out_nodes) B(i32, counters)
 #define CLS_PARTIAL_OUTPUTS(B) B(u32, partial)
 #define CLS_MERGED_BUFFERS(B) \
     B(const struct cls_shard_row, plan) B(i32, merged_key) B(u64, merged_mass)
@@ -81,8 +85,11 @@
 #define CLS_KEPT_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
     B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
-#define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
-#define CLS_RESIDUAL_BUFFERS(B) CLS_BUFFERS_OF_ROWS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
+#define CLS_ACCEPT_BUFFERS(B) \
+    CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens) CLS_ACCEPTED_BUFFERS(B)
+/* A verification draws by position only. */
+#define CLS_RESIDUAL_BUFFERS(B) \
+    CLS_BUFFERS_OF_ROWS(B) CLS_POSITION_BUFFERS(B) CLS_SUM_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
 #define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
 #define CLS_PARTIAL_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
@@ -93,6 +100,7 @@
 /* Each buffer once. */
 #define CLS_ALL_BUFFERS(B) \
     CLS_TOKEN_BUFFERS(B) \
+    CLS_ACCEPTED_BUFFERS(B) \
     CLS_REPORT_OUTPUTS(B) \
     CLS_TILES_OUTPUTS(B) \
     CLS_KEPT_OUTPUTS(B) \

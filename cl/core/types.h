@@ -391,7 +391,9 @@ enum {
     CLS_DRAFTS = 0x40000,          /* rows follow drafts */
     CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
     CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
-    CLS_MERGED = 0x800000,         /* the logits are adjusted: shards merged them */
+    CLS_HAS_COUNTS = 0x2000000,    /* of cls_accept() */
+    CLS_HAS_ROLLBACK = 0x4000000,
+    CLS_MERGED = 0x800000, /* the logits are adjusted: shards merged them */
 };
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
@@ -419,6 +421,7 @@ enum cls_verified {
     CLS_VERIFIED_TOKENS,
     CLS_VERIFIED_ACCEPTED,
     CLS_VERIFIED_EMITTED,
+    CLS_VERIFIED_DRAFTED,
     CLS_VERIFIED_NODES,
     CLS_VERIFIED_STATUS,
     CLS_VERIFIED_COUNTERS,
@@ -471,7 +474,10 @@ typedef struct cls_args {
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[21];
+    cls_wide ids_stride;
+    cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
+    cls_wide counts_offset, rollback_offset; /* of cls_accept() */
+    u32 reserved_3[11];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -3,24 +3,23 @@
 #include "core/verify.h"
 #include "draw/distribution.cl"
 
-/* The drafts' own distributions, by draft. */
+/* A draft's own distribution, and where those of all drafts are surveyed. */
 typedef struct draft_rows {
     u32 kind;
     __global const logit *x; /* or floats, if these are probabilities */
-    u64 stride;
     __global const i32 *key; /* the survey of the drafts, if these are logits */
     __global const u64 *mass;
 } draft_rows;
-static inline draft_rows draft_rows_of(const step_args *s)
+static inline draft_rows draft_rows_of(const step_args *s, u32 row, u32 draft)
 {
     __global const cls_args *const args = s->args;
-    const size_t offset = (size_t)u64_of(args->draft_offset);
+    const size_t offset = (size_t)u64_of(args->draft_offset) +
+                          draft_place(s, row - draft, draft, args->draft_stride, args->draft_apart);
     draft_rows d;
     d.kind = args->draft_kind;
     d.x = d.kind == CLS_DRAFT_PROBS
               ? (__global const logit *)((__global const f32 *)s->draft_x + offset)
               : s->draft_x + offset;
-    d.stride = u64_of(args->draft_stride);
     d.key = s->raw_key;
     d.mass = s->raw_mass;
     return d;
@@ -43,12 +42,12 @@ static inline cls_unit draft_unit(const draft_rows *d, u32 draft, u32 tile, u32 
 }
 /* Returns the probability of a token in a draft's distribution. `reciprocal` is that of the mass of
  * the draft's logits. */
-static inline u64 draft_probability(const draft_rows *d, u32 draft, u32 id, const cls_unit *unit,
+static inline u64 draft_probability(const draft_rows *d, u32 id, const cls_unit *unit,
                                     const cls_reciprocal *reciprocal)
 {
     if (d->kind == CLS_DRAFT_PROBS)
-        return probability_q63(((__global const u32 *)d->x)[(size_t)d->stride * draft + id]);
-    const f32 z = clean(LOAD(d->x + (size_t)d->stride * draft, id));
+        return probability_q63(((__global const u32 *)d->x)[id]);
+    const f32 z = clean(LOAD(d->x, id));
     return z > CLS_MASKED
                ? fraction_q63(
                      reciprocal,
@@ -64,15 +63,15 @@ ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, in
 {
     const u32 n = max_tiles(r);
     const i32 draft = done && !out->no_token ? draft_after(s, row) : -1;
-    __global const i32 *const ids = AT_OFFSET(s, draft_ids);
+    const i32 drafted = draft >= 0 ? draft_id(s, row - (u32)draft, draft) : -1;
     cls_reciprocal reciprocal;
     cls_unit unit = {0.0f, 0.0f, 0};
     out->target_prob = out->draft_prob = out->draft_mass = 0;
     out->draft_key = CLS_KEY_NONE;
-    if (draft < 0 || ids[draft] < 0 || (u32)ids[draft] >= r->vocab || (flags & CLS_SLOT_GREEDY))
+    if (drafted < 0 || (u32)drafted >= r->vocab || (flags & CLS_SLOT_GREEDY))
         return; /* the same for the whole group */
-    const draft_rows d = draft_rows_of(s);
-    const u32 id = (u32)ids[draft];
+    const draft_rows d = draft_rows_of(s, row, (u32)draft);
+    const u32 id = (u32)drafted;
     out->draft_prob = CLS_ONE_Q63;
     if (d.kind == CLS_DRAFT_LOGITS) {
         out->draft_key = row_max_key(d.key + (size_t)n * draft, n, scratch);
@@ -86,7 +85,7 @@ ONE_COPY void weigh_draft(const step_args *s, const row_logits *r, u32 flags, in
         reciprocal = reciprocal_of(out->draft_mass);
         if (d.kind == CLS_DRAFT_LOGITS)
             unit = draft_unit(&d, (u32)draft, id / CLS_TILE, n, out->draft_key);
-        out->draft_prob = draft_probability(&d, (u32)draft, id, &unit, &reciprocal);
+        out->draft_prob = draft_probability(&d, id, &unit, &reciprocal);
     }
     BARRIER(); /* the list of kept ids is complete */
     report t;

@@ -17,9 +17,9 @@ static inline void residual_of(const step_args *s, const row_logits *r, const cl
                                u32 flags, i32 draft, u64 prefix_prob, residual *w)
 {
     report_final(r, out, flags, kept_ids_of(s, row), &w->t);
-    w->d = draft_rows_of(s);
+    w->d = draft_rows_of(s, row, (u32)draft);
     w->draft = (u32)draft;
-    w->drafted = (u32)AT_OFFSET(s, draft_ids)[draft];
+    w->drafted = (u32)draft_id(s, row - (u32)draft, draft);
     w->draft_key = out->draft_key;
     w->reciprocal = reciprocal_of(out->mass);
     w->draft_reciprocal = reciprocal_of(out->draft_mass);
@@ -39,7 +39,7 @@ static inline void residual_lanes(const residual *w, u32 i, int kind, const cls_
         if (!(z > CLS_MASKED) || !(report_kept(&w->t, i + j, z) > CLS_MASKED))
             continue;
         if (w->d.kind != CLS_DRAFT_NONE)
-            q = draft_probability(&w->d, w->draft, i + j, draft_tile, &w->draft_reciprocal);
+            q = draft_probability(&w->d, i + j, draft_tile, &w->draft_reciprocal);
         else if (i + j == w->drafted)
             q = CLS_ONE_Q63;
         lane[j] = residual_q63(fraction_q63(&w->reciprocal, report_mass(&w->t, z, unit)), q,

@@ -1,6 +1,39 @@
 /* SPDX-License-Identifier: MIT */
 #include "row/maps.cl"
-#include "row/slot_state.cl"
+#include "row/rollback.cl"
+
+/* 1 in the variant that takes tokens back, and whose rows may have different numbers of tokens. */
+#ifndef ROLLBACK
+#define ROLLBACK 0
+#endif
+
+#if ROLLBACK
+/* Takes the latest `back` tokens of a slot back that is about to accept n tokens, by the whole
+ * group. Those that equal the first tokens of these stay, with their adaptive state. Returns how
+ * many stay. If the slot cannot take so many back, or if a number is out of range, the request
+ * ends. */
+static inline u32 take_back(const step_args *s, const slot_state *own, __global cls_slot *slot,
+                            __global const i32 *tokens, u32 back, u32 n, __local u64 *scratch)
+{
+    const u32 most = own->n_adaptive, per_row = s->args->per_row,
+              limit = min(min(back, n), per_row);
+    cls_slot changed = *slot;
+    u32 stay = 0;
+    const int possible = n <= per_row && back <= most && back <= changed.length &&
+                         changed.length - back + most >= changed.longest;
+    while (possible && stay < limit && (u32)tokens[stay] < s->vocab &&
+           (own->ring[(changed.length - back + stay) % own->n_ring] & ~CLS_ENTRY_FIRST) ==
+               ((u32)tokens[stay] | CLS_ENTRY_OUTPUT))
+        stay++;
+    if (possible && stay == back)
+        return stay;
+    if (!possible || !state_rollback(&changed, own, back - stay, most, scratch))
+        changed.flags = 0;
+    store_changed(slot, &changed, own, s->lists, scratch);
+    BARRIER();
+    return stay;
+}
+#endif
 
 /* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere, args->per_row for
  * each row; without it, the tokens are those of the rows' records, of a step that had to write
@@ -9,18 +42,31 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
-    const u32 row = get_group_id(1), n = args->per_row;
-    const i32 slot_index = mapped_slot(&s, row);
+    const u32 row = get_group_id(1), per_row = args->per_row;
+    i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);
     const slot_state own = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
-    for (u32 i = 0; i < n; i++) {
+    u32 first = 0, n = per_row;
+#if ROLLBACK
+    const u32 back = s.has & CLS_HAS_ROLLBACK ? (u32)AT_OFFSET(&s, rollback)[row] : 0u;
+    n = s.has & CLS_HAS_COUNTS ? (u32)AT_OFFSET(&s, counts)[row] : per_row;
+    BARRIER(); /* every item has read the slot */
+    if (slot_index >= 0) {
+        first = take_back(&s, &own, slot, AT_OFFSET(&s, tokens) + (size_t)row * per_row, back, n,
+                          scratch);
+        if (!(slot->flags & CLS_SLOT_BEGUN))
+            slot_index = -1;
+    }
+    n = slot_index >= 0 ? min(n, per_row) : 0u;
+#endif
+    for (u32 i = first; i < n; i++) {
         const int is_given = (s.has & CLS_HAS_TOKENS) != 0;
         cls_slot_adaptive next = {0, 0u, 0u, 0u};
         i32 token = -1;
         if (!is_given && slot_index >= 0)
             next = adaptive_once(slot, &rows[row].next);
         if (is_given)
-            token = AT_OFFSET(&s, tokens)[(size_t)row * n + i];
+            token = AT_OFFSET(&s, tokens)[(size_t)row * per_row + i];
         else if (!rows[row].no_token || rows[row].forced)
             token = rows[row].token;
         const int active = slot_index >= 0 && token >= 0 && (u32)token < s.vocab && !slot->stopped;

@@ -113,19 +113,22 @@ static inline void ban(const history_effects *p, const cls_slot *slot, const slo
 
 /* Copies the drafts before a row, first to last, to the row's path; returns their number. If a
  * draft is outside the vocabulary, the row's result is not used, and the path is empty. */
-static inline u32 copy_path(const history_effects *p, i32 node, __global const i32 *parents,
-                            __global const i32 *ids, u32 vocab)
+static inline u32 copy_path(const step_args *s, const history_effects *p, u32 row)
 {
+    __global const i32 *const parents = draft_parents(s);
+    i32 node = draft_nodes(s)[row];
+    const u32 request = row - (u32)node - 1;
     u32 n = 0;
     int valid = 1;
     for (i32 at = node; at >= 0 && n < CLS_MAX_DRAFTS; at = parents[at]) {
-        valid &= ids[at] >= 0 && (u32)ids[at] < vocab;
+        const i32 id = draft_id(s, request, at);
+        valid &= id >= 0 && (u32)id < s->vocab;
         n++;
     }
     n = valid ? n : 0;
     if (LOCAL_ID == 0)
         for (u32 i = n; i > 0; node = parents[node])
-            p->path[--i] = (u32)ids[node];
+            p->path[--i] = (u32)draft_id(s, request, node);
     return n;
 }
 
@@ -139,8 +142,7 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
     const history_effects p = effects_of(s->effects, layout, vocab, row);
     u32 drafts = 0, patched = 0, wanted = slot_index >= 0 && has_effects(from);
     if (has & CLS_DRAFTS) {
-        drafts =
-            copy_path(&p, draft_nodes(s)[row], draft_parents(s), AT_OFFSET(s, draft_ids), vocab);
+        drafts = copy_path(s, &p, row);
         patched = slot_index >= 0 && drafts != 0 && (from->flags & CLS_SLOT_PENALIZED) &&
                   CLS_LAYOUT_COUNTS(layout) != CLS_COUNTS_NONE;
         wanted |= patched;

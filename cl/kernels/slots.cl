@@ -2,7 +2,7 @@
 /* slots: applies slot calls on the device, before the step that follows them. A work-group applies
  * one change. Changes of one slot have different rounds, and each round is a launch. Bitmaps are
  * walked word by word; a word without adjusted tokens only costs the look at it. */
-#include "row/entries.cl"
+#include "row/rollback.cl"
 
 /* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,
  * thinking budget or loop stop. Most samplers never need more. CHANGES 1 is compiled with
@@ -10,16 +10,6 @@
 #ifndef CHANGES
 #define CHANGES 1
 #endif
-
-/* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
- * call's loops (see the rules in doc/kernels.md), even with 1,048,576 tokens that all have a bias.
- * So words of bitmaps and of lists are processed as vectors. */
-/* clang-format off */
-#define EACH_16(STEP) \
-    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
-    STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) STEP(d) STEP(e) STEP(f)
-/* clang-format on */
-#define VECTORS(s) (((s)->words + 15) / 16)
 
 #define COPY_32(k) \
     vstore16(vload16(0x##k, from + i), 0x##k, to + i); \
@@ -32,27 +22,6 @@ static inline void copy_words(__global u32 *to, __global const u32 *from, u32 n)
     }
     for (u32 i = whole + LOCAL_ID; i < n; i += WGS)
         to[i] = from[i];
-}
-
-/* Clears the counts and the tokens in context. */
-#define CLEAR_COUNTS(k) \
-    if (adjusted.s##k != 0) \
-        vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
-static inline void state_clear(const slot_state *s)
-{
-    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
-        const uint16 adjusted = vload16(v, s->adjusted);
-        if (fold_or16(as_int16(adjusted)) == 0)
-            continue;
-        vstore16((uint16)(0u), v, s->adjusted);
-        vstore16((uint16)(0u), v, s->in_context);
-        if (s->counting == CLS_COUNTS_PRESENCE) {
-            vstore16((uint16)(0u), v, s->counts);
-        } else {
-            EACH_16(CLEAR_COUNTS)
-        }
-    }
-    BARRIER();
 }
 
 #if CHANGES
@@ -81,21 +50,6 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
          i += WGS)
         vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
-}
-
-/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. */
-static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
-                                 __local u64 *scratch)
-{
-    if (s->counting == CLS_COUNTS_NONE)
-        return;
-    BARRIER();
-    state_clear(s);
-    if (n != 0) {
-        const u32 at = length - n;
-        const added a = {s->ring, at % s->n_ring, s->n_ring, at, n, flags, 1};
-        add_entries(s, &a, scratch);
-    }
 }
 #endif
 
@@ -202,37 +156,6 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
 }
 
 #if CHANGES
-/* Rolls the latest n output tokens back; returns 0 if that is impossible. */
-static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
-                                 __local u64 *scratch)
-{
-    u32 found = 0;
-    while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
-           (s->ring[(slot->length - 1 - found) % s->n_ring] & CLS_ENTRY_OUTPUT) != 0)
-        found++;
-    if (found < n)
-        return 0;
-    if (slot->window == 0) {
-        for (u32 j = 0; j < n; j++) {
-            const u32 entry = s->ring[(slot->length - 1 - j) % s->n_ring];
-            if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
-                state_remove(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
-        }
-    }
-    if (n > 0) {
-        adaptive_load(s, slot->length - n, &slot->adaptive);
-        slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
-    }
-    slot->pending = -1;
-    slot->position -= n;
-    slot->outputs -= n;
-    slot->length -= n;
-    if (slot->window != 0)
-        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, scratch);
-    BARRIER();
-    return 1;
-}
-
 /* Applies new parameters to an adaptive state: it keeps the parts of samplers that were on before.
  * changes_only_params() in lib/sampler/changes.c must know everything that new parameters change in
  * a slot besides the parameters themselves. */
@@ -379,22 +302,7 @@ ONE_COPY void make_change(const slots_args *a, u32 at, __local u64 *scratch)
     BARRIER(); /* every item has read the slots, and the lists are complete */
     change_slot(a, &c, &slot, c.kind == CLS_CHANGE_BEGIN ? &change->params : changed, &s, &other,
                 outputs, scratch);
-    BARRIER();
-    if (LOCAL_ID == 0) {
-        slot.stopped =
-            (slot.flags & CLS_SLOT_BEGUN) ? has_stopped(&slot, &s, lists + slot.lists) : 0u;
-        *changed = slot;
-    }
-#if CHANGES
-    if ((slot.flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
-        slot.length == 0)
-        return; /* the same for the whole group */
-    BARRIER();
-    const text t = text_in(s.ring, s.n_ring, slot.length - 1);
-    const int loops = ends_in_loop(changed, &t, s.ring[t.length % s.n_ring], 1, scratch);
-    if (LOCAL_ID == 0 && loops)
-        changed->stopped = 1;
-#endif
+    store_changed(changed, &slot, &s, lists, scratch);
 }
 
 KERNEL void cls_slots(__global const cls_change *changes, const u32 first, __global u32 *words,

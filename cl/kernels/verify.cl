@@ -36,10 +36,10 @@ typedef struct verifier {
     const step_args *s;
     __global cls_slot *slot;
     i32 slot_index;
-    u32 first, last; /* its rows are first to last - 1 */
+    u32 request, first, last; /* its rows are first to last - 1 */
     u32 method;
     int bonus;
-    __global const i32 *nodes, *parents, *ids; /* of the drafts */
+    __global const i32 *nodes, *parents; /* of the drafts */
     __local u64 *scratch;
 } verifier;
 
@@ -66,7 +66,7 @@ static inline void walk_matches(const verifier *v, walk *w)
             if (v->parents[v->nodes[at]] != v->nodes[w->row])
                 continue;
             children = 1;
-            next = v->ids[v->nodes[at]] == out.token ? at : last;
+            next = draft_id(v->s, v->request, v->nodes[at]) == out.token ? at : last;
         }
         if (next == last) {
             w->token = children || v->bonus || is_single(v) ? out.token : -1;
@@ -150,8 +150,9 @@ static inline int verify_row(const verifier *v, const row_logits *r, u64 bits, u
         *best = *w;
         return 0;
     }
-    const u32 id = (u32)v->ids[draft], stop = ends_request(v->slot, lists_of(v->s, v->slot), id,
-                                                           v->slot->outputs + w->depth + 1);
+    const u32 id = (u32)draft_id(v->s, v->request, draft),
+              stop = ends_request(v->slot, lists_of(v->s, v->slot), id,
+                                  v->slot->outputs + w->depth + 1);
     if (v->method == CLS_VERIFY_STANDARD)
         taken = accepts(bits, out.target_prob, out.draft_prob);
     else if (v->method == CLS_VERIFY_TYPICAL)
@@ -205,7 +206,7 @@ static inline u32 child_with(const verifier *v, u32 row, i32 token, int *childre
         if (v->parents[v->nodes[at]] != v->nodes[row])
             continue;
         *children = 1;
-        if (v->ids[v->nodes[at]] == token)
+        if (draft_id(v->s, v->request, v->nodes[at]) == token)
             return at;
     }
     return last;
@@ -299,6 +300,13 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
         OUTPUT(s, accepted, CLS_VERIFIED_ACCEPTED)[request] = (i32)w->depth;
     if (WANTED(wants, EMITTED))
         OUTPUT(s, emitted, CLS_VERIFIED_EMITTED)[request] = (i32)in_all;
+    if (WANTED(wants, DRAFTED)) {
+        const u32 end = v->last - 1 - request;
+        i32 n = 0;
+        for (u32 draft = v->first - request; draft < end; draft++)
+            n += (u32)draft_id(s, request, (i32)draft) < s->vocab;
+        OUTPUT(s, drafted, CLS_VERIFIED_DRAFTED)[request] = n;
+    }
     if (WANTED(wants, NODES)) {
         __global i32 *const to =
             OUTPUT(s, out_nodes, CLS_VERIFIED_NODES) + (size_t)request * max_drafts;
@@ -358,16 +366,8 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
     const int by_probability = slot_index >= 0 && uses_probabilities(flags, stopped) &&
                                (method == CLS_VERIFY_STANDARD || method == CLS_VERIFY_BLOCK ||
                                 method == CLS_VERIFY_TYPICAL);
-    const verifier v = {s,
-                        slot,
-                        slot_index,
-                        first,
-                        last,
-                        method,
-                        (int)args->bonus,
-                        draft_nodes(s),
-                        draft_parents(s),
-                        AT_OFFSET(s, draft_ids),
+    const verifier v = {s,      slot,   slot_index,       request,        first,
+                        last,   method, (int)args->bonus, draft_nodes(s), draft_parents(s),
                         scratch};
     if (slot_index < 0 || stopped) {
         w.status = s->rows[first].status;

@@ -74,3 +74,23 @@ static inline __global const i32 *request_firsts(const step_args *s)
 {
     return s->maps + s->args->firsts;
 }
+
+/* Returns where a draft of a request lies in draft_ids or in the drafts' distributions, whose
+ * strides from draft to draft and from request to request are given. `request` is the number of the
+ * draft's row less that of the draft, less 1. */
+static inline size_t draft_place(const step_args *s, u32 request, u32 draft, cls_wide stride,
+                                 cls_wide apart)
+{
+    const cls_wide none = {0u, 0u};
+    u32 of_request = draft;
+    if ((apart.lo | apart.hi) != 0)
+        of_request += request - (u32)request_firsts(s)[request];
+    return wide_offset(none, apart, request) + wide_offset(none, stride, of_request);
+}
+/* Returns a draft's id. */
+static inline i32 draft_id(const step_args *s, u32 request, i32 draft)
+{
+    __global const cls_args *const args = s->args;
+    return AT_OFFSET(
+        s, draft_ids)[draft_place(s, request, (u32)draft, args->ids_stride, args->ids_apart)];
+}

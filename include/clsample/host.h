@@ -135,12 +135,14 @@ typedef struct cls_host_drafts {
     /* Elements from row to row of the logits, the mask and the bias. 0: vocab for the logits and
      * the bias, and the mask's width for the mask. */
     uint64_t logits_stride, mask_stride, bias_stride;
-    const int32_t *ids;     /* [draft_count] */
+    const int32_t *ids;     /* [draft_count], ids_stride apart */
     const int32_t *parents; /* [draft_count], or NULL: as in cls_verify_call */
-    const void *draft;      /* [draft_count, vocab] of draft_kind, dense */
+    const void *draft;      /* [draft_count, vocab] of draft_kind, draft_stride apart */
     int32_t draft_kind;     /* a cls_draft_kind */
     int32_t disable_bonus;  /* this and what follows: as in cls_verify_call */
     float epsilon, delta;   /* of CLS_VERIFY_TYPICAL */
+    /* Elements from draft to draft of `ids` and of `draft`. 0: 1 and vocab. */
+    uint64_t ids_stride, draft_stride;
 } cls_host_drafts;
 
 CLS_INIT_FUNCTION(cls_host_drafts)

@@ -184,9 +184,26 @@ typedef struct cls_accept_call {
      * than options->host_mask_size. */
     cls_ints tokens;
 
-    cls_ints slots;    /* as in cls_step, each slot at most once */
-    cls_ints counts;   /* absent: this version refuses it */
-    cls_ints rollback; /* absent: this version refuses it */
+    cls_ints slots; /* as in cls_step, each slot at most once */
+
+    /* How many of its tokens each row accepts, 0 to per_row. Absent: per_row. */
+    cls_ints counts;
+
+    /* How many of its latest tokens each row's slot takes back before, as cls_slot_rollback() does,
+     * 0 to the sampler's `max_rollback`. Absent: 0. Tokens that it would accept again at once stay:
+     * those at the beginning of the row's tokens that equal the ones taken back. They keep their
+     * adaptive state.
+     *
+     * This is how a draft model's slots follow a verification, without the host: with that call's
+     * `drafted` as `rollback`, its `emitted` as `counts`, its `tokens` as `tokens`, and max_drafts
+     * + 1 as per_row. Whatever was accepted and however the request goes on, the slots then have
+     * the text that was emitted, each token once. max_rollback must be at least the most drafts of
+     * a request.
+     *
+     * Both need CLS_FEATURE_STATE. The host's numbers are checked by the call. If one on the device
+     * is out of range, or the slot cannot take so many tokens back, the request ends as it does
+     * after an impossible cls_slot_rollback(): its rows get CLS_ROW_NO_SLOT. */
+    cls_ints rollback;
 } cls_accept_call;
 
 CLS_INIT_FUNCTION(cls_accept_call)

@@ -75,9 +75,11 @@ typedef struct cls_verify_call {
      * drafts: the row before it draws its own token. */
     cls_ints draft_ids;
 
-    /* Where the drafts of a request lie in draft_ids, in elements: ids_stride from draft to draft,
-     * ids_request_stride from request to request. 0: one draft after another, in the order of their
-     * requests, as `draft_ids` says. This version accepts 0 and, for ids_stride, 1. */
+    /* Where the drafts lie in draft_ids, in elements. If ids_request_stride is not 0, draft j of
+     * request i is at i ids_request_stride + j ids_stride. A loop that drafts one token for each
+     * request at a time makes [most drafts, requests]: ids_stride is `requests`, and
+     * ids_request_stride is 1. If it is 0, the drafts follow each other in the order of their
+     * requests, ids_stride apart. ids_stride 0: 1. */
     uint64_t ids_stride, ids_request_stride;
 
     /* Trees: [drafts], on the host only. Each entry is the index, among the request's drafts, of
@@ -95,9 +97,11 @@ typedef struct cls_verify_call {
      * gets its token nevertheless. 0 (default): a token of the target follows. */
     int32_t disable_bonus;
     cls_buffer draft; /* [drafts, vocab]: the drafts' own distributions */
-    /* Elements from the distribution of a draft to that of the next one, 0: vocab; and from those
-     * of a request to those of the next one, 0: they follow each other. This version accepts only 0
-     * for the latter. */
+    /* Where they lie in `draft`, in elements, as ids_stride and ids_request_stride say of the ids.
+     * A loop makes [most drafts, requests, vocab]: draft_stride is requests * vocab, and
+     * draft_request_stride is vocab. Each is 0 or at least vocab; draft_stride 0: vocab. With
+     * CLS_DRAFT_LOGITS the last distribution must begin less than 2^31 times the strides' greatest
+     * common divisor after the first one. */
     uint64_t draft_stride, draft_request_stride;
 
     cls_mask mask;       /* as in cls_step, indexed by target rows */
@@ -147,6 +151,10 @@ typedef struct cls_verify_call {
 
     /* What else to write about the emitted tokens. NULL: this version refuses anything else. */
     const struct cls_outputs *outputs;
+
+    /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
+     * tokens the sampler that drew them has accepted: the `rollback` of its cls_accept_call. */
+    cls_buffer drafted;
 } cls_verify_call;
 
 CLS_INIT_FUNCTION(cls_verify_call)

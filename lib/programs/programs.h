@@ -70,6 +70,7 @@ enum {
     CLS_KEPT_0,
     CLS_KEPT_1,
     CLS_ACCEPT_0,
+    CLS_ACCEPT_1,
     CLS_RESIDUAL_0,
     CLS_VERIFY_0,
     CLS_VERIFY_1,

@@ -160,6 +160,7 @@ typedef struct cls_verification {
     int one_token;          /* 1 if the request takes only one token from a call */
     int by_token;           /* 1 if a draft is accepted only if the row draws it */
     int32_t *output;        /* the request's output, then the drafts that were accepted */
+    int32_t *ids;           /* the drafts, without a stride */
     uint64_t *p, *q;        /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     cls_host_verified result;
 } cls_verification;

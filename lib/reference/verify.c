@@ -69,6 +69,8 @@ static cls_status check_strides(cls_verification *v)
         {"logits_stride", &v->drafts.logits_stride, v->w.row.vocab},
         {"mask_stride", &v->drafts.mask_stride, v->w.row.mask != NULL ? v->w.row.mask_width : 0},
         {"bias_stride", &v->drafts.bias_stride, v->w.row.bias != NULL ? v->w.row.vocab : 0},
+        {"ids_stride", &v->drafts.ids_stride, 1},
+        {"draft_stride", &v->drafts.draft_stride, v->drafts.draft != NULL ? v->w.row.vocab : 0},
     };
     for (size_t i = 0; i < sizeof strides / sizeof strides[0]; i++) {
         if (*strides[i].stride == 0)
@@ -87,16 +89,20 @@ static cls_status check_strides(cls_verification *v)
 
 static cls_status verify_host(cls_verification *v)
 {
-    const size_t n = v->w.vocab, count = v->w.row.output_count;
+    const size_t n = v->w.vocab, count = v->w.row.output_count, drafts = v->drafts.draft_count;
     v->p = malloc(n * sizeof *v->p);
     v->q = malloc(n * sizeof *v->q);
-    v->output = malloc((count + v->drafts.draft_count + 1) * sizeof *v->output);
-    if (v->p == NULL || v->q == NULL || v->output == NULL)
+    v->output = malloc((count + drafts + 1) * sizeof *v->output);
+    v->ids = malloc((drafts + 1) * sizeof *v->ids);
+    if (v->p == NULL || v->q == NULL || v->output == NULL || v->ids == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "out of host memory for a verification of %u tokens", (unsigned)n);
     if (count != 0)
         memcpy(v->output, v->w.row.output, count * sizeof *v->output);
     v->w.row.output = v->output;
+    for (size_t k = 0; k < drafts; k++)
+        v->ids[k] = v->drafts.ids[k * v->drafts.ids_stride];
+    v->drafts.ids = v->ids;
     v->first = v->w.row;
     v->one_token = (v->w.slot.flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) !=
                    0; /* a greedy slot has none of these flags */
@@ -131,5 +137,6 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     free(v.p);
     free(v.q);
     free(v.output);
+    free(v.ids);
     return status;
 }

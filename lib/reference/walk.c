@@ -55,7 +55,7 @@ static void read_target(cls_verification *v)
 static void read_draft(cls_verification *v, uint32_t draft)
 {
     const uint32_t vocab = v->w.vocab;
-    const size_t first = (size_t)draft * vocab;
+    const size_t first = (size_t)(draft * v->drafts.draft_stride);
     memset(v->q, 0, vocab * sizeof *v->q);
     if (v->drafts.draft_kind == CLS_DRAFT_NONE) {
         v->q[v->drafts.ids[draft]] = CLS_ONE_Q63;

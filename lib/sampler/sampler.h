@@ -23,6 +23,8 @@ enum cls_map {
     CLS_MAP_NODES,                  /* the draft that a row follows */
     CLS_MAP_PARENTS,                /* the draft that a draft follows */
     CLS_MAP_FIRSTS,                 /* the first row of a request */
+    CLS_MAP_COUNTS,                 /* tokens that a row accepts */
+    CLS_MAP_ROLLBACK,               /* tokens that it takes back before */
     CLS_MAPS
 };
 

@@ -160,6 +160,8 @@ const cls_selftest_case cls_selftest_cases[] = {
      ANY, {F(top_p, .875), F(top_p_decay, .5), F(top_p_min, .125), I(top_p_reset_id, 5)}},
 
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ACCEPT, "accepted", ANY, {COUNTED, DRY(1)}},
+    {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_REPLACE, "accepted in place of others",
+     PROOF(V(ACCEPT_1)), {COUNTED, DRY(1)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_ROLLBACK, "taken back",
      PROOF(V(SLOTS_1)), {COUNTED, DRY(1), I(penalty_window, 6)}},
     {ST_SLOTS, ROW_TEXT, WITH_TEXT, BY_COPY, "forked",
@@ -175,6 +177,8 @@ const cls_selftest_case cls_selftest_cases[] = {
      ANY, {F(temperature, .25)}},
     {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_ACCEPT, "accepted, of all",
      PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
+    {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_REPLACE, "in place of others, of all",
+     PROOF(V(ACCEPT_1)), {F(temperature, 1)}},
     {ST_SLOTS, ROW_PEAKED, WITH_TEXT, BY_COPY, "forked, of all",
      PROOF(V(SLOTS_1)), {F(temperature, 1)}},
 

@@ -34,9 +34,10 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
                  (c->with & WITH_DENSE ? CLS_FEATURE_BIAS : 0u) |
                  (c->with & WITH_FORCED ? CLS_FEATURE_FORCED | CLS_FEATURE_STATE : 0u) |
                  (c->stage == ST_SHARDS ? CLS_FEATURE_SHARD : 0u);
-    if (c->setup == BY_ACCEPT || c->setup == BY_ROLLBACK)
+    if (c->setup == BY_ACCEPT || c->setup == BY_ROLLBACK || c->setup == BY_REPLACE)
         *features |= CLS_FEATURE_ACCEPT;
-    if (c->setup == BY_COPY || c->setup == BY_ROLLBACK || c->setup == BY_LOAD)
+    if (c->setup == BY_COPY || c->setup == BY_ROLLBACK || c->setup == BY_REPLACE ||
+        c->setup == BY_LOAD)
         *features |= CLS_FEATURE_STATE;
     return CLS_OK;
 }

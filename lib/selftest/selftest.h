@@ -74,6 +74,7 @@ enum cls_selftest_setup {
     BY_BEGIN,    /* cls_slot_begin() */
     BY_ACCEPT,   /* then cls_accept() of the last two tokens of the output */
     BY_ROLLBACK, /* also of one more token, which is rolled back */
+    BY_REPLACE,  /* of others, which the acceptance of these takes back */
     BY_COPY,     /* a copy of another request, then new parameters */
     BY_APPEND,   /* the prompt in two parts */
     BY_LOAD,     /* saved and loaded */

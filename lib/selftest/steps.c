@@ -55,6 +55,7 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     switch (cls_selftest_cases[which].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
+    case BY_REPLACE:
         return begin(t, i, &params, &text, 2);
     case BY_LOAD:
         return by_load(t, i, &params, &text);
@@ -81,6 +82,34 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
     return status == CLS_OK ? begin(t, i, &params, &text, 0) : status;
 }
 
+/* Accepts for the requests of BY_REPLACE the last two tokens of their outputs, in place of three
+ * others, the first of which is the right one. */
+static cls_status replace_last(cls_selftest_run *t)
+{
+    int32_t slots[SELFTEST_MOST_CASES], tokens[SELFTEST_MOST_CASES][3], counts[SELFTEST_MOST_CASES],
+        rollback[SELFTEST_MOST_CASES];
+    cls_accept_call call;
+    cls_accept_call_init(&call);
+    for (uint32_t i = 0; i < t->selection.count; i++) {
+        cls_host_row text;
+        if (cls_selftest_cases[t->selection.cases[i]].setup != BY_REPLACE)
+            continue;
+        cls_host_row_init(&text);
+        cls_selftest_text(t->selection.cases[i], t->selection.vocab, &text);
+        memcpy(tokens[call.rows], text.output + text.output_count - 2, 2 * sizeof **tokens);
+        tokens[call.rows][2] = 13;
+        counts[call.rows] = 2;
+        rollback[call.rows] = 3;
+        slots[call.rows++] = (int32_t)i;
+    }
+    call.per_row = 3;
+    call.tokens.host = tokens[0];
+    call.slots.host = slots;
+    call.counts.host = counts;
+    call.rollback.host = rollback;
+    return call.rows != 0 ? cls_accept(t->sampler, t->queue, &call, 0, NULL, NULL) : CLS_OK;
+}
+
 /* Accepts the last two tokens of the outputs of BY_ACCEPT and BY_ROLLBACK, and for the latter one
  * more token, which is rolled back. */
 static cls_status accept_last(cls_selftest_run *t)
@@ -92,13 +121,13 @@ static cls_status accept_last(cls_selftest_run *t)
     for (uint32_t i = 0; i < t->selection.count; i++) {
         const int setup = cls_selftest_cases[t->selection.cases[i]].setup;
         cls_host_row text;
-        if (setup != BY_ACCEPT && setup != BY_ROLLBACK)
+        if (setup != BY_ACCEPT && setup != BY_ROLLBACK && setup != BY_REPLACE)
             continue;
         cls_host_row_init(&text);
         cls_selftest_text(t->selection.cases[i], t->selection.vocab, &text);
         tokens[0][n] = text.output[text.output_count - 2];
-        tokens[1][n] = text.output[text.output_count - 1];
-        tokens[2][n] = setup == BY_ROLLBACK ? 13 : -1;
+        tokens[1][n] = setup == BY_REPLACE ? 13 : text.output[text.output_count - 1];
+        tokens[2][n] = setup == BY_ACCEPT ? -1 : 13;
         slots[n++] = (int32_t)i;
     }
     cls_accept_call_init(&call);
@@ -109,9 +138,9 @@ static cls_status accept_last(cls_selftest_run *t)
         status = cls_accept(t->sampler, t->queue, &call, 0, NULL, NULL);
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
-        if (tokens[2][i] >= 0)
+        if (tokens[2][i] >= 0 && tokens[1][i] != 13)
             status = cls_try_rollback(t->sampler, (uint32_t)slots[i], 1);
-    return status;
+    return status == CLS_OK ? replace_last(t) : status;
 }
 
 /* ----------------------------------------------------------------------- steps */

@@ -177,7 +177,6 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
                           uint32_t width, cl_uint n_wait, const cl_event *wait)
 {
     plan->count[CLS_N_SLOTS] = s->slots;
-    plan->count[CLS_N_VOCAB] = s->vocab;
     plan->count[CLS_N_ROWS] = plan->step.rows;
     plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
     cls_status status = cls_wait_check(s->context->cl, n_wait, wait);
@@ -196,6 +195,8 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
     if (s == NULL)
         return cls_refuse("sampler is NULL");
     plan->count[CLS_N_MOST_ROWS] = s->max_rows;
+    plan->count[CLS_N_ROLLBACKS] = s->rollback + UINT64_C(1);
+    plan->count[CLS_N_VOCAB] = s->vocab;
     cls_status status = call->read(callers, plan);
     if (status == CLS_OK && (plan->step.rows < 1 || plan->step.rows > s->max_rows))
         status = cls_refuse("%s->rows is %u; the sampler was created for 1 to %u",

@@ -50,6 +50,10 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->parents = CLS_MAP_PARENTS * s->max_rows;
     a->firsts = CLS_MAP_FIRSTS * s->max_rows;
     a->draft_kind = plan->draft_kind;
+    a->ids_stride = cls_wide_of(plan->verify.ids_stride);
+    a->ids_apart = cls_wide_of(plan->verify.ids_request_stride);
+    a->draft_stride = cls_wide_of(plan->verify.draft_stride);
+    a->draft_apart = cls_wide_of(plan->verify.draft_request_stride);
     a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
     a->method = (uint32_t)plan->verify.method;
     a->requests = plan->verify.requests;

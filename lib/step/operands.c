@@ -31,8 +31,8 @@ static uint64_t size_of(const cls_plan *plan, const cls_operand *o)
 {
     const uint64_t rows = plan->count[o->rows], width = plan->count[o->width],
                    element = plan->count[o->element];
-    return o->stride != 0 ? cls_extent(rows, *(const uint64_t *)at(plan, o->stride), width, element)
-                          : rows * width * element;
+    return cls_extent(rows, o->stride != 0 ? *(const uint64_t *)at(plan, o->stride) : width, width,
+                      element);
 }
 
 /* Returns 1 if an operand's data on the host are uploaded as they are, and not to the maps. */
@@ -102,12 +102,12 @@ static cls_status check_words(const cls_plan *plan, const cls_operand *o)
     return any == 0 ? CLS_OK : cls_reserved_check(o->name, any);
 }
 
-/* Checks a map on the host: numbers of rows, or of draws. Slots are checked by
+/* Checks a map on the host: rows, which may be -1, or numbers. Slots are checked by
  * cls_row_slots_check(), and tokens by the kernels. */
 static cls_status check_entries(const cls_plan *plan, const cls_operand *o, const int32_t *map)
 {
     const uint64_t limit = plan->count[o->limit];
-    const int32_t least = o->limit == CLS_N_DRAWS ? 0 : -1;
+    const int32_t least = o->limit <= CLS_N_ROLLBACKS ? 0 : -1;
     for (uint32_t row = 0; o->limit != 0 && row < plan->count[o->rows]; row++)
         if (map[row] < least || (map[row] >= 0 && (uint32_t)map[row] >= limit))
             return least == 0

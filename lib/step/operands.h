@@ -13,7 +13,9 @@ enum cls_count {
     CLS_N_3,
     CLS_N_4,
     CLS_N_8,
-    CLS_N_DRAWS, /* the number of values that a draw may have */
+    CLS_N_DRAWS,     /* the number of values that a draw may have, */
+    CLS_N_ACCEPTED,  /* that the number of accepted tokens may have, */
+    CLS_N_ROLLBACKS, /* and that of tokens that are taken back */
     CLS_N_SHORTLIST,
     CLS_N_TOP_MOST,
     CLS_N_GIVEN_MOST,
@@ -39,6 +41,8 @@ enum cls_count {
     CLS_N_MOST_DRAFTS, /* of a request */
     CLS_N_MOST_TOKENS, /* one more */
     CLS_N_DRAFTS,      /* of all requests */
+    CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
+    CLS_N_DRAFT_EXTENT,
     CLS_N_DRAFT_BYTES,
     CLS_COUNTS
 };

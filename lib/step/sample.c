@@ -111,6 +111,7 @@ static cls_status read_accepted(const void *callers, cls_plan *plan)
     plan->step.rows = call->rows;
     plan->step.slots = call->slots;
     plan->count[CLS_N_PER_ROW] = call->per_row;
+    plan->count[CLS_N_ACCEPTED] = call->per_row + UINT64_C(1);
     plan->needs = CLS_FEATURE_ACCEPT;
     return status != CLS_OK || (call->per_row >= 1 && call->per_row <= CLS_MAX_ACCEPTED)
                ? status

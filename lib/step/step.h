@@ -34,6 +34,11 @@ typedef struct cls_plan {
     cls_ints nodes, parents, firsts;
     uint32_t draft_kind;
 
+    /* The drafts' own logits as rows that are draft_unit elements apart, and, where that is not
+     * their stride, the row of each draft. */
+    uint64_t draft_unit;
+    cls_ints draft_rows;
+
     uint8_t present[CLS_MAX_RANGES], n_present; /* rows of the table that are not absent */
     cls_pointer_calls calls[CLS_BUFFER_KINDS];  /* for operands that are pointers */
     uint32_t wide;                              /* CLS_WIDE, or 0: see cls_plan_set_logits() */

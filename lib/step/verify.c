@@ -58,6 +58,69 @@ static cls_status check_call_parents(const cls_verify_call *c)
     return CLS_OK;
 }
 
+/* Sets the default of the stride from draft to draft, and checks it and the one from request to
+ * request. *extent becomes the elements of a buffer in which all drafts lie, of `width` elements
+ * each, or UINT64_MAX if 64 bits do not hold the number. `what`: how the strides' names begin. */
+static cls_status check_places(const cls_plan *plan, const char *what, uint64_t width,
+                               uint64_t *stride, uint64_t apart, uint64_t *extent)
+{
+    const cls_verify_call *const c = &plan->verify;
+    const uint64_t drafts = plan->count[CLS_N_DRAFTS];
+    if (*stride == 0)
+        *stride = width;
+    if (*stride < width || (apart != 0 && apart < width))
+        return cls_refuse("call->%s_%s is %llu, which is less than the %llu elements of a row",
+                          what, *stride < width ? "stride" : "request_stride",
+                          (unsigned long long)(*stride < width ? *stride : apart),
+                          (unsigned long long)width);
+    *extent = apart != 0 || drafts == 0 ? 0 : cls_extent(drafts, *stride, width, 1);
+    for (uint32_t i = 0; i < c->requests && apart != 0; i++) {
+        const int32_t n = c->row_offsets[i + 1] - c->row_offsets[i] - 1;
+        const uint64_t own = n != 0 ? cls_extent((uint64_t)n, *stride, width, 1) : 0,
+                       end = n != 0 ? cls_extent(i + UINT64_C(1), apart, own, 1) : 0;
+        *extent = end > *extent ? end : *extent;
+    }
+    return CLS_OK;
+}
+
+static uint64_t divisor_of(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        const uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* Checks the strides of the drafts, and finds the unit in which the kernels count their logits. */
+static cls_status check_strides_of_drafts(cls_plan *plan)
+{
+    cls_verify_call *const c = &plan->verify;
+    const uint64_t vocab = plan->count[CLS_N_VOCAB];
+    uint64_t *const ids = &plan->count[CLS_N_DRAFT_IDS], *const extent =
+                                                             &plan->count[CLS_N_DRAFT_EXTENT];
+    cls_status status = check_places(plan, "ids", 1, &c->ids_stride, c->ids_request_stride, ids);
+    if (status == CLS_OK)
+        status =
+            check_places(plan, "draft", vocab, &c->draft_stride, c->draft_request_stride, extent);
+    if (status != CLS_OK)
+        return status;
+    if (c->draft_ids.host != NULL && *ids >= SIZE_MAX / 8)
+        return cls_refuse("call->draft_ids: its ids on the host exceed the memory of any host");
+    if (c->draft_ids.host != NULL)
+        *ids = plan->count[CLS_N_DRAFTS]; /* they are gathered */
+    plan->draft_unit = divisor_of(c->draft_stride, c->draft_request_stride);
+    return c->draft_kind != CLS_DRAFT_LOGITS || c->draft_request_stride == 0 ||
+                   *extent / plan->draft_unit < INT32_MAX
+               ? CLS_OK
+               : cls_refuse(
+                     "call->draft_stride is %llu and call->draft_request_stride %llu: logits "
+                     "that lie so far apart need strides with a larger common divisor",
+                     (unsigned long long)c->draft_stride,
+                     (unsigned long long)c->draft_request_stride);
+}
+
 static cls_status check_call_drafts(cls_plan *plan)
 {
     const cls_verify_call *const c = &plan->verify;
@@ -65,6 +128,9 @@ static cls_status check_call_drafts(cls_plan *plan)
     const int has_ids = c->draft_ids.host != NULL || cls_buffer_is_set(&c->draft_ids.device);
     plan->count[CLS_N_DRAFT_BYTES] =
         c->draft_kind == CLS_DRAFT_LOGITS ? cls_dtype_size(c->logits.dtype) : sizeof(float);
+    const cls_status status = check_strides_of_drafts(plan);
+    if (status != CLS_OK)
+        return status;
     if (drafts != 0 && !has_ids)
         return cls_refuse("call->draft_ids is NULL, but there are %u drafts", (unsigned)drafts);
     if (c->draft_kind == CLS_DRAFT_NONE && cls_buffer_is_set(&c->draft))
@@ -78,9 +144,8 @@ static cls_status check_call_drafts(cls_plan *plan)
 /* Checks the method and its numbers, and what only later versions support. */
 static cls_status check_fields(const cls_verify_call *c)
 {
-    if (c->ids_stride > 1 || c->outputs != NULL)
-        return cls_refuse("call->%s is set; this version does not support it",
-                          c->outputs != NULL ? "outputs" : "ids_stride");
+    if (c->outputs != NULL)
+        return cls_refuse("call->outputs is set; this version does not support it");
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
                           (double)c->epsilon);
@@ -133,6 +198,33 @@ static void expand_maps(const cls_sampler *s, cls_plan *plan)
     plan->has |= c->positions.host != NULL ? CLS_HAS_POSITIONS : CLS_POSITIONS_ADD;
 }
 
+/* Gathers ids that the host has with strides. Where the kernels read drafts' logits that are not
+ * evenly spaced, makes the map of their rows. */
+static void place_drafts(const cls_sampler *s, cls_plan *plan)
+{
+    cls_verify_call *const c = &plan->verify;
+    const uint64_t apart = c->ids_request_stride;
+    const int32_t *const ids = c->ids_stride != 1 || apart != 0 ? c->draft_ids.host : NULL;
+    const int spaced = plan->draft_kind == CLS_DRAFT_LOGITS && c->draft_request_stride != 0;
+    int32_t *const gathered = s->expanded_maps + (size_t)CLS_MAP_TOKENS * s->max_rows,
+                   *const rows = s->expanded_maps + (size_t)CLS_MAP_LOGITS * s->max_rows;
+    for (uint32_t i = 0, k = 0; i < c->requests; i++)
+        for (int32_t j = 0; j < c->row_offsets[i + 1] - c->row_offsets[i] - 1; j++, k++) {
+            if (ids != NULL)
+                gathered[k] =
+                    ids[apart == 0 ? k * c->ids_stride : i * apart + (uint32_t)j * c->ids_stride];
+            if (spaced)
+                rows[k] = (int32_t)((i * c->draft_request_stride + (uint32_t)j * c->draft_stride) /
+                                    plan->draft_unit);
+        }
+    plan->draft_rows.host = spaced ? rows : NULL;
+    if (ids == NULL)
+        return;
+    c->draft_ids.host = gathered;
+    c->ids_stride = 1;
+    c->ids_request_stride = 0;
+}
+
 static cls_status read_drafts(const void *callers, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
@@ -166,6 +258,7 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
     plan->draft_kind = cls_buffer_is_set(&c->draft) && plan->count[CLS_N_DRAFTS] != 0
                            ? (uint32_t)c->draft_kind
                            : CLS_DRAFT_NONE;
+    place_drafts(s, plan);
     return CLS_OK;
 }
 
@@ -175,13 +268,16 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
 static cls_plan drafts_plan(const cls_plan *of, const cls_sampler *s)
 {
     cls_plan plan = *of;
-    const cls_logits logits = {.values = of->verify.draft,
-                               .row_stride = of->verify.draft_stride,
-                               .dtype = of->step.logits.dtype};
+    const cls_logits logits = {
+        .values = of->verify.draft, .row_stride = of->draft_unit, .dtype = of->step.logits.dtype};
     plan.step.rows = (uint32_t)of->count[CLS_N_DRAFTS];
     plan.count[CLS_N_LOGITS_ROWS] = plan.step.rows;
     cls_plan_set_logits(&plan, s, &logits);
     plan.has = CLS_NO_SLOTS;
+    if (of->draft_rows.host != NULL) { /* the call has checked that all are in the buffer */
+        plan.has |= CLS_HAS_LOGITS_MAP;
+        plan.step.logits_rows = INT32_MAX;
+    }
     return plan;
 }
 

@@ -126,6 +126,7 @@ class Verified(Rows):
     tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
     accepted    int32 [requests]: the number of drafts that were emitted
     emitted     int32 [requests]: the number of tokens in all
+    drafted     int32 [requests]: how many draft ids were in the vocabulary
     nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
     status      int32 [requests]: the RowStatus of all rows that were read
     """
@@ -133,6 +134,7 @@ class Verified(Rows):
     tokens: DeviceArray
     accepted: DeviceArray
     emitted: DeviceArray
+    drafted: DeviceArray
     nodes: DeviceArray
     latest: Optional[DeviceArray] = None
     counters: Optional[DeviceArray] = None

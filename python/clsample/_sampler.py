@@ -406,13 +406,24 @@ class Sampler(Unique):
         return finish(result, writer, event, found)
 
     def accept(
-        self, tokens: Any, requests: Any, *, queue: Any = None, wait_for: Any = ()
+        self,
+        tokens: Any,
+        requests: Any,
+        *,
+        counts: Any = None,
+        rollback: Any = None,
+        queue: Any = None,
+        wait_for: Any = (),
     ) -> Result:
         """Enqueues the acceptance of tokens that were chosen elsewhere, as if they had been drawn.
 
         tokens: int32 [rows], on the host or the device, or [rows, count], which each request
         accepts one after the other. An id outside the vocabulary, such as -1, has no effect.
         requests: as in sample(), each at most once.
+        counts: int32 [rows], how many of its tokens each request accepts. rollback: int32 [rows],
+        how many of its latest tokens it takes back before; the sampler's max_rollback limits them.
+        A draft model's requests follow a verification by
+        accept(found.tokens, requests, counts=found.emitted, rollback=found.drafted).
         """
         call = Call(self.context)
         with self._locked():
@@ -426,6 +437,8 @@ class Sampler(Unique):
             if size == 0 or size % rows != 0:
                 raise ValueError(f"tokens has {size} elements; it must have {rows}, or a multiple")
             struct.per_row = size // rows
+            call.ints(struct.counts, "counts", counts, rows)
+            call.ints(struct.rollback, "rollback", rollback, rows)
             event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
         result = Result()
         result.event, result.copied = Event(event), call.copied
@@ -472,6 +485,7 @@ class Sampler(Unique):
         draft_probs: Any = None,
         draft_logits: Any = None,
         draft_ids: Any = None,
+        by_step: bool = False,
         mask: Any = None,
         mask_map: Any = None,
         bias: Any = None,
@@ -501,6 +515,9 @@ class Sampler(Unique):
         draft_probs, draft_logits
                     [drafts, vocab]: the drafts' own distributions, for "standard" and "block":
                     float32 probabilities, or logits of the type of `logits`
+        by_step     draft_ids and the distributions are as a loop makes them that drafts one token
+                    for each request at a time: [most drafts, requests], and the latter
+                    [most drafts * requests, vocab]
         method      a VerifyMethod or its name
         max_drafts  the width of the outputs; 0: the largest number of drafts
         counters    int32 [slot_count, 3], to which drafts, accepted drafts and tokens are added
@@ -521,9 +538,13 @@ class Sampler(Unique):
             struct.row_offsets = offset_array = _structs.pointer(offsets, "int32_t")
             call.keep.append(offset_array)
             call.logits(struct.logits, "logits", logits, rows, self.vocab, dtype)
-            if total:
-                flat = draft_ids if draft_ids is not None else _drafts.flat("drafts", drafts)
-                call.ints(struct.draft_ids, "draft_ids", flat, total)
+            places = max(lengths) * count if by_step else total
+            if total and draft_ids is not None:
+                call.ints(struct.draft_ids, "draft_ids", draft_ids, places)
+                if by_step:
+                    struct.ids_stride, struct.ids_request_stride = count, 1
+            elif total:
+                call.ints(struct.draft_ids, "draft_ids", _drafts.flat("drafts", drafts), total)
             if parents is not None:
                 parents = _drafts.listed("parents", parents)
                 if [len(one) for one in parents] != lengths:
@@ -532,7 +553,12 @@ class Sampler(Unique):
                     )
                 call.ints(struct.parents, "parents", _drafts.flat("parents", parents), total)
             struct.method = choice("method", method, VerifyMethod)
-            _drafts.distributions(call, struct, draft_probs, draft_logits, total, self.vocab, dtype)
+            _drafts.distributions(
+                call, struct, draft_probs, draft_logits, places, self.vocab, dtype
+            )
+            if by_step:
+                struct.draft_request_stride = struct.draft_stride
+                struct.draft_stride *= count
             call.mask(struct.mask, "mask", mask, rows, self.vocab, mask_map)
             call.bias(struct.bias, "bias", bias, rows, self.vocab, bias_map)
             call.ints(struct.positions, "positions", positions, count, "uint32_t")

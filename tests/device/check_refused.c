@@ -180,7 +180,7 @@ START_TEST(acceptance_refused)
 {
     device *const d = fixture_device(_i);
     client s = small_client(d, 4);
-    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4};
+    const int32_t twice[] = {0, 1, 2, 1}, beyond[] = {0, 1, 2, 4}, negative[] = {0, 1, 1, -1};
     const cl_mem buffer = s.step.tokens.buffer;
     const cls_ints drawn = {.device.buffer = buffer}, none = {.host = NULL},
                    odd = {.device = {.buffer = buffer, .offset = 2}},
@@ -209,10 +209,18 @@ START_TEST(acceptance_refused)
     call.rows = 4;
     call.tokens = drawn;
     call.counts.host = twice;
-    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->counts is set");
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL),
+                "call->counts: row 2 has the value 2; it must be 0 to 1");
+    call.counts.host = negative;
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL),
+                "call->counts: row 3 has the value -1; it must be 0 to 1");
     call.counts.host = NULL;
-    call.rollback.device.buffer = buffer;
-    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->rollback is set");
+    call.counts.device = (cls_buffer){.buffer = buffer, .offset = 4};
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL), "call->counts needs");
+    call.counts.device.buffer = NULL;
+    call.rollback.host = twice;
+    must_refuse(cls_accept(s.sampler, d->queue, &call, 0, NULL, NULL),
+                "call->rollback: row 1 has the value 1; it must be 0 to 0");
     must(cls_slot_reset(s.sampler, 3));
     must_refuse(accept_ints(s.sampler, d->queue, 4, 1, &drawn, NULL, 0, NULL, NULL), "slot 3");
     must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL), "slot 3");

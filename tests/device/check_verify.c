@@ -85,6 +85,7 @@ START_TEST(random_drafts)
         random_infill(of, context, &r);
         drafts_choose(of, &r);
         verifier_open(&v, d, context, of, (int)rng_below(&r, 2), wide);
+        verifier_spread(&v, rng_below(&r, SPREADS));
         const int search = rng_below(&r, 3) == 0;
         cls_sampler_force_search(v.sampler, search);
         for (uint32_t round = 0; round < ROUNDS; round++) {

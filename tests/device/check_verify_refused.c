@@ -55,9 +55,7 @@ static void refuse_shapes(verifier *v)
     REFUSE(disable_bonus, -1, "call->disable_bonus is -1; it must be 0 or 1");
     REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
     REFUSE(draft_stride, 49, "draft_stride");
-    REFUSE(draft_request_stride, 50, "call->draft_request_stride is 50");
-    REFUSE(ids_stride, 2, "call->ids_stride is set");
-    REFUSE(ids_request_stride, 2, "call->ids_request_stride is 2");
+    REFUSE(draft_request_stride, 49, "call->draft_request_stride is 49");
     REFUSE(outputs, &outputs, "call->outputs is set");
     REFUSE(nodes.kind, 1, "call->nodes.kind is 1");
     REFUSE(slots.device.pointer, &outputs, "call->slots.pointer is set");
@@ -67,6 +65,38 @@ static void refuse_shapes(verifier *v)
     REFUSE(delta, 0.0f, "delta");
     REFUSE(delta, 17.0f, "delta");
     REFUSE(delta, INFINITY, "delta");
+}
+
+/* Strides with which the drafts of two requests, two each, do not fit exactly where they lie: four
+ * ids, and four rows of 50 probabilities. Others fit, or nothing can. */
+static void refuse_strides(verifier *v)
+{
+    cls_verify_call *const call = &v->call;
+    const cls_verify_call good = *call;
+    const uint64_t stride = good.draft_stride;
+    REFUSE(ids_stride, 2, "call->draft_ids");
+    REFUSE(ids_stride, UINT64_MAX, "call->draft_ids");
+    REFUSE(ids_request_stride, 3, "call->draft_ids");
+    REFUSE(ids_request_stride, UINT64_MAX, "call->draft_ids");
+    REFUSE(draft_stride, stride + 4, "call->draft needs");
+    REFUSE(draft_stride, UINT64_MAX / 3, "call->draft needs");
+    REFUSE(draft_request_stride, 49, "call->draft_request_stride is 49");
+    REFUSE(draft_request_stride, 2 * stride + 10, "call->draft needs");
+    REFUSE(draft_request_stride, UINT64_MAX, "call->draft needs");
+    call->ids_request_stride = 1;
+    REFUSE(ids_stride, 3, "call->draft_ids");
+    call->ids_request_stride = 2;
+    REFUSE(ids_stride, 2, "call->draft_ids");
+    call->draft_request_stride = stride;
+    REFUSE(draft_stride, 2 * stride + 10, "call->draft needs");
+    call->draft_kind = CLS_DRAFT_LOGITS;
+    REFUSE(draft_stride, UINT64_C(1) << 40 | 1, "larger common divisor");
+    call->draft_stride = UINT64_C(3) << 62;
+    REFUSE(draft_request_stride, UINT64_C(1) << 63, "call->draft needs");
+    *call = good;
+    call->draft_ids = (cls_ints){.host = v->of->ids};
+    REFUSE(ids_stride, UINT64_MAX, "call->draft_ids: its ids on the host");
+    *call = good;
 }
 
 static void refuse_inputs(verifier *v, cl_mem small)
@@ -124,6 +154,7 @@ START_TEST(refused)
     drafts_reference(of);
     verifier_run(v); /* it is right ... */
     verifier_equal(v, d->name);
+    refuse_strides(v);
     clReleaseMemObject(v->call.draft_ids.device.buffer);
     v->call.draft_ids.device.buffer = NULL;
     v->call.draft_ids.host = of->ids;

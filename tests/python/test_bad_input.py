@@ -219,6 +219,17 @@ def test_other_calls(sampler, logits):
             (lambda: one.force([VOCAB]), clsample.BadArgument, r"tokens\[0\] is 1000"),
             (lambda: sampler.accept("a", one), TypeError, "tokens must have integers"),
             (
+                lambda: sampler.accept([1], one, counts=[1, 1]),
+                ValueError,
+                "counts has 2 elements; it must have 1",
+            ),
+            (lambda: sampler.accept([1], one, counts=[2]), clsample.BadArgument, "must be 0 to 1"),
+            (
+                lambda: sampler.accept([1], one, rollback=[-1]),
+                clsample.BadArgument,
+                "rollback: row 0 has the value -1",
+            ),
+            (
                 lambda: sampler.accept([[1], [2]], one),
                 ValueError,
                 r"tokens has the shape \(2, 1\); it must be \(1, count\)",

@@ -338,6 +338,44 @@ def test_verify(sampler, method):
         assert (found.tokens.get()[i, len(expected.tokens) :] == -1).all()
         assert found.accepted.get()[i] == len(expected.nodes)
         at, drafted = at + len(ids) + 1, drafted + len(ids)
+    # The same as a loop makes it that drafts one token for each request at a time.
+    steps = np.full((3, 3), -1, np.int32)
+    own_by_step = np.full((3, 3, VOCAB), np.nan, np.float32)
+    numbers = iter(range(len(probs)))
+    for i, ids in enumerate(drafts):
+        for k, token in enumerate(ids):
+            steps[k, i], own_by_step[k, i] = token, probs[next(numbers)]
+    again = [sampler.begin(seed=s, top_p=0.9) for s in range(3)]
+    looped = sampler.verify(
+        rows,
+        drafts,
+        again,
+        method=method,
+        draft_ids=sampler.context.to_device(steps),
+        by_step=True,
+        draft_probs=None if own is None else own_by_step.reshape(9, VOCAB),
+    )
+    assert looped.tokens.get().tolist() == found.tokens.get().tolist()
+    ended(*requests, *again)
+
+
+def test_drafts_follow(sampler):
+    """The draft model's requests get the outputs of a verification, and have its text then."""
+    rows = np.zeros((6, VOCAB), np.float32)
+    rows[[0, 1, 2, 3, 4, 5], [5, 6, 7, 5, 9, 9]] = 30
+    requests = [sampler.begin(temperature=0, stop_ids=[6]), sampler.begin(temperature=0)]
+    with sampler.context.sampler(VOCAB, max_rows=2, max_rollback=2) as drafter:
+        own = [drafter.begin(seed=i, repetition_penalty=1.5) for i in range(2)]
+        drafter.accept([[5, 6], [5, 8]], own)
+        found = sampler.verify(rows, [[5, 6], [5, 8]], requests)
+        assert found.tokens.get().tolist() == [[5, 6, -1], [5, 9, -1]]
+        drafter.accept(found.tokens, own, counts=found.emitted, rollback=found.drafted)
+        logits = np.random.default_rng(5).normal(size=(2, VOCAB)).astype(np.float32)
+        tokens = drafter.sample(logits, own).tokens.get()
+        for i, text in enumerate([[5, 6], [5, 9]]):
+            expected = host.sample(logits[i], seed=i, repetition_penalty=1.5, output=text)
+            assert tokens[i] == expected.token
+        ended(*own)
     ended(*requests)
 
 

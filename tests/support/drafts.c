@@ -147,13 +147,10 @@ static void reference(drafts *d, uint32_t i)
 {
     const batch *const q = d->q;
     const uint32_t n = drafts_count(d, i), first = drafts_first(d, i);
-    const size_t size = q->vocab * dtype_size(q->dtype), stride = q->stride * dtype_size(q->dtype);
-    unsigned char *const draft = must_calloc(n, size), *masks = NULL, *biases = NULL;
+    unsigned char *masks = NULL, *biases = NULL;
     cls_host_row h = row_of(d, i);
     cls_host_drafts v;
     cls_host_drafts_init(&v);
-    for (uint32_t k = 0; k < n; k++)
-        memcpy(draft + k * size, q->data + q->offset + (first + k) * stride, size);
     if (d->rows->mask) {
         h.mask = masks = masks_of(d, i);
         h.mask_kind = CLS_MASK_BOOL;
@@ -169,13 +166,15 @@ static void reference(drafts *d, uint32_t i)
     v.logits_stride = d->rows->stride;
     v.ids = d->ids + first;
     v.parents = d->parents ? d->parents + first : NULL;
-    v.draft = d->kind != CLS_DRAFT_NONE ? draft : NULL;
+    v.draft = d->kind != CLS_DRAFT_NONE
+                  ? q->data + q->offset + (size_t)first * q->stride * dtype_size(q->dtype)
+                  : NULL;
+    v.draft_stride = q->stride;
     v.draft_kind = d->kind;
     v.disable_bonus = d->disable_bonus;
     v.epsilon = d->epsilon;
     v.delta = d->delta;
     must(cls_host_verify(&v, &d->host[i]));
-    free(draft);
     free(masks);
     free(biases);
 }

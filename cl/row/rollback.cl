@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: MIT */
+/* rollback: takes tokens back from a slot, whose counts may have to be made again from its history,
+ * and stores a slot that has changed by more than a token. */
+#include "row/entries.cl"
+
+/* A single item makes at most 32,768 iterations in each loop and fewer than 65,535 in all of a
+ * call's loops (see the rules in doc/kernels.md), even with 1,048,576 tokens that all have a bias.
+ * So words of bitmaps and of lists are processed as vectors. */
+/* clang-format off */
+#define EACH_16(STEP) \
+    STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) \
+    STEP(8) STEP(9) STEP(a) STEP(b) STEP(c) STEP(d) STEP(e) STEP(f)
+/* clang-format on */
+#define VECTORS(s) (((s)->words + 15) / 16)
+
+/* Clears the counts and the tokens in context. */
+#define CLEAR_COUNTS(k) \
+    if (adjusted.s##k != 0) \
+        vstore16((uint16)(0u), v * 16 + 0x##k, s->counts);
+static inline void state_clear(const slot_state *s)
+{
+    for (u32 v = LOCAL_ID; v < VECTORS(s); v += WGS) {
+        const uint16 adjusted = vload16(v, s->adjusted);
+        if (fold_or16(as_int16(adjusted)) == 0)
+            continue;
+        vstore16((uint16)(0u), v, s->adjusted);
+        vstore16((uint16)(0u), v, s->in_context);
+        if (s->counting == CLS_COUNTS_PRESENCE) {
+            vstore16((uint16)(0u), v, s->counts);
+        } else {
+            EACH_16(CLEAR_COUNTS)
+        }
+    }
+    BARRIER();
+}
+
+/* Counts the ring's latest n entries again, and sets their CLS_ENTRY_FIRST. */
+static inline void state_recount(const slot_state *s, u32 length, u32 n, u32 flags,
+                                 __local u64 *scratch)
+{
+    if (s->counting == CLS_COUNTS_NONE)
+        return;
+    BARRIER();
+    state_clear(s);
+    if (n != 0) {
+        const u32 at = length - n;
+        const added a = {s->ring, at % s->n_ring, s->n_ring, at, n, flags, 1};
+        add_entries(s, &a, scratch);
+    }
+}
+
+/* Rolls the latest n output tokens back; returns 0 if that is impossible. */
+static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32 most,
+                                 __local u64 *scratch)
+{
+    u32 found = 0;
+    while (found < n && found < slot->length && slot->length - found + most > slot->longest &&
+           (s->ring[(slot->length - 1 - found) % s->n_ring] & CLS_ENTRY_OUTPUT) != 0)
+        found++;
+    if (found < n)
+        return 0;
+    if (slot->window == 0) {
+        for (u32 j = 0; j < n; j++) {
+            const u32 entry = s->ring[(slot->length - 1 - j) % s->n_ring];
+            if ((entry & CLS_ENTRY_ID) / 32 % WGS == LOCAL_ID)
+                state_remove(s, entry, slot->flags, (entry & CLS_ENTRY_FIRST) != 0);
+        }
+    }
+    if (n > 0) {
+        adaptive_load(s, slot->length - n, &slot->adaptive);
+        slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
+    }
+    slot->pending = -1;
+    slot->position -= n;
+    slot->outputs -= n;
+    slot->length -= n;
+    if (slot->window != 0)
+        state_recount(s, slot->length, min(slot->window, slot->length), slot->flags, scratch);
+    BARRIER();
+    return 1;
+}
+
+/* Stores a slot that has changed, and whether its request has ended, by the whole group. */
+static inline void store_changed(__global cls_slot *to, cls_slot *slot, const slot_state *s,
+                                 __global const u32 *lists, __local u64 *scratch)
+{
+    BARRIER(); /* every item has read the slot */
+    if (LOCAL_ID == 0) {
+        slot->stopped =
+            (slot->flags & CLS_SLOT_BEGUN) ? has_stopped(slot, s, lists + slot->lists) : 0u;
+        *to = *slot;
+    }
+#if FORCED
+    if ((slot->flags & (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS)) != (CLS_SLOT_BEGUN | CLS_SLOT_LOOPS) ||
+        slot->length == 0)
+        return; /* the same for the whole group */
+    BARRIER();
+    const text t = text_in(s->ring, s->n_ring, slot->length - 1);
+    const int loops = ends_in_loop(to, &t, s->ring[t.length % s->n_ring], 1, scratch);
+    if (LOCAL_ID == 0 && loops)
+        to->stopped = 1;
+#endif
+}
