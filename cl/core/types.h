@@ -470,8 +470,10 @@ typedef struct cls_args {
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
-    u32 requests; /* of cls_verify() */
-    u32 reserved_3[21];
+    u32 requests;             /* of cls_verify() */
+    u32 min_n, max_n, drafts; /* of cls_draft(); its draft_ids are at tokens_offset */
+    cls_wide ids_stride, ids_request_stride;
+    u32 reserved_3[14];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -193,6 +193,7 @@ cls_status cls_call_check(const cls_call *call, cls_sampler *s, cl_command_queue
     if (s == NULL)
         return cls_refuse("sampler is NULL");
     plan->count[CLS_N_MOST_ROWS] = s->max_rows;
+    plan->count[CLS_N_VOCAB] = s->vocab;
     cls_status status = call->read(callers, plan);
     if (status == CLS_OK && (plan->step.rows < 1 || plan->step.rows > s->max_rows))
         status = cls_refuse("%s->rows is %u; the sampler was created for 1 to %u",
