@@ -66,6 +66,7 @@ WORDS: Dict[str, str] = {
     "cls_sample()": "Sampler.sample()",
     "cls_accept()": "Sampler.accept()",
     "cls_verify()": "Sampler.verify()",
+    "cls_draft()": "Sampler.draft()",
     "cls_logprobs()": "Sampler.logprobs()",
     "cls_chain_stages()": "host.stages()",
     "cls_error_message()": "The exception's text",
@@ -73,6 +74,7 @@ WORDS: Dict[str, str] = {
     "cls_host_sample()": "host.sample()",
     "cls_host_verify()": "host.verify()",
     "cls_host_draw()": "host.draw()",
+    "cls_host_draft()": "host.draft()",
     "cls_context": "Context",
     "cls_sampler": "Sampler",
 }
