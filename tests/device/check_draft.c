@@ -533,6 +533,112 @@ START_TEST(verified)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------------ costs */
+
+enum { TIMED = 8, TIMED_K = 4, TIMED_VOCAB = 32000 };
+
+/* A text whose tokens occur about as often as words do, with a copy of earlier text every now and
+ * then. */
+static void write_text(rng *r, int32_t *text, uint32_t n)
+{
+    for (uint32_t i = 0, from = 0, left = 0; i < n; i++) {
+        const double u = rng_unit(r);
+        if (left == 0 && i > 100 && rng_below(r, 50) == 0) {
+            from = rng_below(r, i);
+            left = 20;
+        }
+        text[i] = left > 0 ? text[from++] : (int32_t)(u * u * u * u * (TIMED_VOCAB - 1));
+        left -= left > 0;
+    }
+}
+
+/* Seconds of `rounds` rounds, in each of which every request accepts a token and gets drafts: by
+ * cls_draft(), or on the host, which reads what was accepted and writes the drafts. */
+static double seconds_of(cls_sampler *sampler, device *d, int on_host, uint32_t n, uint32_t rounds,
+                         int32_t *text, cl_mem accepted, cl_mem drafts, int32_t *ids)
+{
+    cls_params p = default_params();
+    cls_draft_call call;
+    cls_host_text host;
+    p.temperature = 0.0f;
+    cls_draft_call_init(&call);
+    call.requests = TIMED;
+    call.k = TIMED_K;
+    call.draft_ids.buffer = drafts;
+    cls_host_text_init(&host);
+    host.k = TIMED_K;
+    for (uint32_t i = 0; i < TIMED; i++)
+        must(cls_slot_begin(sampler, i, &p, text + (size_t)i * (n + rounds), n, NULL, 0));
+    must(cls_draft(sampler, d->queue, &call, 0, NULL, NULL));
+    must_cl(clFinish(d->queue));
+    const double start = cls_now();
+    for (uint32_t round = 0; round < rounds; round++) {
+        const cls_ints tokens = {
+            .device = {.buffer = accepted, .offset = round * TIMED * sizeof(int32_t)}};
+        must(accept_ints(sampler, d->queue, TIMED, 1, &tokens, NULL, 0, NULL, NULL));
+        if (on_host) {
+            int32_t got[TIMED];
+            buffer_read_at(d, accepted, round * sizeof got, sizeof got, got);
+            for (uint32_t i = 0; i < TIMED; i++) {
+                int32_t *const own = text + (size_t)i * (n + rounds);
+                own[n + round] = got[i];
+                host.tokens = own;
+                host.token_count = n + round + 1;
+                host.max_history = n;
+                must(cls_host_draft(&host, ids + (size_t)i * TIMED_K, NULL));
+            }
+            buffer_write(d, drafts, 0, TIMED * TIMED_K * sizeof *ids, ids);
+        } else {
+            must(cls_draft(sampler, d->queue, &call, 0, NULL, NULL));
+        }
+    }
+    must_cl(clFinish(d->queue));
+    return cls_now() - start;
+}
+
+/* Prints what a round takes on the device and on the host, for short and for long texts. Both end
+ * with the same drafts. */
+START_TEST(costs)
+{
+    device *const d = fixture_device(_i);
+    const uint32_t rounds = fixture_by_size(4, 50, 400);
+    for (uint32_t n = 1024; n <= fixture_by_size(1024, 16384, 16384); n *= 4) {
+        rng r = {fixture_seed()};
+        cls_sampler *sampler;
+        cls_sampler_options o = sampler_options(TIMED_VOCAB, TIMED);
+        o.max_history = n;
+        o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY | CLS_FEATURE_ACCEPT;
+        must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &sampler));
+        int32_t *const text = must_malloc(TIMED * (n + rounds) * sizeof *text),
+                       *const next = must_malloc(rounds * TIMED * sizeof *next);
+        int32_t found[2][TIMED * TIMED_K];
+        for (uint32_t i = 0; i < TIMED; i++) {
+            write_text(&r, text + (size_t)i * (n + rounds), n + rounds);
+            for (uint32_t round = 0; round < rounds; round++)
+                next[round * TIMED + i] = text[(size_t)i * (n + rounds) + n + round];
+        }
+        const cl_mem accepted = buffer_of(d, rounds * TIMED * sizeof *next, next),
+                     drafts = buffer_of(d, sizeof found[0], NULL);
+        double best[2] = {1e9, 1e9};
+        for (int trial = 0; trial < 6; trial++) {
+            const int on_host = trial % 2;
+            const double t =
+                seconds_of(sampler, d, on_host, n, rounds, text, accepted, drafts, found[on_host]);
+            best[on_host] = t < best[on_host] ? t : best[on_host];
+            buffer_read(d, drafts, sizeof found[0], found[on_host]);
+        }
+        ck_assert_mem_eq(found[0], found[1], sizeof found[0]);
+        printf("%s: %u texts of %u tokens: %.0f us a round on the device, %.0f on the host: %.2f\n",
+               d->name, TIMED, n, 1e6 * best[0] / rounds, 1e6 * best[1] / rounds,
+               best[0] / best[1]);
+        release_buffers(accepted, drafts);
+        cls_sampler_destroy(sampler);
+        free(next);
+        free(text);
+    }
+}
+END_TEST
+
 /* -------------------------------------------------------------------------- refusals */
 
 START_TEST(refused)
@@ -633,5 +739,6 @@ int main(int argc, char **argv)
     add_device_test(groups);
     add_device_test(verified);
     add_device_test(refused);
+    add_device_test(costs);
     return fixture_end();
 }
