@@ -11,7 +11,7 @@ extern "C" {
 
 /* Looks the end of each request's text up in the text itself, on the device, and drafts what
  * followed there. The text is what the slot has in order: the prompt, earlier turns and the output,
- * of which the sampler's `max_history` latest tokens are searched (up to 16,384), and what was
+ * of which the sampler's `max_history` latest tokens are searched (up to 1,048,576), and what was
  * rolled back is none of it. Of the earlier places that end with the text's last n tokens, the one
  * with the largest n counts, from max_n down to min_n, and of these the nearest to the end. (vLLM's
  * n-gram proposer also begins with max_n, but takes the farthest place; llama.cpp's takes the

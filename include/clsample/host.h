@@ -44,8 +44,8 @@ typedef struct cls_host_row {
     uint32_t output_count;
     uint32_t draw; /* as cls_step.draws */
 
-    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`.
-     * 0: all. */
+    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`, of
+     * which they see at most 16,384. 0: all. */
     uint32_t max_history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */

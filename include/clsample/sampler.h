@@ -30,8 +30,9 @@ typedef struct cls_sampler_options {
     int32_t counts;      /* a cls_counts; default CLS_COUNTS_ALL */
 
     /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
-     * penalty_window and what DRY, n-grams and bad words see. With 0, requests with DRY or
-     * no_repeat_ngram are refused. Up to 16,384; default 0. */
+     * penalty_window and what cls_draft(), DRY, n-grams and bad words see. With 0, requests with
+     * DRY or no_repeat_ngram are refused. Up to 16,384, or a multiple of 64 up to 1,048,576, of
+     * which DRY, n-grams and bad words see the latest 16,384; default 0. */
     uint32_t max_history;
 
     /* The largest number of tokens that cls_slot_rollback() can remove, 24 bytes each. Up to

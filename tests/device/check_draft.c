@@ -12,7 +12,7 @@
 #include "inputs.h"
 #include "selftest/compile.h"
 
-enum { VOCAB = 40, STOP = VOCAB - 1, SLOTS = 6, MARK = -7, ROWS = 21, MOST_TEXT = 40000 };
+enum { VOCAB = 40, STOP = VOCAB - 1, SLOTS = 6, MARK = -7, ROWS = 21, MOST_TEXT = 150000 };
 
 static uint32_t times = 1;
 
@@ -409,32 +409,43 @@ START_TEST(lives)
 }
 END_TEST
 
-/* The longest texts and n-grams: of one token, of two that alternate, and one whose only earlier
- * place is the farthest. */
-START_TEST(long_texts)
+/* The longest n-grams in long texts: of one token, of two that alternate, and one whose only
+ * earlier place is the farthest. */
+static void long_texts_of(device *d, uint32_t history, uint32_t n, uint32_t calls)
 {
     static int32_t text[MOST_TEXT];
-    desk *const s = desk_open(fixture_device(_i), 16384, 64);
-    const uint32_t n = fixture_by_size(5000, 20000, 20000);
+    desk *const s = desk_open(d, history, 64);
     const cls_params p = greedy();
     for (int kind = 0; kind < 4; kind++) {
         request *const q = &s->at[kind];
         const uint32_t window = n < s->history ? n : s->history;
         for (uint32_t i = 0; i < n; i++)
             text[i] = kind == 0 ? 1 : kind == 1 ? (int32_t)(i % 2) : (int32_t)rng_below(&s->r, 2);
-        if (kind == 2) /* of 128 and more tokens that have no 5 */
+        if (kind == 2)
             for (uint32_t i = 0; i < 2; i++)
-                text[i == 0 ? n - window : n - 2] = 5, text[i == 0 ? n - window + 1 : n - 1] = 6;
+                text[n - window + i] = text[n - 2 + i] = 5 + (int32_t)i;
         must(cls_slot_begin(s->sampler, (uint32_t)kind, &p, text, n, NULL, 0));
         memcpy(q->text, text, n * sizeof *text);
         q->n = q->prompt = q->longest = n;
         q->begun = 1;
     }
-    for (uint32_t i = 0; i < fixture_by_size(2, 10, 40); i++) {
+    for (uint32_t i = 0; i < calls; i++) {
         draft_and_check(s);
         accept(s, rng_below(&s->r, 2));
     }
+    save_and_load(s, 4, 2);
+    must(cls_slot_copy(s->sampler, 5, 3));
+    s->at[5] = s->at[3];
+    draft_and_check(s);
     desk_close(s);
+}
+
+START_TEST(long_texts)
+{
+    device *const d = fixture_device(_i);
+    long_texts_of(d, 16384, fixture_by_size(5000, 20000, 20000), fixture_by_size(2, 6, 40));
+    if (fixture_size() != TEST_TINY)
+        long_texts_of(d, 131072, 140000, fixture_by_size(0, 2, 20));
 }
 END_TEST
 
