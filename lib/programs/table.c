@@ -89,7 +89,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
     [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
-    [CLS_LOOKUP_0] = {"lookup", CLS_LOOKUP, FILE_OF(lookup), " -DFORCED=1", ALL, 0, 64},
+    [CLS_LOOKUP_0] = {"lookup", CLS_LOOKUP, FILE_OF(lookup), " -DFORCED=1", ALL, 0, 0},
     [CLS_SHARD_SURVEY_0] = {"shard-survey", CLS_SHARD_SURVEY, FILE_OF(survey), " -DROW=0 -DSHARD=1",
                             0, 1, 0},
     [CLS_SHARD_SURVEY_1] = {"shard-survey-row", CLS_SHARD_SURVEY, FILE_OF(survey), " -DSHARD=1",
