@@ -13,6 +13,7 @@
  *
  * - clsample/outputs.h: what a step can report beyond tokens; log-probabilities of prompts
  * - clsample/verify.h: speculative decoding
+ * - clsample/draft.h: drafts from a request's own text
  * - clsample/readback.h: bringing results to the host without stalling a queue
  * - clsample/shard.h: one vocabulary over several devices, without gathering the logits
  * - clsample/host.h: the same results in plain C, without a device
@@ -49,7 +50,7 @@
  * Compiling. The kernels are small programs. Each is compiled when a call first needs it:
  * cls_sampler_create() for its options, a slot call for parameters that need more, and
  * cls_context_compile() ahead of both. A context keeps them for all its samplers. The functions
- * that enqueue (cls_sample(), cls_verify(), cls_logprobs() and cls_accept()) never compile.
+ * that enqueue (such as cls_sample(), cls_verify() and cls_accept()) never compile.
  *
  * Threads. Any number of threads may share a cls_context: they may create and destroy samplers on
  * it and compile for it. A lock in the context orders compilations, and the functions that enqueue
@@ -109,6 +110,7 @@
 #include "clsample/step.h"
 #include "clsample/outputs.h"
 #include "clsample/verify.h"
+#include "clsample/draft.h"
 #include "clsample/readback.h"
 #include "clsample/shard.h"
 #include "clsample/host.h"

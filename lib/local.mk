@@ -2,8 +2,8 @@
 include_HEADERS = include/clsample.h
 core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/params.h include/clsample/context.h \
 	include/clsample/programs.h include/clsample/sampler.h include/clsample/slot.h include/clsample/step.h \
-	include/clsample/outputs.h include/clsample/verify.h include/clsample/readback.h \
-	include/clsample/shard.h include/clsample/host.h include/clsample/selftest.h include/clsample/layout.h
+	include/clsample/outputs.h include/clsample/verify.h include/clsample/draft.h \
+	include/clsample/readback.h include/clsample/shard.h include/clsample/host.h include/clsample/selftest.h include/clsample/layout.h
 pkginclude_HEADERS = $(core_parts) include/clsample/head.h
 library_headers = $(srcdir)/lib/*.h $(srcdir)/lib/*/*.h
 
@@ -19,10 +19,10 @@ library_sources = \
 	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
 	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
 	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
-	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c \
+	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c lib/reference/lookup.c \
 	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
-	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c \
+	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \

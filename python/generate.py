@@ -113,6 +113,7 @@ BUFFERS = {
         "counters": "int32 slot_count, 3",
         "latest": "int32 slot_count",
     },
+    "cls_draft_call": {"draft_ids": "int32 requests, k", "counts": "int32 requests"},
 }
 # The buffers of outputs that calls read.
 INPUTS = {"cls_given_tokens": ("ids",)}

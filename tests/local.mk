@@ -13,7 +13,7 @@ short_tests = tests/device/check_verify tests/device/check_history tests/device/
 	tests/unit/check_reference tests/unit/check_forced_host
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
 	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
-	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused \
+	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused tests/device/check_draft \
 	tests/device/check_rounds tests/device/check_state tests/device/check_accepted tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
 	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \

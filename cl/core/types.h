@@ -190,7 +190,8 @@ typedef struct cls_slot {
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
  * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
  * thinking budget before each token that can be rolled back. `layout` says which of these parts
- * exist: a cls_counts, the history (1 to 16,384) and the rollback (0 to 16,384). */
+ * exist: a cls_counts, the history (1 to 16,384, or a multiple of 64 up to 1,048,576) and the
+ * rollback (0 to 16,384). */
 #ifdef __OPENCL_C_VERSION__
 enum {
     CLS_COUNTS_NONE = 0,     /* nothing for penalties */
@@ -199,13 +200,19 @@ enum {
 };
 #endif
 #define CLS_LAYOUT(counts, history, rollback) \
-    ((u32)(counts) | (u32)((history)-1) << 3 | (u32)(rollback) << 17)
+    ((u32)(counts) | (u32)((history) > CLS_MAX_HISTORY) << 2 | \
+     (u32)((history) > CLS_MAX_HISTORY ? (history) / CLS_HISTORY_UNIT - 1 : (history)-1) << 3 | \
+     (u32)(rollback) << 17)
 #define CLS_LAYOUT_COUNTS(layout) ((layout)&3u)
-#define CLS_LAYOUT_HISTORY(layout) (((layout) >> 3 & 0x3fffu) + 1)
+#define CLS_LAYOUT_IS_LONG(layout) ((layout) >> 2 & 1u)
+#define CLS_LAYOUT_HISTORY(layout) \
+    ((((layout) >> 3 & 0x3fffu) + 1) << 6 * CLS_LAYOUT_IS_LONG(layout))
 #define CLS_LAYOUT_ROLLBACK(layout) ((layout) >> 17)
 #define CLS_LAYOUT_RING(layout) (CLS_LAYOUT_HISTORY(layout) + CLS_LAYOUT_ROLLBACK(layout))
 enum {
-    CLS_MAX_HISTORY = 16384,
+    CLS_MAX_HISTORY = 16384, /* tokens that parameters can be about; DRY and n-grams see no more */
+    CLS_HISTORY_UNIT = 64,   /* of longer histories, which cls_draft() searches */
+    CLS_MAX_TEXT = CLS_MAX_HISTORY * CLS_HISTORY_UNIT,
     CLS_ADAPTIVE_WORDS = 4, /* of a cls_slot_adaptive */
     CLS_MAX_COUNT = 65535,
 };
@@ -275,7 +282,13 @@ CLS_INLINE u32 effects_text(u32 vocab, u32 layout)
 {
     return effects_chains(vocab, layout) + state_bitmap(vocab) + 16;
 }
-CLS_INLINE u32 effects_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
+CLS_INLINE u32 effects_tokens(u32 layout) /* that DRY, n-grams and bad words see */
+{
+    if (CLS_LAYOUT_IS_LONG(layout))
+        return CLS_MAX_HISTORY;
+    return CLS_LAYOUT_HISTORY(layout);
+}
+CLS_INLINE u32 effects_length(u32 layout) { return (effects_tokens(layout) + 63) / 64 * 64; }
 /* Behind these, where rows follow drafts: whether the marks are for this row, the number of its
  * drafts, the number of its patches; the ids of the drafts; the patches, which are tokens whose
  * counts the drafts change, with their new counts; and the starts of the chains of patches. */
@@ -473,11 +486,12 @@ typedef struct cls_args {
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
-    u32 requests; /* of cls_verify() */
+    u32 requests;             /* of cls_verify() and cls_draft() */
+    u32 min_n, max_n, drafts; /* of cls_draft(); its draft_ids are at tokens_offset */
     cls_wide ids_stride;
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
-    u32 reserved_3[11];
+    u32 reserved_3[8];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

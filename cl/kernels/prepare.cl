@@ -157,7 +157,7 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
         __global const u32 *const lists = lists_of(s, from);
         const slot_state state = state_of(s->state, layout, vocab, (u32)slot_index);
         const u32 n = slot.n_dry != 0 || slot.ngram != 0
-                          ? min(slot.length + drafts, CLS_LAYOUT_HISTORY(layout))
+                          ? min(slot.length + drafts, effects_tokens(layout))
                           : 0u;
         const u32 late = min(drafts, n); /* the drafts that are in the text */
         clear_marks(&p, vocab);          /* after it the path is complete, too */

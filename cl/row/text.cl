@@ -86,21 +86,21 @@ static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *a
 #define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)
 #define DIFFERS(at) (text_entry(t, (at) + n) ^ text_entry(t, at))
 /* Returns how many entries before the end of a text, which an entry follows, equal those n entries
- * earlier; at most `most`. An item that is alone in its group takes eight a trip: some texts have
- * 200,000 to compare (rule 5). Others would need more registers for it. */
-static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most)
+ * earlier in the bits of `kind`; at most `most`. An item that is alone in its group takes eight a
+ * trip: some texts have 200,000 to compare (rule 5). Others would need more registers for it. */
+static inline u32 entries_alike(const text *t, u32 entry, u32 n, u32 most, u32 kind)
 {
     u32 back = 1;
-    if (((text_entry(t, n) ^ entry) & ENTRY_KIND) != 0)
+    if (((text_entry(t, n) ^ entry) & kind) != 0)
         return 0;
 #if WGS == 1
     while (back + 8 <= most &&
            ((DIFFERS(back) | DIFFERS(back + 1) | DIFFERS(back + 2) | DIFFERS(back + 3) |
              DIFFERS(back + 4) | DIFFERS(back + 5) | DIFFERS(back + 6) | DIFFERS(back + 7)) &
-            ENTRY_KIND) == 0)
+            kind) == 0)
         back += 8;
 #endif
-    while (back < most && (DIFFERS(back) & ENTRY_KIND) == 0)
+    while (back < most && (DIFFERS(back) & kind) == 0)
         back++;
     return back;
 }
@@ -121,7 +121,7 @@ static inline u32 ends_in_loop(__global const cls_slot *slot, const text *t, u32
                   reach = min(slot->loop_max * repeats, t->length + 1);
         u32 n = 1 + LOCAL_ID;
         while (n * repeats <= reach) {
-            const u32 same = entries_alike(t, entry, n, reach - n), all = same + n,
+            const u32 same = entries_alike(t, entry, n, reach - n, ENTRY_KIND), all = same + n,
                       loop = max((shortest + n - 1) / n, 1u) * n;
             found |= (u32)(loop * repeats <= all);
             n += same < n ? WGS : ((same - n) / WGS + 1) * WGS;

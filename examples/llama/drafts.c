@@ -21,7 +21,6 @@ void drafts_open(drafts *d, model *m, sampling *s, const options *o)
     d->cu = allocate(streams + 1, sizeof *d->cu);
     for (uint32_t i = 0; i <= streams; i++)
         d->cu[i] = (int32_t)(i * (d->most + 1));
-    d->ids = allocate(all, sizeof *d->ids);
     d->slots = allocate(streams, sizeof *d->slots);
     d->positions = allocate(streams, sizeof *d->positions);
     d->device_ids = device_buffer(m->d, all * sizeof(int32_t), NULL);
@@ -49,31 +48,28 @@ void drafts_close(drafts *d)
         free(d->rows[k]);
     free(d->positions);
     free(d->slots);
-    free(d->ids);
     free(d->cu);
     free(d->n);
 }
 
 /* ------------------------------------------------------------------ look-up */
 
-/* Finds the latest earlier occurrence of the last `length` tokens and returns its end; 0: none. */
-static uint32_t look_up(const int32_t *tokens, uint32_t n, uint32_t length)
+/* Looks up where the last tokens of each request occurred before. The model embeds all drafts, so
+ * that a request without a match gets some token. */
+static void look_up(drafts *d, request *const *requests, uint32_t n)
 {
-    for (uint32_t end = n - 1; end >= length; end--)
-        if (memcmp(tokens + end - length, tokens + n - length, length * sizeof *tokens) == 0)
-            return end;
-    return 0;
-}
-
-static uint32_t guess(const request *r, uint32_t most, int32_t *ids)
-{
-    const uint32_t n = r->n_prompt + r->n_output;
-    uint32_t from = 0, count = 0;
-    for (uint32_t length = n > LONGEST ? LONGEST : n - 1; length > 0 && from == 0; length--)
-        from = look_up(r->tokens, n, length);
-    for (; from > 0 && from + count < n && count < most; count++)
-        ids[count] = r->tokens[from + count];
-    return count;
+    cls_draft_call call;
+    cls_draft_call_init(&call);
+    for (uint32_t i = 0; i < n; i++)
+        d->slots[i] = (int32_t)requests[i]->slot;
+    call.requests = n;
+    call.k = d->most;
+    call.min_n = 1;
+    call.max_n = LONGEST;
+    call.fill = 0;
+    call.slots.host = d->slots;
+    call.draft_ids.buffer = d->device_ids;
+    must(cls_draft(d->s->sampler, d->m->d->queue, &call, 0, NULL, NULL), "drafts");
 }
 
 /* ------------------------------------------------------------- fewer layers */
@@ -129,14 +125,11 @@ static void draw(drafts *d, request *const *requests, uint32_t n, uint32_t k, cl
         put(d, d->drawn_probs, d->probs, d->m->c.vocab * sizeof(float), k, n);
 }
 
-static void draw_all(drafts *d, request *const *requests, uint32_t n, cl_event *begun)
+static void draw_all(drafts *d, request *const *requests, uint32_t n)
 {
     uint32_t most = 0;
     for (uint32_t i = 0; i < n; i++)
         most = d->n[i] > most ? d->n[i] : most;
-    must_cl(clEnqueueFillBuffer(d->m->d->queue, d->device_ids, &(cl_int){-1}, sizeof(cl_int), 0,
-                                (size_t)d->s->most * d->most * sizeof(int32_t), 0, NULL, begun),
-            "clEnqueueFillBuffer");
     for (uint32_t k = 0; k < most; k++) {
         cl_event uploaded;
         draw(d, requests, n, k, &uploaded);
@@ -148,24 +141,23 @@ static void draw_all(drafts *d, request *const *requests, uint32_t n, cl_event *
 
 void drafts_propose(drafts *d, request *const *requests, uint32_t n, cl_event *begun)
 {
-    *begun = NULL;
+    must_cl(clEnqueueFillBuffer(d->m->d->queue, d->device_ids, &(cl_int){-1}, sizeof(cl_int), 0,
+                                (size_t)d->s->most * d->most * sizeof(int32_t), 0, NULL, begun),
+            "clEnqueueFillBuffer");
     memset(d->n, 0, d->s->most * sizeof *d->n);
-    for (uint32_t i = 0; i < d->s->most * d->most; i++)
-        d->ids[i] = -1;
     for (uint32_t i = 0; i < n; i++) { /* the last token of a text cannot be a draft */
         const uint32_t left = requests[i]->most - requests[i]->n_output - 1;
         d->n[i] = left < d->most ? left : d->most;
-        if (d->from == BY_TEXT)
-            d->n[i] = guess(requests[i], d->n[i], d->ids + (size_t)i * d->most);
     }
     if (d->from == BY_LAYERS)
-        draw_all(d, requests, n, begun);
+        draw_all(d, requests, n);
+    else if (n > 0)
+        look_up(d, requests, n);
 }
 
 int32_t drafts_token(const drafts *d, uint32_t i, uint32_t k)
 {
-    const int32_t at = (int32_t)(i * d->most + k);
-    return d->from == BY_TEXT ? d->ids[at] : -1 - at;
+    return -1 - (int32_t)(i * d->most + k);
 }
 
 bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, uint64_t *ticket)
@@ -176,10 +168,7 @@ bool drafts_verify(drafts *d, const int32_t *slots, uint32_t n, cl_event *done, 
     call.method = d->verify;
     call.row_offsets = d->cu;
     call.slots.host = slots;
-    if (d->from == BY_TEXT)
-        call.draft_ids.host = d->ids;
-    else
-        call.draft_ids.device.buffer = d->device_ids;
+    call.draft_ids.device.buffer = d->device_ids;
     if (d->probs != NULL) {
         call.draft_kind = CLS_DRAFT_PROBS;
         call.draft.buffer = d->probs;

@@ -243,8 +243,7 @@ typedef struct drafts {
     int32_t verify;    /* a cls_verify_method */
     uint32_t *n;       /* [streams]: the drafts of each request */
     int32_t *cu;       /* [streams + 1] */
-    int32_t *ids;      /* [streams, most]: drafts on the host, BY_TEXT */
-    cl_mem device_ids; /* int32 [streams, most]: drafts on the device, BY_LAYERS */
+    cl_mem device_ids; /* int32 [streams, most]: the drafts */
     cl_mem probs;      /* float32 [streams, most, vocab]: their distributions; NULL: not needed */
     cl_mem drawn, drawn_probs; /* one draft of each request */
     int32_t *rows[MOST_DRAFTS], *slots, *positions;
@@ -254,7 +253,7 @@ void drafts_open(drafts *d, model *m, sampling *s, const options *o);
 void drafts_close(drafts *d);
 
 /* Makes drafts for n requests. The host must have all of their tokens. *begun: the first command on
- * the device, or NULL if there is none. */
+ * the device. */
 void drafts_propose(drafts *d, request *const *requests, uint32_t n, cl_event *begun);
 
 /* Draft k of request i as a token for model_forward(), whose `tokens` is then d->device_ids. */

@@ -47,6 +47,8 @@ void sampling_open(sampling *s, model *m, const options *o)
     sampler.slot_count = m->slots;
     sampler.features =
         CLS_FEATURE_SHORTLIST | (s->drafts != 0 ? CLS_FEATURE_VERIFY | CLS_FEATURE_PROBS : 0u);
+    if (o->drafts != 0 && o->drafts_from == BY_TEXT) /* long histories are multiples of 64 */
+        sampler.max_history = m->c.context < 16384 ? m->c.context : m->c.context / 64 * 64;
     for (uint32_t i = 0; i < o->n_requests; i++)
         if (sampler.max_history < o->requests[i].params.penalty_window)
             sampler.max_history = o->requests[i].params.penalty_window;

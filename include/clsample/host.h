@@ -5,7 +5,7 @@
 #ifndef CLSAMPLE_HOST_H
 #define CLSAMPLE_HOST_H
 
-#include "verify.h"
+#include "draft.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -44,8 +44,8 @@ typedef struct cls_host_row {
     uint32_t output_count;
     uint32_t draw; /* as cls_step.draws */
 
-    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`.
-     * 0: all. */
+    /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`, of
+     * which they see at most 16,384. 0: all. */
     uint32_t max_history;
     uint32_t reserved;        /* 0 */
     const cls_infill *infill; /* for params->infill, else NULL */
@@ -164,6 +164,27 @@ CLS_INIT_FUNCTION(cls_host_verified)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_verify(const cls_host_drafts *drafts,
                                                    cls_host_verified *result);
+
+/* A request's text for cls_host_draft(). */
+typedef struct cls_host_text {
+    size_t struct_size;
+    const int32_t *tokens; /* [token_count]: prompt, earlier turns and output, one after another */
+    uint32_t token_count;  /* 0 with NULL */
+    uint32_t vocab;        /* 1 to 1,048,576 (default): other ids are left out, as in slots */
+    uint32_t max_history;  /* how many of the latest tokens are searched; 0 (default): all */
+    uint32_t k;            /* as cls_draft_call.k */
+    uint32_t min_n, max_n; /* as cls_draft_call.min_n and max_n */
+    int32_t fill;          /* as cls_draft_call.fill */
+} cls_host_text;
+
+CLS_INIT_FUNCTION(cls_host_text)
+
+/* Finds the drafts that cls_draft() finds for a request with this text and a sampler with this
+ * `max_history`, if the request has not stopped. draft_ids: int32 [text->k]. *count (count may be
+ * NULL): text->k or 0. Does not allocate.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_host_draft(const cls_host_text *text, int32_t *draft_ids,
+                                                  int32_t *count);
 
 #ifdef __cplusplus
 }

@@ -30,8 +30,9 @@ typedef struct cls_sampler_options {
     int32_t counts;      /* a cls_counts; default CLS_COUNTS_ALL */
 
     /* The number of a request's latest tokens that are stored in order, 4 bytes each. It limits
-     * penalty_window and what DRY, n-grams and bad words see. With 0, requests with DRY or
-     * no_repeat_ngram are refused. Up to 16,384; default 0. */
+     * penalty_window and what cls_draft(), DRY, n-grams and bad words see. With 0, requests with
+     * DRY or no_repeat_ngram are refused. Up to 16,384, or a multiple of 64 up to 1,048,576, of
+     * which DRY, n-grams and bad words see the latest 16,384; default 0. */
     uint32_t max_history;
 
     /* The largest number of tokens that cls_slot_rollback() can remove, 24 bytes each. Up to
@@ -82,8 +83,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_sampler_create(cls_context *context,
 CLS_API CLS_WARN_UNUSED cls_status cls_sampler_compile(cls_sampler *sampler, uint32_t features);
 
 /* Returns the cls_feature bits for the lack of which the last cls_sample(), cls_verify(),
- * cls_accept() or cls_logprobs() was refused, and 0 if features were not the reason. After
- * cls_sampler_compile() with them the call can be made again. */
+ * cls_draft(), cls_accept() or cls_logprobs() was refused, and 0 if features were not the reason.
+ * After cls_sampler_compile() with them the call can be made again. */
 CLS_API uint32_t cls_sampler_missing(const cls_sampler *sampler);
 
 /* Releases a sampler; OpenCL keeps what steps in flight use. Blocks until the last steps that

@@ -77,6 +77,10 @@ cls_status cls_switch_check(const char *name, int32_t value);
  * verify trees. `call` is the name of the struct, for messages. */
 cls_status cls_method_check(const char *call, int32_t method, int has_parents);
 
+/* Fails if the numbers of a look-up for drafts are out of range. `call` is as above. */
+cls_status cls_lookup_check(const char *call, uint32_t k, uint32_t min_n, uint32_t max_n,
+                            int32_t fill, uint32_t vocab);
+
 /* ------------------------------------------------------ types of logits */
 
 #define CLS_DTYPES 3

@@ -22,6 +22,7 @@ SOURCE(kept)
 SOURCE(accept)
 SOURCE(residual)
 SOURCE(verify)
+SOURCE(lookup)
 SOURCE(partial)
 SOURCE(merge)
 #define FILE_OF(NAME) #NAME, cls_source_##NAME, &cls_source_##NAME##_count
@@ -91,6 +92,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
     [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
+    [CLS_LOOKUP_0] = {"lookup", CLS_LOOKUP, FILE_OF(lookup), " -DFORCED=1", ALL, 0, 0},
     [CLS_SHARD_SURVEY_0] = {"shard-survey", CLS_SHARD_SURVEY, FILE_OF(survey), " -DROW=0 -DSHARD=1",
                             0, 1, 0},
     [CLS_SHARD_SURVEY_1] = {"shard-survey-row", CLS_SHARD_SURVEY, FILE_OF(survey), " -DSHARD=1",
@@ -125,6 +127,7 @@ static const struct {
                     CLS_FEATURE_STATE},
     [CLS_RESIDUAL] = {"cls_residual", CLS_FEATURE_VERIFY, 0},
     [CLS_VERIFY] = {"cls_verify", CLS_FEATURE_VERIFY, CLS_FEATURE_FORCED},
+    [CLS_LOOKUP] = {"cls_lookup", CLS_FEATURE_VERIFY, 0},
     [CLS_SHARD_SURVEY] = {"cls_survey", CLS_FEATURE_SHARD, ROW},
     [CLS_PARTIAL] = {"cls_partial", CLS_FEATURE_SHARD, 0},
     [CLS_MERGE] = {"cls_merge", CLS_FEATURE_SHARD, 0},

@@ -64,8 +64,9 @@ static int is_output(const cls_scratch *w, uint32_t at) { return at >= w->length
 /* Returns how many of the latest tokens DRY and n-grams read. */
 static uint32_t history(const cls_scratch *w)
 {
-    return w->row.max_history != 0 && w->row.max_history < w->length ? w->row.max_history
-                                                                     : w->length;
+    const uint32_t most =
+        w->row.max_history < CLS_MAX_HISTORY ? w->row.max_history : CLS_MAX_HISTORY;
+    return most != 0 && most < w->length ? most : w->length;
 }
 
 uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)

@@ -197,10 +197,12 @@ static cls_status check_sampler_options(const cls_sampler_options *o)
     if (o->counts < CLS_COUNTS_NONE || o->counts > CLS_COUNTS_ALL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->counts is %d, which is not a cls_counts", (int)o->counts);
-    if (o->max_history > CLS_MAX_HISTORY)
+    if (o->max_history > CLS_MAX_HISTORY &&
+        (o->max_history > CLS_MAX_TEXT || o->max_history % CLS_HISTORY_UNIT != 0))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "options->max_history is %u; it must be at most %d",
-                        (unsigned)o->max_history, CLS_MAX_HISTORY);
+                        "options->max_history is %u; it must be at most %d, or a multiple of %d up "
+                        "to %d",
+                        (unsigned)o->max_history, CLS_MAX_HISTORY, CLS_HISTORY_UNIT, CLS_MAX_TEXT);
     if (o->max_rollback > CLS_MAX_HISTORY)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->max_rollback is %u; it must be at most %d",

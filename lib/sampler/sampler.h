@@ -36,6 +36,7 @@ enum cls_arg_set {
     CLS_ARG_SET_VERIFY, /* a verification */
     CLS_ARG_SET_DRAFTS, /* the drafts of a verification */
     CLS_ARG_SET_ACCEPT, /* cls_accept() */
+    CLS_ARG_SET_LOOKUP, /* cls_draft() */
     CLS_ARG_SET_FORCE,  /* cls_force, which finishes the rows of a step */
     CLS_ARG_SET_MERGED, /* the merged rows of a shard's step */
     CLS_ARG_SETS

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test of cls_verify(). */
+/* The self-test of cls_verify() and cls_draft(). */
 #include "selftest/selftest.h"
 
 #include <stdio.h>
@@ -161,5 +161,65 @@ cls_status cls_selftest_verify(cls_selftest_run *t)
             status = verify_requests(t, method, &f);
     release((const cl_mem[]){f.logits, f.out}, 2);
     free(f.rows);
+    return status;
+}
+
+/* --------------------------------------------------------------------- look-up */
+
+enum { LOOKUP_K = 9, LOOKUP_TOKENS = 2 * SELFTEST_HISTORY };
+
+/* Writes a text that is longer than the ring and has 2, 3, 4, 5 or 1,000 different tokens. The last
+ * one repeats nothing. */
+static void lookup_text(uint32_t i, int32_t text[LOOKUP_TOKENS])
+{
+    const uint32_t different = i + 1 < SELFTEST_REQUESTS ? i + 2 : 1000;
+    for (uint32_t j = 0; j < LOOKUP_TOKENS; j++)
+        text[j] = (int32_t)(cls_hash_word(i, j) % different);
+}
+
+static cls_status check_lookup(cls_selftest_run *t, uint32_t i, const int32_t ids[LOOKUP_K])
+{
+    int32_t text[LOOKUP_TOKENS], expected[LOOKUP_K];
+    char message[200] = "";
+    cls_host_text host;
+    cls_host_text_init(&host);
+    lookup_text(i, text);
+    host.tokens = text;
+    host.token_count = LOOKUP_TOKENS;
+    host.max_history = SELFTEST_HISTORY;
+    host.k = LOOKUP_K;
+    const cls_status status = cls_host_draft(&host, expected, NULL);
+    if (status == CLS_OK && memcmp(ids, expected, sizeof expected) != 0)
+        snprintf(message, sizeof message, "text %u: device: %d %d..., host: %d %d...", (unsigned)i,
+                 (int)ids[0], (int)ids[1], (int)expected[0], (int)expected[1]);
+    cls_selftest_count(t, ST_LOOKUP, message);
+    return status;
+}
+
+cls_status cls_selftest_lookup(cls_selftest_run *t)
+{
+    int32_t text[LOOKUP_TOKENS], slots[SELFTEST_REQUESTS], ids[SELFTEST_REQUESTS][LOOKUP_K] = {{0}};
+    cls_params params;
+    cls_draft_call call;
+    cls_params_init(&params);
+    params.temperature = 0.0f;
+    cls_draft_call_init(&call);
+    call.requests = SELFTEST_REQUESTS;
+    call.k = LOOKUP_K;
+    call.slots.host = slots;
+    cls_status status = cls_selftest_buffer(t, sizeof ids, ids, &call.draft_ids.buffer);
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++) {
+        lookup_text(i, text);
+        slots[i] = (int32_t)(t->sampler->slots - SELFTEST_REQUESTS + i);
+        status =
+            cls_try_begin(t->sampler, (uint32_t)slots[i], &params, text, LOOKUP_TOKENS, NULL, 0);
+    }
+    if (status == CLS_OK)
+        status = cls_draft(t->sampler, t->queue, &call, 0, NULL, NULL);
+    if (status == CLS_OK)
+        status = cls_selftest_read(t, call.draft_ids.buffer, sizeof ids, ids);
+    release(&call.draft_ids.buffer, 1);
+    for (uint32_t i = 0; i < SELFTEST_REQUESTS && status == CLS_OK; i++)
+        status = check_lookup(t, i, ids[i]);
     return status;
 }

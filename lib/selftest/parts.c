@@ -56,6 +56,7 @@ cls_status cls_selftest_parts(cls_selftest_run *t)
         {cls_selftest_steps, ST_SURVEY, PART_STEPS},
         {cls_selftest_outputs, ST_REPORT, PART_OUTPUTS},
         {cls_selftest_verify, ST_MATCH, PART_DRAFTS},
+        {cls_selftest_lookup, ST_LOOKUP, PART_LOOKUP},
     };
     cls_status status = CLS_OK;
     for (size_t i = 0; i < sizeof parts / sizeof *parts && status == CLS_OK; i++) {

@@ -57,6 +57,9 @@ static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
     case CLS_VERIFY:
         *features = CLS_FEATURE_VERIFY;
         return PART_DRAFTS;
+    case CLS_LOOKUP:
+        *features = CLS_FEATURE_VERIFY;
+        return PART_LOOKUP;
     default:
         *features = 0;
         return PART_STEPS;

@@ -38,7 +38,7 @@
     stage(SHARDS, "shards") stage(REPORT, "report") stage(LOGPROBS, "logprobs") \
     stage(MATCH, "verify: match") \
     stage(STANDARD, "verify: standard") stage(BLOCK, "verify: block") \
-    stage(VERIFY_TYPICAL, "verify: typical")
+    stage(VERIFY_TYPICAL, "verify: typical") stage(LOOKUP, "drafts of texts")
 /* clang-format on */
 #define SELFTEST_STAGE(number, name) ST_##number,
 enum cls_selftest_stage_index { SELFTEST_STAGES(SELFTEST_STAGE) ST_STAGES };
@@ -133,6 +133,7 @@ typedef struct cls_selftest_selection {
 #define PART_STEPS 2u
 #define PART_OUTPUTS 4u
 #define PART_DRAFTS 8u
+#define PART_LOOKUP 16u
 
 /* Returns the selection of the whole self-test. */
 cls_selftest_selection cls_selftest_whole(void);
@@ -269,11 +270,12 @@ cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *kno
 void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
                         const int32_t *biases, cls_step *step);
 
-/* Test the steps of all cases, the outputs of rows, and cls_verify() with one type of logits. Wrong
- * answers are counted. They fail if a call fails. */
+/* Test the steps of all cases, the outputs of rows, and cls_verify() with one type of logits, and
+ * cls_draft(), which reads none. Wrong answers are counted. They fail if a call fails. */
 cls_status cls_selftest_steps(cls_selftest_run *t);
 cls_status cls_selftest_outputs(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
+cls_status cls_selftest_lookup(cls_selftest_run *t);
 
 /* Releases the buffers that cls_selftest_steps() has made. */
 void cls_selftest_inputs_release(cls_selftest_inputs *in);

@@ -61,6 +61,11 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->epsilon = cls_bits_q20(plan->verify.epsilon);
     a->delta = cls_bits_q20(plan->verify.delta);
     a->max_drafts = plan->verify.max_drafts;
+    a->min_n = plan->draft.min_n;
+    a->max_n = plan->draft.max_n;
+    a->drafts = plan->draft.k;
+    a->ids_stride = cls_wide_of(plan->draft.ids_stride);
+    a->ids_apart = cls_wide_of(plan->draft.ids_request_stride);
     cls_report_args(a, s, plan, is_raw(arg_set));
 }
 

@@ -44,6 +44,7 @@ enum cls_count {
     CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
     CLS_N_DRAFT_EXTENT,
     CLS_N_DRAFT_BYTES,
+    CLS_N_DRAFT_IDS, /* of cls_draft(), with the gaps between them */
     CLS_COUNTS
 };
 
@@ -89,6 +90,6 @@ typedef struct cls_operands {
     uint32_t n;
 } cls_operands;
 extern const cls_operands cls_step_operands, cls_verify_operands, cls_accept_operands,
-    cls_logprobs_operands, cls_gather_operands;
+    cls_logprobs_operands, cls_gather_operands, cls_draft_operands;
 
 #endif

@@ -47,7 +47,8 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
     const cls_outputs *const o = &plan->outputs;
     const int either = raw || o->logprob_kind != CLS_LOGPROB_RAW;
     const uint32_t report = (either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER);
-    a->wants = plan->wants & (plan->arg_set == CLS_ARG_SET_VERIFY ? UINT32_MAX : report);
+    const int verified = plan->arg_set == CLS_ARG_SET_VERIFY || plan->arg_set == CLS_ARG_SET_LOOKUP;
+    a->wants = plan->wants & (verified ? UINT32_MAX : report);
     a->top_n = either ? o->top.count : 0;
     a->given_n = o->given.count;
     a->given_each = ids_per_group(s, plan);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* The calls that run rows on the device: cls_sample(), cls_accept(), cls_logprobs() and
- * cls_verify(). Each makes a plan of its arguments, checks it by its table of operands, writes the
- * arguments of the kernels and launches them. */
+/* The calls that run rows on the device: cls_sample(), cls_accept(), cls_logprobs(), cls_verify()
+ * and cls_draft(). Each makes a plan of its arguments, checks it by its table of operands, writes
+ * the arguments of the kernels and launches them. */
 #ifndef CLS_STEP_H
 #define CLS_STEP_H
 
@@ -15,6 +15,7 @@ typedef struct cls_plan {
     cls_outputs outputs;      /* the step's, in this version's size */
     cls_verify_call verify;   /* of a verification; its rows' inputs are in `step` */
     cls_accept_call accept;   /* of cls_accept() */
+    cls_draft_call draft;     /* of cls_draft() */
     uint32_t has;             /* CLS_HAS_* and CLS_DEFER */
     uint32_t wants;           /* CLS_WANTS() of each output that has a buffer */
     uint32_t needs;           /* cls_feature bits, CLS_NEED_LONG_LIST: of its rows and inputs */

@@ -157,6 +157,15 @@ static const cls_operand accept_call[] = {
 static const cls_operand logprobs[] = {LOGITS("call"), TOP_AND_GIVEN("call"),
                                        CLS_REPORT_TABLE(OUTPUT, "call")};
 
+static const cls_operand draft[] = {
+    {MAP("call->slots", CLS_OPTIONAL, step.slots, ROWS, CLS_MAP_SLOTS), .has = CLS_HAS_SLOT_MAP,
+     TO(slot_map, slot_map_offset)},
+    {ZERO("call->reserved", draft.reserved, 1)},
+    {BUFFER("call->draft_ids", draft.draft_ids, 1, DRAFT_IDS, 4, WRITES), .kind = CLS_REQUIRED,
+     TO(tokens, tokens_offset)},
+    {RESULT("call->counts", draft.counts, ROWS, 1, CLS_VERIFIED_EMITTED, emitted)},
+};
+
 static const cls_operand gather[] = {LOGITS("gather")};
 
 /* A plan has room for so many that are present. */
@@ -170,4 +179,5 @@ const cls_operands cls_step_operands = TABLE("step", 1, step);
 const cls_operands cls_verify_operands = TABLE("call", 1, verify);
 const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
 const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
+const cls_operands cls_draft_operands = TABLE("call", 0, draft);
 const cls_operands cls_gather_operands = TABLE("gather", 1, gather);

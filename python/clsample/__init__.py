@@ -35,7 +35,7 @@ from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
 from ._params import Params
 from ._request import Request, SavedRequest
-from ._results import Logprobs, Result, Statuses, Step, Verified
+from ._results import Drafts, Logprobs, Result, Statuses, Step, Verified
 from ._rows import clear, sample
 from ._sampler import Sampler
 from ._types import (
@@ -79,6 +79,7 @@ __all__ = [
     "DeviceArray",
     "DeviceInfo",
     "DraftKind",
+    "Drafts",
     "Error",
     "Event",
     "FEATURES_ALL",

@@ -140,6 +140,17 @@ class Verified(Rows):
     counters: Optional[DeviceArray] = None
 
 
+class Drafts(Result):
+    """Drafts from the requests' own text. Both arrays are on the device.
+
+    draft_ids   int32 [requests, k], for Sampler.verify()
+    counts      int32 [requests]: k, or 0 for a request without drafts
+    """
+
+    draft_ids: DeviceArray
+    counts: DeviceArray
+
+
 class Logprobs(Result):
     """Log-probabilities of rows without requests: `top` and `given`, as Step has them."""
 

@@ -19,7 +19,7 @@ from ._manual import defaults_of, describe, sign
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, lend, own_event
 from ._request import Request, new_params, seeded
-from ._results import Logprobs, Result, Step, Verified, finish
+from ._results import Drafts, Logprobs, Result, Step, Verified, finish
 from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
 from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
 
@@ -582,6 +582,44 @@ class Sampler(Unique):
                 setattr(result, name, array)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
+        return finish(result, writer, event, found)
+
+    def draft(
+        self,
+        requests: Any,
+        k: int,
+        *,
+        min_n: int = 2,
+        max_n: int = 8,
+        fill: int = -1,
+        queue: Any = None,
+        wait_for: Any = (),
+    ) -> Drafts:
+        """Enqueues the look-up of drafts in the requests' own text: k tokens that followed when the
+        text last ended as it does now, in up to max_n tokens and in at least min_n. Needs the
+        feature "verify". verify() takes the ids, and k in place of each request's list:
+
+            found = sampler.draft(requests, 4)
+            sampler.verify(logits, [4] * len(requests), requests, draft_ids=found.draft_ids)
+
+        requests: as in sample(). fill: the id in place of the drafts of a request that has none;
+        -1 ends a request's drafts in verify().
+        """
+        call, result = Call(self.context), Drafts()
+        with self._locked():
+            struct = ffi.new("cls_draft_call *")
+            init("cls_draft_call", struct)
+            struct.requests = self._slots(call, struct.slots, requests)
+            struct.k = integer("k", k, "uint32_t")
+            struct.min_n = integer("min_n", min_n, "uint32_t")
+            struct.max_n = integer("max_n", max_n, "uint32_t")
+            struct.fill = integer("fill", fill, "int32_t")
+            writer = Writer(call, {"requests": struct.requests, "k": max(1, struct.k)})
+            for name, (elements, words) in _types.BUFFERS["cls_draft_call"].items():
+                array = writer.add(getattr(struct, name), name, True, elements, words)
+                setattr(result, name, array)
+            writer.allocate()
+            event, found = self._enqueue(call, lib.cls_draft, queue, wait_for, struct)
         return finish(result, writer, event, found)
 
     def __repr__(self) -> str:

@@ -66,6 +66,7 @@ WORDS: Dict[str, str] = {
     "cls_sample()": "Sampler.sample()",
     "cls_accept()": "Sampler.accept()",
     "cls_verify()": "Sampler.verify()",
+    "cls_draft()": "Sampler.draft()",
     "cls_logprobs()": "Sampler.logprobs()",
     "cls_chain_stages()": "host.stages()",
     "cls_error_message()": "The exception's text",
@@ -73,6 +74,7 @@ WORDS: Dict[str, str] = {
     "cls_host_sample()": "host.sample()",
     "cls_host_verify()": "host.verify()",
     "cls_host_draw()": "host.draw()",
+    "cls_host_draft()": "host.draft()",
     "cls_context": "Context",
     "cls_sampler": "Sampler",
 }
@@ -142,8 +144,10 @@ MANUAL: Dict[str, str] = {
     " An empty list allows no token, and the rows are RowStatus.EMPTY. None: all are allowed.",
     "only_allowed": "1: as if allowed_ids were given.",
     "max_history": "The number of a request's latest tokens that are stored in order, 4 bytes each."
-    " It limits penalty_window and what DRY, n-grams, bad words and loop stops see, and cannot be"
-    " changed later. With 0, requests with DRY or no_repeat_ngram are refused. Up to 16,384.",
+    " It limits penalty_window and what draft(), DRY, n-grams, bad words and loop stops see, and"
+    " cannot be changed later. With 0, requests with DRY or no_repeat_ngram are refused. Up to"
+    " 16,384, or a multiple of 64 up to 1,048,576, of which DRY, n-grams and bad words see the"
+    " latest 16,384.",
     "dtypes": "Types of logits: names of DType such as ['f32', 'bf16'], or 'all'. 0: for a context"
     " float32, for a sampler the types of its context.",
     "features": "What steps need beyond greedy rows and temperatures: names of Feature such as"

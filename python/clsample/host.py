@@ -280,6 +280,37 @@ def draw(
     return int(token[0])
 
 
+def draft(
+    tokens: Ids,
+    k: int,
+    *,
+    min_n: int = 2,
+    max_n: int = 8,
+    vocab: int = 1 << 20,
+    max_history: int = 0,
+) -> List[int]:
+    """Looks the end of a text up in the text: the k drafts of Sampler.draft(), or none.
+
+    tokens: prompt, earlier turns and output. max_history: how many of the latest tokens are
+    searched; 0: all.
+    """
+    struct = ffi.new("cls_host_text *")
+    init("cls_host_text", struct)
+    found, struct.token_count = ids("tokens", tokens)
+    struct.tokens = found
+    for name, value in (
+        ("k", k),
+        ("min_n", min_n),
+        ("max_n", max_n),
+        ("vocab", vocab),
+        ("max_history", max_history),
+    ):
+        setattr(struct, name, integer(name, value, "uint32_t"))
+    drafts, count = ffi.new("int32_t[]", _types.MAX_DRAFTS), ffi.new("int32_t *")
+    must(lib.cls_host_draft(struct, drafts, count))
+    return list(drafts[0 : count[0]])
+
+
 class Verified(NamedTuple):
     """What verify() returns: the emitted tokens, the indices of the emitted drafts, and the
     RowStatus bits of all rows that were read."""

@@ -221,7 +221,8 @@ START_TEST(random_texts)
 }
 END_TEST
 
-/* Full histories, among them the text that needs the most comparisons. */
+/* Full histories, among them the text that needs the most comparisons, and one that is longer than
+ * what is seen of it. */
 START_TEST(long_texts)
 {
     device *const d = fixture_device(_i);
@@ -229,9 +230,10 @@ START_TEST(long_texts)
     char where[300];
     for (uint32_t i = 0; i < fixture_by_size(0, 8, 16); i++) {
         world w;
-        const uint32_t history = i % 4 == 3 ? 16384 : 8192;
+        const uint32_t history = i % 4 == 3 ? 16384 : i % 4 == 2 ? 16384 + 8192 : 8192;
         world_open(&w, d, fixture_context(d, 0, 0, 0, 0), 4099, i % 4 == 1 ? 32 : 300, history,
                    CLS_F32, &r);
+        w.history = history < 16384 ? history : 16384;
         for (uint32_t row = 0; row < ROWS; row++) {
             request *const q = &w.row[row];
             request_extend(&w, q, history - 20, row, 0, &r);

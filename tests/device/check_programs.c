@@ -687,6 +687,7 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
         return (needs & (reporting | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT)) != 0;
     case CLS_RESIDUAL:
     case CLS_VERIFY:
+    case CLS_LOOKUP:
         return (needs & CLS_FEATURE_VERIFY) != 0;
     case CLS_SHARD_SURVEY:
     case CLS_PARTIAL:

@@ -66,6 +66,7 @@ START_TEST(samplers_and_slots_refused)
     REFUSE(counts, -1);
     REFUSE(counts, 3);
     REFUSE(max_history, 16385);
+    REFUSE(max_history, 1048576 + 64);
     REFUSE(max_rollback, 16385);
     REFUSE(slot_count, (1u << 24) + 1);
     REFUSE(no_late_compile, 2);

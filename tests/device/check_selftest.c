@@ -161,7 +161,8 @@ static void spoil(device *d, int digests, uint32_t step)
             spoiled[stage_of(i)] = 1;
             n++;
         }
-    ck_assert_uint_eq(n, ST_STAGES - 3); /* arithmetic, report, logprobs have no entries */
+    /* Arithmetic, report, logprobs and look-up have no entries. */
+    ck_assert_uint_eq(n, ST_STAGES - 4);
     must_fail(cls_selftest_with(c, known, &r), CLS_SELF_TEST_FAILED,
               "failed at random numbers (1 of 6): ");
     ck_assert_uint_eq(r.failed, n);

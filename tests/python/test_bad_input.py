@@ -214,6 +214,12 @@ def test_verify(sampler, logits):
 def test_other_calls(sampler, logits):
     with sampler.begin() as one:
         for call, error, message in [
+            (lambda: sampler.draft(one, 0), clsample.BadArgument, "^k is 0; it must be 1 to 128"),
+            (lambda: sampler.draft(one, 2, min_n=9), clsample.BadArgument, "^min_n is 9 and max_n"),
+            (lambda: sampler.draft(one, 2, fill=VOCAB), clsample.BadArgument, "^fill is 1000"),
+            (lambda: sampler.draft(one, "x"), TypeError, "k must be"),
+            (lambda: host.draft([1], 129), clsample.BadArgument, "^k is 129; it must be 1 to 128"),
+            (lambda: host.draft("a", 2), TypeError, "tokens must have integers"),
             (lambda: sampler.accept([1, 2, 3], [one, None]), ValueError, "tokens has 3 elements"),
             (lambda: one.force([1.5]), TypeError, "tokens must have integers"),
             (lambda: one.force([VOCAB]), clsample.BadArgument, r"tokens\[0\] is 1000"),

@@ -379,6 +379,25 @@ def test_drafts_follow(sampler):
     ended(*requests)
 
 
+def test_drafts_of_texts(sampler):
+    """Drafts are those of the host, and verify() takes them on the device."""
+    texts = [[1, 2, 3, 4, 1, 2, 3], [5, 6, 7], [8] * 100]
+    requests = [sampler.begin(text, temperature=0) for text in texts]
+    found = sampler.draft(requests, 3, min_n=1, max_n=5)
+    expected = [host.draft(text, 3, min_n=1, max_n=5, max_history=64) for text in texts]
+    assert expected == [[4, 1, 2], [], [8, 8, 8]]
+    assert found.draft_ids.get().tolist() == [ids or [-1] * 3 for ids in expected]
+    assert found.counts.get().tolist() == [3, 0, 3]
+    first = sampler.draft(requests[:2], 3, fill=0, min_n=1)
+    rows = np.zeros((8, VOCAB), np.float32)
+    for row, token in enumerate([4, 1, 9, 9, 9, 9, 9, 9]):
+        rows[row, token] = 1
+    verified = sampler.verify(rows, [3] * 2, requests[:2], draft_ids=first.draft_ids)
+    assert first.get()["draft_ids"].tolist() == [[4, 1, 2], [0, 0, 0]]
+    assert verified.emitted.get().tolist() == [3, 1]
+    ended(*requests)
+
+
 def test_verify_a_tree(sampler):
     rows = np.zeros((4, VOCAB), np.float32)
     rows[0, 8], rows[2, 9], rows[3, 1] = 30, 30, 30

@@ -396,6 +396,23 @@ static cls_status verify(life *l)
     return cls_verify(l->sampler, l->queue, &c, 2, l->waits, &l->done);
 }
 
+/* Drafts from the texts, in a column for each request. */
+static cls_status draft(life *l)
+{
+    cls_draft_call c;
+    cls_draft_call_init(&c);
+    l->at = 0;
+    c.requests = 4;
+    c.k = 3;
+    c.min_n = 1;
+    c.ids_stride = 4;
+    c.ids_request_stride = 1;
+    c.slots.host = (const int32_t[]){2, 0, -1, 3};
+    c.draft_ids = room(l, 4 * 3);
+    c.counts = room(l, 4);
+    return cls_draft(l->sampler, l->queue, &c, 2, l->waits, &l->done);
+}
+
 static cls_status logprobs(life *l)
 {
     cls_logprobs_call c;
@@ -432,6 +449,7 @@ const life_call life_calls[] = {
     {"cls_accept()", accept, LIFE_STEP},
     {"cls_slot_force()", force, LIFE_SLOT},
     {"cls_accept(), several tokens", accept_several, LIFE_STEP},
+    {"cls_draft()", draft, LIFE_STEP},
     {"cls_slot_rollback()", rollback, LIFE_SLOT},
     {"cls_slot_save(), its size", save_size, LIFE_STEP},
     {"cls_verify()", verify, LIFE_STEP},

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+#include "row/maps.cl"
+#include "row/slot_state.cl"
+
+/* lookup: drafts what followed when the text of a request last ended as it does now (cls_draft()).
+ * The work-items divide the distances from the end among them, so that each finds its nearest
+ * place. Launch: [WGS, requests]. */
+
+/* A place is a number, which is the larger the more tokens before the place equal those before the
+ * end and, where these are as many, the nearer to the end the place is. */
+#define DISTANCES 0xfffffu
+#define PLACE(same, distance) (((same) << 20) | (DISTANCES - (distance)))
+#define SAME_OF(place) ((place) >> 20)
+#define DISTANCE_OF(place) (DISTANCES - ((place)&DISTANCES))
+
+/* Returns the best place in the last n tokens of a text, by the whole group; 0 if there is none. */
+static inline u32 find_place(const text *t, u32 n, u32 most, __local u64 *scratch)
+{
+    const text before = text_in(t->ring, t->n_ring, t->length - 1);
+    const u32 end = n > 1 ? before.length % t->n_ring : 0u, last = n > 1 ? t->ring[end] : 0u;
+    u32 best = 0;
+    for (u32 distance = 1 + LOCAL_ID; distance < n && SAME_OF(best) < most; distance += WGS) {
+        const u32 at = end >= distance ? end - distance : end + t->n_ring - distance;
+        if (((t->ring[at] ^ last) & CLS_ENTRY_ID) == 0)
+            best = max(best, PLACE(entries_alike(&before, last, distance, min(most, n - distance),
+                                                 CLS_ENTRY_ID),
+                                   distance));
+    }
+    return (u32)wg_imax((i32)best, scratch);
+}
+
+KERNEL void cls_lookup(STEP_PARAMETERS(CLS_LOOKUP_BUFFERS))
+{
+    __local u64 scratch[WGS];
+    const step_args s = STEP_OF(CLS_LOOKUP_BUFFERS);
+    const u32 request = get_group_id(1);
+    const i32 slot_index = mapped_slot(&s, request);
+    __global const cls_slot *const slot = slot_of(&s, slot_index);
+    const slot_state kept = state_of(state, args->layout, s.vocab, valid_slot(slot_index));
+    const int searches = slot_index >= 0 && !slot->stopped;
+    const text t = text_in(kept.ring, kept.n_ring, searches ? slot->length : 0u);
+    const u32 place =
+        find_place(&t, min(t.length, CLS_LAYOUT_HISTORY(args->layout)), args->max_n, scratch);
+    const u32 distance = DISTANCE_OF(place);
+    const int found = place != 0 && SAME_OF(place) >= args->min_n;
+    const size_t first = wide_offset(args->tokens_offset, args->ids_apart, request),
+                 stride = (size_t)u64_of(args->ids_stride);
+    for (u32 i = LOCAL_ID; i < args->drafts; i += WGS)
+        tokens[first + stride * i] =
+            found ? (i32)(text_entry(&t, distance - i % distance) & CLS_ENTRY_ID)
+                  : args->invalid_token;
+    if (LOCAL_ID == 0 && (args->wants & CLS_WANTS(CLS_VERIFIED_EMITTED)))
+        OUTPUT(&s, emitted, CLS_VERIFIED_EMITTED)[request] = found ? (i32)args->drafts : 0;
+}
