@@ -95,7 +95,7 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     if (status == CLS_OK)
         status = find_groups(context);
     if (status == CLS_OK)
-        status = cls_compile(context, 1, UINT32_C(1) << CLS_SELF_TEST_0);
+        status = cls_compile(context, 1, CLS_VARIANT_BIT(CLS_SELF_TEST_0));
     if (!context->options.build_log_stays)
         context->options.build_log = NULL;
     if (status != CLS_OK) {
@@ -127,7 +127,7 @@ cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t f
     const cls_status status = cls_features_check("", dtypes, features);
     if (status != CLS_OK)
         return status;
-    const uint32_t variants =
+    const cls_variant_set variants =
         features == CLS_FEATURES_ALL
             ? CLS_ALL_VARIANTS
             : cls_variants_of(features != 0 ? features : CLS_FEATURE_SHORTLIST);

@@ -80,14 +80,16 @@ enum {
     CLS_SHARD_SURVEY_1,
     CLS_PARTIAL_0,
     CLS_MERGE_0,
-    CLS_VARIANTS /* at most 32, since a uint32_t holds a set of them */
+    CLS_VARIANTS /* at most 64, since a cls_variant_set has a bit for each */
 };
+typedef uint64_t cls_variant_set;
+#define CLS_VARIANT_BIT(v) (UINT64_C(1) << (v))
 #ifdef CLS_WITHOUT_SHARDS
-#define CLS_LEFT_OUT (UINT32_C(15) << CLS_SHARD_SURVEY_0) /* what only shards launch */
+#define CLS_LEFT_OUT (UINT64_C(15) << CLS_SHARD_SURVEY_0) /* what only shards launch */
 #else
-#define CLS_LEFT_OUT 0u
+#define CLS_LEFT_OUT UINT64_C(0)
 #endif
-#define CLS_ALL_VARIANTS (UINT32_MAX >> (32 - CLS_VARIANTS) & ~CLS_LEFT_OUT) /* the set of all */
+#define CLS_ALL_VARIANTS (UINT64_MAX >> (64 - CLS_VARIANTS) & ~CLS_LEFT_OUT) /* the set of all */
 typedef struct cls_variant {
     const char *name; /* in messages and names of files */
     enum cls_kernel kernel;
@@ -114,11 +116,11 @@ int cls_variant_supports(int variant, uint32_t features);
 int cls_variant_find(enum cls_kernel kernel, uint32_t features);
 
 /* Returns 1 if some of these variants, a bit each, can run steps that need these features. */
-int cls_variants_suffice(uint32_t variants, uint32_t features);
+int cls_variants_suffice(cls_variant_set variants, uint32_t features);
 
 /* Returns the variants that a sampler with these features has, a bit each. CLS_TOKEN_SMALL is
  * compiled only where cls_shape_wants_small_lists(). */
-uint32_t cls_variants_of(uint32_t features);
+cls_variant_set cls_variants_of(uint32_t features);
 
 /* Returns the features that a step with this slot needs, and CLS_NEED_LONG_LIST. */
 uint32_t cls_features_of_slot(const cls_slot *slot);
@@ -129,9 +131,9 @@ void cls_features_name(char text[CLS_FEATURE_NAMES], uint32_t features);
 
 /* A kernel that is ready to be launched. */
 struct cls_compiled_kernel {
-    cl_kernel handle; /* NULL if it was not compiled for this sampler */
-    uint32_t group;   /* work-items in a group */
-    uint32_t variant; /* the variant's bit */
+    cl_kernel handle;        /* NULL if it was not compiled for this sampler */
+    uint32_t group;          /* work-items in a group */
+    cls_variant_set variant; /* the variant's bit */
 };
 
 /* ---------------------------------------------------------- container.c */

@@ -149,7 +149,7 @@ int cls_variant_find(enum cls_kernel kernel, uint32_t features)
     return v;
 }
 
-int cls_variants_suffice(uint32_t variants, uint32_t features)
+int cls_variants_suffice(cls_variant_set variants, uint32_t features)
 {
     uint32_t missing = 0; /* kernels, a bit each */
     for (uint32_t k = CLS_SELF_TEST + 1; k < CLS_KERNELS; k++)
@@ -164,21 +164,21 @@ int cls_variants_suffice(uint32_t variants, uint32_t features)
 /* A sampler launches the smallest variant that supports a step. So it has four variants of each
  * kernel: the one that supports all of its features, the one for common steps, the one for those
  * whose rows keep few tokens and, with CLS_FEATURE_PLAIN, the one for steps without truncation. */
-uint32_t cls_variants_of(uint32_t features)
+cls_variant_set cls_variants_of(uint32_t features)
 {
     const uint32_t usual = features & CLS_FEATURE_SHORTLIST, lists = usual ? CLS_NEED_LONG_LIST : 0;
-    uint32_t set = 0;
+    cls_variant_set set = 0;
     for (int k = 0; k < CLS_KERNELS; k++) {
         if (k == CLS_SELF_TEST ||
             (kernels[k].needed_by != 0 && (kernels[k].needed_by & features) == 0))
             continue;
-        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, features | lists);
+        set |= CLS_VARIANT_BIT(cls_variant_find((enum cls_kernel)k, features | lists));
         if (cls_test_fewest_programs)
             continue;
-        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, usual | lists);
-        set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, usual);
+        set |= CLS_VARIANT_BIT(cls_variant_find((enum cls_kernel)k, usual | lists));
+        set |= CLS_VARIANT_BIT(cls_variant_find((enum cls_kernel)k, usual));
         if (features & CLS_FEATURE_PLAIN)
-            set |= UINT32_C(1) << cls_variant_find((enum cls_kernel)k, 0);
+            set |= CLS_VARIANT_BIT(cls_variant_find((enum cls_kernel)k, 0));
     }
     return set & CLS_ALL_VARIANTS;
 }

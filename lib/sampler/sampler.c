@@ -98,7 +98,7 @@ static cls_status allocate_host(cls_sampler *s)
 
 /* Each sampler has separate kernels, since two threads must not set the arguments of one kernel.
  * A compiled program does not change any more, so that no lock is needed. */
-cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t variants)
+cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, cls_variant_set variants)
 {
     for (int v = 0; v < CLS_VARIANTS; v++) {
         const int32_t d = cls_variants[v].typed ? dtype : 0;
@@ -114,7 +114,7 @@ cls_status cls_sampler_add_kernels(cls_sampler *s, int32_t dtype, uint32_t varia
             return cls_fail(CLS_OPENCL_ERROR, code, "cannot create kernel %s", name);
         entry->handle = kernel;
         entry->group = p->config.group;
-        entry->variant = UINT32_C(1) << v;
+        entry->variant = CLS_VARIANT_BIT(v);
     }
     return CLS_OK;
 }

@@ -118,7 +118,7 @@ struct cls_sampler {
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];
     /* The variants that were launched, a bit each; or the one that the device refused to launch. */
-    uint32_t launched_variants;
+    cls_variant_set launched_variants;
 
     /* Device memory for slots. */
     cl_mem slot_buffer; /* cls_slot [slots] */
@@ -215,7 +215,7 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *opt
                             cls_sampler **out);
 
 /* Adds kernels of those variants that the context has compiled. Fails if OpenCL does. */
-cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, uint32_t variants);
+cls_status cls_sampler_add_kernels(cls_sampler *sampler, int32_t dtype, cls_variant_set variants);
 
 /* For tests. Every row that truncates takes the search. */
 void cls_sampler_force_search(cls_sampler *sampler, int on);

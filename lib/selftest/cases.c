@@ -16,7 +16,7 @@
 #define K CLS_STAGE_TOP_K
 #define P CLS_STAGE_TOP_P
 #define M CLS_STAGE_MIN_P
-#define V(variant) (UINT32_C(1) << CLS_##variant)
+#define V(variant) CLS_VARIANT_BIT(CLS_##variant)
 #define TOKENS (V(TOKEN_SMALL) | V(TOKEN_1) | V(TOKEN_2) | V(TOKEN_3))
 #define OUTPUTS_0 (V(DISTRIBUTION_0) | V(REPORT_0) | V(KEPT_0))
 #define OUTPUTS_1 (V(DISTRIBUTION_1) | V(REPORT_1) | V(KEPT_1))

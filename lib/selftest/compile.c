@@ -25,8 +25,8 @@ static int is_refusal(cls_status status)
  * launched, those that are not proved yet. If some of them are from bytes, these will be from
  * source. Otherwise all get smaller groups, if a program that is too large causes such an error.
  * Returns their number. */
-static uint32_t change_suspects(cls_context *context, int32_t dtype, uint32_t launched, int refused,
-                                cls_program **changed)
+static uint32_t change_suspects(cls_context *context, int32_t dtype, cls_variant_set launched,
+                                int refused, cls_program **changed)
 {
     uint32_t n = 0;
     for (int smaller = 0; smaller <= refused && n == 0; smaller++)
@@ -46,14 +46,14 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype)
     cls_program *changed[CLS_VARIANTS];
     const cls_program *smaller = NULL; /* the last one that got smaller groups */
     for (;;) {
-        uint32_t launched;
+        cls_variant_set launched;
         cls_status status = cls_prove(context, p->variant, dtype, &launched);
         if (status == CLS_OK) {
             p->proved = 1;
             return CLS_OK;
         }
         const uint32_t n =
-            change_suspects(context, dtype, launched != 0 ? launched : UINT32_C(1) << p->variant,
+            change_suspects(context, dtype, launched != 0 ? launched : CLS_VARIANT_BIT(p->variant),
                             launched != 0 && is_refusal(status), changed);
         if (n == 0)
             return smaller != NULL ? cls_program_fail_smaller(status, smaller) : status;
@@ -71,12 +71,12 @@ static cls_status prove(cls_context *context, cls_program *p, int32_t dtype)
 /* ------------------------------------------------------------------ all programs */
 
 /* Lists the programs that are not proved yet; returns their number. */
-static uint32_t list_programs(cls_context *context, uint32_t dtypes, uint32_t variants,
+static uint32_t list_programs(cls_context *context, uint32_t dtypes, cls_variant_set variants,
                               cls_program **list)
 {
     uint32_t n = 0;
     if (!cls_shape_wants_small_lists(&context->shape))
-        variants &= ~(UINT32_C(1) << CLS_TOKEN_SMALL);
+        variants &= ~CLS_VARIANT_BIT(CLS_TOKEN_SMALL);
     for (int v = 0; v < CLS_VARIANTS; v++)
         for (int32_t d = 0; d < (cls_variants[v].typed ? CLS_DTYPES : 1); d++) {
             cls_program *const p = &context->program[d][v];
@@ -102,7 +102,7 @@ static void copy_log_to_caller(const cls_context *context)
     o->build_log[n] = '\0';
 }
 
-static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+static cls_status compile(cls_context *context, uint32_t dtypes, cls_variant_set variants)
 {
     const cls_context_options *const o = &context->options;
     cls_program *list[CLS_DTYPES * CLS_VARIANTS];
@@ -134,7 +134,7 @@ static cls_status compile(cls_context *context, uint32_t dtypes, uint32_t varian
     return status;
 }
 
-cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
+cls_status cls_compile(cls_context *context, uint32_t dtypes, cls_variant_set variants)
 {
     cls_saved_error before;
     cls_error_save(&before);
@@ -151,7 +151,7 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, uint32_t variants)
 
 cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
 {
-    const uint32_t variants = cls_variants_of(features);
+    const cls_variant_set variants = cls_variants_of(features);
     cls_status status = cls_compile(s->context, s->dtypes, variants);
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))

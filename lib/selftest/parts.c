@@ -22,7 +22,7 @@ static cls_status arithmetic(cls_selftest_run *t)
             code = clSetKernelArg(kernel, 0, sizeof out, &out);
         if (code == CL_SUCCESS)
             code = clSetKernelArg(kernel, 1, sizeof n, &n);
-        t->launched = code == CL_SUCCESS ? UINT32_C(1) << CLS_SELF_TEST_0 : 0;
+        t->launched = code == CL_SUCCESS ? CLS_VARIANT_BIT(CLS_SELF_TEST_0) : 0;
         if (code == CL_SUCCESS)
             code = clEnqueueNDRangeKernel(t->queue, kernel, 1, NULL, &items, &items, 0, NULL, NULL);
         if (code != CL_SUCCESS)

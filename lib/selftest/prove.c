@@ -2,8 +2,6 @@
 /* Proves a program by its cases of the self-test. No sampler uses a program before. */
 #include "selftest/selftest.h"
 
-#define BIT(variant) (UINT32_C(1) << (variant))
-
 /* Sets the length of a row, and returns how many tiles each group gets, or 0 for as many as usual.
  * A group that reads several tiles at once gets a quarter more, so that it also does what follows a
  * first round of tiles and has work for some of its items only; another group gets a part of a
@@ -68,13 +66,13 @@ static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
 
 /* Lists the variants that may run in the proof of a variant: those that are compiled, but of its
  * own kernel no other. */
-static uint32_t list_available(const cls_context *context, int variant, int32_t dtype)
+static cls_variant_set list_available(const cls_context *context, int variant, int32_t dtype)
 {
-    uint32_t set = BIT(variant);
+    cls_variant_set set = CLS_VARIANT_BIT(variant);
     for (int v = 0; v < CLS_VARIANTS; v++)
         if (context->program[cls_variants[v].typed ? dtype : 0][v].program != NULL &&
             cls_variants[v].kernel != cls_variants[variant].kernel)
-            set |= BIT(v);
+            set |= CLS_VARIANT_BIT(v);
     return set;
 }
 
@@ -82,16 +80,16 @@ static uint32_t list_available(const cls_context *context, int variant, int32_t 
  */
 static cls_status select_cases(cls_selftest_run *t, int variant)
 {
-    const uint32_t available = list_available(t->context, variant, t->dtype);
+    const cls_variant_set available = list_available(t->context, variant, t->dtype);
     const enum cls_kernel kernel = cls_variants[variant].kernel;
     cls_sampler *const s = t->sampler;
     uint32_t features;
     cls_status status = CLS_OK;
     t->selection.parts = parts_of(kernel, &features);
-    t->selection.methods = BIT(CLS_VERIFY_STANDARD);
+    t->selection.methods = UINT32_C(1) << CLS_VERIFY_STANDARD;
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         uint32_t more = 0;
-        if (!(cls_selftest_cases[i].proves & BIT(variant)))
+        if (!(cls_selftest_cases[i].proves & CLS_VARIANT_BIT(variant)))
             continue;
         status = find_features(s, i, &more);
         if (status != CLS_OK || !cls_variants_suffice(available, features | more) ||
@@ -135,14 +133,14 @@ static cls_status run_cases(cls_selftest_run *t, int variant)
         return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                         "the program %s gives other results than the host (%s: %s)",
                         cls_variants[variant].name, failed->name, failed->message);
-    if (!(t->launched & BIT(variant)))
+    if (!(t->launched & CLS_VARIANT_BIT(variant)))
         return cls_fail(CLS_SELF_TEST_FAILED, CL_SUCCESS,
                         "no case of the self-test has launched the program %s",
                         cls_variants[variant].name);
     return CLS_OK;
 }
 
-cls_status cls_prove(cls_context *context, int variant, int32_t dtype, uint32_t *launched)
+cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_variant_set *launched)
 {
     const int has_sampler = cls_variants[variant].kernel != CLS_SELF_TEST;
     cls_selftest_run *const t = cls_selftest_new(context);

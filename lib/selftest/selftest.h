@@ -95,7 +95,7 @@ typedef struct cls_selftest_case {
     uint16_t with;
     uint8_t setup;
     const char *name;
-    uint32_t proves; /* variants, a bit each: it runs when one of them is compiled */
+    cls_variant_set proves; /* it runs when one of them is compiled */
     int32_t draw;
     uint8_t chain[4]; /* a custom chain, unless it is empty */
     cls_selftest_setting set[8];
@@ -223,7 +223,7 @@ typedef struct cls_selftest_run {
     cls_selftest_report report;
     const cls_selftest_known *known; /* in a proof, those of the host */
     cls_selftest_answers host;
-    uint32_t launched; /* variants that were launched without the sampler */
+    cls_variant_set launched; /* variants that were launched without the sampler */
     int32_t dtype;     /* type of logits under test */
     cls_selftest_inputs in;
     int32_t token[SELFTEST_STEPS * SELFTEST_MOST_CASES]; /* [steps][cases] */

@@ -4,7 +4,7 @@
 
 /* Sets the default strides and the extent of the drafts. Fails if two of them lie at one place:
  * what lies along the inner stride must fit within the outer one. */
-static cls_status check_places(cls_plan *plan)
+static cls_status check_draft_places(cls_plan *plan)
 {
     cls_draft_call *const c = &plan->draft;
     if (c->ids_stride == 0)
@@ -44,7 +44,7 @@ static cls_status read_lookup(const void *callers, cls_plan *plan)
     if (status == CLS_OK)
         status = cls_lookup_check("call", c->k, c->min_n, c->max_n, c->fill,
                                   (uint32_t)plan->count[CLS_N_VOCAB]);
-    return status == CLS_OK ? check_places(plan) : status;
+    return status == CLS_OK ? check_draft_places(plan) : status;
 }
 
 static cls_status finish_lookup(cls_sampler *s, cls_plan *plan)

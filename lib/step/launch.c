@@ -50,8 +50,6 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->parents = CLS_MAP_PARENTS * s->max_rows;
     a->firsts = CLS_MAP_FIRSTS * s->max_rows;
     a->draft_kind = plan->draft_kind;
-    a->ids_stride = cls_wide_of(plan->verify.ids_stride);
-    a->ids_apart = cls_wide_of(plan->verify.ids_request_stride);
     a->draft_stride = cls_wide_of(plan->verify.draft_stride);
     a->draft_apart = cls_wide_of(plan->verify.draft_request_stride);
     a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
@@ -64,8 +62,10 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->min_n = plan->draft.min_n;
     a->max_n = plan->draft.max_n;
     a->drafts = plan->draft.k;
-    a->ids_stride = cls_wide_of(plan->draft.ids_stride);
-    a->ids_apart = cls_wide_of(plan->draft.ids_request_stride);
+    const int is_lookup = plan->arg_set == CLS_ARG_SET_LOOKUP;
+    a->ids_stride = cls_wide_of(is_lookup ? plan->draft.ids_stride : plan->verify.ids_stride);
+    a->ids_apart =
+        cls_wide_of(is_lookup ? plan->draft.ids_request_stride : plan->verify.ids_request_stride);
     cls_report_args(a, s, plan, is_raw(arg_set));
 }
 

@@ -44,7 +44,6 @@ enum cls_count {
     CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
     CLS_N_DRAFT_EXTENT,
     CLS_N_DRAFT_BYTES,
-    CLS_N_DRAFT_IDS, /* of cls_draft(), with the gaps between them */
     CLS_COUNTS
 };
 

@@ -793,7 +793,7 @@ START_TEST(what_samplers_have)
         for (int k = CLS_SLOTS; k < CLS_KERNELS; k++)
             launched[needs] |= (uint32_t)launches((enum cls_kernel)k, needs) << k;
     for (uint32_t features = 1; features <= CLS_FEATURES_ALL; features++) {
-        const uint32_t set = cls_variants_of(features);
+        const cls_variant_set set = cls_variants_of(features);
         int there[CLS_KERNELS] = {0}, n = 0;
         uint32_t kernel[CLS_VARIANTS], out[CLS_VARIANTS];
         for (int v = 0; v < CLS_VARIANTS; v++) {
@@ -821,17 +821,17 @@ START_TEST(what_samplers_have)
             if (needs == 0)
                 break;
         }
-        const uint32_t plain = set & (UINT32_C(1) << CLS_TOKEN_0),
-                       list = set & (UINT32_C(1) << CLS_TOKEN_1),
-                       small = set & (UINT32_C(1) << CLS_TOKEN_SMALL);
+        const cls_variant_set plain = set & CLS_VARIANT_BIT(CLS_TOKEN_0),
+                              list = set & CLS_VARIANT_BIT(CLS_TOKEN_1),
+                              small = set & CLS_VARIANT_BIT(CLS_TOKEN_SMALL);
         ck_assert_msg((features & CLS_FEATURE_PLAIN) == 0 || plain,
                       "0x%x: no kernel for plain rows", features);
         ck_assert_msg((features & CLS_FEATURE_SHORTLIST) == 0 || (list && small),
                       "0x%x: no kernel for the usual rows", features);
     }
     ck_assert_uint_eq(cls_variants_of(CLS_FEATURE_SHORTLIST),
-                      1u << CLS_SLOTS_0 | 1u << CLS_SURVEY_0 | 1u << CLS_TOKEN_SMALL |
-                          1u << CLS_TOKEN_1);
+                      CLS_VARIANT_BIT(CLS_SLOTS_0) | CLS_VARIANT_BIT(CLS_SURVEY_0) |
+                          CLS_VARIANT_BIT(CLS_TOKEN_SMALL) | CLS_VARIANT_BIT(CLS_TOKEN_1));
     for (uint32_t bit = 0; bit < 20; bit++) {
         const char *const name = cls_feature_name((cls_feature)(1u << bit));
         ck_assert_msg(CLS_FEATURES_ALL >> bit & 1u ? strncmp(name, "CLS_FEATURE_", 12) == 0
@@ -883,7 +883,8 @@ static batch *some_batch(int level, int dtype, rng *r)
 
 /* All outputs of a step. */
 typedef struct observed {
-    uint32_t needs, ran;
+    uint32_t needs;
+    cls_variant_set ran;
     int32_t token[BATCH], status[BATCH];
     cls_row row[BATCH];
     uint32_t *words;
@@ -899,7 +900,7 @@ static cls_buffer room(cl_mem buffer, size_t *at, size_t words)
 
 /* Runs a step of a batch with some variants forced. wants: which outputs are requested, 0 to 2. */
 static observed observe(device *d, cls_context *context, batch *b, int search, int wants,
-                        uint32_t forced)
+                        cls_variant_set forced)
 {
     observed is = {.size = (size_t)BATCH * (9 + 2 * TOP + 5 * CANDIDATES + 2 * b->vocab) *
                            sizeof(uint32_t)};
@@ -975,7 +976,7 @@ static void expect_same(const observed *is, const observed *wanted, const batch 
 }
 
 /* Checks that the launched variants can compute the step. */
-static void expect_serving(const observed *s, int raw, uint32_t attached, const char *what)
+static void expect_serving(const observed *s, int raw, cls_variant_set attached, const char *what)
 {
     for (int v = CLS_SURVEY_0; v < CLS_VARIANTS; v++) {
         if (!(s->ran >> v & 1u))
@@ -998,10 +999,11 @@ START_TEST(forced)
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 0, 0, 0, 0);
     rng r = {fixture_seed() + 200};
-    uint32_t runs = 0, of[CLS_VARIANTS] = {0}, there = cls_variants_of(CLS_FEATURES_ALL);
+    uint32_t runs = 0, of[CLS_VARIANTS] = {0};
+    cls_variant_set there = cls_variants_of(CLS_FEATURES_ALL);
     const cls_device_info info = context_info(context);
     if (!cls_shape_wants_small_lists(&context->shape)) { /* check_small_list has such a device */
-        there &= ~(1u << CLS_TOKEN_SMALL);
+        there &= ~CLS_VARIANT_BIT(CLS_TOKEN_SMALL);
         of[CLS_TOKEN_SMALL] = 1;
     }
     fixture_features(CLS_FEATURES_ALL);
@@ -1027,7 +1029,7 @@ START_TEST(forced)
             if (!is_other || !cls_variant_supports(v, wanted.needs) || v == CLS_SLOTS_0 ||
                 (v == CLS_TOKEN_SMALL && !(there >> v & 1u)))
                 continue;
-            observed is = observe(d, context, b, search, wants, UINT32_C(1) << v);
+            observed is = observe(d, context, b, search, wants, CLS_VARIANT_BIT(v));
             snprintf(what, sizeof what, "%s, %s, level %d%s, by %s", d->name, types[dtype], level,
                      search ? ", search" : "", cls_variants[v].name);
             ck_assert_msg(is.ran >> v & 1u, "%s: it was not launched", what);

@@ -15,12 +15,12 @@
 
 static int compare(const void *a, const void *b)
 {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    const cls_variant_set x = *(const cls_variant_set *)a, y = *(const cls_variant_set *)b;
     return x < y ? -1 : x > y;
 }
 
 /* Sorts sets and removes those that are there twice; returns how many are left. */
-static uint32_t sort_sets(uint32_t *sets, uint32_t n)
+static uint32_t sort_sets(cls_variant_set *sets, uint32_t n)
 {
     uint32_t left = 0;
     qsort(sets, n, sizeof *sets, compare);
@@ -32,28 +32,29 @@ static uint32_t sort_sets(uint32_t *sets, uint32_t n)
 
 /* Returns the variants that may run in the proof of a variant: those of the kernels of a step, and
  * of its own kernel. The kernels of outputs run in each other's proofs, too, as those of shards. */
-static uint32_t run_with(int variant)
+static cls_variant_set run_with(int variant)
 {
     const enum cls_kernel own = cls_variants[variant].kernel;
-    uint32_t set = 0;
+    cls_variant_set set = 0;
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
         const enum cls_kernel k = cls_variants[v].kernel;
         const int is_of_outputs = k >= CLS_DISTRIBUTION && k <= CLS_ACCEPT;
         if (k <= CLS_SEARCH || k == own ||
             (is_of_outputs && own >= CLS_DISTRIBUTION && own <= CLS_ACCEPT) ||
             (k >= CLS_RESIDUAL && own >= CLS_RESIDUAL))
-            set |= UINT32_C(1) << v;
+            set |= CLS_VARIANT_BIT(v);
     }
     return set;
 }
 
 /* Lists what there may be of run_with(variant) when the variant is proved: all that a first sampler
  * and a second one have, of which the second needs the variant. Returns the number. */
-static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, uint32_t **pairs)
+static uint32_t list_pairs(int variant, const cls_variant_set *samplers, uint32_t n,
+                           cls_variant_set **pairs)
 {
-    const uint32_t with = run_with(variant);
-    uint32_t *const first = must_malloc(n * sizeof *first);
-    uint32_t *const second = must_malloc(n * sizeof *second);
+    const cls_variant_set with = run_with(variant);
+    cls_variant_set *const first = must_malloc(n * sizeof *first);
+    cls_variant_set *const second = must_malloc(n * sizeof *second);
     uint32_t n_first = n, n_second = 0, count = 0;
     for (uint32_t i = 0; i < n; i++) {
         first[i] = samplers[i] & with;
@@ -73,25 +74,25 @@ static uint32_t list_pairs(int variant, const uint32_t *samplers, uint32_t n, ui
 }
 
 /* Proves a variant in a context that has only some of its programs. */
-static void prove_with(cls_context *context, int variant, uint32_t set, const char *where)
+static void prove_with(cls_context *context, int variant, cls_variant_set set, const char *where)
 {
     cls_program there[CLS_DTYPES][CLS_VARIANTS];
-    uint32_t launched;
+    cls_variant_set launched;
     memcpy(there, context->program, sizeof there);
     for (int v = 0; v < CLS_VARIANTS; v++)
         if (!(set >> v & 1u))
             context->program[0][v].program = NULL;
     const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
     memcpy(context->program, there, sizeof there);
-    ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%x: %s", where,
-                  cls_variants[variant].name, (unsigned)set, cls_error_message());
+    ck_assert_msg(status == CLS_OK, "%s: %s with the programs 0x%llx: %s", where,
+                  cls_variants[variant].name, (unsigned long long)set, cls_error_message());
 }
 
 /* Of each variant, all the sets of programs that it can be proved with. At the smallest size, some
  * of them, since each is a step of two tokens. */
 START_TEST(all_pairs)
 {
-    static uint32_t samplers[CLS_FEATURES_ALL];
+    static cls_variant_set samplers[CLS_FEATURES_ALL];
     device *const d = fixture_device(_i);
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     const uint32_t stride = fixture_by_size(97, 1, 1);
@@ -101,7 +102,7 @@ START_TEST(all_pairs)
     const uint32_t n = sort_sets(samplers, CLS_FEATURES_ALL);
     must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++) {
-        uint32_t *pairs;
+        cls_variant_set *pairs;
         const uint32_t count = list_pairs(v, samplers, n, &pairs);
         for (uint32_t i = stride / 2 % count; i < count; i += stride, proofs++)
             prove_with(context, v, pairs[i], d->name);
@@ -115,15 +116,15 @@ END_TEST
 
 static void must_not_prove(cls_context *context, int variant, const char *what)
 {
-    uint32_t launched = 0;
+    cls_variant_set launched = 0;
     const cls_status status = cls_prove(context, variant, CLS_F32, &launched);
     ck_assert_msg(status == CLS_SELF_TEST_FAILED, "%s %s: %s", cls_variants[variant].name, what,
                   cls_status_name(status));
     ck_assert_msg(variant == CLS_SELF_TEST_0 ||
                       strstr(cls_error_message(), cls_variants[variant].name) != NULL,
                   "%s", cls_error_message());
-    ck_assert_msg(launched >> variant & 1u, "%s %s: 0x%x were launched", cls_variants[variant].name,
-                  what, launched);
+    ck_assert_msg(launched >> variant & 1u, "%s %s: 0x%llx were launched",
+                  cls_variants[variant].name, what, (unsigned long long)launched);
 }
 
 /* Each program does nothing once, in an otherwise right context. */
@@ -133,7 +134,7 @@ START_TEST(idle)
     cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
     must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
     for (int v = 0; v < CLS_VARIANTS; v++) {
-        uint32_t launched;
+        cls_variant_set launched;
         must(cls_prove(context, v, CLS_F32, &launched));
         fake.idle_kernel = cls_kernel_name(cls_variants[v].kernel);
         must_not_prove(context, v, "that does nothing");
@@ -152,7 +153,7 @@ START_TEST(lengths)
     must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
     for (uint32_t i = 0; i < fixture_by_size(1, 3, 3); i++)
         for (int v = 0; v < CLS_VARIANTS; v++) {
-            uint32_t launched;
+            cls_variant_set launched;
             cls_test_proof_vocab = vocabs[i];
             must(cls_prove(context, v, CLS_F32, &launched));
             cls_test_proof_vocab = usual;

@@ -9,7 +9,8 @@
 
 enum { ROWS = 12 };
 
-static const uint32_t small = 1u << CLS_TOKEN_SMALL, usual = 1u << CLS_TOKEN_1;
+static const cls_variant_set small = CLS_VARIANT_BIT(CLS_TOKEN_SMALL),
+                             usual = CLS_VARIANT_BIT(CLS_TOKEN_1);
 
 /* The usual shape as on a device with little local memory. On a device of groups of one item the
  * variant is forced, since PoCL takes many minutes to compile such programs for larger groups. */
@@ -50,7 +51,8 @@ static batch *rows_of(uint32_t vocab, int32_t k, uint64_t seed)
 
 /* Runs a step, by some variants if they are given, and compares it with the reference. Returns
  * which of the two token kernels was launched. */
-static uint32_t run(batch *b, device *d, cls_context *context, uint32_t forced, const char *where)
+static cls_variant_set run(batch *b, device *d, cls_context *context, cls_variant_set forced,
+                           const char *where)
 {
     client s;
     client_open(&s, b, d, context, 1);
@@ -58,7 +60,7 @@ static uint32_t run(batch *b, device *d, cls_context *context, uint32_t forced, 
     client_step(&s, d->queue, 0, 0, NULL, NULL);
     client_tokens(&s, 0);
     must(cls_sampler_trace(s.sampler, d->queue, b->device_trace, b->rows));
-    const uint32_t ran = s.sampler->launched_variants;
+    const cls_variant_set ran = s.sampler->launched_variants;
     client_close(&s);
     batch_equal(b, where);
     return ran & (small | usual);
@@ -81,7 +83,7 @@ START_TEST(same_tokens)
         char where[200];
         snprintf(where, sizeof where, "%s, %u tokens, top-k %d", d->name, vocab, k);
         batch_reference(b);
-        const uint32_t ran = run(b, d, context, 0, where);
+        const cls_variant_set ran = run(b, d, context, 0, where);
         ck_assert_msg(ran == (k <= CLS_SMALL_TOP_K ? small : usual), "%s: launched 0x%x", where,
                       ran);
         ck_assert_uint_eq(run(b, d, context, usual, where), usual);

@@ -89,11 +89,12 @@ void client_close(client *s)
                     s->step.bias.values.buffer);
 }
 
-void client_only(client *s, uint32_t variants)
+void client_only(client *s, cls_variant_set variants)
 {
     uint32_t kernels = 0;
     for (int v = 0; v < CLS_VARIANTS; v++)
-        kernels |= (variants >> v & 1u) << cls_variants[v].kernel;
+        if (variants >> v & 1u)
+            kernels |= UINT32_C(1) << cls_variants[v].kernel;
     for (int i = 0; i < CLS_DTYPES * CLS_VARIANTS; i++) {
         const int v = i % CLS_VARIANTS;
         cl_kernel *const handle = &s->sampler->kernels[i / CLS_VARIANTS][v].handle;

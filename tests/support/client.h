@@ -31,7 +31,7 @@ void client_tokens(client *s, uint32_t i);
 void client_close(client *s);
 
 /* Takes from the sampler all other variants of the kernels of some variants, a bit each. */
-void client_only(client *s, uint32_t variants);
+void client_only(client *s, cls_variant_set variants);
 
 /* Returns a client with a batch of normal rows of 100 tokens. */
 client small_client(device *d, uint32_t rows);

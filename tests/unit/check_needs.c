@@ -139,10 +139,10 @@ static cls_sampler *sampler_with(device *d, uint64_t local, uint32_t shortlist,
 }
 
 /* Returns which variants of the token kernel a step has launched. */
-static uint32_t tokens_by(device *d, cls_sampler *s, const cls_step *step)
+static cls_variant_set tokens_by(device *d, cls_sampler *s, const cls_step *step)
 {
-    const uint32_t all =
-        1u << CLS_TOKEN_0 | 1u << CLS_TOKEN_SMALL | 1u << CLS_TOKEN_1 | 1u << CLS_TOKEN_3;
+    const cls_variant_set all = CLS_VARIANT_BIT(CLS_TOKEN_0) | CLS_VARIANT_BIT(CLS_TOKEN_SMALL) |
+                                CLS_VARIANT_BIT(CLS_TOKEN_1) | CLS_VARIANT_BIT(CLS_TOKEN_3);
     s->launched_variants = 0;
     (void)launches_of(d, s, step);
     return s->launched_variants & all;
@@ -165,8 +165,8 @@ START_TEST(small_lists)
     for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
         cls_context *context;
         cls_sampler *const s = sampler_with(d, devices[i].local, devices[i].shortlist, &context);
-        const uint32_t usual = 1u << CLS_TOKEN_1,
-                       small = devices[i].wants ? 1u << CLS_TOKEN_SMALL : usual;
+        const cls_variant_set usual = CLS_VARIANT_BIT(CLS_TOKEN_1),
+                              small = devices[i].wants ? CLS_VARIANT_BIT(CLS_TOKEN_SMALL) : usual;
         ck_assert_msg(
             (context->program[CLS_F32][CLS_TOKEN_SMALL].program != NULL) == devices[i].wants,
             "%llu bytes, a shortlist of %u: token-small %s", (unsigned long long)devices[i].local,
@@ -197,7 +197,7 @@ START_TEST(small_lists)
         p.repetition_penalty = 1.1f;
         p.top_k = 5;
         must(cls_slot_begin(s, 2, &p, NULL, 0, NULL, 0));
-        ck_assert_uint_eq(tokens_by(d, s, &step), 1u << CLS_TOKEN_3);
+        ck_assert_uint_eq(tokens_by(d, s, &step), CLS_VARIANT_BIT(CLS_TOKEN_3));
         cls_sampler_destroy(s);
         cls_context_destroy(context);
     }
