@@ -23,7 +23,7 @@ static uint32_t tokens_alike(const cls_host_text *t, uint32_t first, uint32_t en
     return same;
 }
 
-static void draft(const cls_host_text *t, int32_t *draft_ids, int32_t *count)
+static void find_drafts(const cls_host_text *t, int32_t *draft_ids, int32_t *count)
 {
     const uint32_t end = place_up_to(t, t->token_count);
     uint32_t first = t->max_history == 0 ? 0 : end, best = 0, found = 0;
@@ -67,6 +67,6 @@ cls_status cls_host_draft(const cls_host_text *callers, int32_t *draft_ids, int3
     if (status == CLS_OK && draft_ids == NULL)
         status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "draft_ids is NULL");
     if (status == CLS_OK)
-        draft(&t, draft_ids, count);
+        find_drafts(&t, draft_ids, count);
     return status;
 }

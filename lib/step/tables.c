@@ -157,7 +157,7 @@ static const cls_operand accept_call[] = {
 static const cls_operand logprobs[] = {LOGITS("call"), TOP_AND_GIVEN("call"),
                                        CLS_REPORT_TABLE(OUTPUT, "call")};
 
-static const cls_operand draft[] = {
+static const cls_operand draft_call[] = {
     {MAP("call->slots", CLS_OPTIONAL, step.slots, ROWS, CLS_MAP_SLOTS), .has = CLS_HAS_SLOT_MAP,
      TO(slot_map, slot_map_offset)},
     {ZERO("call->reserved", draft.reserved, 1)},
@@ -179,5 +179,5 @@ const cls_operands cls_step_operands = TABLE("step", 1, step);
 const cls_operands cls_verify_operands = TABLE("call", 1, verify);
 const cls_operands cls_accept_operands = TABLE("call", 0, accept_call);
 const cls_operands cls_logprobs_operands = TABLE("call", 1, logprobs);
-const cls_operands cls_draft_operands = TABLE("call", 0, draft);
+const cls_operands cls_draft_operands = TABLE("call", 0, draft_call);
 const cls_operands cls_gather_operands = TABLE("gather", 1, gather);

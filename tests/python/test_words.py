@@ -63,7 +63,7 @@ def test_messages_about_calls(context, logits):
             lambda: sampler.sample(logits[0], one, mask=np.ones(VOCAB, bool), mask_map=[1]),
             "mask_map: row 0 uses row 1, but there are 1 rows",
         ),
-        (lambda: context.sampler(VOCAB, max_history=10**6), "max_history is 1000000; it must be"),
+        (lambda: context.sampler(VOCAB, max_history=10**7), "max_history is 10000000; it must be"),
         (lambda: context.sampler(VOCAB, counts=5), "counts is 5, which is not a Counts"),
         (lambda: host.sample(logits[0], infill=1), "infill_tables is None, but infill is 1"),
     ]:
