@@ -458,7 +458,7 @@ START_TEST(groups)
     for (uint32_t i = 0; i < fixture_by_size(1, 3, 3); i++) {
         cls_context *context;
         cls_context_options o = default_context_options();
-        uint32_t launched;
+        cls_variant_set launched;
         desk *const s = desk_new(d, 50, 7);
         o.row_group = sizes[i];
         must(cls_context_create(d->context, d->id, &o, &context));

@@ -84,8 +84,8 @@ START_TEST(same_tokens)
         snprintf(where, sizeof where, "%s, %u tokens, top-k %d", d->name, vocab, k);
         batch_reference(b);
         const cls_variant_set ran = run(b, d, context, 0, where);
-        ck_assert_msg(ran == (k <= CLS_SMALL_TOP_K ? small : usual), "%s: launched 0x%x", where,
-                      ran);
+        ck_assert_msg(ran == (k <= CLS_SMALL_TOP_K ? small : usual), "%s: launched 0x%llx", where,
+                      (unsigned long long)ran);
         ck_assert_uint_eq(run(b, d, context, usual, where), usual);
         batch_free(b);
     }

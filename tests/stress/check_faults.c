@@ -404,8 +404,10 @@ static cls_status late_call(late *l, int which)
 /* Whether a sampler has the programs of its features, so that the failure came after them. */
 static int has_all(const cls_sampler *s)
 {
-    const uint32_t small = 1u << CLS_TOKEN_SMALL, all = cls_variants_of(s->features);
-    const uint32_t set = cls_shape_wants_small_lists(&s->context->shape) ? all : all & ~small;
+    const cls_variant_set small = CLS_VARIANT_BIT(CLS_TOKEN_SMALL),
+                          all = cls_variants_of(s->features);
+    const cls_variant_set set =
+        cls_shape_wants_small_lists(&s->context->shape) ? all : all & ~small;
     int has = 1;
     for (int v = 0; v < CLS_VARIANTS; v++)
         has &= !(set >> v & 1u) || s->kernels[CLS_F32][v].handle != NULL;
