@@ -379,8 +379,7 @@ enum {
     CLS_RAW = 256,          /* survey the raw logits at scale log2(e), with their mass */
     CLS_FORCE_SEARCH = 512, /* for tests: no truncated row may use the shortlist */
     CLS_MASK_BYTES = 2048,  /* the mask has a byte for each token, not a bit */
-    CLS_HAS_BIAS = 4096,    /* there is a dense bias, in float32, */
-    CLS_BIAS_F16 = 8192,    /* or, with this bit, in float16 */
+    CLS_HAS_BIAS = 4096,    /* there is a dense bias: see cls_args.bias_kind */
     CLS_HAS_BIAS_MAP = 16384,
     CLS_HAS_DRAWS = 32768,
     CLS_HAS_LATEST = 65536,
@@ -392,6 +391,13 @@ enum {
     CLS_POSITIONS_ADD = 0x80000,   /* a row's position is its slot's plus the one given */
     CLS_HAS_LOGITS_MAP = 0x200000, /* rows may share rows of logits */
     CLS_MERGED = 0x800000,         /* the logits are adjusted: shards merged them */
+};
+/* The bits of cls_args.bias_kind: the type of a dense bias, and whether `bias_factor` applies. */
+enum {
+    CLS_BIAS_F32 = 1,
+    CLS_BIAS_F16 = 2,
+    CLS_BIAS_BF16 = 4,
+    CLS_BIAS_SCALED = 8,
 };
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
@@ -445,7 +451,8 @@ typedef struct cls_args {
     u32 has;
     i32 invalid_token;
     u32 n_end; /* of infill */
-    u32 mask_width, mask_rows, bias_rows;
+    u32 mask_width, mask_rows, bias_rows, bias_kind;
+    f32 bias_factor;
     cls_wide logits_offset, row_stride;
     cls_wide mask_offset, mask_stride, bias_offset, bias_stride;
     cls_wide slot_map_offset, mask_map_offset, bias_map_offset;
@@ -471,7 +478,7 @@ typedef struct cls_args {
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[21];
+    u32 reserved_3[19];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

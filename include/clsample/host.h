@@ -35,7 +35,7 @@ typedef struct cls_host_row {
     int32_t invalid_token;       /* the token of a row that has none; default -1 */
     int32_t mask_kind;           /* a cls_mask_kind */
     const void *bias;            /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
-    int32_t bias_dtype;          /* CLS_F32 or CLS_F16 */
+    int32_t bias_dtype;          /* a cls_dtype */
 
     /* The request's tokens so far, as in cls_slot_begin(). */
     uint32_t prompt_count;
@@ -47,7 +47,7 @@ typedef struct cls_host_row {
     /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`.
      * 0: all. */
     uint32_t max_history;
-    uint32_t reserved;        /* 0 */
+    float bias_factor;        /* as cls_dense_bias.factor; 0 (default): 1 */
     const cls_infill *infill; /* for params->infill, else NULL */
 
     /* The state before this token: cls_host_result.adaptive of the request's previous token.

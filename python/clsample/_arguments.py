@@ -218,18 +218,27 @@ class Call:
         target.rows = self.map_rows(name, shape, rows, row_map)
         self.ints(target.row_map, f"{name}_map", row_map, rows)
 
-    def bias(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
+    def bias(
+        self,
+        target: Any,
+        value: Any,
+        rows: int,
+        vocab: int,
+        row_map: Any,
+        factor: float,
+    ) -> None:
         """Fills a cls_dense_bias."""
+        name = "bias"
+        target.factor = _structs.factor("bias_factor", factor)
         if value is None:
-            if row_map is not None:
-                raise TypeError(f"{name}_map is given, but {name} is not")
+            if row_map is not None or target.factor != 1.0:
+                given = "map" if row_map is not None else "factor"
+                raise TypeError(f"{name}_{given} is given, but {name} is not")
             return
         found, elements = self.floats(
             name, value, None if row_map is not None else rows, vocab, None
         )
-        if elements not in ("float32", "float16"):
-            raise TypeError(f"{name} has elements of {elements}; they must be float32 or float16")
-        target.dtype = _structs.DTYPES[elements]
+        target.dtype = _structs.bias_type(elements)
         target.row_stride = found.row_stride
         target.rows = self.map_rows(name, found.shape, rows, row_map)
         self.buffer(target.values, found)

@@ -31,6 +31,7 @@ WORDS: Dict[str, str] = {
     "bias.rows": "the number of rows of bias",
     "bias.row_stride": "the row stride of bias",
     "bias.row_map": "bias_map",
+    "bias.factor": "bias_factor",
     "draft": "draft_probs or draft_logits",
     "draft_count": "the number of drafts",
     "row_offsets": "drafts",

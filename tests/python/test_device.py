@@ -195,6 +195,36 @@ def test_bias(sampler, logits, dtype):
     ended(*requests)
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.5, 4.0])
+def test_guidance(sampler, logits, scale):
+    """Logits and a bias of the rows without the prompt are the guided distribution."""
+    without = logits[2:4] * 0.5 + logits[:2] * 0.25
+    more = {"bias_factor": 1 / scale - 1}
+    requests = [sampler.begin(seed=s, temperature=0.8 / scale) for s in range(2)]
+    step = sampler.sample(logits[:2], requests, bias=without, probs=True, **more)
+    guided = (scale * logits[:2].astype(float) + (1 - scale) * without) / 0.8
+    weights = np.exp(guided - guided.max(axis=1, keepdims=True))
+    expected = weights / weights.sum(axis=1, keepdims=True)
+    assert np.abs(step.probs.get() - expected).max() < 1e-5
+    tokens = [
+        host.sample(logits[r], seed=r, temperature=0.8 / scale, bias=without[r], **more).token
+        for r in range(2)
+    ]
+    assert step.tokens.get().tolist() == tokens
+    # The upper halves of the floats are bfloat16.
+    upper = (without.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    rounded = (upper.astype(np.uint32) << 16).view(np.float32)
+    step = sampler.sample(logits[:2], requests, bias=upper, **more)
+    tokens = [
+        host.sample(
+            logits[r], seed=r, temperature=0.8 / scale, bias=rounded[r], position=1, **more
+        ).token
+        for r in range(2)
+    ]
+    assert step.tokens.get().tolist() == tokens
+    ended(*requests)
+
+
 def test_outputs(sampler, logits):
     requests = [sampler.begin(seed=s, top_k=30, temperature=0.7) for s in range(ROWS)]
     given = np.arange(ROWS * 3, dtype=np.int32).reshape(ROWS, 3)
