@@ -410,7 +410,8 @@ enum {
  * for each. */
 #define CLS_OUTPUT_NUMBER(X, NUMBER, type, name, field, access, width, count, feature) \
     CLS_OUT_##NUMBER,
-enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
+/* CLS_OUT_SET_OFFSETS: of sets that lie one behind the other. */
+enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUT_SET_OFFSETS, CLS_OUTPUTS };
 #define CLS_WANTS(output) (1u << (output))
 /* The outputs before CLS_OUT_ENTROPY are of the raw row or of the final distribution, the others
  * only of the latter. */
@@ -418,7 +419,14 @@ enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES \
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-#define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
+#define CLS_WANTS_SET \
+    (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS) | CLS_WANTS(CLS_OUT_SET_OFFSETS))
+/* The launches of cls_kept. */
+enum {
+    CLS_KEPT_WRITE = 0,
+    CLS_KEPT_COUNT = 1,
+    CLS_KEPT_PLACE = 2,
+};
 
 /* The outputs of a verification. */
 enum cls_verified {
@@ -473,12 +481,12 @@ typedef struct cls_args {
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
     u32 given_each;   /* ids that a group of the report handles */
-    u32 set_capacity; /* ids of a row's kept set */
+    u32 set_capacity; /* ids of a row's kept set; with offsets those of all rows */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[19];
+    u32 reserved_3[17];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -39,7 +39,8 @@ typedef enum cls_row_status {
      * outputs of the row describe what it would have drawn from. */
     CLS_ROW_FORCED = 512,
     /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
-     * ones. Token and state are as without this output. */
+     * ones; or with outputs->kept_set.offsets it does not fit into what is left: there are none.
+     * Token and state are as without this output. */
     CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 

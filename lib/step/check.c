@@ -168,6 +168,10 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
     plan->count[CLS_N_SLOTS] = s->slots;
     plan->count[CLS_N_VOCAB] = s->vocab;
     plan->count[CLS_N_ROWS] = plan->step.rows;
+    plan->count[CLS_N_OFFSETS] = (uint64_t)plan->step.rows + 1;
+    plan->count[CLS_N_PACKED_MOST] = (uint64_t)plan->step.rows * s->vocab < INT32_MAX
+                                         ? (uint64_t)plan->step.rows * s->vocab
+                                         : INT32_MAX;
     plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
     cls_status status = cls_wait_check(s->context->cl, n_wait, wait);
     if (status == CLS_OK)

@@ -110,14 +110,21 @@ cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set ar
 
 /* -------------------------------------------------------------------- outputs */
 
-/* Counts the tokens of the kept sets by groups of tiles, then writes the sets. */
+/* Counts the tokens of the kept sets by groups of tiles, finds their places if they are to lie one
+ * behind the other, and writes the sets. */
 static cl_int launch_kept(cls_plan *plan, cls_commands *c, cl_event *done)
 {
+    static const uint32_t launches[] = {CLS_KEPT_COUNT, CLS_KEPT_PLACE, CLS_KEPT_WRITE};
+    static const size_t one_group[2] = {1, 1};
     cl_int code = CL_SUCCESS;
-    for (uint32_t counting = 2; counting-- > 0 && code == CL_SUCCESS;) {
+    for (int i = 0; i < 3 && code == CL_SUCCESS; i++) {
+        const int places = launches[i] == CLS_KEPT_PLACE;
+        if (places && !(plan->wants & CLS_WANTS(CLS_OUT_SET_OFFSETS)))
+            continue;
         cls_arguments a = cls_step_arguments(plan, c->sampler, CLS_KEPT, plan->arg_set);
-        cls_set_u32(&a, counting);
-        code = cls_step_launch_arguments(plan, c, CLS_KEPT, &a, counting ? NULL : done);
+        cls_set_u32(&a, launches[i]);
+        code = places ? cls_commands_launch(c, &a, one_group, NULL)
+                      : cls_step_launch_arguments(plan, c, CLS_KEPT, &a, i == 2 ? done : NULL);
     }
     return code;
 }
