@@ -323,7 +323,7 @@ class Writer:
         row = 4
         for length in shape[1:]:
             row *= length
-        if row > SMALL_ROW or "slot_count" in words:
+        if row > SMALL_ROW or words[0] in ("slot_count", "capacity"):
             array._mem = _opencl.create_buffer(context._cl, max(1, row * shape[0]))
             target.buffer = array._mem
         else:
@@ -375,7 +375,7 @@ class Writer:
         if value is None or value is False:
             return
         name = group.name
-        wanted: Mapping[str, Any] = {field: True for field in group.buffers}
+        wanted: Mapping[str, Any] = {field: field != "offsets" for field in group.buffers}
         if isinstance(value, Mapping):
             wanted = {key: one for key, one in value.items() if key in group.buffers}
             others = set(value) - set(wanted) - {group.count, *group.inputs}
@@ -388,8 +388,11 @@ class Writer:
             count = integer(name, value, "uint32_t")
         setattr(struct, group.count, count)
         attributes = group.attributes()
+        packed = wanted.get("offsets") not in (None, False)
         for field, one in wanted.items():
             elements, words = group.buffers[field]
+            if packed and field == "ids":  # of all rows, one behind the other
+                words = ("capacity",)
             if group.count in words and count == 0:
                 continue
             array = self.add(

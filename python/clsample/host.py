@@ -383,6 +383,16 @@ def _distribution(probs: Any, logits: Any, row: Any, count: int) -> Any:
     return np.ascontiguousarray(array), kinds.PROBS if probs is not None else kinds.LOGITS
 
 
+def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
+    """The offsets of kept sets that lie one behind the other, int32 [rows + 1], from the numbers of
+    their tokens: those of Sampler.sample(kept_set={"capacity": capacity, "offsets": True})."""
+    numbers, rows = ids("counts", counts)
+    offsets = np.empty(rows + 1, np.int32)
+    limit = integer("capacity", capacity, "uint32_t")
+    must(lib.cls_host_kept_offsets(rows, numbers, limit, ffi.cast("int32_t *", offsets.ctypes.data)))
+    return offsets
+
+
 def check(vocab: int, **params: Any) -> None:
     """Checks the ranges of a request's parameters, for a vocabulary of `vocab` tokens."""
     keep: List[Any] = []

@@ -269,6 +269,33 @@ def test_outputs(sampler, logits):
     ended(*requests)
 
 
+def test_kept_sets_with_offsets(sampler, logits):
+    requests = [sampler.begin(seed=s, top_k=5 + 9 * s, temperature=0.7) for s in range(ROWS)]
+    fixed = sampler.sample(logits, requests, kept_set=64, defer_accept=True)
+    counts, sets = fixed.kept_set.counts.get(), fixed.kept_set.ids.get()
+    assert fixed.kept_set.offsets is None
+    for capacity in (counts.sum(), counts.sum() - 1, counts[0], counts[:2].sum() - 1):
+        step = sampler.sample(
+            logits,
+            requests,
+            kept_set={"capacity": capacity, "ids": True, "counts": True, "offsets": True},
+            defer_accept=True,
+        )
+        found, offsets = step.kept_set.ids.get(), step.kept_set.offsets.get()
+        assert np.array_equal(offsets, host.kept_offsets(counts, capacity))
+        assert found.shape == (capacity,)
+        assert np.array_equal(step.kept_set.counts.get(), counts)
+        for r, status in enumerate(step.status.get()):
+            begin, end = offsets[r : r + 2]
+            fits = end - begin == counts[r]
+            assert fits or begin == end
+            assert bool(status & clsample.RowStatus.OVERFLOW) != fits
+            assert np.array_equal(found[begin:end], sets[r, : end - begin])
+    with pytest.raises(clsample.BadArgument, match="kept_set is"):
+        sampler.sample(logits, requests, kept_set={"capacity": ROWS * VOCAB + 1, "offsets": True})
+    ended(*requests)
+
+
 def test_kept_sets(sampler, logits):
     """The whole kept set, also of a row whose set exceeds the capacity."""
     with sampler.begin(top_k=30) as a, sampler.begin(top_p=0.9) as b:
