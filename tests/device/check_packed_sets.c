@@ -35,9 +35,28 @@ static void read_back(device *d, uint32_t n, cl_mem buffer, int32_t *host, const
     }
 }
 
+/* Runs the step by a shard that has the whole vocabulary. */
+static void step_by_shard(client *s)
+{
+    const void *partial;
+    cls_shard *shard;
+    size_t size;
+    int more = 1;
+    must(cls_shard_create(s->sampler, NULL, &shard));
+    s->step.tokens.offset = s->step.status.offset = 0;
+    s->step.outputs = &s->outputs;
+    must(cls_shard_sample(shard, s->d->queue, &s->step, 0, NULL));
+    while (more) {
+        must(cls_shard_partial(shard, &partial, &size));
+        must(cls_shard_merge(shard, partial, size, &more, NULL));
+    }
+    cls_shard_destroy(shard);
+}
+
 /* Runs a deferred step. capacity: of all rows, with offsets; 0: the fixed form with room for all.
- * wants: 1 for the ids, and 2 for the counts. */
-static step_result run_step(client *s, uint32_t capacity, int wants, const char *where)
+ * wants: 1 for the ids, and 2 for the counts. by_shard: as step_by_shard(). */
+static step_result run_step(client *s, uint32_t capacity, int wants, int by_shard,
+                            const char *where)
 {
     const cls_buffer none = {.buffer = NULL};
     batch *const b = s->b;
@@ -56,7 +75,10 @@ static step_result run_step(client *s, uint32_t capacity, int wants, const char 
     set->counts = wants & 2 ? (cls_buffer){.buffer = o.counts_buffer, .offset = begin} : none;
     set->offsets = capacity != 0 ? (cls_buffer){.buffer = o.offsets_buffer, .offset = begin} : none;
     s->step.defer_accept = 1;
-    client_step(s, s->d->queue, 0, 0, NULL, NULL);
+    if (by_shard)
+        step_by_shard(s);
+    else
+        client_step(s, s->d->queue, 0, 0, NULL, NULL);
     client_tokens(s, 0);
     memcpy(o.token, b->token, size);
     memcpy(o.status, b->status, size);
@@ -113,7 +135,7 @@ static void check_capacities(client *s, rng *r, const char *what)
     const batch *const b = s->b;
     char where[260];
     snprintf(where, sizeof where, "%s, fixed", what);
-    step_result fixed = run_step(s, 0, 3, where);
+    step_result fixed = run_step(s, 0, 3, 0, where);
     uint32_t total = 0, part = 0, near = 0;
     const uint32_t before = rng_below(r, b->rows + 1), launches = b->launches;
     for (uint32_t row = 0; row < b->rows; row++) {
@@ -130,7 +152,7 @@ static void check_capacities(client *s, rng *r, const char *what)
         if (capacities[i] < 1 || capacities[i] > b->rows * b->vocab)
             continue;
         snprintf(where, sizeof where, "%s, capacity %u of %u", what, capacities[i], total);
-        step_result packed = run_step(s, capacities[i], wants, where);
+        step_result packed = run_step(s, capacities[i], wants, 0, where);
         ck_assert_uint_eq(b->launches, launches + 1);
         const uint32_t overflows = compare(&fixed, &packed, b->vocab, wants, where);
         ck_assert_msg((overflows != 0) == (capacities[i] < total), "%s: %u rows overflow", where,
@@ -180,6 +202,30 @@ START_TEST(all_kinds)
     for (uint32_t i = 0; i < fixture_by_size(3, 10, 35); i++)
         check_rows(d, fixture_context(d, 0, 0, 0, 0), sizes[i % 7][0], sizes[i % 7][1],
                    (int)(i % 3), &r);
+}
+END_TEST
+
+/* A step of a shard. */
+START_TEST(shards)
+{
+    enum { ROWS = 9, VOCAB = 1100, CAPACITY = 300 };
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 702};
+    batch *const b = batch_new(ROWS, VOCAB, CLS_F32, 0, 0);
+    client s;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        batch_row(b, row, ROW_NORMAL3, rng_bits(&r));
+        b->params[row].temperature = 1.0f;
+        b->params[row].top_k = (int32_t)(1 + rng_below(&r, 90));
+    }
+    client_open(&s, b, d, fixture_context(d, 1u << CLS_F32, 0, 0, 0), 1);
+    step_result fixed = run_step(&s, 0, 3, 0, "fixed");
+    step_result packed = run_step(&s, CAPACITY, 3, 1, "by a shard");
+    ck_assert_uint_gt(compare(&fixed, &packed, VOCAB, 3, "by a shard"), 0);
+    end_step(&packed);
+    end_step(&fixed);
+    client_close(&s);
+    batch_free(b);
 }
 END_TEST
 
@@ -265,6 +311,7 @@ int main(void)
     fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_KEPT_SETS);
     fixture_begin(ON_DEVICES);
     add_device_test(all_kinds);
+    add_device_test(shards);
     if (fixture_size() == TEST_FULL)
         add_device_test(shapes);
     add_device_test(bad_arguments);
