@@ -470,6 +470,7 @@ typedef struct cli_job {
     cls_mask_kind mask_kind;
     const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
     cls_dtype bias_dtype;
+    float bias_factor;
     cli_tokens prompt, output;
     const cli_ids *force; /* [requests], the first ids of each output; NULL: nothing is forced */
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */

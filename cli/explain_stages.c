@@ -153,7 +153,7 @@ static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
     if (row->mask != NULL)
         put(to, ", mask");
     if (row->bias != NULL)
-        put(to, ", bias");
+        put(to, row->bias_factor == 1.0f ? ", bias" : ", bias * %g", (double)row->bias_factor);
     if (p->logit_bias.count != 0)
         put(to, ", logit bias of %" PRIu32, p->logit_bias.count);
     if (p->allowed_ids.count != 0)

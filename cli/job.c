@@ -112,6 +112,7 @@ void cli_host_row(const cli_job *job, uint32_t request, uint32_t r, cls_host_row
     if (job->bias != NULL) {
         row->bias = (const char *)job->bias + r * cli_bias_size(job);
         row->bias_dtype = (int32_t)job->bias_dtype;
+        row->bias_factor = job->bias_factor;
     }
     row->prompt = row_of(&job->prompt, request);
     row->prompt_count = job->prompt.width;

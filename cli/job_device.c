@@ -128,6 +128,7 @@ static void make_step(const running *run, side *s, uint32_t draw, cls_step *step
     step->mask.kind = (int32_t)job->mask_kind;
     step->bias.values.buffer = s->bias;
     step->bias.dtype = (int32_t)job->bias_dtype;
+    step->bias.factor = job->bias_factor;
     cli_results_bind(job->results, draw, s->results, step, &s->wanted);
 }
 

@@ -47,6 +47,7 @@ typedef struct cli_log_request {
 typedef struct cli_log_header {
     uint32_t vocab, history;
     int32_t dtype;
+    float bias_factor; /* a log without a bias, or of a version before 0.10, has none */
     uint64_t tokens;
 } cli_log_header;
 

@@ -138,8 +138,11 @@ static void read_header(cli_log *log, json_t *header)
     cli_members_take(log, header, cli_header_members, &log->header);
     open_logits(log, header);
     open_rows(log, header, CLI_MASK, cli_is_mask, CLI_MASK_TYPES);
-    open_rows(log, header, CLI_BIAS, cli_is_bias, "float32 or float16 [rows, vocab]");
+    open_rows(log, header, CLI_BIAS, cli_is_bias, CLI_BIAS_TYPES);
     check_vocab(log, &log->rows[CLI_BIAS]);
+    log->header.bias_factor = 1.0f;
+    if (json_object_get(header, "bias_factor") != NULL)
+        cli_log_take(log, header, "bias_factor", CLI_FLOAT, &log->header.bias_factor);
     open_infill(log, header);
 }
 

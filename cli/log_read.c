@@ -166,7 +166,8 @@ static void read_inputs(cli_log *log, json_t *object, cli_logged *token)
         host->mask_kind = (int32_t)cli_mask_kind(mask);
     }
     if (host->bias != NULL)
-        host->bias_dtype = bias->size == 4 ? CLS_F32 : CLS_F16;
+        host->bias_dtype = (int32_t)cli_bias_dtype(bias);
+    host->bias_factor = log->header.bias_factor;
     snprintf(text, sizeof text, "%016" PRIx64, hash);
     token->same_inputs = logged == NULL || strcmp(logged, text) == 0;
 }

@@ -89,6 +89,8 @@ static void put_header(writing *w)
     for (int i = 0; i < CLI_ROWS; i++)
         if (paths[i] != NULL)
             json_object_set_new(header, cli_rows_key[i], file_json(paths[i], &w->array[i]));
+    if (job->bias != NULL && job->bias_factor != 1.0f)
+        json_object_set_new(header, "bias_factor", json_real((double)job->bias_factor));
     if (job->infill != NULL) {
         cli_npy ignored;
         json_object_set_new(

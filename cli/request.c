@@ -43,7 +43,14 @@ bool cli_is_mask(const cli_npy *array)
 {
     return is_bool(array) || (array->size == 4 && array->kind != 'f');
 }
-bool cli_is_bias(const cli_npy *array) { return array->kind == 'f' && array->size != 8; }
+bool cli_is_bias(const cli_npy *array)
+{
+    return array->kind == 'f' ? array->size != 8 : array->kind == 'u' && array->size == 2;
+}
+cls_dtype cli_bias_dtype(const cli_npy *array)
+{
+    return array->size == 4 ? CLS_F32 : array->kind == 'f' ? CLS_F16 : CLS_BF16;
+}
 cls_mask_kind cli_mask_kind(const cli_npy *array)
 {
     return is_bool(array) ? CLS_MASK_BOOL : CLS_MASK_PACKED;
@@ -67,9 +74,10 @@ static void bias_read(const cli_request *q, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(q);
     cli_npy bias;
-    array_read(q->bias, &rows, "float32 or float16 [rows, vocab]", cli_is_bias, &bias);
+    array_read(q->bias, &rows, CLI_BIAS_TYPES, cli_is_bias, &bias);
     job->bias = bias.data;
-    job->bias_dtype = bias.size == 4 ? CLS_F32 : CLS_F16;
+    job->bias_dtype = cli_bias_dtype(&bias);
+    job->bias_factor = q->bias_factor;
     if (bias.shape[1] != job->logits->vocab)
         cli_die("%s: the rows have %" PRIu64 " values, but the vocabulary has %" PRIu32 " tokens",
                 q->bias, bias.shape[1], job->logits->vocab);
@@ -191,6 +199,7 @@ void cli_request_default(cli_request *q)
 {
     memset(q, 0, sizeof *q);
     q->dtype = -1;
+    q->bias_factor = 1.0f;
     cls_params_init(&q->params);
 }
 
@@ -214,8 +223,12 @@ void cli_sampling_read(cli_request *q, cli_job *job)
     params_read(q, job);
     if (q->mask != NULL)
         mask_read(q, job);
+    if (q->bias_factor == 0.0f)
+        cli_die("--bias-factor: 0 would leave out the bias: leave out --bias");
     if (q->bias != NULL)
         bias_read(q, job);
+    else if (q->bias_factor != 1.0f)
+        cli_die("--bias-factor: this option requires --bias");
     if (q->prompt != NULL)
         tokens_read(q->prompt, q, &job->prompt);
     if (q->output != NULL)

@@ -9,6 +9,7 @@
 
 typedef struct cli_request {
     const char *logits_path, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes;
+    float bias_factor;
     int32_t dtype;     /* -1: the type of the file */
     cls_params params; /* from the command line, for all rows */
     cli_lists lists;
@@ -47,7 +48,9 @@ typedef struct cli_request {
      "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each; tokens " \
      "beyond a narrower mask are banned"}, \
     {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
-     "values to add to the logits: float32 or float16 [rows, vocab]"}, \
+     "values to add to the logits: float32 or float16 [rows, vocab], or bfloat16 as uint16"}, \
+    {"bias-factor", CLI_FLOAT, &(q)->bias_factor, "X", \
+     "multiply the bias by X first (default 1); for guidance of scale s, X = 1/s - 1"}, \
     CLI_TITLE("Requests"), \
     {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
      "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
@@ -105,9 +108,11 @@ void cli_ids_narrow(void *ids, unsigned size, size_t count);
 
 #define CLI_MASK_TYPES "bool [rows, vocab], or int32 [rows, words] of 32 tokens each"
 
-/* Whether the type of an array is that of a mask, or of a bias; and which mask it is. */
+/* Whether the type of an array is that of a mask, or of a bias; and which mask or bias it is. */
+#define CLI_BIAS_TYPES "float32 or float16 [rows, vocab], or bfloat16 as uint16"
 bool cli_is_mask(const cli_npy *array);
 bool cli_is_bias(const cli_npy *array);
+cls_dtype cli_bias_dtype(const cli_npy *array);
 cls_mask_kind cli_mask_kind(const cli_npy *array);
 
 /* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */

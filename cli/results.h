@@ -90,6 +90,9 @@ json_t *cli_row_json(const cli_job *job, uint32_t row);
 /* Writes one part of all rows. */
 void cli_part_write(const char *path, const cli_results *results, cli_part part);
 
+/* Writes the kept sets one behind the other, and their offsets; sets that were cut are left out. */
+void cli_sets_write(const char *ids_path, const char *offsets_path, const cli_results *results);
+
 /* Writes an array with one object for each row: {"row", "token", "count", "entropy", "kept_mass",
  * "candidates": [{"token", "logit", "probability"}, ...]}. */
 void cli_candidates_write(const char *path, const cli_job *job);

@@ -11,7 +11,7 @@
 /* The values of the options. */
 typedef struct command {
     cli_request request;
-    const char *device, *logprobs, *candidates, *log;
+    const char *device, *logprobs, *candidates, *log, *set_offsets;
     const char *files[CLI_PARTS]; /* .npy files for parts of the results */
     cls_context_options kernels;
     cli_split_options split;
@@ -94,8 +94,10 @@ static void print_results(const command *q, const cli_job *job)
 static void write_files(const command *q, const cli_job *job)
 {
     for (int i = 0; i < CLI_PARTS; i++)
-        if (q->files[i] != NULL)
+        if (q->files[i] != NULL && (i != CLI_SET_IDS || q->set_offsets == NULL))
             cli_part_write(q->files[i], job->results, (cli_part)i);
+    if (q->set_offsets != NULL)
+        cli_sets_write(q->files[CLI_SET_IDS], q->set_offsets, job->results);
     if (q->candidates != NULL)
         cli_candidates_write(q->candidates, job);
     if (q->log != NULL)
@@ -126,6 +128,8 @@ static void check(const command *q)
     if ((q->files[CLI_SET_IDS] != NULL || q->files[CLI_SET_COUNTS] != NULL) &&
         q->results.set_n == 0)
         cli_die("%s: it requires --kept-set", of_set);
+    if (q->set_offsets != NULL && q->files[CLI_SET_IDS] == NULL)
+        cli_die("--kept-set-offsets: it requires --kept-set-ids");
     if (on_host && q->candidates != NULL)
         cli_die("--candidates: the reference does not return them; choose another --device");
     if (on_host && q->results.top_n != 0 && q->logprob_kind == 1)
@@ -182,6 +186,9 @@ int cls_cmd_sample(int argc, char **argv)
          "also print the ids of each row's kept set, at most N"},
         {"kept-set-ids", CLI_OUTPUT, &q.files[CLI_SET_IDS], "OUT.npy",
          "write these ids: int32 [rows, N]"},
+        {"kept-set-offsets", CLI_OUTPUT, &q.set_offsets, "OUT.npy",
+         "write where each row's ids begin: int32 [rows + 1]; the ids are then int32 [ids], the "
+         "sets one behind the other, without those of more than N"},
         {"kept-set-counts", CLI_OUTPUT, &q.files[CLI_SET_COUNTS], "OUT.npy",
          "write the sizes of the whole sets: int32 [rows]"},
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",

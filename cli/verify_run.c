@@ -110,6 +110,7 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->mask.kind = (int32_t)job->mask_kind;
     call->bias.values = part_of(side->bias, row, cli_bias_size(job));
     call->bias.dtype = (int32_t)job->bias_dtype;
+    call->bias.factor = job->bias_factor;
     call->max_drafts = drafts->most;
     call->tokens = part_of(side->tokens, result, (drafts->most + (size_t)1) * 4);
     call->nodes = part_of(side->nodes, result, drafts->most * (size_t)4);

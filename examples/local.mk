@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 # make check builds these examples and runs four of them as tests.
-check_PROGRAMS += examples/llamacpp/check_adapter examples/json examples/minimal examples/rows examples/server \
-	examples/speculative
-quick_examples = examples/llamacpp/check_adapter examples/rows examples/server examples/speculative
+check_PROGRAMS += examples/llamacpp/check_adapter examples/guidance examples/json examples/minimal examples/rows \
+	examples/server examples/speculative
+quick_examples = examples/guidance examples/llamacpp/check_adapter examples/rows examples/server examples/speculative
+examples_guidance_LDADD = libclsample.la $(OPENCL_LIBS) -lm
 examples_json_SOURCES = examples/json.c examples/json_grammar.c examples/json_grammar.h
 examples_json_LDADD = libclsample.la $(OPENCL_LIBS)
 examples_minimal_LDADD = libclsample.la $(OPENCL_LIBS)

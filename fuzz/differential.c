@@ -102,7 +102,7 @@ static void add_requests(batch *b, rng *r)
     if (what & 2)
         batch_mask(b, &many, rng_below(r, 101), 0);
     if ((what & 4) && rng_below(r, 2))
-        batch_bias(b, &many, rng_below(r, 2) ? CLS_F32 : CLS_F16);
+        batch_bias(b, &many, (int)rng_below(r, 3));
     for (uint32_t row = 0; row < b->rows; row++)
         for (uint32_t n = rng_below(r, 4); n > 0; n--)
             raw_parameter(b, row, r);

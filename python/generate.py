@@ -93,7 +93,11 @@ BUFFERS = {
         "probs": "float32 rows, count",
         "counts": "int32 rows",
     },
-    "cls_kept_set": {"ids": "int32 rows, capacity", "counts": "int32 rows", "offsets": None},
+    "cls_kept_set": {
+        "ids": "int32 rows, capacity",
+        "counts": "int32 rows",
+        "offsets": "int32 rows + 1",
+    },
     "cls_outputs": {
         "logprobs": "float32 rows",
         "ranks": "int32 rows",

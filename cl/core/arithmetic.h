@@ -91,6 +91,17 @@ CLS_INLINE f32 add_bias(f32 x, f32 bias)
     return x > CLS_MASKED && bias > CLS_MASKED ? settle(x + bias) : CLS_MASKED;
 }
 
+/* Multiplies a value of a dense bias by the step's factor. -inf remains, since it bans the token;
+ * +inf and NaN become NaN. The product of a finite value is finite. */
+CLS_INLINE f32 scale_bias(f32 value, f32 factor)
+{
+    const i32 bits = CLS_AS_I32(value);
+    const i32 magnitude = bits & 0x7fffffff;
+    if (magnitude >= CLS_INF_BITS)
+        return bits == (i32)0xff800000 ? value : CLS_AS_F32(0x7fc00000);
+    return magnitude < 0x00800000 ? 0.0f : settle(value * factor);
+}
+
 /* Returns how many bits a token lies below the row's maximum. Unlike the integer weights, the depth
  * is monotone in z over the whole row. All cuts by value compare it. */
 CLS_INLINE f32 depth(f32 z, f32 row_max, f32 scale) { return (row_max - z) * scale; }

@@ -59,7 +59,7 @@
 #define CLS_OUTPUT_BUFFER(B, NUMBER, type, name, field, access, width, count, feature) B(type, name)
 #define CLS_REPORT_OUTPUTS(B) CLS_REPORT_TABLE(CLS_OUTPUT_BUFFER, B)
 #define CLS_TILES_OUTPUTS(B) CLS_TILES_TABLE(CLS_OUTPUT_BUFFER, B)
-#define CLS_KEPT_OUTPUTS(B) CLS_KEPT_TABLE(CLS_OUTPUT_BUFFER, B)
+#define CLS_KEPT_OUTPUTS(B) CLS_KEPT_TABLE(CLS_OUTPUT_BUFFER, B) B(i32, set_offsets)
 #define CLS_VERIFY_OUTPUTS(B) \
     B(i32, accepted) B(i32, emitted) B(i32, drafted) B(i32, out_nodes) B(i32, counters)
 #define CLS_PARTIAL_OUTPUTS(B) B(u32, partial)

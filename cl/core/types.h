@@ -392,8 +392,7 @@ enum {
     CLS_RAW = 256,          /* survey the raw logits at scale log2(e), with their mass */
     CLS_FORCE_SEARCH = 512, /* for tests: no truncated row may use the shortlist */
     CLS_MASK_BYTES = 2048,  /* the mask has a byte for each token, not a bit */
-    CLS_HAS_BIAS = 4096,    /* there is a dense bias, in float32, */
-    CLS_BIAS_F16 = 8192,    /* or, with this bit, in float16 */
+    CLS_HAS_BIAS = 4096,    /* there is a dense bias: see cls_args.bias_kind */
     CLS_HAS_BIAS_MAP = 16384,
     CLS_HAS_DRAWS = 32768,
     CLS_HAS_LATEST = 65536,
@@ -408,6 +407,13 @@ enum {
     CLS_HAS_ROLLBACK = 0x4000000,
     CLS_MERGED = 0x800000, /* the logits are adjusted: shards merged them */
 };
+/* The bits of cls_args.bias_kind: the type of a dense bias, and whether `bias_factor` applies. */
+enum {
+    CLS_BIAS_F32 = 1,
+    CLS_BIAS_F16 = 2,
+    CLS_BIAS_BF16 = 4,
+    CLS_BIAS_SCALED = 8,
+};
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
                                       or -1: a shard drew it */
@@ -419,7 +425,8 @@ enum {
  * for each. */
 #define CLS_OUTPUT_NUMBER(X, NUMBER, type, name, field, access, width, count, feature) \
     CLS_OUT_##NUMBER,
-enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
+/* CLS_OUT_SET_OFFSETS: of sets that lie one behind the other. */
+enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUT_SET_OFFSETS, CLS_OUTPUTS };
 #define CLS_WANTS(output) (1u << (output))
 /* The outputs before CLS_OUT_ENTROPY are of the raw row or of the final distribution, the others
  * only of the latter. */
@@ -427,7 +434,14 @@ enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
 #define CLS_WANTS_SUMS (CLS_WANTS(CLS_OUT_ENTROPY) | CLS_WANTS(CLS_OUT_KEPT_MASS))
 #define CLS_WANTS_TILES \
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
-#define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
+#define CLS_WANTS_SET \
+    (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS) | CLS_WANTS(CLS_OUT_SET_OFFSETS))
+/* The launches of cls_kept. */
+enum {
+    CLS_KEPT_WRITE = 0,
+    CLS_KEPT_COUNT = 1,
+    CLS_KEPT_PLACE = 2,
+};
 
 /* The outputs of a verification. */
 enum cls_verified {
@@ -461,7 +475,8 @@ typedef struct cls_args {
     u32 has;
     i32 invalid_token;
     u32 n_end; /* of infill */
-    u32 mask_width, mask_rows, bias_rows;
+    u32 mask_width, mask_rows, bias_rows, bias_kind;
+    f32 bias_factor;
     cls_wide logits_offset, row_stride;
     cls_wide mask_offset, mask_stride, bias_offset, bias_stride;
     cls_wide slot_map_offset, mask_map_offset, bias_map_offset;
@@ -482,7 +497,7 @@ typedef struct cls_args {
     cls_wide output_offset[CLS_OUTPUTS];
     u32 wants, top_n, given_n, candidates_n;
     u32 given_each;   /* ids that a group of the report handles */
-    u32 set_capacity; /* ids of a row's kept set */
+    u32 set_capacity; /* ids of a row's kept set; with offsets those of all rows */
     cls_wide logits_map_offset;
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
@@ -491,7 +506,7 @@ typedef struct cls_args {
     cls_wide ids_stride;
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
-    u32 reserved_3[8];
+    u32 reserved_3[4];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -2,7 +2,8 @@
 /* kept: writes the kept set of each row, its ids in ascending order. The kernel is launched twice.
  * First each group counts what its tiles keep. Then it adds up the counts of the groups before it,
  * and writes its ids behind theirs. One group for each row would take one launch, but would leave a
- * GPU idle where rows are few, and its loops would have no bound (doc/kernels.md, rule 5). */
+ * GPU idle where rows are few, and its loops would have no bound (doc/kernels.md, rule 5). With
+ * offsets a launch of one group in between finds a place for each row's set. */
 #include "draw/distribution.cl"
 
 /* Returns the tokens of the set in the vector at i, a bit each. */
@@ -68,21 +69,87 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
     }
 }
 
-/* counting: it is the first launch, which leaves the counts of the groups in `tile_sums`. The
- * second one writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as
- * the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, __local u64 *scratch)
+/* Returns whether a row has a set, whose slot is slot_index. */
+static inline int has_kept_set(const step_args *s, u32 row, i32 slot_index)
+{
+    return slot_index >= 0 && !s->rows[row].no_token;
+}
+
+/* Returns the number of tokens in a row's set, from the counts of its groups. */
+static inline u32 kept_count(const step_args *s, u32 row)
+{
+    __global const cls_row *const out = s->rows + row;
+    __global const u64 *const group_count = tile_sums_of(s, row);
+    u32 count = 0;
+    if (!has_kept_set(s, row, row_slot(s, row)))
+        return 0;
+    if (out->listed)
+        return min(out->kept, (u32)LIST);
+    SHORT_LOOP
+    for (u32 g = 0; g * s->args->tiles_per_group < row_tiles(s); g++)
+        count += u64_lo(group_count[g]);
+    return count;
+}
+
+/* Returns where the next row's set begins: behind a set that begins at `at`, if all of it fits. */
+static inline u32 kept_after(u32 at, u32 count, u32 capacity)
+{
+    return count <= capacity - at ? at + count : at;
+}
+
+/* Writes the offsets of all rows' sets: row by row, a set gets the next place if all of it fits.
+ * Launch: one group. */
+ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
+{
+    const u32 rows = s->args->n_rows, capacity = s->args->set_capacity;
+    __global i32 *const offsets = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS);
+    u32 at = 0;
+    for (u32 first = 0; first < rows; first += WGS) {
+        const u32 row = first + LOCAL_ID, count = row < rows ? kept_count(s, row) : 0u;
+        u32 mine = at;
+#if WGS == 1
+        at = kept_after(at, count, capacity);
+#else
+        LOCAL_BARRIER();
+        scratch[LOCAL_ID] = (u64)count;
+        LOCAL_BARRIER();
+        /* Two rows at once, so that the trips for 65,535 rows are few enough (rule 5). */
+        for (u32 j = 0; j < WGS; j += 2) {
+            mine = j == LOCAL_ID ? at : mine;
+            at = kept_after(at, u64_lo(scratch[j]), capacity);
+            mine = j + 1 == LOCAL_ID ? at : mine;
+            at = kept_after(at, j + 1 < WGS ? u64_lo(scratch[j + 1]) : 0u, capacity);
+        }
+#endif
+        if (row < rows)
+            offsets[row] = (i32)mine;
+    }
+    if (LOCAL_ID == 0)
+        offsets[rows] = (i32)at;
+}
+
+/* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
+ * and the status of a row whose set exceeds the capacity. Launch: as the survey. */
+ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const u32 wants = args->wants, capacity = args->set_capacity;
+    const u32 wants = args->wants;
     const i32 slot_index = row_slot(s, row);
     __global u64 *const group_count = tile_sums_of(s, row);
-    __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
+    __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);
+    u32 capacity = args->set_capacity;
+    if (!(wants & CLS_WANTS(CLS_OUT_SET_OFFSETS))) {
+        ids += (size_t)row * capacity;
+    } else if (!counting) { /* all of the set has a place, or nothing */
+        __global const i32 *const place = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS) + row;
+        ids += place[0];
+        capacity = (u32)(place[1] - place[0]);
+    }
     /* Read field by field, since the first group changes the status. */
     __global const cls_row *const out = s->rows + row;
-    const int has_set = slot_index >= 0 && !out->no_token, listed = has_set && out->listed;
+    const int has_set = has_kept_set(s, row, slot_index), listed = has_set && out->listed;
     row_logits r = row_view(s, row, slot_index);
     kept_set set;
     whole_row(out->top_key, &set);
@@ -127,9 +194,13 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, _
     }
 }
 
-KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 counting)
+/* launch: CLS_KEPT_COUNT, CLS_KEPT_PLACE or CLS_KEPT_WRITE. */
+KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
-    kept_tiles(&s, get_group_id(1), get_group_id(0), counting, scratch);
+    if (launch == CLS_KEPT_PLACE)
+        kept_places(&s, scratch);
+    else
+        kept_tiles(&s, get_group_id(1), get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
 }

@@ -15,22 +15,54 @@ static inline IV lane_signs(u32 word) { return (IV)((i32)word) << ((IV)(31) - LA
 
 /* ------------------------------------------------------------ mask, bias, bounds */
 
+#if ROW
+/* settle() for vectors. */
+static inline FV settle_v(FV x)
+{
+    const IV bits = AS_IV(x), magnitude = bits & 0x7fffffff;
+    const FV y =
+        magnitude >= CLS_INF_BITS ? AS_FV((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)) : x;
+    return magnitude < 0x03800000 ? (FV)(0.0f) : y;
+}
+
+/* scale_bias() for vectors. */
+static inline FV scale_bias_v(FV value, f32 factor)
+{
+    const IV bits = AS_IV(value), magnitude = bits & 0x7fffffff;
+    const FV product = settle_v(value * factor),
+             special = bits == (IV)((i32)0xff800000) ? value : AS_FV((IV)(0x7fc00000));
+    const FV finite = magnitude < 0x00800000 ? (FV)(0.0f) : product;
+    return magnitude >= CLS_INF_BITS ? special : finite;
+}
+
+/* Add the row's dense bias, which it has, to logits. All its branches are the same for the row. */
 static inline FV add_dense(const row_logits *r, u32 i, FV x)
 {
+    FV bias;
     if (r->dense & CLS_BIAS_F16)
-        return x + widen(VLOAD((__global const ushort *)r->bias + i));
-    return x + VLOAD(r->bias + i);
+        bias = widen(VLOAD((__global const ushort *)r->bias + i));
+    else if (r->dense & CLS_BIAS_BF16)
+        bias = AS_FV(CAT(convert_uint, VEC)(VLOAD((__global const ushort *)r->bias + i)) << 16);
+    else
+        bias = VLOAD(r->bias + i);
+    if (r->dense & CLS_BIAS_SCALED)
+        bias = scale_bias_v(bias, r->args->bias_factor);
+    return x + bias;
 }
 static inline f32 dense_one(const row_logits *r, u32 i)
 {
-    return r->dense & CLS_BIAS_F16 ? vload_half(i, (__global const half *)r->bias) : r->bias[i];
+    return r->dense & CLS_BIAS_F16    ? vload_half(i, (__global const half *)r->bias)
+           : r->dense & CLS_BIAS_BF16 ? as_float((uint)((__global const ushort *)r->bias)[i] << 16)
+                                      : r->bias[i];
 }
 static inline f32 add_dense_one(const row_logits *r, u32 i, f32 x)
 {
-    return x + (r->dense ? dense_one(r, i) : 0.0f);
+    if (!r->dense)
+        return x;
+    const f32 bias = dense_one(r, i);
+    return x + (r->dense & CLS_BIAS_SCALED ? scale_bias(bias, r->args->bias_factor) : bias);
 }
 
-#if ROW
 static inline u32 allowed_word(const row_logits *r, u32 w) { return r->list[r->allowed + (i32)w]; }
 
 /* Returns whether the mask and the slot's list allow an id. */
@@ -108,15 +140,6 @@ static inline u32 vector_status(FV x)
 /* -------------------------------------------------------- biases, penalties, history effects */
 
 #if ROW
-/* settle() for vectors. */
-static inline FV settle_v(FV x)
-{
-    const IV bits = AS_IV(x), magnitude = bits & 0x7fffffff;
-    const FV y =
-        magnitude >= CLS_INF_BITS ? AS_FV((bits & (i32)0x80000000) | (CLS_INF_BITS - 1)) : x;
-    return magnitude < 0x03800000 ? (FV)(0.0f) : y;
-}
-
 /* adjusted_word() returns the tokens of word w that the slot may adjust, adjusted_lanes() those of
  * the vector at i, a bit each. */
 static inline u32 adjusted_word(const row_logits *r, u32 w)

@@ -20,7 +20,8 @@ enum {
 typedef struct row_logits {
     __global const logit *x;
     __global const u32 *mask;        /* the row's mask, in words or in bytes */
-    __global const f32 *bias;        /* the row's dense bias, in float32 or in float16 */
+    __global const f32 *bias;        /* the row's dense bias, of the type that `dense` says */
+    __global const cls_args *args;   /* for what few rows need: kernels keep no copy of it */
     __global const u32 *flags;       /* of its mass tiles; the survey sets them */
     __global const u32 *list;        /* its logit biases: see bias_row_offset() */
     i32 allowed;                     /* the offset from `list` to the bitmap of allowed ids */
@@ -38,7 +39,7 @@ typedef struct row_logits {
 #endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
-    u32 dense;       /* 0, CLS_HAS_BIAS, or that and CLS_BIAS_F16 */
+    u32 dense;       /* 0, or CLS_BIAS_* bits */
     u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
     /* If `truncated` is set: the cuts beyond which the row reads as -inf, as in cls_row. */
@@ -85,10 +86,10 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
                                                      (u32)mask_row));
     else if (r->masked)
         r->mask = s->mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
-    r->dense =
-        applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & (CLS_HAS_BIAS | CLS_BIAS_F16) : 0u;
+    r->args = args;
+    r->dense = applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? args->bias_kind : 0u;
     r->bias = s->bias;
-    if (r->dense & CLS_BIAS_F16)
+    if (r->dense & (CLS_BIAS_F16 | CLS_BIAS_BF16))
         r->bias = (__global const f32 *)((__global const ushort *)s->bias +
                                          wide_offset(args->bias_offset, args->bias_stride,
                                                      (u32)bias_row));

@@ -4,7 +4,7 @@
  * Before the chain a row's logits are adjusted in this order:
  *
  * 1. the step's mask and allowed_ids,
- * 2. the step's dense bias,
+ * 2. the step's dense bias, times its factor,
  * 3. logit_bias,
  * 4. the bans: bad_words, no_repeat_ngram, min_tokens,
  * 5. the repetition, the frequency and the presence penalty,

@@ -35,7 +35,7 @@ typedef struct cls_host_row {
     int32_t invalid_token;       /* the token of a row that has none; default -1 */
     int32_t mask_kind;           /* a cls_mask_kind */
     const void *bias;            /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
-    int32_t bias_dtype;          /* CLS_F32 or CLS_F16 */
+    int32_t bias_dtype;          /* a cls_dtype */
 
     /* The request's tokens so far, as in cls_slot_begin(). */
     uint32_t prompt_count;
@@ -47,7 +47,7 @@ typedef struct cls_host_row {
     /* How many of the latest tokens DRY, n-grams and bad words see: the sampler's `max_history`, of
      * which they see at most 16,384. 0: all. */
     uint32_t max_history;
-    uint32_t reserved;        /* 0 */
+    float bias_factor;        /* as cls_dense_bias.factor; 0 (default): 1 */
     const cls_infill *infill; /* for params->infill, else NULL */
 
     /* The state before this token: cls_host_result.adaptive of the request's previous token.
@@ -94,6 +94,14 @@ CLS_INIT_FUNCTION(cls_host_result)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
                                                    cls_host_result *result);
+
+/* Sets offsets [rows + 1] as cls_kept_set.offsets, from the numbers of tokens in the rows' sets
+ * (counts, or cls_host_result.kept_count) and the capacity of the whole step. The ids of row r on the
+ * host: kept_ids = ids + offsets[r], with kept_capacity = offsets[r + 1] - offsets[r]. The row
+ * overflows if these offsets are equal although its count is above 0.
+ * CLS_OK; CLS_BAD_ARGUMENT: a count is negative, or the capacity is above 2^31 - 1. */
+CLS_API CLS_WARN_UNUSED cls_status cls_host_kept_offsets(uint32_t rows, const int32_t *counts,
+                                                         uint32_t capacity, int32_t *offsets);
 
 /* One row's candidates for cls_host_draw(): the lists of cls_outputs.kept, or what the host has
  * left of them. Entries whose id is outside the vocabulary, or whose logit is NaN or -inf, are no

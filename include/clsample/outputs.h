@@ -72,16 +72,26 @@ typedef struct cls_candidates {
  * A row whose set has more than `capacity` tokens gets its token and its state as always, the first
  * `capacity` ids, the true count, and CLS_ROW_OVERFLOW in its status.
  *
+ * With `offsets` the sets of a step lie one behind the other, which takes less memory: most sets
+ * have a few tokens. `capacity` is then the number of ids of the whole step. Rows get their places
+ * in order: row r has ids[offsets[r]] to ids[offsets[r + 1] - 1]. A row whose set does not fit
+ * whole into what is left gets no ids, its two offsets are equal, and its status has
+ * CLS_ROW_OVERFLOW; a row after it may fit. Counts are always true. The ids from offsets[rows] on
+ * are not written. The offsets take one launch more (a kept set takes two), by a single work-group.
+ * cls_host_kept_offsets() computes the same on the host.
+ *
  * With these ids and the final log-probability of given ids (`given`, CLS_LOGPROB_FINAL) a trainer
  * replays the distribution that the token was drawn from: doc/integration.md, "Training". */
 typedef struct cls_kept_set {
-    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. Above 0, at least
-                          one of the buffers must be set; a larger one than vocab is refused */
+    uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. With offsets, ids
+                          of the step: up to rows * vocab, and to 2^31 - 1. Above 0, at least one of
+                          the buffers must be set */
     uint32_t reserved[5]; /* 0 */
-    cls_buffer ids;       /* int32 [rows, capacity], ascending; -1 beyond the row's last one */
+    cls_buffer ids;       /* int32 [rows, capacity], ascending; -1 beyond the row's last one. With
+                             offsets: int32 [capacity] */
     cls_buffer counts;    /* int32 [rows]: the number of tokens in the set, which may be larger than
                              `capacity`; 1 for a greedy row, 0 without a token */
-    cls_buffer offsets;   /* absent: this version refuses it */
+    cls_buffer offsets;   /* int32 [rows + 1]: where each row's ids begin; absent: see `ids` */
 } cls_kept_set;
 
 /* What a step writes beyond tokens and status. Each buffer may be absent.

@@ -39,7 +39,8 @@ typedef enum cls_row_status {
      * outputs of the row describe what it would have drawn from. */
     CLS_ROW_FORCED = 512,
     /* The row's kept set has more tokens than outputs->kept_set.capacity: the ids are the first
-     * ones. Token and state are as without this output. */
+     * ones; or with outputs->kept_set.offsets it does not fit into what is left: there are none.
+     * Token and state are as without this output. */
     CLS_ROW_OVERFLOW = 1024
 } cls_row_status;
 
@@ -70,14 +71,29 @@ typedef struct cls_mask {
 
 /* Values that are added to every logit of a row (guidance, watermarks, a caller's own processor):
  * [rows, vocab]. -inf bans a token. A sum that is NaN or infinite counts as if the logit itself had
- * that value. */
+ * that value.
+ *
+ * With a factor other than 1 a logit becomes logit + factor * value, in float32, where the product
+ * and the sum are each rounded once. A value of -inf bans the token whatever the factor's sign,
+ * +inf and NaN count as NaN, and the product of a finite value is limited to the finite floats.
+ *
+ * Classifier-free guidance of scale s > 0 draws from softmax((s c + (1 - s) u) / T), where c are
+ * the conditional and u the unconditional logits. That is softmax((c + (1 / s - 1) u) / (T / s)):
+ * `logits` are c, the values are u, the factor is 1 / s - 1, which is below 0 for s > 1, and
+ * params->temperature is T / s. A scale of 1 needs no bias. The mask, the bans, the penalties and
+ * the stages before the temperature see c + (1 / s - 1) u, which is the guided logits divided by s:
+ * divide what is subtracted from logits (frequency, presence, DRY) and logit_bias by s, too. The
+ * other truncations see the guided distribution. A token whose logit is -inf in c or in u is
+ * banned. Log-probabilities of CLS_LOGPROB_RAW remain those of c. */
 typedef struct cls_dense_bias {
-    cls_buffer values;    /* absent: no bias */
-    int32_t dtype;        /* CLS_F32 or CLS_F16; this version refuses CLS_BF16 */
-    uint32_t rows;        /* rows in the buffer; 0: as many as the step has */
-    uint64_t row_stride;  /* elements from row to row; 0: vocab */
-    cls_ints row_map;     /* the bias row of each row, -1: none; absent: row r uses bias row r */
-    float factor;         /* 0 or 1: the values as they are; this version refuses others */
+    cls_buffer values;   /* absent: no bias */
+    int32_t dtype;       /* a cls_dtype: of the values; the logits may have another */
+    uint32_t rows;       /* rows in the buffer; 0: as many as the step has */
+    uint64_t row_stride; /* elements from row to row; 0: vocab */
+    cls_ints row_map;    /* the bias row of each row, -1: none; absent: row r uses bias row r */
+    /* What the values are multiplied by: a finite number of either sign, at least 2^-126 in size.
+     * 0 (default): 1, the values as they are. */
+    float factor;
     uint32_t reserved[5]; /* 0 */
 } cls_dense_bias;
 

@@ -73,6 +73,12 @@ cls_status cls_reserved_check(const char *name, uint64_t value);
  * later versions. */
 cls_status cls_switch_check(const char *name, int32_t value);
 
+/* Sets the default of the factor of a dense bias. Fails if it is no normal number or if, where
+ * there is such a bias, `dtype` is not a cls_dtype. The fields are those of the struct `call`, and
+ * begin with `field`. */
+cls_status cls_bias_check(const char *call, int present, const char *field, int32_t dtype,
+                          float *factor);
+
 /* Fails if a number is not a cls_verify_method, or if drafts have parents and the method cannot
  * verify trees. `call` is the name of the struct, for messages. */
 cls_status cls_method_check(const char *call, int32_t method, int has_parents);

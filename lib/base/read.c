@@ -2,6 +2,7 @@
 /* Reads and writes public structs of the caller's size, and checks fields that have few values. */
 #include "base/base.h"
 
+#include <float.h>
 #include <string.h>
 
 cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const void *callers,
@@ -50,6 +51,23 @@ cls_status cls_switch_check(const char *name, int32_t value)
     return value == 0 || value == 1 ? CLS_OK
                                     : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                                                "%s is %d; it must be 0 or 1", name, (int)value);
+}
+
+cls_status cls_bias_check(const char *call, int present, const char *field, int32_t dtype,
+                          float *factor)
+{
+    const float size = *factor < 0.0f ? -*factor : *factor;
+    if (present && (dtype < 0 || dtype >= CLS_DTYPES))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s->%sdtype is %d, which is not a cls_dtype",
+                        call, field, (int)dtype);
+    if (*factor == 0.0f)
+        *factor = 1.0f;
+    else if (!(size >= FLT_MIN && size <= FLT_MAX))
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "%s->%sfactor is %g; it must be finite, and 0 (which is 1) or at least "
+                        "2^-126 in size",
+                        call, field, (double)*factor);
+    return CLS_OK;
 }
 
 cls_status cls_method_check(const char *call, int32_t method, int has_parents)

@@ -233,6 +233,13 @@ static void add_dry(cls_scratch *w)
 
 /* --------------------------------------------------------------------- the row */
 
+/* Returns what the dense bias adds to a token. A factor of 1 adds the values as they are. */
+static float dense_bias(const cls_host_row *row, uint32_t id)
+{
+    const float value = load(row->bias, row->bias_dtype, id);
+    return row->bias_factor == 1.0f ? value : scale_bias(value, row->bias_factor);
+}
+
 uint32_t cls_scratch_read(cls_scratch *w, int raw)
 {
     const cls_host_row *const row = &w->row;
@@ -241,7 +248,7 @@ uint32_t cls_scratch_read(cls_scratch *w, int raw)
     for (uint32_t i = 0; i < w->vocab; i++) {
         float x = load(row->logits, row->dtype, i);
         if (!raw && row->bias != NULL)
-            x = x + load(row->bias, row->bias_dtype, i);
+            x = x + dense_bias(row, i);
         w->z[i] = -INFINITY;
         if (!raw && !(w->mark[i] && cls_mask_allows(row, i)))
             continue;

@@ -17,10 +17,6 @@ static cls_status check_host_row(const cls_host_row *row)
     if (row->mask_kind != CLS_MASK_PACKED && row->mask_kind != CLS_MASK_BOOL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "row->mask_kind is %d, which is not a cls_mask_kind", (int)row->mask_kind);
-    if (row->bias != NULL && row->bias_dtype != CLS_F32 && row->bias_dtype != CLS_F16)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "row->bias_dtype is %d; it must be CLS_F32 or CLS_F16",
-                        (int)row->bias_dtype);
     if (row->prompt == NULL && row->prompt_count != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "row->prompt_count is %u, but row->prompt is NULL",
@@ -105,7 +101,8 @@ cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_
     if (status == CLS_OK)
         status = check_host_row(row);
     if (status == CLS_OK)
-        status = cls_reserved_check("row->reserved", row->reserved);
+        status =
+            cls_bias_check("row", row->bias != NULL, "bias_", row->bias_dtype, &row->bias_factor);
     if (row->mask_width == 0)
         row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
     w->vocab = row->vocab;

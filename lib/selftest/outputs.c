@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 enum { ROWS = SELFTEST_OUTPUT_CASES, N = 8, GIVEN = 3, SET = 100, V = SELFTEST_MOST_VOCAB };
+#define FACTOR (-0.5f) /* of the bias, in the steps with packed sets */
 
 /* The outputs as they are in the buffer, one after the other. */
 typedef struct row_outputs {
@@ -24,7 +25,7 @@ typedef struct row_outputs {
     float kept_mass[ROWS];
     int32_t candidate_ids[ROWS][N];
     float candidate_logits[ROWS][N], candidate_probs[ROWS][N];
-    int32_t set_ids[ROWS][SET], set_counts[ROWS], status[ROWS];
+    int32_t set_ids[ROWS][SET], set_counts[ROWS], set_offsets[ROWS + 1], status[ROWS];
     float probs[ROWS * V], final_logits[ROWS * V]; /* each row has the vocabulary's length */
 } row_outputs;
 
@@ -79,7 +80,8 @@ static void expect_raw(expected *e, uint32_t which, uint32_t vocab)
 
 /* Computes the distribution from which the next token of a case is drawn. The output cases have no
  * text, and no adjustment but a mask and a dense bias. */
-static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t position)
+static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t position,
+                               float factor)
 {
     const uint32_t which = t->selection.cases[position], with = cls_selftest_cases[which].with;
     cls_params params;
@@ -87,7 +89,7 @@ static cls_status expect_final(const cls_selftest_run *t, expected *e, uint32_t 
     expect_raw(e, which, t->selection.vocab);
     cls_selftest_dense(CLS_F32, e->vocab, e->bias);
     for (uint32_t i = 0; i < e->vocab; i++) {
-        e->logits[i] += with & WITH_DENSE ? e->bias[i] : 0.0f; /* exact */
+        e->logits[i] += with & WITH_DENSE ? factor * e->bias[i] : 0.0f; /* exact */
         if ((with & WITH_MASK) && !t->in.bools[i])
             e->logits[i] = -INFINITY;
     }
@@ -200,21 +202,41 @@ static void check_set(finding *f, const expected *e, const row_outputs *o, uint3
         expect_equal(f, "a token of the kept set", o->set_ids[r][j], e->set[j]);
 }
 
-static void compare_row(cls_selftest_run *t, int stage, const char *which, const expected *e,
-                        const row_outputs *o, uint32_t r)
+/* Checks a row's set where sets lie one behind the other, of which *at ids were before. */
+static void check_packed(finding *f, const expected *e, const row_outputs *o, uint32_t r,
+                         uint32_t *at)
+{
+    const int32_t *const ids = o->set_ids[0] + *at;
+    const uint32_t count = e->result.kept_count, n = count <= SET - *at ? count : 0;
+    expect_equal(f, "the number of a packed set", o->set_counts[r], count);
+    expect_equal(f, "the offset of a packed set", o->set_offsets[r], *at);
+    expect_equal(f, "the end of a packed set", o->set_offsets[r + 1], *at + n);
+    expect_equal(f, "the status of a packed set", o->status[r] & CLS_ROW_OVERFLOW,
+                 n < count ? CLS_ROW_OVERFLOW : 0);
+    for (uint32_t j = 0; j < n; j++)
+        expect_equal(f, "a token of a packed set", ids[j], e->set[j]);
+    *at += n;
+}
+
+static void compare_row(const cls_selftest_run *t, int stage, const expected *e,
+                        const row_outputs *o, uint32_t r, finding *f)
 {
     const uint32_t features = t->sampler->features;
-    finding f = {""};
-    char name[64], message[200] = "";
     if (features & CLS_FEATURE_LOGPROBS)
-        compare_tokens(&f, e, o, r);
+        compare_tokens(f, e, o, r);
     if ((features & CLS_FEATURE_LOGPROBS) && stage == ST_REPORT)
-        check_report(&f, e, o, r);
+        check_report(f, e, o, r);
     if ((features & CLS_FEATURE_KEPT_SETS) && stage == ST_REPORT)
-        check_set(&f, e, o, r);
+        check_set(f, e, o, r);
+}
+
+/* Counts a row and what was found out about it. */
+static void count_row(cls_selftest_run *t, int stage, const char *which, const finding *f)
+{
+    char name[64], message[200] = "";
     cls_selftest_name(t, which, 0, name, sizeof name);
-    if (f.text[0] != '\0')
-        snprintf(message, sizeof message, "%s: %s", name, f.text);
+    if (f->text[0] != '\0')
+        snprintf(message, sizeof message, "%s: %s", name, f->text);
     cls_selftest_count(t, stage, message);
 }
 
@@ -318,7 +340,27 @@ static cls_status open_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
     return status;
 }
 
-/* Runs both calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(). */
+/* Runs a step whose kept sets lie one behind the other, with the bias in bfloat16 and a factor. */
+static cls_status run_packed(cls_selftest_run *t, const output_rows *rows, cls_step *step,
+                             row_outputs *o)
+{
+    cls_outputs outputs;
+    cls_outputs_init(&outputs);
+    outputs.kept_set = step->outputs->kept_set;
+    outputs.kept_set.offsets =
+        (cls_buffer){.buffer = rows->out, .offset = offsetof(row_outputs, set_offsets)};
+    step->outputs = &outputs;
+    if (step->bias.values.buffer != NULL) {
+        step->bias.values.buffer = t->in.dense[2];
+        step->bias.dtype = CLS_BF16;
+        step->bias.factor = FACTOR;
+    }
+    const cls_status status = cls_sample(t->sampler, t->queue, step, 0, NULL, NULL);
+    return status == CLS_OK ? cls_selftest_read(t, rows->out, sizeof *o, o) : status;
+}
+
+/* Runs the calls. o[0] gets the outputs of the step, o[1] those of cls_logprobs(), and o[2] the
+ * kept sets with offsets. */
 static cls_status run_outputs(cls_selftest_run *t, const output_rows *rows, row_outputs *o)
 {
     cls_step step;
@@ -331,22 +373,43 @@ static cls_status run_outputs(cls_selftest_run *t, const output_rows *rows, row_
         status = cls_selftest_read(t, rows->out, sizeof *o, &o[1]);
     if (status == CLS_OK)
         status = cls_sample(t->sampler, t->queue, &step, 0, NULL, NULL);
-    return status == CLS_OK ? cls_selftest_read(t, rows->out, sizeof *o, &o[0]) : status;
+    if (status == CLS_OK)
+        status = cls_selftest_read(t, rows->out, sizeof *o, &o[0]);
+    return status == CLS_OK && (t->sampler->features & CLS_FEATURE_KEPT_SETS)
+               ? run_packed(t, rows, &step, &o[2])
+               : status;
+}
+
+/* Compares row r; *at is the number of the rows' ids before it in o[2]. */
+static cls_status test_row(cls_selftest_run *t, const output_rows *rows, const row_outputs *o,
+                           uint32_t r, expected *e, uint32_t *at)
+{
+    const char *const name = rows->name[r];
+    finding raw = {""}, final = {""};
+    expect_raw(e, t->selection.cases[rows->position[r]], t->selection.vocab);
+    compare_row(t, ST_LOGPROBS, e, &o[1], r, &raw);
+    if (t->sampler->features & CLS_FEATURE_LOGPROBS)
+        count_row(t, ST_LOGPROBS, name, &raw);
+    cls_status status = expect_final(t, e, rows->position[r], 1.0f);
+    if (status == CLS_OK)
+        compare_row(t, ST_REPORT, e, &o[0], r, &final);
+    if (status == CLS_OK && (t->sampler->features & CLS_FEATURE_KEPT_SETS)) {
+        status = expect_final(t, e, rows->position[r], FACTOR);
+        check_packed(&final, e, &o[2], r, at);
+    }
+    if (status == CLS_OK)
+        count_row(t, ST_REPORT, name, &final);
+    return status;
 }
 
 static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs *o, expected *e)
 {
+    uint32_t at = 0;
     cls_status status = open_rows(t, rows, o);
     if (status == CLS_OK && rows->n != 0)
         status = run_outputs(t, rows, o);
-    for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++) {
-        expect_raw(e, t->selection.cases[rows->position[r]], t->selection.vocab);
-        if (t->sampler->features & CLS_FEATURE_LOGPROBS)
-            compare_row(t, ST_LOGPROBS, rows->name[r], e, &o[1], r);
-        status = expect_final(t, e, rows->position[r]);
-        if (status == CLS_OK)
-            compare_row(t, ST_REPORT, rows->name[r], e, &o[0], r);
-    }
+    for (uint32_t r = 0; r < rows->n && status == CLS_OK; r++)
+        status = test_row(t, rows, o, r, e, &at);
     if (rows->logits != NULL)
         clReleaseMemObject(rows->logits);
     if (rows->out != NULL)
@@ -356,7 +419,7 @@ static cls_status test_rows(cls_selftest_run *t, output_rows *rows, row_outputs 
 
 cls_status cls_selftest_outputs(cls_selftest_run *t)
 {
-    row_outputs *const o = calloc(2, sizeof *o);
+    row_outputs *const o = calloc(3, sizeof *o);
     expected *const e = malloc(sizeof *e);
     cls_status status = CLS_OK;
     if (o == NULL || e == NULL)

@@ -209,7 +209,7 @@ const int32_t *cls_selftest_parents(int method, uint32_t request);
 
 /* What the steps of all cases read and write. */
 typedef struct cls_selftest_inputs {
-    cl_mem logits, words, dense[2], tokens, status;
+    cl_mem logits, words, dense[3], tokens, status;
     int32_t maps[4][SELFTEST_MOST_CASES]; /* draws, masks, biases, slots */
     uint8_t bools[SELFTEST_MOST_VOCAB];
 } cls_selftest_inputs;

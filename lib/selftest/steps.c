@@ -164,8 +164,8 @@ static cls_status open_buffers(cls_selftest_run *t, char *scratch)
     cls_status status = upload_inputs(t, CLS_OK, n * size, scratch, &in->logits);
     cls_selftest_mask(CLS_MASK_PACKED, vocab, scratch);
     status = upload_inputs(t, status, (vocab + 31) / 32 * sizeof(uint32_t), scratch, &in->words);
-    for (int i = 0; i < 2; i++) {
-        cls_selftest_dense(i == 0 ? CLS_F32 : CLS_F16, vocab, scratch);
+    for (int i = 0; i < CLS_DTYPES; i++) {
+        cls_selftest_dense(i, vocab, scratch);
         status = upload_inputs(t, status, vocab * sizeof(float), scratch, &in->dense[i]);
     }
     status = upload_inputs(t, status, ints, NULL, &in->tokens);
@@ -193,8 +193,8 @@ static cls_status open_inputs(cls_selftest_run *t)
 
 void cls_selftest_inputs_release(cls_selftest_inputs *in)
 {
-    cl_mem *const all[] = {&in->logits,   &in->words,  &in->dense[0],
-                           &in->dense[1], &in->tokens, &in->status};
+    cl_mem *const all[] = {&in->logits,   &in->words,  &in->dense[0], &in->dense[1],
+                           &in->dense[2], &in->tokens, &in->status};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (*all[i] != NULL) {
             clReleaseMemObject(*all[i]);

@@ -37,7 +37,7 @@ uint64_t cls_shard_step_digest(const cls_shard *h)
                               plan->outputs.top.count,
                               plan->outputs.given.count,
                               plan->outputs.kept.count,
-                              plan->outputs.kept_set.capacity,
+                              plan->outputs.kept_set.capacity + plan->packed.capacity,
                               (uint32_t)h->gathers,
                               (uint32_t)step->invalid_token,
                               (uint32_t)step->logits.dtype};

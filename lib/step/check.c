@@ -71,17 +71,9 @@ static cls_status check_bias(cls_plan *plan)
     cls_dense_bias *const b = &plan->step.bias;
     const char *const call = plan->operands->call;
     const int present = cls_buffer_is_set(&b->values);
-    if (present && b->dtype != CLS_F32 && b->dtype != CLS_F16)
-        return cls_refuse("%s->bias.dtype is %d; it must be CLS_F32 or CLS_F16", call,
-                          (int)b->dtype);
-    if (!(b->factor == 0.0f || b->factor == 1.0f))
-        return cls_refuse(
-            "%s->bias.factor is %g; this version supports only 0 and 1, which add the "
-            "values as they are",
-            call, (double)b->factor);
-    const cls_status status =
-        check_map_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
-    plan->has |= present && b->dtype == CLS_F16 ? CLS_BIAS_F16 : 0;
+    cls_status status = cls_bias_check(call, present, "bias.", b->dtype, &b->factor);
+    if (status == CLS_OK)
+        status = check_map_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
     plan->count[CLS_N_BIAS_ROWS] = b->rows;
     plan->count[CLS_N_BIAS_BYTES] = cls_dtype_size(b->dtype);
     return status;
@@ -178,6 +170,10 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
 {
     plan->count[CLS_N_SLOTS] = s->slots;
     plan->count[CLS_N_ROWS] = plan->step.rows;
+    plan->count[CLS_N_OFFSETS] = (uint64_t)plan->step.rows + 1;
+    plan->count[CLS_N_PACKED_MOST] = (uint64_t)plan->step.rows * s->vocab < INT32_MAX
+                                         ? (uint64_t)plan->step.rows * s->vocab
+                                         : INT32_MAX;
     plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
     cls_status status = cls_wait_check(s->context->cl, n_wait, wait);
     if (status == CLS_OK)

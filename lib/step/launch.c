@@ -27,6 +27,13 @@ static uint32_t has_of(const cls_plan *plan, enum cls_arg_set arg_set)
                                          : plan->has & CLS_HAS_SLOT_MAP;
 }
 
+static uint32_t bias_kind(const cls_dense_bias *b)
+{
+    static const uint32_t kinds[CLS_DTYPES] = {CLS_BIAS_F32, CLS_BIAS_F16, CLS_BIAS_BF16};
+    return b->values.buffer == NULL ? 0
+                                    : kinds[b->dtype] | (b->factor != 1.0f ? CLS_BIAS_SCALED : 0);
+}
+
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
                    enum cls_arg_set arg_set)
 {
@@ -43,6 +50,8 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->mask_width = step->mask.width;
     a->mask_rows = step->mask.rows;
     a->bias_rows = step->bias.rows;
+    a->bias_kind = bias_kind(&step->bias);
+    a->bias_factor = step->bias.factor;
     a->logits_rows = step->logits_rows;
     a->invalid_token = step->invalid_token;
     a->n_end = s->infill_end_count;
@@ -110,14 +119,21 @@ cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set ar
 
 /* -------------------------------------------------------------------- outputs */
 
-/* Counts the tokens of the kept sets by groups of tiles, then writes the sets. */
+/* Counts the tokens of the kept sets by groups of tiles, finds their places if they are to lie one
+ * behind the other, and writes the sets. */
 static cl_int launch_kept(cls_plan *plan, cls_commands *c, cl_event *done)
 {
+    static const uint32_t launches[] = {CLS_KEPT_COUNT, CLS_KEPT_PLACE, CLS_KEPT_WRITE};
+    static const size_t one_group[2] = {1, 1};
     cl_int code = CL_SUCCESS;
-    for (uint32_t counting = 2; counting-- > 0 && code == CL_SUCCESS;) {
+    for (int i = 0; i < 3 && code == CL_SUCCESS; i++) {
+        const int places = launches[i] == CLS_KEPT_PLACE;
+        if (places && !(plan->wants & CLS_WANTS(CLS_OUT_SET_OFFSETS)))
+            continue;
         cls_arguments a = cls_step_arguments(plan, c->sampler, CLS_KEPT, plan->arg_set);
-        cls_set_u32(&a, counting);
-        code = cls_step_launch_arguments(plan, c, CLS_KEPT, &a, counting ? NULL : done);
+        cls_set_u32(&a, launches[i]);
+        code = places ? cls_commands_launch(c, &a, one_group, NULL)
+                      : cls_step_launch_arguments(plan, c, CLS_KEPT, &a, i == 2 ? done : NULL);
     }
     return code;
 }

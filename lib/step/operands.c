@@ -20,8 +20,7 @@ static const void *host_of(const cls_plan *plan, const cls_operand *o)
     return host;
 }
 
-/* Returns 1 if a buffer is absent and says nothing else. */
-static int is_blank(const cls_buffer *b)
+int cls_buffer_is_blank(const cls_buffer *b)
 {
     return !cls_buffer_is_set(b) && (b->kind | b->reserved) == 0;
 }
@@ -182,7 +181,7 @@ static cls_status check_operand(const cls_sampler *s, cls_plan *plan, const cls_
         break;
     default:
         host = host_of(plan, o);
-        if (host != NULL || !is_blank(buffer_of(plan, o)) || o->kind == CLS_REQUIRED)
+        if (host != NULL || !cls_buffer_is_blank(buffer_of(plan, o)) || o->kind == CLS_REQUIRED)
             status = check_memory(s, plan, o, host, ranges);
         else if (o->kind == CLS_ON_HOST) /* the call makes a map in its place */
             status = CLS_OK;

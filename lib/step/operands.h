@@ -27,6 +27,9 @@ enum cls_count {
     CLS_N_GIVEN,
     CLS_N_KEPT,
     CLS_N_SET,
+    CLS_N_PACKED, /* ids of all kept sets, where these have offsets */
+    CLS_N_PACKED_MOST,
+    CLS_N_OFFSETS, /* rows, and one */
     CLS_N_LOGITS_ROWS,
     CLS_N_LOGITS_WIDTH,
     CLS_N_LOGIT_BYTES,

@@ -53,7 +53,7 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
     a->given_n = o->given.count;
     a->given_each = ids_per_group(s, plan);
     a->candidates_n = raw ? 0 : o->kept.count;
-    a->set_capacity = o->kept_set.capacity;
+    a->set_capacity = o->kept_set.capacity + plan->packed.capacity; /* one is 0 */
 }
 
 /* -------------------------------------------------------------------- prompts */

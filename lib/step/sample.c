@@ -76,6 +76,10 @@ static cls_status read_step(const void *callers, cls_plan *plan)
     cls_status status = CLS_STRUCT_READ(&plan->step, callers, "step");
     if (status == CLS_OK && plan->step.outputs != NULL)
         status = CLS_STRUCT_READ(&plan->outputs, plan->step.outputs, "outputs");
+    if (!cls_buffer_is_blank(&plan->outputs.kept_set.offsets)) {
+        plan->packed = plan->outputs.kept_set;
+        memset(&plan->outputs.kept_set, 0, sizeof plan->outputs.kept_set);
+    }
     return status;
 }
 

@@ -13,6 +13,7 @@ typedef struct cls_plan {
     uint64_t count[CLS_COUNTS];
     cls_step step;
     cls_outputs outputs;      /* the step's, in this version's size */
+    cls_kept_set packed;      /* with offsets: outputs.kept_set, which is then cleared */
     cls_verify_call verify;   /* of a verification; its rows' inputs are in `step` */
     cls_accept_call accept;   /* of cls_accept() */
     cls_draft_call draft;     /* of cls_draft() */
@@ -47,6 +48,9 @@ typedef struct cls_plan {
 } cls_plan;
 
 /* ----------------------------------------------------------- operands.c */
+
+/* Returns 1 if a buffer is absent and says nothing else. */
+int cls_buffer_is_blank(const cls_buffer *buffer);
 
 /* Checks all operands, and adds their bits to `has`, `wants` and `needs`. Fails if one is invalid,
  * too small or overlaps another, or if the sampler was not compiled for `needs` or an operand. */

@@ -78,6 +78,11 @@
      .feature = FEATURE_##FEATURE, .wants = CLS_WANTS(CLS_OUT_##WHICH), \
      TO(buffer_, output_offset[CLS_OUT_##WHICH])},
 
+/* A buffer of kept sets that lie one behind the other. */
+#define PACKED_SET(field, ROWS, WIDTH, WHICH, BUFFER_) \
+    RESULT("outputs->kept_set." #field, packed.field, ROWS, WIDTH, CLS_OUT_##WHICH, BUFFER_), \
+        .group = CLS_N_PACKED, .feature = CLS_FEATURE_KEPT_SETS
+
 static const cls_operand step[] = {
     LOGITS("step"),
     {MAP("step->slots", CLS_OPTIONAL, step.slots, ROWS, CLS_MAP_SLOTS), .has = CLS_HAS_SLOT_MAP,
@@ -106,7 +111,11 @@ static const cls_operand step[] = {
     {ZERO("outputs->reserved", outputs.reserved, 1)},
     {ZERO("outputs->kept.reserved", outputs.kept.reserved, 5)},
     {ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5)},
-    {FIELD("outputs->kept_set.offsets", CLS_LATER, outputs.kept_set.offsets)},
+    {NUMBER("outputs->kept_set.capacity", packed.capacity, PACKED, PACKED_MOST, 0)},
+    {PACKED_SET(ids, 1, PACKED, SET_IDS, set_ids)},
+    {PACKED_SET(counts, ROWS, 1, SET_COUNTS, set_counts)},
+    {PACKED_SET(offsets, OFFSETS, 1, SET_OFFSETS, set_offsets)},
+    {ZERO("outputs->kept_set.reserved", packed.reserved, 5)},
 };
 
 /* The maps of requests become maps of rows after they were checked. */

@@ -218,18 +218,27 @@ class Call:
         target.rows = self.map_rows(name, shape, rows, row_map)
         self.ints(target.row_map, f"{name}_map", row_map, rows)
 
-    def bias(self, target: Any, name: str, value: Any, rows: int, vocab: int, row_map: Any) -> None:
+    def bias(
+        self,
+        target: Any,
+        value: Any,
+        rows: int,
+        vocab: int,
+        row_map: Any,
+        factor: float,
+    ) -> None:
         """Fills a cls_dense_bias."""
+        name = "bias"
+        target.factor = _structs.factor("bias_factor", factor)
         if value is None:
-            if row_map is not None:
-                raise TypeError(f"{name}_map is given, but {name} is not")
+            if row_map is not None or target.factor != 1.0:
+                given = "map" if row_map is not None else "factor"
+                raise TypeError(f"{name}_{given} is given, but {name} is not")
             return
         found, elements = self.floats(
             name, value, None if row_map is not None else rows, vocab, None
         )
-        if elements not in ("float32", "float16"):
-            raise TypeError(f"{name} has elements of {elements}; they must be float32 or float16")
-        target.dtype = _structs.DTYPES[elements]
+        target.dtype = _structs.bias_type(elements)
         target.row_stride = found.row_stride
         target.rows = self.map_rows(name, found.shape, rows, row_map)
         self.buffer(target.values, found)
@@ -314,7 +323,7 @@ class Writer:
         row = 4
         for length in shape[1:]:
             row *= length
-        if row > SMALL_ROW or "slot_count" in words:
+        if row > SMALL_ROW or words[0] in ("slot_count", "capacity"):
             array._mem = _opencl.create_buffer(context._cl, max(1, row * shape[0]))
             target.buffer = array._mem
         else:
@@ -366,7 +375,7 @@ class Writer:
         if value is None or value is False:
             return
         name = group.name
-        wanted: Mapping[str, Any] = {field: True for field in group.buffers}
+        wanted: Mapping[str, Any] = {field: field != "offsets" for field in group.buffers}
         if isinstance(value, Mapping):
             wanted = {key: one for key, one in value.items() if key in group.buffers}
             others = set(value) - set(wanted) - {group.count, *group.inputs}
@@ -379,8 +388,11 @@ class Writer:
             count = integer(name, value, "uint32_t")
         setattr(struct, group.count, count)
         attributes = group.attributes()
+        packed = wanted.get("offsets") not in (None, False)
         for field, one in wanted.items():
             elements, words = group.buffers[field]
+            if packed and field == "ids":  # of all rows, one behind the other
+                words = ("capacity",)
             if group.count in words and count == 0:
                 continue
             array = self.add(

@@ -238,7 +238,7 @@ TRANSFORMERS = Source(
         "epsilon_cutoff": ((0, 1), "no truncation here is its equal; min_p is near to it"),
         "eta_cutoff": ((0, 1), "no truncation here is its equal; min_p is near to it"),
         "top_h": ((), "no truncation here is its equal"),
-        "guidance_scale": ((1,), "pass the guided logits"),
+        "guidance_scale": ((1,), "a step's `bias` and `bias_factor` express it"),
         "encoder_repetition_penalty": ((1,), ENCODER),
         "encoder_no_repeat_ngram_size": ((0,), ENCODER),
         "watermarking_config": ((), "a step's `bias` can express a watermark of the logits"),

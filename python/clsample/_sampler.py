@@ -308,6 +308,7 @@ class Sampler(Unique):
         mask_map: Any = None,
         bias: Any = None,
         bias_map: Any = None,
+        bias_factor: float = 1.0,
         logits_map: Any = None,
         positions: Any = None,
         draws: Any = None,
@@ -337,7 +338,11 @@ class Sampler(Unique):
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
                     ceil(vocab / 32)] of bits, on the host or the device. Tokens beyond a
                     narrower mask are banned.
-        bias        float32 or float16 [rows, vocab], added to the logits
+        bias        float32, float16, or bfloat16 or uint16 for it [rows, vocab]: added to the
+                    logits; -inf bans
+        bias_factor what `bias` is multiplied by first, of either sign; +inf then counts as NaN. For
+                    guidance of scale s, `bias` is the unconditional logits, bias_factor 1 / s - 1,
+                    and the temperature is divided by s.
         mask_map, bias_map, logits_map
                     int32 [rows]: the row of the mask, the bias or the logits that a row uses;
                     -1: none. Without it row r uses row r.
@@ -378,8 +383,8 @@ class Sampler(Unique):
             )
             if mask is not None or mask_map is not None:
                 call.mask(step.mask, "mask", mask, rows, self.vocab, mask_map)
-            if bias is not None or bias_map is not None:
-                call.bias(step.bias, "bias", bias, rows, self.vocab, bias_map)
+            if bias is not None or bias_map is not None or bias_factor != 1.0:
+                call.bias(step.bias, bias, rows, self.vocab, bias_map, bias_factor)
             if logits_map is not None:
                 call.ints(step.logits_map, "logits_map", logits_map, rows)
             if positions is not None:
@@ -490,6 +495,7 @@ class Sampler(Unique):
         mask_map: Any = None,
         bias: Any = None,
         bias_map: Any = None,
+        bias_factor: float = 1.0,
         positions: Any = None,
         draws: Any = None,
         disable_bonus: bool = False,
@@ -560,7 +566,7 @@ class Sampler(Unique):
                 struct.draft_request_stride = struct.draft_stride
                 struct.draft_stride *= count
             call.mask(struct.mask, "mask", mask, rows, self.vocab, mask_map)
-            call.bias(struct.bias, "bias", bias, rows, self.vocab, bias_map)
+            call.bias(struct.bias, bias, rows, self.vocab, bias_map, bias_factor)
             call.ints(struct.positions, "positions", positions, count, "uint32_t")
             call.ints(struct.draws, "draws", draws, count)
             struct.disable_bonus = 1 if disable_bonus else 0

@@ -57,6 +57,14 @@ def real(name: str, value: Any) -> float:
         raise TypeError(f"{name} must be a number, not {kind(value)}") from None
 
 
+def factor(name: str, value: Any) -> float:
+    """The factor of a bias. The library takes 0 for 1."""
+    found = real(name, value)
+    if found == 0:
+        raise ValueError(f"{name} is 0: leave out bias")
+    return found
+
+
 def switch(name: str, value: Any) -> bool:
     """True or False."""
     if not isinstance(value, (bool, np.bool_)):
@@ -145,6 +153,11 @@ def logit_type(name: str, elements: str) -> int:
             f"{name} has elements of {elements}; they must be float32, float16 or bfloat16"
         )
     return DTYPES[elements]
+
+
+def bias_type(elements: str) -> int:
+    """The DType of a bias with these elements. NumPy has float16, so that uint16 is bfloat16."""
+    return logit_type("bias", "bfloat16" if elements in ("uint16", "int16") else elements)
 
 
 def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:

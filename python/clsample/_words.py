@@ -31,6 +31,7 @@ WORDS: Dict[str, str] = {
     "bias.rows": "the number of rows of bias",
     "bias.row_stride": "the row stride of bias",
     "bias.row_map": "bias_map",
+    "bias.factor": "bias_factor",
     "draft": "draft_probs or draft_logits",
     "draft_count": "the number of drafts",
     "row_offsets": "drafts",
@@ -75,6 +76,7 @@ WORDS: Dict[str, str] = {
     "cls_host_verify()": "host.verify()",
     "cls_host_draw()": "host.draw()",
     "cls_host_draft()": "host.draft()",
+    "cls_host_kept_offsets()": "host.kept_offsets()",
     "cls_context": "Context",
     "cls_sampler": "Sampler",
 }
@@ -173,7 +175,9 @@ MANUAL: Dict[str, str] = {
     " and `ranks` [rows, count] are its arrays.",
     "kept_set": "The ids of each row's kept set, ascending: the most ids of a row, up to vocab."
     " `ids` [rows, capacity] and `counts` [rows] are its arrays. A row whose set has more gets"
-    " RowStatus.OVERFLOW.",
+    " RowStatus.OVERFLOW. A dict with offsets=True, such as {'capacity': 4096, 'ids': True,"
+    " 'offsets': True}, has the sets one behind the other: capacity and `ids` [capacity] are then"
+    " of all rows, and row r has ids[offsets[r]:offsets[r + 1]], or none if they do not fit.",
     "binary": "Compiled programs of Context.export(). A program that is missing, damaged, or of"
     " another version, device, driver or shape is compiled from source instead. A device without a"
     " compiler can use only compiled programs.",

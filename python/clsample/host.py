@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # are keyword arguments by their own names.
 OWN_FIELDS = set(
     "struct_size logits dtype vocab mask mask_width position random_bits params mask_kind bias "
-    "bias_dtype prompt output infill adaptive".split()
+    "bias_dtype bias_factor prompt output infill adaptive".split()
 )
 ROW_COUNTS = _types.FIELD_COUNTS["cls_host_row"]
 ROW_FIELDS = [
@@ -84,6 +84,7 @@ class _Row:
         output: Any,
         mask: Any,
         bias: Any,
+        bias_factor: float,
         position: Optional[int],
         random_bits: Any,
         infill: Any,
@@ -111,7 +112,7 @@ class _Row:
         row.prompt, row.prompt_count = self.held(ids("prompt", prompt))
         row.output, row.output_count = self.held(ids("output", output))
         self.mask_stride = self.mask(mask, count, vocab)
-        self.bias_stride = self.bias(bias, count, vocab)
+        self.bias_stride = self.bias(bias, count, vocab, bias_factor)
         if position is None:
             valid = _structs.numpy("output", output)
             position = self.params.position + int(((valid >= 0) & (valid < vocab)).sum())
@@ -150,13 +151,14 @@ class _Row:
         self.keep.append(array)
         return _rows("mask", array, rows, array.shape[-1])
 
-    def bias(self, value: Any, rows: int, vocab: int) -> int:
+    def bias(self, value: Any, rows: int, vocab: int, factor: float) -> int:
+        self.row.bias_factor = _structs.factor("bias_factor", factor)
         if value is None:
+            if self.row.bias_factor != 1.0:
+                raise TypeError("bias_factor is given, but bias is not")
             return 0
-        array, _ = on_host("bias", value)
-        if array.dtype.name not in ("float32", "float16"):
-            raise TypeError(f"bias has elements of {array.dtype}; they must be float32 or float16")
-        self.row.bias, self.row.bias_dtype = _pointer(array), _structs.DTYPES[array.dtype.name]
+        array, elements = on_host("bias", value)
+        self.row.bias, self.row.bias_dtype = _pointer(array), _structs.bias_type(elements)
         self.keep.append(array)
         return _rows("bias", array, rows, vocab)
 
@@ -183,6 +185,7 @@ def sample(
     dtype: Any = None,
     mask: Any = None,
     bias: Any = None,
+    bias_factor: float = 1.0,
     position: Optional[int] = None,
     random_bits: Optional[int] = None,
     infill_tables: Any = None,
@@ -194,7 +197,8 @@ def sample(
     logits      [vocab] of float32, float16 or bfloat16 (or uint16 with dtype="bfloat16")
     prompt, output
                 token ids of the request so far
-    mask, bias  as in Sampler.sample(), of one row
+    mask, bias, bias_factor
+                as in Sampler.sample(), mask and bias of one row
     position    of this draw. Default: the parameter `position` plus the number of output tokens.
     random_bits 64 random bits in place of Philox's
     infill_tables
@@ -216,6 +220,7 @@ def sample(
         output,
         mask,
         bias,
+        bias_factor,
         position,
         random_bits,
         infill_tables,
@@ -336,6 +341,7 @@ def verify(
     dtype: Any = None,
     mask: Any = None,
     bias: Any = None,
+    bias_factor: float = 1.0,
     position: Optional[int] = None,
     infill_tables: Any = None,
     adaptive: Optional[AdaptiveState] = None,
@@ -354,6 +360,7 @@ def verify(
         output,
         mask,
         bias,
+        bias_factor,
         position,
         None,
         infill_tables,
@@ -405,6 +412,16 @@ def _distribution(probs: Any, logits: Any, row: Any, count: int) -> Any:
     _rows(name, array, count, row.vocab)
     kinds = DraftKind
     return np.ascontiguousarray(array), kinds.PROBS if probs is not None else kinds.LOGITS
+
+
+def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
+    """The offsets of kept sets that lie one behind the other, int32 [rows + 1], from the numbers of
+    their tokens: those of Sampler.sample(kept_set={"capacity": capacity, "offsets": True})."""
+    numbers, rows = ids("counts", counts)
+    offsets = np.empty(rows + 1, np.int32)
+    limit = integer("capacity", capacity, "uint32_t")
+    must(lib.cls_host_kept_offsets(rows, numbers, limit, ffi.cast("int32_t *", offsets.ctypes.data)))
+    return offsets
 
 
 def check(vocab: int, **params: Any) -> None:

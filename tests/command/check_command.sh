@@ -116,6 +116,7 @@ host_refused "--logprobs-top-ids: it requires --logprobs-top" --logprobs-top-ids
 host_refused "--logprobs-top-values: it requires --logprobs-top" --logprobs-top-values x.npy
 host_refused "--kept-set: 38 is more than the vocabulary's 37 tokens" --kept-set 38
 host_refused "--kept-set-ids: it requires --kept-set" --kept-set-ids x.npy
+host_refused "--kept-set-offsets: it requires --kept-set-ids" --kept-set 3 --kept-set-offsets x.npy
 host_refused "--kept-set-counts: it requires --kept-set" --kept-set-counts x.npy
 host_refused "--candidates: the reference" --candidates x.json
 host_refused "--seed: '-1'" --seed -1
@@ -300,6 +301,23 @@ is "its ids" "$(data set.npy)" "$(data greedy.npy | sed 's/\([0-9]\) /\1 -1 /g')
 check "an overflow" host --top-k 5 --kept-set 3 --kept-set-ids set-h.npy --kept-set-counts n-h.npy
 says "an overflow" '  overflow$' out
 is "true counts" "$(data n-h.npy)" " 5 5 5 5 5 5 5 5 "
+sets="--kept-set 37 --kept-set-ids"
+# shellcheck disable=SC2086
+{
+    check "sets" host --top-p 0.6 $sets set.npy
+    check "packed sets" host --top-p 0.6 $sets ids.npy --kept-set-offsets at.npy
+    check "their counts" host --top-p 0.6 $sets other.npy --kept-set-counts n.npy
+}
+is "ids one behind the other" "$(data ids.npy)" "$(data set.npy | sed 's/ -1//g')"
+ends() { # the sums of the counts
+    at=0
+    printf ' 0 '
+    for n in $(data n.npy); do at=$((at + n)) && printf '%d ' $at; done
+}
+is "their offsets" "$(data at.npy)" "$(ends)"
+check "sets that are too large" host --top-k 5 --kept-set 3 --kept-set-ids ids.npy \
+    --kept-set-offsets at.npy
+is "they are left out" "$(data at.npy)" " 0 0 0 0 0 0 0 0 0 "
 check "the kept set as JSON" host --top-k 5 --kept-set 37 --json
 is "ids as JSON" "$(grep -c '"kept_count": 5,' out)" 8
 

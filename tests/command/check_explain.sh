@@ -174,6 +174,7 @@ agrees --output prompt.npy --top-p 0.99 --top-p-decay 0.9
 agrees --mirostat 1 --mirostat-ent 2 --temperature 1.2
 agrees --mirostat 2 --mirostat-ent 1.5
 agrees --adaptive-target 0.1 --top-k 12 --bias f16.npy
+agrees --bias f16.npy --bias-factor -0.75 --top-p 0.5
 agrees --mask mask.npy --top-p 0.3
 agrees --infill --infill-end 1,2 --temperature 0.2
 agrees --temperature 0

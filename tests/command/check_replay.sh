@@ -55,6 +55,7 @@ request="--prompt tokens.npy --output tokens.npy"
     proven 16 $f --draws 2 --params mixed.json $request
     proven 6 $f --draws 2 --params mixed.json --rows 6,1,6 --mask holes.npy
     proven 8 $f --mask holes.npy --bias f16.npy --top-k 20
+    proven 8 $f --bias bf16.npy --bias-factor -0.75 --temperature 0.25
     proven 8 $f --mask mask.npy
     proven 8 $f --top-k 5 --kept-set 2 # an overflow is no part of a token's status
     proven 8 --logits f16.npy --top-n-sigma 1.2 --typical 0.9

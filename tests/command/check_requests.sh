@@ -92,7 +92,10 @@ refused "prompt.npy: the file has 8 rows for 6" \
 refused "f32.npy: the rows have 37 values, but the vocabulary has 3 tokens" \
     sample --device host --logits slim.npy \
     --bias f32.npy
-host_refused "bf16.npy: the array must be float32" --bias bf16.npy
+host_refused "int8.npy: the array must be float32" --bias int8.npy
+host_refused "--bias-factor: 0 would leave out the bias" --bias f32.npy --bias-factor 0
+host_refused "--bias-factor: this option requires --bias" --bias-factor 2
+host_refused "row->bias_factor is 1e-39; it must be" --bias f32.npy --bias-factor 1e-39
 for has in prompt output; do
     host_refused "so-far.npy: the file has 6 rows for 8" --$has so-far.npy
     host_refused "f32.npy: the array must be int32" --$has f32.npy
@@ -218,6 +221,9 @@ bytes dense32.npy 41100000 $zero $zero $zero $zero 41100000 $zero $zero $zero $z
 npy dense16.npy '<f2' '6, 4'
 bytes dense16.npy 4880 0000 0000 0000 0000 4880 0000 0000 0000 0000 4880 0000 0000 0000 0000 4880 \
     0000 0000 0000 0000 fc00 fc00 fc00 fc00
+npy dense-b16.npy '<u2' '6, 4' # bfloat16
+bytes dense-b16.npy 4110 0000 0000 0000 0000 4110 0000 0000 0000 0000 4110 0000 0000 0000 0000 \
+    4110 0000 0000 0000 0000 ff80 ff80 ff80 ff80
 ints packed.npy '6, 1' 1 2 4 8 -1 0
 npy bool.npy '|b1' '6, 4'
 bytes bool.npy 00000001 00000100 00010000 01000000 01010101 00000000
@@ -226,8 +232,14 @@ bytes bytes.npy 00000080 00000200 00ff0000 04000000 01010101 00000000
 npy narrow.npy '|b1' '6, 2'
 bytes narrow.npy 0001 0100 0101 0100 0001 0000
 empty='0 0 0 0 0 4'
-for array in "bias dense32" "bias dense16" "mask packed" "mask bool" "mask bytes"; do
+for array in "bias dense32" "bias dense16" "bias dense-b16" "mask packed" "mask bool" \
+    "mask bytes"; do
     gives '0 1 2 3 0 -1' "$empty" "--${array% *}" "${array#* }.npy"
+done
+# 9 times a third lifts 3 and 2 above 4, but not -1. Times -0.5 it takes 4 below 3. -inf bans.
+for dense in dense32 dense16 dense-b16; do
+    gives '0 1 2 0 0 -1' "$empty" --bias $dense.npy --bias-factor 0.3333
+    gives '1 0 0 0 0 -1' "$empty" --bias $dense.npy --bias-factor -0.5
 done
 gives '0 1 0 1 0 -1' "$empty" --mask narrow.npy
 gives '0 1 2 3 0 -1' "$empty" --mask bool.npy --prompt so-far.npy \
@@ -491,6 +503,8 @@ f="--logits f32.npy"
     both $f $request --penalty-window 5
     both $f $request $lists --top-k 7
     both $f $request --bias f16.npy --frequency-penalty -1 --top-p 0.8
+    both $f $request --bias f32.npy --bias-factor -0.75 --temperature 0.25
+    both $f $request --bias bf16.npy --bias-factor 1.5 --presence-penalty 0.5
     both $f $request --bias f32.npy --mask mask.npy --max-tokens 4
     both $f $request --stop-id 36 --max-tokens 3
     both $f --params all.json --prompt output.npy --draws 3

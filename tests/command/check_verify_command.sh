@@ -249,7 +249,7 @@ ints prompts3.npy '3, 1' 0 1 2
 # shellcheck disable=SC2086
 for on in $devices; do
     for how in "--parents chain.npy" "$distribution"; do
-        set -- $three $how $p --bias f16.npy --prompt prompts3.npy
+        set -- $three $how $p --bias f16.npy --bias-factor -0.5 --prompt prompts3.npy
         check "all requests of '$how' on $on" verify_on "$on" "$@" --trials 2 --tokens t.npy
         check "requests 2 and 0 of '$how' on $on" verify_on "$on" "$@" --trials 2 --rows 2,0 \
             --tokens some.npy --json

@@ -54,7 +54,7 @@ START_TEST(random_requests)
         if (i % 3 == 1)
             random_mask(b, &r);
         if (i % 5 > 2)
-            batch_bias(b, &r, i % 5 == 3 ? CLS_F32 : CLS_F16);
+            batch_bias(b, &r, (int)rng_below(&r, 3));
         batch_check(b, d, i % 2 && contexts[1] && b->dtype == CLS_F32 ? contexts[1] : contexts[0],
                     i % 7 == 6);
         batch_free(b);

@@ -69,7 +69,7 @@ static batch *random_batch(uint32_t i, uint32_t rows, uint32_t vocab, int dtype,
     if (i % 3)
         batch_requests(b, r);
     if (i % 7 == 3)
-        batch_bias(b, r, i % 2 ? CLS_F32 : CLS_F16);
+        batch_bias(b, r, (int)rng_below(r, 3));
     return b;
 }
 

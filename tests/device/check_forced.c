@@ -239,6 +239,7 @@ static batch *unforced(const batch *b)
                                        (b->mask_kind == CLS_MASK_PACKED ? 4 : 1));
     plain->mask_map = copy_of(b->mask_map, b->rows * sizeof *b->mask_map);
     plain->bias_dtype = b->bias_dtype;
+    plain->bias_factor = b->bias_factor;
     plain->bias = copy_of(b->bias, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype));
     plain->bias_map = copy_of(b->bias_map, b->rows * sizeof *b->bias_map);
     return plain;

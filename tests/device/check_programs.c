@@ -876,7 +876,7 @@ static batch *some_batch(int level, int dtype, rng *r)
         batch_requests(b, r);
     if (level == 4 || level == 7) {
         batch_mask(b, r, 50, 0);
-        batch_bias(b, r, rng_below(r, 2) ? CLS_F32 : CLS_F16);
+        batch_bias(b, r, (int)rng_below(r, 3));
     }
     return b;
 }

@@ -363,14 +363,15 @@ START_TEST(steps_refused)
     REFUSE(bias.reserved[0], 1, "bias.reserved is 1");
     REFUSE(logits.reserved[2], 1, "logits.reserved is 1");
     step->bias.values.buffer = biases;
-    REFUSE(bias.dtype, CLS_BF16, "bias.dtype");
+    REFUSE(bias.dtype, 3, "bias.dtype is 3, which is not a cls_dtype");
     REFUSE(bias.values.offset, 4, "bias");
     REFUSE(bias.values.offset, 1, "bias");
     REFUSE(bias.row_stride, 99, "bias");
     REFUSE(bias.row_stride, 101, "bias");
     REFUSE(bias.rows, 3, "bias");
     REFUSE(bias.row_map.host, beyond, "bias.row_map");
-    REFUSE(bias.factor, 0.5f, "bias.factor is 0.5; this version supports only 0 and 1");
+    REFUSE(bias.factor, 0x1p-127f, "bias.factor is 5.87747e-39; it must be finite, and");
+    REFUSE(bias.factor, -INFINITY, "bias.factor is -inf");
     REFUSE(bias.factor, NAN, "bias.factor");
     *step = good;
     /* What later versions may support is refused in each buffer, be it absent or not. */

@@ -186,7 +186,7 @@ START_TEST(biases)
     for (uint32_t i = 0; i < 4; i++) {
         batch *const b = usual_batch(&r, i < 2 ? 0 : 60);
         twin t;
-        batch_bias(b, &r, i % 2 ? CLS_F32 : CLS_F16);
+        batch_bias(b, &r, (int)rng_below(&r, 3));
         b->forces = i % 3 == 0;
         batch_requests(b, &r);
         twin_open(&t, fixture_device(_i), b,

@@ -195,6 +195,36 @@ def test_bias(sampler, logits, dtype):
     ended(*requests)
 
 
+@pytest.mark.parametrize("scale", [0.5, 1.5, 4.0])
+def test_guidance(sampler, logits, scale):
+    """Logits and a bias of the rows without the prompt are the guided distribution."""
+    without = logits[2:4] * 0.5 + logits[:2] * 0.25
+    more = {"bias_factor": 1 / scale - 1}
+    requests = [sampler.begin(seed=s, temperature=0.8 / scale) for s in range(2)]
+    step = sampler.sample(logits[:2], requests, bias=without, probs=True, **more)
+    guided = (scale * logits[:2].astype(float) + (1 - scale) * without) / 0.8
+    weights = np.exp(guided - guided.max(axis=1, keepdims=True))
+    expected = weights / weights.sum(axis=1, keepdims=True)
+    assert np.abs(step.probs.get() - expected).max() < 1e-5
+    tokens = [
+        host.sample(logits[r], seed=r, temperature=0.8 / scale, bias=without[r], **more).token
+        for r in range(2)
+    ]
+    assert step.tokens.get().tolist() == tokens
+    # The upper halves of the floats are bfloat16.
+    upper = (without.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    rounded = (upper.astype(np.uint32) << 16).view(np.float32)
+    step = sampler.sample(logits[:2], requests, bias=upper, **more)
+    tokens = [
+        host.sample(
+            logits[r], seed=r, temperature=0.8 / scale, bias=rounded[r], position=1, **more
+        ).token
+        for r in range(2)
+    ]
+    assert step.tokens.get().tolist() == tokens
+    ended(*requests)
+
+
 def test_outputs(sampler, logits):
     requests = [sampler.begin(seed=s, top_k=30, temperature=0.7) for s in range(ROWS)]
     given = np.arange(ROWS * 3, dtype=np.int32).reshape(ROWS, 3)
@@ -236,6 +266,33 @@ def test_outputs(sampler, logits):
     together = step.get()
     assert np.array_equal(together["tokens"], tokens) and "probs" in together
     assert np.array_equal(together["top.ids"], order[:, :4])
+    ended(*requests)
+
+
+def test_kept_sets_with_offsets(sampler, logits):
+    requests = [sampler.begin(seed=s, top_k=5 + 9 * s, temperature=0.7) for s in range(ROWS)]
+    fixed = sampler.sample(logits, requests, kept_set=64, defer_accept=True)
+    counts, sets = fixed.kept_set.counts.get(), fixed.kept_set.ids.get()
+    assert fixed.kept_set.offsets is None
+    for capacity in (counts.sum(), counts.sum() - 1, counts[0], counts[:2].sum() - 1):
+        step = sampler.sample(
+            logits,
+            requests,
+            kept_set={"capacity": capacity, "ids": True, "counts": True, "offsets": True},
+            defer_accept=True,
+        )
+        found, offsets = step.kept_set.ids.get(), step.kept_set.offsets.get()
+        assert np.array_equal(offsets, host.kept_offsets(counts, capacity))
+        assert found.shape == (capacity,)
+        assert np.array_equal(step.kept_set.counts.get(), counts)
+        for r, status in enumerate(step.status.get()):
+            begin, end = offsets[r : r + 2]
+            fits = end - begin == counts[r]
+            assert fits or begin == end
+            assert bool(status & clsample.RowStatus.OVERFLOW) != fits
+            assert np.array_equal(found[begin:end], sets[r, : end - begin])
+    with pytest.raises(clsample.BadArgument, match="kept_set is"):
+        sampler.sample(logits, requests, kept_set={"capacity": ROWS * VOCAB + 1, "offsets": True})
     ended(*requests)
 
 

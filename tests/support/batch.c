@@ -159,6 +159,7 @@ void batch_inputs(const batch *b, device *d, cls_step *step)
         step->bias.values.buffer =
             buffer_of(d, (size_t)b->rows * b->vocab * dtype_size(b->bias_dtype), b->bias);
         step->bias.dtype = b->bias_dtype;
+        step->bias.factor = b->bias_factor;
         step->bias.row_map.host = b->bias_map;
     }
     if (b->random)
@@ -183,6 +184,7 @@ cls_host_row batch_host_row(const batch *b, uint32_t row)
     if (b->bias && bias >= 0)
         h.bias = b->bias + (size_t)bias * b->vocab * dtype_size(b->bias_dtype);
     h.bias_dtype = b->bias_dtype;
+    h.bias_factor = b->bias_factor;
     h.prompt = t->prompt;
     h.prompt_count = t->prompt_count;
     h.output = t->output;

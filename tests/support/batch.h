@@ -31,6 +31,7 @@ typedef struct batch {
     int32_t *mask_map;   /* [rows] each row's mask, or -1; NULL: row r has mask r */
     unsigned char *bias; /* [rows, vocab] dense bias, or NULL */
     int bias_dtype;
+    float bias_factor;
     int32_t *bias_map;
     uint64_t *random; /* [rows], or NULL: Philox */
     int32_t *slots;   /* [rows] each row's slot; NULL: row r has slot r */

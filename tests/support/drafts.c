@@ -95,6 +95,7 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     h.mask_width = at.mask_width;
     h.bias = at.bias;
     h.bias_dtype = at.bias_dtype;
+    h.bias_factor = at.bias_factor;
     h.output = output;
     h.output_count += n;
     h.position += n;
@@ -159,6 +160,7 @@ static void reference(drafts *d, uint32_t i)
     if (d->rows->bias) {
         h.bias = biases = biases_of(d, i);
         h.bias_dtype = d->rows->bias_dtype;
+        h.bias_factor = d->rows->bias_factor;
     }
     v.row = &h;
     v.draft_count = n;

@@ -101,7 +101,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
     if (rng_below(r, 3) == 0)
         random_masks(d, r);
     if (rng_below(r, 4) == 0)
-        batch_bias(d->rows, r, rng_below(r, 2) ? CLS_F32 : CLS_F16);
+        batch_bias(d->rows, r, (int)rng_below(r, 3));
     if (rng_below(r, 3) == 0)
         d->draws = random_ints(n, 1u << 24, r);
     if (rng_below(r, 3) == 0)

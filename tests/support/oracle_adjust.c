@@ -136,12 +136,26 @@ void oracle_effects(const cls_host_row *row, oracle_effect *of)
 
 /* ---------------------------------------------------------------------- logits */
 
+/* A dense bias's value times the factor: the exact product, limited and rounded once. */
+static float times_factor(float value, float factor)
+{
+    const double product = (double)value * (double)factor;
+    if (factor == 0.0f || factor == 1.0f || value == -INFINITY)
+        return value;
+    if (!isfinite(value))
+        return NAN;
+    return fabsf(value) < FLT_MIN || fabs(product) < 0x1p-120
+               ? 0.0f
+               : (float)fmax(-(double)FLT_MAX, fmin(product, (double)FLT_MAX));
+}
+
 float oracle_raw(const cls_host_row *row, uint32_t id)
 {
     float x = dtype_decode(row->dtype, (const char *)row->logits + id * dtype_size(row->dtype));
     if (row->bias != NULL)
-        x += dtype_decode(row->bias_dtype,
-                          (const char *)row->bias + id * dtype_size(row->bias_dtype));
+        x += times_factor(dtype_decode(row->bias_dtype,
+                                       (const char *)row->bias + id * dtype_size(row->bias_dtype)),
+                          row->bias_factor);
     return x;
 }
 

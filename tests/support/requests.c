@@ -265,10 +265,13 @@ void batch_requests(batch *b, rng *r)
 
 void batch_bias(batch *b, rng *r, int dtype)
 {
+    static const float factors[8] = {0.0f,  1.0f, -0.5f,  -0.8666667f,
+                                     -1.0f, 3.1f, -1e38f, 0x1p-126f};
     const size_t size = dtype_size(dtype);
     free(b->bias);
     free(b->bias_map);
     b->bias_dtype = dtype;
+    b->bias_factor = factors[rng_below(r, 8)];
     b->bias = must_calloc((size_t)b->rows * b->vocab, size);
     b->bias_map = must_calloc(b->rows, sizeof *b->bias_map);
     for (size_t i = 0; i < (size_t)b->rows * b->vocab; i++) {

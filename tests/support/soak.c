@@ -211,7 +211,7 @@ static void choose_rows(soak *s, flight *f)
         s->n.masks++;
     }
     if (rng_below(&s->r, 6) == 0) {
-        batch_bias(f->rows, &s->r, rng_below(&s->r, 2) ? CLS_F32 : CLS_F16);
+        batch_bias(f->rows, &s->r, (int)rng_below(&s->r, 3));
         s->n.biases++;
     }
 }
@@ -279,6 +279,7 @@ static void make_step(soak *s, flight *f, cls_step *step, cls_outputs *outputs)
         step->bias.values = put(s, f, s->biases, part * sizeof(float), rows->bias,
                                 part * dtype_size(rows->bias_dtype));
         step->bias.dtype = rows->bias_dtype;
+        step->bias.factor = rows->bias_factor;
         step->bias.rows = SOAK_ROWS;
         step->bias.row_map.host = rows->bias_map;
     }
@@ -312,6 +313,7 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
     h.mask_width = at.mask_width;
     h.bias = at.bias;
     h.bias_dtype = at.bias_dtype;
+    h.bias_factor = at.bias_factor;
     h.invalid_token = step->invalid_token;
     if (step->draws.host || step->draws.device.buffer)
         h.draw = (uint32_t)f->draw[row];

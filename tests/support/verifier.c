@@ -80,6 +80,7 @@ static void rows_of_call(verifier *v, int device_masks)
         const size_t size = (size_t)rows->rows * rows->vocab * dtype_size(rows->bias_dtype);
         call->bias.values.buffer = buffer_of(v->d, size, rows->bias);
         call->bias.dtype = rows->bias_dtype;
+        call->bias.factor = rows->bias_factor;
         call->bias.row_map.host = rows->bias_map;
     }
 }

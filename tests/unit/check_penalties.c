@@ -128,6 +128,67 @@ START_TEST(biases)
     e.row.bias_dtype = CLS_F16;
     EXPECT_LOGIT(&e, 1, 0, 1.0);
     EXPECT_LOGIT(&e, 3, 0, -2.0);
+    const uint16_t upper[10] = {0, 0x3f80, 0, 0xc000}; /* 1, -2 */
+    e.row.bias = upper;
+    e.row.bias_dtype = CLS_BF16;
+    EXPECT_LOGIT(&e, 1, 0, 1.0);
+    EXPECT_LOGIT(&e, 3, 0, -2.0);
+}
+END_TEST
+
+/* Proves what a factor of either sign makes of the values of a dense bias. */
+START_TEST(bias_factors)
+{
+    example e;
+    for (int i = 0; i < 4; i++) {
+        static const float all[4] = {0.5f, 3.0f, -0.5f, -3.0f};
+        const float factor = all[i];
+        float dense[10] = {0};
+        start(&e);
+        e.row.bias = dense;
+        e.row.bias_factor = factor;
+        dense[1] = 1.0f;
+        dense[2] = -2.0f;
+        EXPECT_LOGIT(&e, 1, 0, (double)factor);
+        EXPECT_LOGIT(&e, 2, 0, -2.0 * (double)factor);
+        ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+        e.x[3] = 80.0f;
+        ck_assert_int_eq(largest(&e), 3);
+        const float raw = e.result.logprob_raw;
+        dense[3] = -INFINITY; /* bans the token, whatever the sign */
+        ck_assert_int_ne(largest(&e), 3);
+        ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+        ck_assert(e.probs[3] == 0.0f);
+        dense[3] = INFINITY; /* counts as NaN, and so does NaN */
+        ck_assert_int_ne(largest(&e), 3);
+        ck_assert_int_eq(e.result.status, CLS_ROW_NAN);
+        dense[3] = NAN;
+        ck_assert_int_ne(largest(&e), 3);
+        ck_assert_int_eq(e.result.status, CLS_ROW_NAN);
+        dense[3] = factor > 0.0f ? FLT_MAX : -FLT_MAX; /* products are finite */
+        ck_assert_int_eq(largest(&e), 3);
+        ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+        dense[3] = -dense[3];
+        ck_assert_int_ne(largest(&e), 3);
+        ck_assert_int_eq(e.result.status, CLS_ROW_OK);
+        must(cls_host_sample(&e.row, &e.result));
+        ck_assert_uint_eq(e.result.kept_count, 10); /* it is not banned */
+        dense[3] = 5.0f * factor;
+        ck_assert_int_eq(largest(&e), 3);
+        ck_assert(e.result.logprob_raw == raw); /* of the logits alone */
+    }
+    /* 0 and 1 add the values as they are, +inf included. */
+    for (int i = 0; i < 2; i++) {
+        float dense[10] = {0};
+        start(&e);
+        e.row.bias = dense;
+        e.row.bias_factor = (float)i;
+        dense[1] = 1.5f;
+        EXPECT_LOGIT(&e, 1, 0, 1.5);
+        dense[5] = INFINITY;
+        ck_assert_int_eq(largest(&e), 5);
+        ck_assert_int_eq(e.result.status, CLS_ROW_INF);
+    }
 }
 END_TEST
 
@@ -351,7 +412,10 @@ START_TEST(parameters_refused)
     REFUSE(prompt_count, 1);
     REFUSE(output_count, 1);
     e.row.bias = e.x;
-    REFUSE(bias_dtype, CLS_BF16);
+    REFUSE(bias_dtype, 3);
+    REFUSE(bias_factor, NAN);
+    REFUSE(bias_factor, INFINITY);
+    REFUSE(bias_factor, -0x1p-127f);
 #undef REFUSE
 }
 END_TEST
@@ -361,6 +425,7 @@ int main(void)
     fixture_begin(ON_HOST);
     add_test(each_penalty);
     add_test(biases);
+    add_test(bias_factors);
     add_test(odd_logits);
     add_test(windows);
     add_test(large_counts);

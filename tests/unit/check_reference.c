@@ -33,7 +33,7 @@ START_TEST(sets_and_probabilities)
         if (round % 8 > 1)
             batch_requests(b, &r);
         if (round % 8 > 4)
-            batch_bias(b, &r, round % 2 ? CLS_F32 : CLS_F16);
+            batch_bias(b, &r, (int)rng_below(&r, 3));
         for (uint32_t row = 0; row < b->rows; row++)
             for (int token = 0; token < 3;
                  token++) { /* later tokens use the updated adaptive state */

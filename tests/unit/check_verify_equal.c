@@ -131,7 +131,7 @@ START_TEST(equal_to_samples)
         if (rng_below(&r, 3) == 0)
             batch_mask(b, &r, 70, 0);
         if (rng_below(&r, 4) == 0)
-            batch_bias(b, &r, (int)rng_below(&r, 2));
+            batch_bias(b, &r, (int)rng_below(&r, 3));
         q->p = b->params[0];
         if (rng_below(&r, 3)) { /* nothing that keeps it short */
             q->p.max_tokens = 0;

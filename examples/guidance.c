@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Classifier-free guidance: a text draws its tokens from softmax((s c + (1 - s) u) / T), where c
+ * are its logits with the prompt, u those without it, and s is the scale. The model writes both
+ * rows into one buffer, and the sampler reads the second one as a bias: no kernel combines them.
+ * Compares the probabilities with the formula, and the tokens with the host's.
+ *
+ *     cc guidance.c $(pkg-config --cflags --libs clsample) -lm && ./a.out
+ */
+#define CL_TARGET_OPENCL_VERSION 120
+#include <clsample.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define VOCAB 1000
+#define STEPS 20
+#define TEMPERATURE 0.8f
+
+static void must(cls_status status)
+{
+    if (status == CLS_OK)
+        return;
+    fprintf(stderr, "%s: %s\n", cls_status_name(status), cls_error_message());
+    exit(1);
+}
+
+static void must_cl(cl_int code, const char *call)
+{
+    if (code == CL_SUCCESS)
+        return;
+    fprintf(stderr, "%s: OpenCL's error %d\n", call, (int)code);
+    exit(1);
+}
+
+static cl_device_id first_usable_device(void)
+{
+    cl_platform_id platforms[16];
+    cl_uint n = 0;
+    cls_device_info info;
+    cls_device_info_init(&info);
+    if (clGetPlatformIDs(16, platforms, &n) != CL_SUCCESS)
+        return NULL;
+    for (cl_uint i = 0; i < n && i < 16; i++) {
+        cl_device_id device; /* a platform may have no device */
+        if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, NULL) == CL_SUCCESS &&
+            cls_device_query(device, NULL, &info) == CLS_OK)
+            return device;
+    }
+    return NULL;
+}
+
+/* Stands for the model: the row with the prompt, then the row without it. */
+static void run_model(float logits[2][VOCAB], int step)
+{
+    for (int row = 0; row < 2; row++)
+        for (int t = 0; t < VOCAB; t++)
+            logits[row][t] = 6.0f / (1.0f + 0.1f * (float)abs(t - 50 * step + 7 * row)) -
+                             (float)(t * 37 % 11) * 0.2f;
+    logits[1][3] = -INFINITY; /* a token that either row bans is not drawn */
+}
+
+/* Returns the largest distance of the probabilities from the formula, whose exponents are exact
+ * enough in double precision. */
+static double distance(float logits[2][VOCAB], const float *probs, double scale)
+{
+    static double weight[VOCAB];
+    double sum = 0, most = 0;
+    for (int t = 0; t < VOCAB; t++) {
+        const double guided = scale * (double)logits[0][t] + (1 - scale) * (double)logits[1][t];
+        weight[t] = isinf(logits[1][t]) ? 0 : exp(guided / (double)TEMPERATURE - 10 * scale);
+        sum += weight[t];
+    }
+    for (int t = 0; t < VOCAB; t++)
+        most = fmax(most, fabs(weight[t] / sum - (double)probs[t]));
+    return most;
+}
+
+static int token_of_host(float logits[2][VOCAB], const cls_params *params, float factor,
+                         uint32_t position)
+{
+    cls_host_row host;
+    cls_host_result result;
+    cls_host_row_init(&host);
+    cls_host_result_init(&result);
+    host.logits = logits[0];
+    host.bias = logits[1];
+    host.bias_factor = factor;
+    host.vocab = VOCAB;
+    host.params = params;
+    host.position = position;
+    must(cls_host_sample(&host, &result));
+    return result.token;
+}
+
+int main(void)
+{
+    static const float scales[] = {1.5f, 4, 0.5f};
+    static float logits[2][VOCAB], probs[VOCAB];
+    int32_t token;
+    cl_int code;
+
+    cl_device_id device = first_usable_device();
+    if (device == NULL) {
+        fprintf(stderr, "no usable OpenCL device\n");
+        return 77;
+    }
+    cl_context context = clCreateContext(NULL, 1, &device, NULL, NULL, &code);
+    must_cl(code, "clCreateContext");
+    cl_command_queue queue = clCreateCommandQueue(context, device, 0, &code);
+    must_cl(code, "clCreateCommandQueue");
+    cl_mem in = clCreateBuffer(context, CL_MEM_READ_ONLY, sizeof logits, NULL, &code);
+    must_cl(code, "clCreateBuffer");
+    cl_mem out = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof token, NULL, &code);
+    must_cl(code, "clCreateBuffer");
+    cl_mem dense = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof probs, NULL, &code);
+    must_cl(code, "clCreateBuffer");
+
+    cls_context *cls;
+    cls_sampler *sampler;
+    must(cls_context_create(context, device, NULL, &cls));
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = VOCAB;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_BIAS | CLS_FEATURE_PROBS;
+    must(cls_sampler_create(cls, &options, &sampler));
+
+    cls_outputs outputs;
+    cls_outputs_init(&outputs);
+    outputs.probs.buffer = dense;
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.values.buffer = in; /* c, the first row of the buffer */
+    step.bias.values.buffer = in;   /* u, the second row: */
+    step.bias.values.offset = sizeof(float) * VOCAB;
+    step.tokens.buffer = out;
+    step.outputs = &outputs;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        const float scale = scales[i];
+        double most = 0;
+        cls_params params;
+        cls_params_init(&params);
+        params.temperature = TEMPERATURE / scale;
+        params.seed = 11;
+        step.bias.factor = 1 / scale - 1; /* below 0 for scales above 1; a scale of 1 has no bias */
+        must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
+        printf("scale %.1f:", (double)scale);
+        for (int s = 0; s < STEPS; s++) {
+            run_model(logits, s);
+            must_cl(
+                clEnqueueWriteBuffer(queue, in, CL_TRUE, 0, sizeof logits, logits, 0, NULL, NULL),
+                "clEnqueueWriteBuffer");
+            must(cls_sample(sampler, queue, &step, 0, NULL, NULL));
+            must_cl(
+                clEnqueueReadBuffer(queue, out, CL_TRUE, 0, sizeof token, &token, 0, NULL, NULL),
+                "clEnqueueReadBuffer");
+            must_cl(
+                clEnqueueReadBuffer(queue, dense, CL_TRUE, 0, sizeof probs, probs, 0, NULL, NULL),
+                "clEnqueueReadBuffer");
+            most = fmax(most, distance(logits, probs, (double)scale));
+            if (token != token_of_host(logits, &params, step.bias.factor, (uint32_t)s)) {
+                fprintf(stderr, "step %d: the host draws another token\n", s);
+                return 1;
+            }
+            printf(" %d", (int)token);
+        }
+        printf("\n           probabilities differ from the formula by at most %.1e\n", most);
+        if (!(most < 1e-5))
+            return 1;
+    }
+
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(cls);
+    clReleaseMemObject(dense);
+    clReleaseMemObject(out);
+    clReleaseMemObject(in);
+    clReleaseCommandQueue(queue);
+    clReleaseContext(context);
+    return 0;
+}
