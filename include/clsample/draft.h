@@ -33,7 +33,7 @@ typedef struct cls_draft_call {
 
     /* What stands in place of the drafts of a request that has none: -1 (default), which ends the
      * request's drafts in cls_verify(), or a token, for runtimes that embed the ids. cls_verify()
-     * treats that token as any other draft, which changes no text. */
+     * treats that token as any other draft: with CLS_VERIFY_MATCH the text stays the same. */
     int32_t fill;
     uint32_t reserved; /* 0 */
 
