@@ -85,7 +85,7 @@ static cls_status check_strides(cls_verification *v)
     return CLS_OK;
 }
 
-static cls_status check_relaxed(const cls_verification *v)
+static cls_status check_host_relaxed(const cls_verification *v)
 {
     return v->drafts.parents == NULL || !(v->w.slot.flags & CLS_SLOT_RELAXED)
                ? CLS_OK
@@ -131,7 +131,7 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
     v.result.accepted = v.result.emitted = 0;
     status = cls_scratch_open(&v.w, v.drafts.row, v.drafts.draft_count);
     if (status == CLS_OK)
-        status = check_relaxed(&v);
+        status = check_host_relaxed(&v);
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)

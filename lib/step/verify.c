@@ -155,7 +155,7 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
 }
 
 /* Fails if a tree has a request with relaxed acceptance. */
-static cls_status check_relaxed(const cls_sampler *s, const cls_verify_call *c)
+static cls_status check_call_relaxed(const cls_sampler *s, const cls_verify_call *c)
 {
     for (uint32_t i = 0; i < c->requests && c->parents.host != NULL; i++) {
         const int32_t slot = c->slots.host != NULL ? c->slots.host[i] : (int32_t)i;
@@ -172,7 +172,7 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
     cls_verify_call *const c = &plan->verify;
     cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
     if (status == CLS_OK)
-        status = check_relaxed(s, c);
+        status = check_call_relaxed(s, c);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);
