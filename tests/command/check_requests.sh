@@ -69,7 +69,7 @@ host_refused "--thinking-end: .* -1" --thinking-end -1 --thinking-forced 3
 host_refused "thinking_budget is set, but .*thinking_forced.* is empty" --thinking-budget 3
 host_refused "thinking_start is set, but .*thinking_forced.* is empty" --thinking-start 3
 host_refused "relaxed_delta is set, but params->relaxed_top_k is 0" --relaxed-delta 0.5
-host_refused "--relaxed-delta: .* is 2; it must be between 0 and 1" --relaxed-top-k 1 --relaxed-delta 2
+host_refused "--relaxed-delta: .* is 2; it must be between 0" --relaxed-top-k 1 --relaxed-delta 2
 host_refused "--ngram-exempt-id: .* 37" --no-repeat-ngram-size 2 --ngram-exempt-id 37
 host_refused "--ngram-window: .* 16385" --no-repeat-ngram-size 2 --ngram-window 16385
 host_refused "--loop-repeats: .* is 1; it must be 0 (off) or 2 to 16384" --loop-repeats 1
