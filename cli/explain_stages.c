@@ -161,7 +161,8 @@ static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
     if (p->bad_words.count != 0)
         put(to, ", %" PRIu32 " bad words", p->bad_words.count);
     if (p->no_repeat_ngram != 0)
-        put(to, ", no %" PRIu32 "-gram twice", p->no_repeat_ngram);
+        put(to, ", no %" PRIu32 "-gram twice%s", p->no_repeat_ngram,
+            p->ngram_output_only ? " in the output" : "");
     if (p->min_tokens != 0)
         put(to, ", min tokens %" PRIu32, p->min_tokens);
     if (p->repetition_penalty != 1.0f)

@@ -67,6 +67,9 @@ static int find_ban(const cli_logged *logged)
             break;
         case NGRAM:
             params.no_repeat_ngram = p->no_repeat_ngram;
+            params.ngram_window = p->ngram_window;
+            params.ngram_output_only = p->ngram_output_only;
+            params.ngram_exempt_ids = p->ngram_exempt_ids;
             break;
         case MIN_TOKENS:
             params.min_tokens = p->min_tokens;

@@ -9,6 +9,7 @@
 #ifdef __OPENCL_C_VERSION__
 #pragma OPENCL FP_CONTRACT OFF
 typedef uint u32;
+typedef ushort u16;
 typedef int i32;
 typedef ulong u64;
 typedef float f32;
@@ -19,6 +20,7 @@ typedef float f32;
 #include <stdint.h>
 #include <string.h>
 typedef uint32_t u32;
+typedef uint16_t u16;
 typedef int32_t i32;
 typedef uint64_t u64;
 typedef float f32;
@@ -95,15 +97,20 @@ enum {
 #define CLS_SLOT_STATEFUL (CLS_SLOT_MIROSTAT | CLS_SLOT_ADAPTIVE)
 enum {
     CLS_SLOT_MIROSTAT = 8192,
-    CLS_SLOT_BIAS_ROW = 16384, /* there is a bias value for every token of the vocabulary */
-    CLS_SLOT_THINKING = 32768, /* a thinking budget is on */
-    CLS_SLOT_LOOPS = 65536,    /* loops of the output end the request */
+    CLS_SLOT_BIAS_ROW = 16384,      /* there is a bias value for every token of the vocabulary */
+    CLS_SLOT_THINKING = 32768,      /* a thinking budget or CLS_SLOT_RELAXED is on */
+    CLS_SLOT_LOOPS = 65536,         /* loops of the output end the request */
+    CLS_SLOT_NGRAM_OUTPUT = 262144, /* n-grams of the output only are banned */
+    CLS_SLOT_RELAXED = 524288,      /* while the request thinks, likely drafts are accepted */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
 /* A request gets CLS_SLOT_BIAS_ROW if it has more than one bias per this many tokens of the
  * vocabulary. */
 #define CLS_BIAS_ROW_PART 128u
+
+/* No history is as long: a longer sequence of tokens is as if it had this length. */
+#define CLS_LONGER 0xffffu
 
 #define CLS_MAX_MU (1 << 29) /* Mirostat's mu is at most this far from 0 */
 
@@ -144,12 +151,11 @@ typedef struct cls_slot {
     u32 xtc_depth;    /* -log2(threshold) * 2^20 */
     u32 top_a;        /* -log2(a) * 2^20 */
     u32 min_keep;
-    u32 decay, top_p_min;       /* top-p decay, both * 2^32 */
-    i32 reset_id;               /* the token that restores top-p; -1: none */
-    u32 tau, eta;               /* Mirostat: * 2^20, * 2^24 */
-    u32 target, adaptive_decay; /* adaptive p: * 2^30, * 2^32 */
-    u32 dry, n_dry;             /* in the lists: multiplier * base^e for e from 0 to n - 1 */
-    u32 dry_allowed, dry_window;
+    u32 decay, top_p_min;              /* top-p decay, both * 2^32 */
+    i32 reset_id;                      /* the token that restores top-p; -1: none */
+    u32 tau, eta;                      /* Mirostat: * 2^20, * 2^24 */
+    u32 target, adaptive_decay;        /* adaptive p: * 2^30, * 2^32 */
+    u32 dry, n_dry;                    /* in the lists: multiplier * base^e for e from 0 to n - 1 */
     u32 dry_first_ids, dry_single_ids; /* in the lists, behind `dry`: two bitmaps of the vocabulary:
                                           the first ids of sequence breakers, and the breakers of
                                           one token. The offsets are equal if all breakers have one
@@ -159,15 +165,19 @@ typedef struct cls_slot {
     u32 banned, n_banned;       /* in the lists: bad words of one id, ascending */
     u32 bad_words, n_bad_words; /* in the lists: n offsets of bad words of several ids, stored as
                                    the breakers are, sorted by the last id but one */
-    u32 ngram;
+    u32 ngram_exempt, n_ngram_exempt; /* in the lists: n ids, ascending, which n-grams do not ban */
     u32 min_tokens;
     u32 thinking_start, n_start; /* of the thinking budget, in the lists: the ids that begin the
                                     thinking (n = 0: it begins with the request), */
-    u32 thinking_end, n_end;     /* those that end it, */
+    u32 thinking_end, n_end;     /* those that end it, which follow two words with
+                                    CLS_SLOT_RELAXED: relaxed_top_k and the float relaxed_delta */
     u32 thinking_forced,
         n_thinking_forced; /* and those that are emitted after `thinking_budget` tokens of it */
     u32 thinking_budget;
-    u32 loop_repeats, loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
+    u32 loop_repeats;
+    u16 loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
+    u16 dry_allowed, dry_window;
+    u16 ngram, ngram_window;
     u32 position;
     u32 outputs; /* output tokens so far */
     u32 length;  /* tokens that entered the history, less those rolled back */

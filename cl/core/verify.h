@@ -102,4 +102,11 @@ CLS_INLINE u64 residual_q63(u64 p, u64 q, u64 prefix_prob)
  * q. */
 CLS_INLINE int accepts(u64 bits, u64 p, u64 q) { return u64_mul_hi(bits, q) < p; }
 
+/* Returns whether a probability is at least that of the likeliest token less `delta`, a float given
+ * by its bits. The likeliest one may have lost more than 0 by rounding. */
+CLS_INLINE int is_near(u64 likeliest, u64 p, u32 delta)
+{
+    return likeliest <= p || likeliest - p <= probability_q63(delta);
+}
+
 #endif

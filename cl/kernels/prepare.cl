@@ -27,6 +27,23 @@ static inline void copy_text(const history_effects *p, const slot_state *s, u32 
     copy_ids(p->text + before_wrap, s->ring, n - before_wrap);
 }
 
+/* Returns how many of the latest n tokens have n-grams that ban. The last of them are drafts. */
+static inline u32 count_ngrams(const cls_slot *slot, const slot_state *s, u32 drafts, u32 n,
+                               __local u64 *scratch)
+{
+    u32 most = slot->ngram == 0          ? 0u
+               : slot->ngram_window == 0 ? n
+                                         : min((u32)slot->ngram_window, n);
+    if (!(slot->flags & CLS_SLOT_NGRAM_OUTPUT)) /* the same for the whole group */
+        return most;
+    most = min(most, slot->outputs + drafts);
+    u32 since = most; /* the number of tokens since the latest one of the prompt */
+    for (u32 i = drafts + LOCAL_ID; i < since; i += WGS)
+        if (!(s->ring[(slot->length + drafts - 1 - i) % s->n_ring] & CLS_ENTRY_OUTPUT))
+            since = i;
+    return wg_umin(since, scratch);
+}
+
 /* ----------------------------------------------------------------------- bans */
 
 /* Returns whether the output, followed by the path's first `drafts` tokens, ends with the given
@@ -156,9 +173,9 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
         const cls_slot slot = *from;
         __global const u32 *const lists = lists_of(s, from);
         const slot_state state = state_of(s->state, layout, vocab, (u32)slot_index);
-        const u32 n = slot.n_dry != 0 || slot.ngram != 0
-                          ? min(slot.length + drafts, effects_tokens(layout))
-                          : 0u;
+        const u32 kept = min(slot.length + drafts, effects_tokens(layout)),
+                  ngrams = count_ngrams(&slot, &state, drafts, kept, scratch);
+        const u32 n = slot.n_dry != 0 ? kept : ngrams;
         const u32 late = min(drafts, n); /* the drafts that are in the text */
         clear_marks(&p, vocab);          /* after it the path is complete, too */
         if (patched)
@@ -168,11 +185,12 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
             p.text[n - late + i] = p.path[drafts - late + i];
         BARRIER(); /* text and marks are complete */
         if (n != 0) {
-            const repeat_search h = repeat_search_of(&p, &slot, lists, n, scratch);
+            const repeat_search h = repeat_search_of(&p, &slot, lists, n, ngrams, scratch);
             if (h.first < n || h.ngram < n)
                 search_repetitions(&p, &h, chunk, scratch);
             if (h.ngram == 0) /* the first token has no token before it */
-                mark_chunk(&p, lid == 0 ? p.text[0] : (u32)NO_ID, PACK(CODE_BAN, 0u), chunk);
+                mark_chunk(&p, lid == 0 && ngram_bans(&p, &h, 0xffffffffu) ? p.text[0] : (u32)NO_ID,
+                           PACK(CODE_BAN, 0u), chunk);
         }
         ban(&p, &slot, &state, drafts, lists, vocab, chunk);
         if (patched)

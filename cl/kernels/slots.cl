@@ -195,7 +195,7 @@ static inline u32 thinking_carry(const cls_slot *slot, const cls_slot *was, u32 
         return 0;
     const u32 count = thinking - 1, budget = was->thinking_budget;
     const u32 emitted = count > budget ? count - budget : 0u;
-    if (emitted >= slot->n_thinking_forced)
+    if (emitted != 0 && emitted >= slot->n_thinking_forced)
         return 0;
     return 1 + (emitted != 0 ? slot->thinking_budget + emitted : min(count, slot->thinking_budget));
 }

@@ -197,6 +197,60 @@ static inline void verify_rows(const verifier *v, walk *w)
 }
 
 #if FORCED
+/* Returns whether a request accepts the drafts of its next row by relaxed acceptance. */
+static inline int relaxes(__global const cls_slot *slot)
+{
+    return (slot->flags & CLS_SLOT_RELAXED) && slot->thinking != 0;
+}
+
+/* Returns whether relaxed acceptance accepts a token after a row that has a token of its own, by
+ * the whole group: whether it is in the set, its probability is hardly less than that of the set's
+ * likeliest token, and few tokens of the set are likelier. */
+static inline int is_relaxed(const verifier *v, u32 row, u32 id)
+{
+    const step_args *const s = v->s;
+    __global const u32 *const numbers = lists_of(s, v->slot) + v->slot->thinking_end - 2;
+    const cls_row out = s->rows[row];
+    const row_logits r = row_view(s, row, v->slot_index);
+    const u32 flags = v->slot->flags;
+    report t;
+    if (flags & CLS_SLOT_GREEDY)
+        report_raw(&r, out.max_key,
+                   row_total(r.key, s->tile_mass + (size_t)row * r.tiles, r.tiles,
+                             float_of_key(out.max_key), CLS_LOG2E, tile_sums_of(s, row),
+                             v->scratch),
+                   &t);
+    else
+        report_final(&r, &out, flags, kept_ids_of(s, row), &t);
+    const f32 z = report_kept(&t, id, load_one(&t.r, id)), top = float_of_key(t.set.top_key);
+    if (!(z > CLS_MASKED)) /* the same for the whole group, as is what follows */
+        return 0;
+    const cls_reciprocal whole = reciprocal_of(t.set.mass);
+    const cls_unit unit = report_unit(&t, id), top_unit = unit_of(top, top, t.exponent, t.scale);
+    if (!is_near(fraction_q63(&whole, report_mass(&t, top, &top_unit)),
+                 fraction_q63(&whole, report_mass(&t, z, &unit)), numbers[1]))
+        return 0;
+    if (!t.listed)
+        return tokens_above(&t.r, key_of(z), v->scratch) < numbers[0];
+    u32 count = 0;
+    for (u32 i = LOCAL_ID; i < t.n_ids; i += WGS)
+        count += load_one(&t.r, t.ids[i]) > z;
+    return wg_usum(count, v->scratch) < numbers[0];
+}
+
+/* Judges the drafts of all rows of a request by relaxed acceptance. */
+static inline void relax_rows(const verifier *v)
+{
+    for (u32 row = v->first; row + 1 < v->last; row++) {
+        const i32 id = v->ids[v->nodes[row + 1]];
+        const int accepted = id >= 0 && (u32)id < v->s->vocab && !v->s->rows[row].no_token &&
+                             is_relaxed(v, row, (u32)id);
+        if (LOCAL_ID == 0)
+            v->s->rows[row].forced = (u32)accepted;
+        BARRIER();
+    }
+}
+
 /* Returns the first row after `row` whose draft is this token, or v->last. *children becomes 1 if
  * any draft follows the row. */
 static inline u32 child_with(const verifier *v, u32 row, i32 token, int *children)
@@ -214,9 +268,10 @@ static inline u32 child_with(const verifier *v, u32 row, i32 token, int *childre
 
 /* Emits the tokens of a walk, which its slot accepts one after the other, and sets the walk to what
  * was emitted. It ends early at a loop. Where the request must emit a forced id, that id takes the
- * place of the walk's token, and from there on drafts are accepted if they equal forced ids or the
- * rows' own draws. `path`: the drafts of the walk. `next`: the adaptive state after the first row's
- * own token, of a request that takes one token a call (one_token). */
+ * place of the walk's token; where it relaxes, a draft that passes, or else the row's own draw.
+ * From there on drafts are accepted if they equal forced ids or the rows' own draws, or relaxed.
+ * `path`: the drafts of the walk. `next`: the adaptive state after the first row's own token, of a
+ * request that takes one token a call (one_token). */
 static inline void emit_tokens(const verifier *v, const slot_state *state, __global const u32 *path,
                                int one_token, const cls_slot_adaptive *next, walk *w)
 {
@@ -227,16 +282,18 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
               whole = w->status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH), depth = w->depth;
     const i32 final = w->token;
     const cls_slot_adaptive same = slot->adaptive;
-    int by_rows = 0; /* 1 from the first forced id on */
+    int by_rows = 0; /* 1 from the first row on that is forced or relaxed */
     w->row = v->first;
     w->depth = 0;
     w->status = read;
     for (;;) {
-        const i32 due = forced_id(slot, v->s->lists, lists), own = rows[w->row].token;
+        const i32 due = forced_id(slot, v->s->lists, lists);
         const u32 row_status = rows[w->row].status;
-        const int empty = (int)rows[w->row].no_token;
+        const int empty = (int)rows[w->row].no_token, relaxed = !one_token && relaxes(slot);
         int children = 0;
-        by_rows |= due >= 0;
+        const i32 own =
+            relaxed && rows[w->row].forced ? v->ids[v->nodes[w->row + 1]] : rows[w->row].token;
+        by_rows |= due >= 0 || relaxed;
         w->token = due >= 0   ? due
                    : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)
                    : empty    ? -1
@@ -369,6 +426,10 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
     const verifier v = {s,      slot,   slot_index,       request,        first,
                         last,   method, (int)args->bonus, draft_nodes(s), draft_parents(s),
                         scratch};
+#if FORCED
+    if (flags & CLS_SLOT_RELAXED)
+        relax_rows(&v);
+#endif
     if (slot_index < 0 || stopped) {
         w.status = s->rows[first].status;
     } else if (one_token) {
@@ -377,6 +438,10 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         /* The adaptive state must follow this token before the next one is drawn. */
         if (walk_row(&out, &w))
             adaptive_after(&r, slot, flags, &out, &next);
+#if FORCED
+    } else if (relaxes(slot)) {
+        /* emit_tokens() judges the drafts. */
+#endif
     } else if (!by_probability) {
         walk_matches(&v, &w);
     } else {

@@ -87,24 +87,32 @@ static inline u32 length_to_breaker(const history_effects *p, const cls_slot *sl
 
 /* The parameters of the search in a text of n tokens. */
 typedef struct repeat_search {
-    u32 n, first;       /* first: where the window of DRY begins; n if DRY is off */
-    u32 allowed, limit; /* the greatest lengths without a penalty, and with a growing one */
-    u32 ngram;          /* the length that bans; more than n: none */
-    u32 every;          /* also positions without a repetition have an effect */
+    u32 n, first;               /* first: where the window of DRY begins; n if DRY is off */
+    u32 allowed, limit;         /* the greatest lengths without a penalty, and with a growing one */
+    u32 ngram;                  /* the length that bans; more than n: none */
+    u32 ngram_first;            /* where the n-grams that ban begin */
+    __global const u32 *exempt; /* n_exempt tokens, ascending, that they do not ban */
+    u32 n_exempt;
+    u32 every;                   /* also positions without a repetition have an effect */
     __global const u32 *singles; /* tokens without a penalty, if has_singles */
     u32 has_singles;
 } repeat_search;
 
+/* `ngrams`: how many of the latest tokens have n-grams that ban. */
 static inline repeat_search repeat_search_of(const history_effects *p, const cls_slot *slot,
-                                             __global const u32 *lists, u32 n, __local u64 *scratch)
+                                             __global const u32 *lists, u32 n, u32 ngrams,
+                                             __local u64 *scratch)
 {
-    const u32 window = slot->dry_window != 0 ? min(slot->dry_window, n) : n;
+    const u32 window = slot->dry_window != 0 ? min((u32)slot->dry_window, n) : n;
     repeat_search h;
     h.n = n;
     h.first = n;
     h.allowed = slot->dry_allowed;
     h.limit = 0;
     h.ngram = slot->ngram != 0 ? slot->ngram - 1 : n + 1;
+    h.ngram_first = n - ngrams;
+    h.exempt = lists + slot->ngram_exempt;
+    h.n_exempt = slot->n_ngram_exempt;
     h.singles = lists + slot->dry_single_ids;
     h.has_singles = slot->dry_first_ids != 0;
     if (slot->n_dry != 0 && h.allowed < window) { /* the same for the whole group */
@@ -116,10 +124,18 @@ static inline repeat_search repeat_search_of(const history_effects *p, const cls
     return h;
 }
 
+/* Returns whether an n-gram of which the first tokens occur up to position j bans the token after
+ * it. */
+static inline int ngram_bans(const history_effects *p, const repeat_search *h, u32 j)
+{
+    return j + 1 >= h->ngram_first + h->ngram &&
+           list_find(h->exempt, h->n_exempt, p->text[j + 1]) == h->n_exempt;
+}
+
 /* Returns the code for the token after position j, where a repetition of length z ends. */
 static inline u32 hit_code(const history_effects *p, const repeat_search *h, u32 j, u32 z)
 {
-    if (z >= h->ngram)
+    if (z >= h->ngram && ngram_bans(p, h, j))
         return CODE_BAN;
     if (j < h->first)
         return 0;

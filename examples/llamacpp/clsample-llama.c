@@ -393,6 +393,7 @@ static void free_arrays(cls_params *params)
 {
     free((void *)params->logit_bias.biases);
     free((void *)params->allowed_ids.ids);
+    free((void *)params->ngram_exempt_ids.ids);
     free((void *)params->dry_breakers.sequences);
     free((void *)params->bad_words.sequences);
     free((void *)params->thinking_start.ids);
@@ -440,10 +441,11 @@ static bool copy_arrays(cls_params *p)
     p->bad_words.sequences = copy_sequences(p->bad_words.sequences, p->bad_words.count);
     /* All of them, also after one that failed: no array may remain the caller's. */
     const bool allowed = copy_ids(&p->allowed_ids.ids, p->allowed_ids.count);
+    const bool exempt = copy_ids(&p->ngram_exempt_ids.ids, p->ngram_exempt_ids.count);
     const bool start = copy_ids(&p->thinking_start.ids, p->thinking_start.count);
     const bool end = copy_ids(&p->thinking_end.ids, p->thinking_end.count);
     const bool forced = copy_ids(&p->thinking_forced.ids, p->thinking_forced.count);
-    return allowed && start && end && forced &&
+    return allowed && exempt && start && end && forced &&
            (p->logit_bias.biases != NULL || p->logit_bias.count == 0) &&
            (p->dry_breakers.sequences != NULL || p->dry_breakers.count == 0) &&
            (p->bad_words.sequences != NULL || p->bad_words.count == 0);

@@ -174,7 +174,8 @@ typedef struct cls_params {
     cls_sequences dry_breakers;
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
-     * last `max_history` tokens. 1 bans all of these tokens. 0: off (default). */
+     * last `max_history` tokens, or in those that ngram_window and ngram_output_only leave. 1 bans
+     * all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
@@ -207,9 +208,9 @@ typedef struct cls_params {
      * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
      * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
      * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
-     * (default); a budget, a start or an end is refused then. Refused are also a budget above
-     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
-     * 1.
+     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them.
+     * Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end longer
+     * than the sampler's `max_history` + 1.
      * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
@@ -231,6 +232,26 @@ typedef struct cls_params {
      * (doc/integration.md). */
     const cls_grammar *grammar;
     uint32_t grammar_state;
+
+    /* What no_repeat_ngram looks at. ngram_window: the n-grams that lie in the last so many tokens;
+     * 0: in all (default); more than the sampler's `max_history`: refused. ngram_output_only: 1:
+     * those that lie in the output tokens since the last chunk of prompt; 0: prompt and output
+     * (default). ngram_exempt_ids, any number of ids, are never banned by it. (The rule of
+     * DeepSeek-OCR and vLLM's window_size and whitelist_token_ids) */
+    uint32_t ngram_window;
+    int32_t ngram_output_only;
+    cls_ids ngram_exempt_ids;
+
+    /* Relaxed acceptance: while the request thinks (between thinking_start and thinking_end), a
+     * verification accepts a draft if it is in the row's final set, fewer than relaxed_top_k tokens
+     * of the set are likelier, and its probability is at least that of the likeliest less
+     * relaxed_delta. It also accepts the row's own draw, which replaces the first draft that it
+     * does not accept. A greedy row is judged by all tokens that it may take, at temperature 1.
+     * Not lossless; elsewhere the call's method decides. doc/integration.md has the details.
+     * relaxed_top_k 0: off (default); a delta is refused then. relaxed_delta: 0 (default) to 1.
+     * (TensorRT-LLM's relaxed_topk and relaxed_delta) */
+    uint32_t relaxed_top_k;
+    float relaxed_delta;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

@@ -115,7 +115,11 @@
 #define CLS_BAN_PARAMS(X, p) \
     X(p, 35, UINT, no_repeat_ngram, END, 0, 0, 0, NULL, \
       "no-repeat-ngram-size", "N", \
-      "ban tokens that would repeat a sequence of N tokens (default 0: off)")
+      "ban tokens that would repeat a sequence of N tokens (default 0: off)") \
+    X(p, 52, UINT, ngram_window, END, 0, 0, 16384, "at most 16384; 0 is all", \
+      "ngram-window", "N", "--no-repeat-ngram-size considers the last N tokens (default 0: all)") \
+    X(p, 53, SWITCH, ngram_output_only, END, 0, 0, 1, "0 or 1", \
+      "ngram-output-only", NULL, "--no-repeat-ngram-size does not consider the prompt")
 
 #define CLS_STOP_PARAMS(X, p) \
     X(p, 36, UINT, min_tokens, END, 0, 0, 0, NULL, \
@@ -132,7 +136,13 @@
 #define CLS_THINKING_PARAMS(X, p) \
     X(p, 45, UINT, thinking_budget, END, 0, 0, INT32_MAX, "at most 2147483647", \
       "thinking-budget", "N", \
-      "end the thinking after N tokens, by the ids of --thinking-forced (default 0)")
+      "end the thinking after N tokens, by the ids of --thinking-forced (default 0)") \
+    X(p, 55, UINT, relaxed_top_k, END, 0, 0, 0, NULL, \
+      "relaxed-top-k", "K", \
+      "while thinking, accept drafts that are among the K likeliest tokens (default 0: off)") \
+    X(p, 56, FLOAT, relaxed_delta, END, 0, 0, 1, "between 0 and 1", \
+      "relaxed-delta", "P", \
+      "and whose probability is at most P below that of the likeliest (default 0)")
 
 #define CLS_SEED_PARAMS(X, p) \
     X(p, 6, UINT64, seed, END, 0, 0, 0, NULL, \
@@ -171,7 +181,10 @@
       "allow only these tokens, separated by commas") \
     X(p, sequences, bad_words, \
       (42, 1, bad_words, NONE, AT(banned)), \
-      "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas")
+      "bad-word", "IDS", "bad_words", "ban this sequence of tokens, separated by commas") \
+    X(p, ids, ngram_exempt_ids, (54, 0, sorted, AT(n_ngram_exempt), AT(ngram_exempt)), \
+      "ngram-exempt-id", "IDS", "ngram_exempt_ids", \
+      "tokens, separated by commas, that --no-repeat-ngram-size does not ban")
 
 #define CLS_PENALTY_LISTS(X, p) \
     X(p, sequences, dry_breakers, \
@@ -184,7 +197,7 @@
       (49, 1, plain, AT(n_start), AT(thinking_start)), \
       "thinking-start", "IDS", "thinking_start", \
       "the tokens, separated by commas, that begin the thinking (default: the request does)") \
-    X(p, ids, thinking_end, (50, 1, plain, AT(n_end), AT(thinking_end)), \
+    X(p, ids, thinking_end, (50, 1, thinking_end, AT(n_end), AT(thinking_end)), \
       "thinking-end", "IDS", "thinking_end", \
       "the tokens, separated by commas, that end the thinking") \
     X(p, ids, thinking_forced, \

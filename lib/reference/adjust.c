@@ -132,12 +132,27 @@ static uint32_t same_before(const cls_scratch *w, uint32_t n, uint32_t most)
     return same;
 }
 
+static int is_exempt(const cls_ids *exempt, uint32_t id)
+{
+    uint32_t i = 0;
+    while (i < exempt->count && (uint32_t)exempt->ids[i] != id)
+        i++;
+    return i < exempt->count;
+}
+
 /* Bans the tokens that followed earlier occurrences of the last n - 1 tokens. */
 static void ban_ngrams(cls_scratch *w, uint32_t n)
 {
-    const uint32_t first = w->length - history(w);
+    const cls_params *const p = &w->params;
+    uint32_t most = history(w);
+    if (p->ngram_window != 0 && p->ngram_window < most)
+        most = p->ngram_window;
+    if (p->ngram_output_only && w->outputs < most)
+        most = w->outputs;
+    const uint32_t first = w->length - most;
     for (uint32_t at = first; n != 0 && at < w->length; at++)
-        if (at - first >= n - 1 && same_before(w, at, n - 1) == n - 1)
+        if (at - first >= n - 1 && same_before(w, at, n - 1) == n - 1 &&
+            !is_exempt(&p->ngram_exempt_ids, w->text[at]))
             w->z[w->text[at]] = -INFINITY;
 }
 

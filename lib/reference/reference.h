@@ -90,6 +90,9 @@ uint32_t cls_scratch_read(cls_scratch *w, int raw);
  * caller's forced ids the text has. */
 int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at);
 
+/* Returns 1 if drafts are accepted by relaxed acceptance after the work's text. */
+int cls_scratch_relaxes(const cls_scratch *w);
+
 /* Returns 1 if the first n tokens of the text end with these. */
 int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count);
 

@@ -11,18 +11,18 @@ int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uin
     return same == count;
 }
 
-/* Returns the id that the thinking budget forces after the whole text, or -1. */
-static int32_t thinking_id(const cls_scratch *w)
+/* Returns 1 if the request thinks after the whole text, and in *forced the id that its thinking
+ * budget forces then, or -1. */
+static int thinks_after(const cls_scratch *w, int32_t *forced)
 {
     const cls_params *const p = &w->params;
     const uint32_t prompt = w->length - w->outputs;
+    const int has_budget = p->thinking_forced.count != 0;
     int thinks = p->thinking_start.count == 0;
     uint32_t count = 0;   /* output tokens of the thinking */
     uint32_t emitted = 0; /* ids of thinking_forced that the output has */
-    if (p->thinking_forced.count == 0)
-        return -1;
     for (uint32_t i = 0; i < w->length; i++) {
-        const int is_due = thinks && count >= p->thinking_budget;
+        const int is_due = thinks && has_budget && count >= p->thinking_budget;
         if (!thinks) {
             thinks = p->thinking_start.count != 0 &&
                      cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
@@ -39,12 +39,23 @@ static int32_t thinking_id(const cls_scratch *w)
         if (!thinks)
             count = emitted = 0;
     }
-    return thinks && count >= p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
+    *forced =
+        thinks && has_budget && count >= p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
+    return thinks;
+}
+
+int cls_scratch_relaxes(const cls_scratch *w)
+{
+    int32_t forced;
+    return w->params.relaxed_top_k != 0 && thinks_after(w, &forced);
 }
 
 int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at)
 {
-    return at < w->row.forced_count ? w->row.forced_ids[at] : thinking_id(w);
+    int32_t forced = at < w->row.forced_count ? w->row.forced_ids[at] : -1;
+    if (at >= w->row.forced_count && w->params.thinking_forced.count != 0)
+        thinks_after(w, &forced);
+    return forced;
 }
 
 uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id)

@@ -87,6 +87,15 @@ static cls_status check_strides(cls_verification *v)
     return CLS_OK;
 }
 
+static cls_status check_host_relaxed(const cls_verification *v)
+{
+    return v->drafts.parents == NULL || !(v->w.slot.flags & CLS_SLOT_RELAXED)
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "drafts->parents is set, and so is params->relaxed_top_k; relaxed "
+                          "acceptance supports no trees");
+}
+
 static cls_status verify_host(cls_verification *v)
 {
     const size_t n = v->w.vocab, count = v->w.row.output_count, drafts = v->drafts.draft_count;
@@ -127,6 +136,8 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
         return status;
     v.result.accepted = v.result.emitted = 0;
     status = cls_scratch_open(&v.w, v.drafts.row, v.drafts.draft_count);
+    if (status == CLS_OK)
+        status = check_host_relaxed(&v);
     if (status == CLS_OK)
         status = check_strides(&v);
     if (status == CLS_OK)

@@ -137,6 +137,25 @@ static int is_typical(const cls_verification *v, uint32_t id)
            (int64_t)cls_token_depth(w, id) + mass < (least > relative ? least : relative);
 }
 
+/* Returns 1 if relaxed acceptance accepts a token after the row that was sampled. */
+static int is_relaxed(cls_verification *v, uint32_t id)
+{
+    cls_scratch *const w = &v->w;
+    const int greedy = (w->slot.flags & CLS_SLOT_GREEDY) != 0;
+    uint32_t likelier = 0;
+    if (greedy)
+        cls_sort_row(w); /* all tokens that the row may take, not only the likeliest */
+    if (!cls_set_has(w, id))
+        return 0;
+    const cls_reciprocal whole = reciprocal_of(greedy ? cls_row_mass(w) : w->trace.mass);
+    while (likelier < w->n && w->z[w->set[likelier]] > w->z[id])
+        likelier++;
+    return likelier < w->params.relaxed_top_k &&
+           is_near(fraction_q63(&whole, cls_token_mass(w, w->set[0])),
+                   fraction_q63(&whole, cls_token_mass(w, id)),
+                   (u32)CLS_AS_I32(w->params.relaxed_delta));
+}
+
 /* --------------------------------------------------------------------- the walk */
 
 /* Emits a token. `draft` is NONE if it is not a draft. Returns 1 if the token ends the request. */
@@ -247,13 +266,14 @@ static void clear_result(cls_host_verified *result)
 }
 
 /* Emits the tokens of the walk again, one after the other, and ends early at a loop. Where the
- * request must emit a forced id, that id takes the place of the walk's token, and from there on
- * drafts are accepted if they equal forced ids or the rows' own draws. */
+ * request must emit a forced id, that id takes the place of the walk's token; where it relaxes, a
+ * draft that passes, or else the row's own draw. From there on drafts are accepted if they equal
+ * forced ids or the rows' own draws, or relaxed. */
 static void emit_tokens(cls_verification *v)
 {
     const cls_host_verified walked = v->result;
     const uint32_t whole = v->status & ~(uint32_t)(CLS_ROW_STOPPED | CLS_ROW_LENGTH);
-    int by_rows = 0; /* 1 from the first forced id on */
+    int by_rows = 0; /* 1 from the first row on that is forced or relaxed */
     uint32_t r = 0;
     clear_result(&v->result);
     v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
@@ -262,9 +282,10 @@ static void emit_tokens(cls_verification *v)
         cls_scratch_text(&v->w);
         v->outputs = v->w.outputs - depth;
         const int32_t forced = cls_scratch_forced(&v->w, depth);
+        const int relaxed = !v->one_token && cls_scratch_relaxes(&v->w);
         int32_t token = (int32_t)depth < walked.emitted ? walked.tokens[depth] : NONE;
         int32_t draft = (int32_t)depth < walked.accepted ? walked.nodes[depth] : NONE;
-        by_rows |= forced >= 0;
+        by_rows |= forced >= 0 || relaxed;
         if (by_rows) {
             const uint32_t before = v->status;
             const int has_token = sample_row(v, r, depth);
@@ -273,6 +294,10 @@ static void emit_tokens(cls_verification *v)
                 v->status = before | (v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                             (is_masked ? CLS_ROW_EMPTY : 0);
             token = is_masked ? NONE : forced >= 0 ? forced : has_token ? v->w.trace.token : NONE;
+            const int32_t next = find_child(v, r, NULL);
+            if (relaxed && forced < 0 && has_token && next != NONE &&
+                is_relaxed(v, (uint32_t)v->drafts.ids[next]))
+                token = v->drafts.ids[next];
             draft = token != NONE && !v->one_token ? find_child(v, r, &token) : NONE;
             if (draft == NONE && !v->one_token && find_child(v, r, NULL) == NONE && !has_bonus(v))
                 token = NONE;
@@ -300,9 +325,11 @@ void cls_verification_walk(cls_verification *v)
         v->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
         return;
     }
-    if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
-        walk_block(v);
-    else
-        walk(v);
+    if (v->one_token || !cls_scratch_relaxes(&v->w)) { /* else emit_tokens() judges the drafts */
+        if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
+            walk_block(v);
+        else
+            walk(v);
+    }
     emit_tokens(v);
 }

@@ -54,6 +54,19 @@ static void write_plain(writer *w, const cls_list_param *l)
         memcpy(out, cls_list_array(l, w->p), n * sizeof *out);
 }
 
+/* The numbers of relaxed acceptance lie before the ids that end the thinking: in the slot they
+ * would cost the kernels that copy slots registers. */
+static void write_thinking_end(writer *w, const cls_list_param *l)
+{
+    uint32_t *const numbers = take_words(w, w->p->relaxed_top_k != 0 ? 2 : 0);
+    if (numbers != NULL && w->p->relaxed_top_k != 0) {
+        numbers[0] = w->p->relaxed_top_k;
+        numbers[1] = (uint32_t)CLS_AS_I32(w->p->relaxed_delta);
+    }
+    w->slot->thinking_end = (uint32_t)w->used;
+    write_plain(w, l);
+}
+
 static int by_id(const void *a, const void *b)
 {
     const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;

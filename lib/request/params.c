@@ -168,12 +168,20 @@ static void set_penalties(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_ALLOWED;
 }
 
+/* Returns the length of a sequence of tokens, in the 16 bits that a slot has for it. */
+static uint16_t narrow(uint32_t tokens)
+{
+    return (uint16_t)(tokens < CLS_LONGER ? tokens : CLS_LONGER);
+}
+
 /* Sets the parameters of adjustments by the history, except for those that are in the lists. */
 static void set_history(const cls_params *p, cls_slot *slot)
 {
-    slot->dry_allowed = p->dry_allowed_length;
-    slot->dry_window = p->dry_window;
-    slot->ngram = p->no_repeat_ngram;
+    slot->dry_allowed = narrow(p->dry_allowed_length);
+    slot->dry_window = narrow(p->dry_window);
+    slot->ngram = narrow(p->no_repeat_ngram);
+    slot->ngram_window = narrow(p->ngram_window);
+    slot->flags |= p->ngram_output_only ? CLS_SLOT_NGRAM_OUTPUT : 0;
     slot->min_tokens = p->stop_ids.count != 0 ? p->min_tokens : 0;
     if (cls_dry_is_on(p) && p->dry_multiplier < 0.0f)
         slot->flags |= CLS_SLOT_RAISES;
@@ -181,23 +189,28 @@ static void set_history(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
-/* Sets the thinking budget, except for its lists, and the loop stop. */
+/* Sets the thinking budget and relaxed acceptance, except for their lists, and the loop stop. */
 static void set_ends(const cls_params *p, cls_slot *slot)
 {
     slot->thinking_budget = p->thinking_budget;
     slot->loop_repeats = p->loop_repeats;
-    slot->loop_min = p->loop_min;
-    slot->loop_max = p->loop_max;
-    if (p->thinking_forced.count != 0) {
+    slot->loop_min = narrow(p->loop_min);
+    slot->loop_max = narrow(p->loop_max);
+    if (p->thinking_forced.count != 0 || p->relaxed_top_k != 0) {
         slot->flags |= CLS_SLOT_THINKING;
         slot->thinking = p->thinking_start.count == 0;
+    }
+    if (p->relaxed_top_k != 0) {
+        slot->flags |= CLS_SLOT_RELAXED;
+        if (p->thinking_forced.count == 0)
+            slot->thinking_budget = INT32_MAX; /* there is none */
     }
     if (p->loop_repeats != 0)
         slot->flags |= CLS_SLOT_LOOPS;
 }
 
-/* Fails if the loop stop's parameters contradict each other, or if a thinking budget has nothing to
- * force. */
+/* Fails if the loop stop's parameters contradict each other, if a thinking budget has nothing to
+ * force, or if nothing needs to know what the thinking is. */
 static cls_status check_ends(const cls_params *p)
 {
     if (p->loop_repeats == 1)
@@ -207,8 +220,12 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->loop_min is %u, which is more than params->loop_max of %u",
                         (unsigned)p->loop_min, (unsigned)p->loop_max);
+    if (p->relaxed_top_k == 0 && p->relaxed_delta != 0.0f)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                        "params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
-        (p->thinking_budget != 0 || p->thinking_start.count != 0 || p->thinking_end.count != 0))
+        (p->thinking_budget != 0 ||
+         (p->relaxed_top_k == 0 && (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
                         "thinking, is empty",
@@ -280,6 +297,7 @@ static void set_chain(const cls_params *p, uint32_t vocab, cls_slot *slot)
     slot->scale = slot->total_scale = CLS_LOG2E;
     if (p->temperature < 1e-5f) {
         slot->flags |= CLS_SLOT_GREEDY;
+        slot->flags |= p->relaxed_top_k != 0 ? CLS_SLOT_TOTAL : 0; /* at temperature 1 */
         return;
     }
     set_samplers(p, slot);

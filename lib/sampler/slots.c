@@ -85,6 +85,7 @@ static cls_status check_histories(const cls_sampler *s, const cls_params *p)
         {"dry_window", p->dry_window, dry ? p->dry_window : 0},
         {"dry_multiplier", (double)p->dry_multiplier, dry && none ? repeated : 0},
         {"no_repeat_ngram", p->no_repeat_ngram, none ? p->no_repeat_ngram : 0},
+        {"ngram_window", p->ngram_window, p->no_repeat_ngram != 0 ? p->ngram_window : 0},
     };
     cls_status status = check_history(s, loops, "loop_repeats", p->loop_repeats, more);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0] && status == CLS_OK; i++)

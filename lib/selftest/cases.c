@@ -69,6 +69,8 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BREAKERS, 0, "DRY, breakers", ANY, {DRY(1)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "DRY in 7", ANY, {DRY(1), I(dry_window, 7)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "n-gram 3", ANY, {I(no_repeat_ngram, 3)}},
+    {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_EXEMPT, 0, "n-gram 1 in 6, exempt ids",
+     ANY, {I(no_repeat_ngram, 1), I(ngram_window, 6), I(ngram_output_only, 1)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT, 0, "n-gram 1, top-k 9",
      PROOF(V(PREPARE_0)), {I(no_repeat_ngram, 1), I(top_k, 9)}},
     {ST_HISTORY, ROW_TEXT, WITH_TEXT | WITH_BAD_WORDS, 0, "bad words", ANY, {F(temperature, 1)}},
@@ -255,7 +257,8 @@ static const int32_t output[] = {5, 6, 7, 8, 11, 5, 6, 7};
 static const cls_logit_bias biases[] = {
     {3, 1.5f}, {4000, 6.0f}, {9, -2.0f}, {10, -INFINITY}, {3, .25f}};
 static const int32_t stop[] = {1, 2, 3, 4999}, allowed[] = {1, 2, 3, 77, 4999};
-static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4};
+static const int32_t one[] = {6}, two[] = {11, 5}, ends[] = {7, 12}, banned[] = {4},
+                     exempt[] = {6, 11};
 static const int32_t start[] = {8, 11}, end[] = {7, 8}, answer[] = {4998, 4}, forced[] = {4996};
 static const int32_t low_answer[] = {998, 4}, low_forced[] = {996}; /* for short rows */
 static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}, {banned, 1}};
@@ -292,6 +295,8 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
         p->stop_ids = (cls_ids)LIST(stop);
     if (c->with & WITH_BREAKERS)
         p->dry_breakers = (cls_sequences)LIST(breakers);
+    if (c->with & WITH_EXEMPT)
+        p->ngram_exempt_ids = (cls_ids)LIST(exempt);
     if (c->with & WITH_BAD_WORDS)
         p->bad_words = (cls_sequences)LIST(bad_words);
     if (c->with & WITH_ALLOWED)

@@ -68,6 +68,7 @@ enum cls_selftest_row {
 #define WITH_ALLOWED 128u
 #define WITH_THINKING 256u /* and the sequences of a thinking budget */
 #define WITH_FORCED 512u   /* ids by cls_slot_force() */
+#define WITH_EXEMPT 1024u  /* ids that no n-gram bans */
 
 /* How the request of a case is set up. */
 enum cls_selftest_setup {

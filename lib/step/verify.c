@@ -246,10 +246,25 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
     return status == CLS_OK ? check_call_drafts(plan) : status;
 }
 
+/* Fails if a tree has a request with relaxed acceptance. */
+static cls_status check_call_relaxed(const cls_sampler *s, const cls_verify_call *c)
+{
+    for (uint32_t i = 0; i < c->requests && c->parents.host != NULL; i++) {
+        const int32_t slot = c->slots.host != NULL ? c->slots.host[i] : (int32_t)i;
+        if (slot >= 0 && (s->request[slot].slot.flags & CLS_SLOT_RELAXED))
+            return cls_refuse("call->parents is set, and so is params->relaxed_top_k of slot %d; "
+                              "relaxed acceptance supports no trees",
+                              (int)slot);
+    }
+    return CLS_OK;
+}
+
 static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
 {
     cls_verify_call *const c = &plan->verify;
-    const cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
+    cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
+    if (status == CLS_OK)
+        status = check_call_relaxed(s, c);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);

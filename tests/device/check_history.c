@@ -341,6 +341,23 @@ START_TEST(refused)
                 "params->dry_window is 9, but options->max_history is 8: at least 9 is needed");
     p.dry_window = 8;
     must(cls_sampler_check(s, &p));
+    cls_params_init(&p);
+    p.ngram_window = 9; /* of no effect */
+    must(cls_sampler_check(s, &p));
+    p.no_repeat_ngram = 2;
+    must_refuse(cls_sampler_check(s, &p),
+                "params->ngram_window is 9, but options->max_history is 8: at least 9 is needed");
+    p.ngram_window = 16385;
+    must_refuse(cls_params_check(&p, 100),
+                "params->ngram_window is 16385; it must be at most 16384; 0 is all");
+    p.ngram_window = 8;
+    p.ngram_output_only = 2;
+    must_refuse(cls_params_check(&p, 100), "params->ngram_output_only is 2; it must be 0 or 1");
+    p.ngram_output_only = 1;
+    p.ngram_exempt_ids = (cls_ids){(const int32_t[]){7, 100}, 2};
+    must_refuse(cls_params_check(&p, 100), "params->ngram_exempt_ids.ids[1] is 100");
+    p.ngram_exempt_ids.count = 1;
+    must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);
 }
 END_TEST

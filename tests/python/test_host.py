@@ -190,3 +190,48 @@ def test_stages():
         clsample.Stage.TEMPERATURE,
         clsample.Stage.MIN_P,
     ]
+
+
+def banned_by_ocr(output, ngram_size, window_size, whitelist):
+    """What DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, by its formula."""
+    if len(output) < ngram_size:
+        return set()
+    prefix = tuple(output[-(ngram_size - 1) :])
+    start = max(0, len(output) - window_size)
+    ngrams = [
+        tuple(output[i : i + ngram_size]) for i in range(start, len(output) - ngram_size + 1)
+    ]
+    return {ngram[-1] for ngram in ngrams if ngram[:-1] == prefix} - whitelist
+
+
+def test_ngrams_of_ocr_models():
+    random, found = np.random.default_rng(7), 0
+    for _ in range(500):
+        output = random.integers(0, 4, random.integers(0, 30)).tolist()
+        n, window = int(random.integers(2, 6)), int(random.integers(1, 35))
+        exempt = random.integers(0, 10, random.integers(0, 3)).tolist()
+        result = host.sample(
+            np.zeros(10, np.float32),
+            prompt=[0, 1, 2, 3, 0, 1, 2, 3],
+            output=output,
+            no_repeat_ngram=n,
+            ngram_window=window,
+            ngram_output_only=1,
+            ngram_exempt_ids=exempt,
+            probs=True,
+        )
+        banned = banned_by_ocr(output, n, window, set(exempt))
+        assert set(np.flatnonzero(result.probs == 0).tolist()) == banned
+        found += bool(banned)
+    assert found > 50
+
+
+def test_relaxed_acceptance():
+    logits = np.log(np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], np.float32))
+    relaxed = dict(temperature=0, relaxed_top_k=2, relaxed_delta=0.25, thinking_end=[1])
+    assert host.verify(logits, [1, 1], **relaxed).tokens == [1, 0]
+    assert host.verify(logits, [2, 1], **relaxed).tokens == [0]
+    with pytest.raises(clsample.Error, match="relaxed_delta is set, but relaxed_top_k is 0"):
+        host.verify(logits, [1, 1], relaxed_delta=0.25)
+    with pytest.raises(clsample.Error, match="supports no trees"):
+        host.verify(logits, [1, 1], parents=[-1, -1], **relaxed)

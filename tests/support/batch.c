@@ -373,6 +373,9 @@ const char *batch_words(const batch *b, uint32_t row)
             (double)p->dry_base, p->dry_allowed_length, p->dry_window, p->dry_breakers.count);
     say(", n-gram %u, %u bad words, min_tokens %u, %u allowed", p->no_repeat_ngram,
         p->bad_words.count, p->min_tokens, p->allowed_ids.count);
+    if (p->no_repeat_ngram != 0)
+        say(", n-grams in %u, of output %d, %u exempt", p->ngram_window, p->ngram_output_only,
+            p->ngram_exempt_ids.count);
     if (p->thinking_forced.count != 0)
         say(", thinking budget %u, %u ids to start, %u to end, %u forced", p->thinking_budget,
             p->thinking_start.count, p->thinking_end.count, p->thinking_forced.count);

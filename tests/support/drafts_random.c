@@ -57,6 +57,24 @@ static void random_requests(drafts *d, rng *r)
     }
 }
 
+/* Some requests accept relaxed, half of them without a thinking budget. */
+static void random_relaxed(drafts *d, rng *r)
+{
+    static const float deltas[] = {0.0f, 0.1f, 0.5f, 1.0f};
+    batch *const b = d->requests;
+    for (uint32_t i = 0; i < d->n && b->forces && d->parents == NULL; i++) {
+        cls_params *const p = &b->params[i];
+        if (rng_below(r, 2))
+            continue;
+        p->relaxed_top_k = rng_below(r, 8) ? 1 + rng_below(r, 6) : b->vocab;
+        p->relaxed_delta = deltas[rng_below(r, 4)];
+        if (rng_below(r, 2)) {
+            p->thinking_forced.count = 0;
+            p->thinking_budget = 0;
+        }
+    }
+}
+
 static void random_masks(drafts *d, rng *r)
 {
     static const uint32_t shares[] = {50, 5, 90};
@@ -108,6 +126,7 @@ drafts *drafts_random(uint32_t n, uint32_t vocab, int method, rng *r)
         d->positions = random_ints(n, UINT32_MAX, r);
     if (method == CLS_VERIFY_MATCH && rng_below(r, 2))
         d->parents = random_ints(d->total, 1, r);
+    random_relaxed(d, r);
     for (uint32_t i = n; i-- > 1;) {
         const uint32_t other = rng_below(r, i + 1);
         const int32_t slot = d->slots[i];

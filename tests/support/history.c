@@ -134,6 +134,14 @@ void request_params(const world *w, request *q, rng *r)
     }
     if (w->history != 0 && rng_below(r, 3) == 0)
         p->no_repeat_ngram = rng_below(r, 2) ? 1 + rng_below(r, 4) : 5 + rng_below(r, 40);
+    if (p->no_repeat_ngram != 0) {
+        p->ngram_window = rng_below(r, 2) ? 0 : 1 + rng_below(r, w->history);
+        p->ngram_output_only = rng_below(r, 3) == 0;
+        p->ngram_exempt_ids.count = rng_below(r, 2) ? 0 : rng_below(r, IDS + 1);
+        for (uint32_t i = 0; i < p->ngram_exempt_ids.count; i++)
+            q->exempt[i] = some_id(w, r);
+        p->ngram_exempt_ids.ids = q->exempt;
+    }
     if (rng_below(r, 3) == 0) {
         const uint32_t longest = w->history + 1 < LONGEST ? w->history + 1 : LONGEST;
         p->bad_words.count =
@@ -205,5 +213,6 @@ void request_copy(request *q, const request *from)
     q->p.bad_words.sequences = q->bad_words;
     q->p.stop_ids.ids = q->stop;
     q->p.allowed_ids.ids = q->allowed;
+    q->p.ngram_exempt_ids.ids = q->exempt;
     q->p.logit_bias.biases = q->bias;
 }

@@ -18,7 +18,7 @@
 typedef struct request {
     cls_params p; /* its lists point to the arrays below */
     cls_ids breakers[SEQUENCES], bad_words[SEQUENCES];
-    int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS];
+    int32_t sequence_ids[2 * SEQUENCES][LONGEST], stop[IDS], allowed[IDS], exempt[IDS];
     cls_logit_bias bias[IDS];
     int32_t *text;
     unsigned char *is_output;

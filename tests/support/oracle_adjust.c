@@ -33,13 +33,24 @@ static void ban_last(const cls_ids *word, const oracle_story *s, oracle_effect *
 }
 
 /* Bans each token that followed an earlier occurrence of the last n - 1 tokens. */
-static void ban_repeats(uint32_t n, const oracle_story *s, oracle_effect *of)
+static void ban_repeats(const cls_params *p, const oracle_story *s, oracle_effect *of)
 {
-    if (n == 0 || s->n - s->first < n)
+    const uint32_t n = p->no_repeat_ngram;
+    uint32_t first = s->first;
+    if (p->ngram_window != 0 && s->n - first > p->ngram_window)
+        first = s->n - p->ngram_window;
+    for (uint32_t i = first; i < s->n && p->ngram_output_only; i++)
+        first = s->is_output[i] ? first : i + 1;
+    if (n == 0 || s->n - first < n)
         return;
-    for (uint32_t end = s->first + n - 1; end < s->n; end++)
-        if (memcmp(s->id + end - (n - 1), s->id + s->n - (n - 1), (n - 1) * sizeof *s->id) == 0)
-            of[s->id[end]].banned = 1;
+    for (uint32_t end = first + n - 1; end < s->n; end++)
+        if (memcmp(s->id + end - (n - 1), s->id + s->n - (n - 1), (n - 1) * sizeof *s->id) == 0) {
+            uint32_t i = 0;
+            while (i < p->ngram_exempt_ids.count && p->ngram_exempt_ids.ids[i] != s->id[end])
+                i++;
+            if (i == p->ngram_exempt_ids.count)
+                of[s->id[end]].banned = 1;
+        }
 }
 
 /* ------------------------------------------------------------------------- DRY */
@@ -108,7 +119,7 @@ void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *
         of[p->stop_ids.ids[i]].banned = 1;
     for (uint32_t i = 0; i < p->bad_words.count; i++)
         ban_last(&p->bad_words.sequences[i], s, of);
-    ban_repeats(p->no_repeat_ngram, s, of);
+    ban_repeats(p, s, of);
     repeat_penalties(p, s, of);
 }
 

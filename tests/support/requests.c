@@ -49,6 +49,8 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
         own_list(b, p->logit_bias.biases, p->logit_bias.count * sizeof *p->logit_bias.biases);
     b->params[row].allowed_ids.ids =
         own_list(b, p->allowed_ids.ids, p->allowed_ids.count * sizeof *p->allowed_ids.ids);
+    b->params[row].ngram_exempt_ids.ids = own_list(
+        b, p->ngram_exempt_ids.ids, p->ngram_exempt_ids.count * sizeof *p->ngram_exempt_ids.ids);
     b->params[row].dry_breakers.sequences =
         own_sequences(b, p->dry_breakers.sequences, p->dry_breakers.count);
     b->params[row].bad_words.sequences =
@@ -130,7 +132,8 @@ enum { LISTED = 20, SEQUENCES = 5, SEQUENCE = 4 };
 
 /* The lists of a request with history. */
 typedef struct looks_back {
-    int32_t allowed[LISTED], breaker_ids[SEQUENCES][SEQUENCE], word_ids[SEQUENCES][SEQUENCE];
+    int32_t allowed[LISTED], exempt[LISTED], breaker_ids[SEQUENCES][SEQUENCE],
+        word_ids[SEQUENCES][SEQUENCE];
     cls_ids breakers[SEQUENCES], words[SEQUENCES];
 } looks_back;
 
@@ -173,6 +176,14 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
         p->dry_breakers.sequences = p->dry_breakers.count ? l->breakers : NULL;
     }
     p->no_repeat_ngram = rng_below(r, 6) ? 0 : 1 + rng_below(r, 4);
+    if (p->no_repeat_ngram != 0) {
+        p->ngram_window = rng_below(r, 2) ? 0 : rng_below(r, b->history + 1);
+        p->ngram_output_only = (int32_t)rng_below(r, 2);
+        p->ngram_exempt_ids.count = rng_below(r, 2) ? 0 : 1 + rng_below(r, LISTED);
+        for (uint32_t i = 0; i < p->ngram_exempt_ids.count; i++)
+            l->exempt[i] = random_id(b, row, r, 1);
+        p->ngram_exempt_ids.ids = p->ngram_exempt_ids.count ? l->exempt : NULL;
+    }
     p->bad_words.count = rng_below(r, 5) ? 0 : rng_below(r, SEQUENCES + 1);
     for (uint32_t i = 0; i < p->bad_words.count; i++)
         random_sequence(b, row, r, t->output, t->output_count, 1, l->word_ids[i], &l->words[i]);

@@ -2,6 +2,7 @@
 /* Proves DRY, bans and the other effects of a request's earlier tokens on the host, with small
  * requests worked out by hand. check_reference.c tests random ones. */
 #include "example.h"
+#include "inputs.h"
 
 START_TEST(bans)
 {
@@ -79,6 +80,95 @@ START_TEST(ngrams)
     e.row.prompt_count = e.row.output_count = 0;
     e.p.no_repeat_ngram = 1;
     EXPECT_KEPT(&e, "0123456789");
+}
+END_TEST
+
+START_TEST(ngrams_of_output)
+{
+    const int32_t prompt[] = {1, 2, 3, 1, 2, 4}, output[] = {1, 2, 5, 1, -7, 2, 6, 1, 2},
+                  exempt[] = {6, 3};
+    example e;
+    start(&e);
+    PROMPT(&e, prompt);
+    OUTPUT(&e, output);
+    e.p.no_repeat_ngram = 3;
+    EXPECT_KEPT(&e, "012789"); /* 3, 4, 5 and 6 followed 1 2 */
+    e.p.ngram_output_only = 1;
+    EXPECT_KEPT(&e, "01234789");
+    e.p.ngram_exempt_ids = (cls_ids){exempt, 2};
+    EXPECT_KEPT(&e, "012346789");
+    e.p.ngram_output_only = 0;
+    EXPECT_KEPT(&e, "01236789");
+    e.p.ngram_exempt_ids.count = 0;
+    e.p.ngram_window = 6; /* 5 1 2 6 1 2: 1 2 6 lies in it, and 1 2 5 begins before it */
+    EXPECT_KEPT(&e, "012345789");
+    e.p.ngram_window = 4;
+    EXPECT_KEPT(&e, "0123456789");
+    e.p.no_repeat_ngram = 1;
+    EXPECT_KEPT(&e, "0345789");
+    e.p.ngram_window = 0;
+    e.p.ngram_output_only = 1;
+    EXPECT_KEPT(&e, "034789");
+    e.row.output_count = 0;
+    EXPECT_KEPT(&e, "0123456789");
+}
+END_TEST
+
+/* The tokens that DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, a bit each,
+ * by its own formula: it compares slices of a list. */
+static uint32_t banned_by_processor(const int32_t *output_ids, int32_t length, int32_t ngram_size,
+                                    int32_t window_size, uint32_t whitelist)
+{
+    const int32_t search_start = length - window_size > 0 ? length - window_size : 0,
+                  search_end = length - ngram_size + 1;
+    const int32_t *const current_prefix = output_ids + length - (ngram_size - 1);
+    uint32_t banned = 0;
+    if (length < ngram_size)
+        return 0;
+    for (int32_t i = search_start; i < search_end; i++)
+        if (memcmp(output_ids + i, current_prefix, (size_t)(ngram_size - 1) * sizeof *output_ids) ==
+            0)
+            banned |= 1u << output_ids[i + ngram_size - 1];
+    return banned & ~whitelist;
+}
+
+/* Proves the rule of OCR models on random outputs of few words, after prompts that repeat them. */
+START_TEST(ngrams_of_ocr_models)
+{
+    rng r = {fixture_seed() + 9};
+    uint32_t found = 0;
+    for (uint32_t n = 0; n < 20000; n++) {
+        int32_t prompt[8], output[24], exempt[10];
+        const uint32_t alphabet = 2 + rng_below(&r, 4);
+        uint32_t whitelist = 0;
+        example e;
+        start(&e);
+        for (uint32_t i = 0; i < 8; i++)
+            prompt[i] = (int32_t)rng_below(&r, alphabet);
+        for (uint32_t i = 0; i < 24; i++)
+            output[i] = (int32_t)rng_below(&r, alphabet);
+        PROMPT(&e, prompt);
+        OUTPUT(&e, output);
+        e.row.output_count = rng_below(&r, 25);
+        e.p.no_repeat_ngram = 2 + rng_below(&r, 5);
+        e.p.ngram_window = 1 + rng_below(&r, 26);
+        e.p.ngram_output_only = 1;
+        e.p.ngram_exempt_ids.ids = exempt;
+        for (int32_t id = 0; id < 10; id++)
+            if (rng_below(&r, 4) == 0) {
+                exempt[e.p.ngram_exempt_ids.count++] = id;
+                whitelist |= 1u << id;
+            }
+        const uint32_t banned =
+            banned_by_processor(output, (int32_t)e.row.output_count, (int32_t)e.p.no_repeat_ngram,
+                                (int32_t)e.p.ngram_window, whitelist);
+        must(cls_host_sample(&e.row, &e.result));
+        for (uint32_t id = 0; id < 10; id++)
+            ck_assert_msg((e.probs[id] == 0.0f) == (banned >> id & 1u), "row %u: token %u is %s", n,
+                          id, e.probs[id] == 0.0f ? "banned" : "not banned");
+        found += banned != 0;
+    }
+    ck_assert_uint_gt(found, 2000);
 }
 END_TEST
 
@@ -182,6 +272,8 @@ int main(void)
     add_test(bans);
     add_test(words);
     add_test(ngrams);
+    add_test(ngrams_of_output);
+    add_test(ngrams_of_ocr_models);
     add_test(dry);
     return fixture_end();
 }

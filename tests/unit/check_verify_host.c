@@ -2,6 +2,7 @@
 /* Proves cls_host_verify() on small requests worked out by hand. check_verify_equal.c and
  * check_verify_law.c test random ones. */
 #include "fixture.h"
+#include "inputs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -320,6 +321,180 @@ START_TEST(typical)
 }
 END_TEST
 
+/* Relaxed acceptance of a single draft. The probabilities are 1/2, 1/4, 1/8 and 1/8. */
+START_TEST(relaxed)
+{
+    static const struct {
+        uint32_t k;
+        float delta;
+        const char *accepted;
+    } cases[] = {
+        {1, 1.0f, "0"},   {1, 0.0f, "0"},   {2, 1.0f, "01"},    {2, 0.24f, "0"},
+        {2, 0.26f, "01"}, {9, 0.37f, "01"}, {9, 0.38f, "0123"}, {3, 0.38f, "0123"},
+        {2, 0.38f, "01"}, {9, 0.0f, "0"},
+    };
+    request r;
+    for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++)
+        for (int greedy = 0; greedy < 2; greedy++)
+            for (int32_t id = 0; id < 6; id++) {
+                start(&r, _i, "0", "0123 9");
+                r.x[0][1] = (float)log(0.5);
+                r.x[0][2] = r.x[0][3] = (float)log(0.25);
+                r.p.temperature = greedy ? 0.0f : 1.0f;
+                r.p.relaxed_top_k = cases[c].k;
+                r.p.relaxed_delta = cases[c].delta;
+                r.ids[0] = id < 5 ? id : -1;
+                r.mask[0][0] = r.mask[1][0] = ~(id == 1 && greedy && c == 2 ? 2u : 0u);
+                r.row.mask = r.mask;
+                r.d.mask_stride = 2;
+                cls_host_result own = {.struct_size = sizeof own};
+                must(cls_host_verify(&r.d, &r.v));
+                must(cls_host_sample(&r.row, &own));
+                /* A masked token is not accepted. */
+                const int taken =
+                    (strchr(cases[c].accepted, '0' + id) != NULL && (r.mask[0][0] >> id & 1u)) ||
+                    own.token == r.ids[0];
+                ck_assert_msg(r.v.accepted == taken, "case %zu, greedy %d, token %d: %d", c, greedy,
+                              (int)id, (int)r.v.accepted);
+                ck_assert_int_eq(r.v.tokens[0], taken ? id : own.token);
+                ck_assert_int_eq(r.v.tokens[1], taken ? 9 : -1);
+            }
+    r.p.temperature = 1.0f;
+    r.p.top_k = 2; /* the set has neither 2 nor 3 */
+    r.p.relaxed_top_k = 9;
+    r.p.relaxed_delta = 1.0f;
+    for (r.ids[0] = 0; r.ids[0] < 4; r.ids[0]++) {
+        must(cls_host_verify(&r.d, &r.v));
+        ck_assert_int_eq(r.v.accepted, r.ids[0] < 2);
+    }
+    r.p.mirostat = 2; /* one token a call */
+    r.ids[0] = 0;
+    must(cls_host_verify(&r.d, &r.v));
+    ck_assert(r.v.emitted == 1 && r.v.accepted == 0);
+}
+END_TEST
+
+/* The phase is the row's: what begins or ends the thinking may be a draft. */
+START_TEST(relaxed_phases)
+{
+    static const int32_t mark = 4;
+    const cls_ids marks = {&mark, 1};
+    request r;
+    start(&r, _i, "1411", "01 04 01 01 0");
+    r.p.temperature = 0.0f;
+    r.p.relaxed_top_k = 2;
+    r.p.relaxed_delta = 1.0f;
+    EXPECT(&r, "14110", 4, 0);
+    r.p.thinking_end = marks;
+    EXPECT(&r, "140", 2, 0);
+    r.p.thinking_start = marks;
+    r.p.thinking_end = (cls_ids){NULL, 0};
+    EXPECT(&r, "0", 0, 0);
+    r.ids[0] = 0;
+    set_row(r.x[1], "40");
+    EXPECT(&r, "04110", 4, 0);
+    r.p.relaxed_delta = 0.0f; /* the draft of a row in the thinking must be as likely as any */
+    EXPECT(&r, "040", 2, 0);
+    r.p.relaxed_delta = 1.0f;
+    r.row.prompt = &mark; /* the prompt begins it */
+    r.row.prompt_count = 1;
+    r.ids[0] = 1;
+    EXPECT(&r, "14110", 4, 0);
+    r.d.disable_bonus = 1;
+    EXPECT(&r, "1411", 4, 0);
+    const int32_t forced[] = {7, 8}; /* forced ids come first, and end the thinking */
+    r.p.thinking_forced = (cls_ids){forced, 2};
+    r.p.thinking_budget = 1;
+    EXPECT(&r, "17", 1, CLS_ROW_FORCED);
+    r.ids[1] = 7;
+    r.ids[2] = 8;
+    EXPECT(&r, "1780", 3, CLS_ROW_FORCED);
+}
+END_TEST
+
+/* Returns 1 if the formula accepts a token of a distribution, 0 if not, and -1 if it is too close
+ * to tell in floats. */
+static int formula_accepts(const float *p, int32_t id, const cls_params *params)
+{
+    uint32_t likelier = 0;
+    float top = 0.0f;
+    for (int32_t i = 0; i < VOCAB; i++) {
+        top = fmaxf(top, p[i]);
+        likelier += p[i] > p[id];
+        if (i != id && p[i] != p[id] && fabsf(p[i] - p[id]) < 1e-6f)
+            return -1;
+    }
+    if (fabsf(top - p[id] - params->relaxed_delta) < 1e-6f)
+        return -1;
+    return p[id] > 0.0f && likelier < params->relaxed_top_k && top - p[id] <= params->relaxed_delta;
+}
+
+/* Random rows, penalties, masks and drafts: each token is the draft if the formula accepts it while
+ * the request thinks, and else what cls_host_sample() draws there. After the thinking the text thus
+ * has the law of a text without drafts. */
+START_TEST(relaxed_texts)
+{
+    rng random = {fixture_seed() + 21}, *const g = &random;
+    uint32_t likely = 0, after = 0;
+    for (uint32_t n = 0; n < 4000; n++) {
+        const int32_t end = (int32_t)rng_below(g, VOCAB);
+        float probs[VOCAB];
+        request r;
+        start(&r, _i, "000000", "0 0 0 0 0 0 0");
+        r.p.seed = rng_bits(g);
+        r.p.temperature = n % 3 == 0 ? 0.0f : 0.8f;
+        r.p.top_k = n % 2 ? 0 : 6;
+        r.p.presence_penalty = n % 5 ? 0.3f : 0.0f;
+        r.p.no_repeat_ngram = n % 7 ? 0 : 2;
+        r.p.thinking_end = (cls_ids){&end, n % 4 != 0};
+        r.p.relaxed_top_k = 1 + rng_below(g, 5);
+        r.p.relaxed_delta = (float)rng_below(g, 11) * 0.1f;
+        for (uint32_t i = 0; i < (MOST + 1) * VOCAB; i++)
+            r.x[i / VOCAB][i % VOCAB] = (float)(2.0 * rng_normal(g));
+        for (uint32_t i = 0; i <= MOST; i++)
+            r.mask[i][0] = (uint32_t)rng_bits(g) | (uint32_t)rng_bits(g) | 1u;
+        for (uint32_t i = 0; i < MOST; i++)
+            r.ids[i] = (int32_t)rng_below(g, VOCAB);
+        r.row.mask = r.mask;
+        r.d.mask_stride = 2;
+        must(cls_host_verify(&r.d, &r.v));
+        int thinks = 1;
+        for (int32_t at = 0;; at++) {
+            cls_host_row row = r.row;
+            cls_host_result own = {.struct_size = sizeof own, .probs = probs};
+            cls_params params = r.p;
+            row.params = &params;
+            row.logits = r.x[at];
+            row.mask = r.mask[at];
+            row.output = r.ids;
+            row.output_count = (uint32_t)at;
+            row.position += (uint32_t)at;
+            must(cls_host_sample(&row, &own));
+            const int32_t token = own.token;
+            if (params.temperature == 0.0f) { /* the formula is for temperature 1 */
+                params.temperature = 1.0f;
+                params.top_k = 0;
+                must(cls_host_sample(&row, &own));
+            }
+            const int judged = at < MOST && thinks ? formula_accepts(probs, r.ids[at], &r.p) : 0;
+            if (judged < 0)
+                break;
+            const int32_t expected = judged ? r.ids[at] : token;
+            ck_assert_msg(at < r.v.emitted && r.v.tokens[at] == expected,
+                          "text %u: token %d is %d, not %d", n, at, (int)r.v.tokens[at], expected);
+            likely += judged && expected != token;
+            after += !thinks;
+            if (at == MOST || expected != r.ids[at]) {
+                ck_assert_int_eq(r.v.emitted, at + 1);
+                break;
+            }
+            thinks &= expected != end || r.p.thinking_end.count == 0;
+        }
+    }
+    ck_assert_msg(likely > 500 && after > 50, "%u relaxed, %u after the thinking", likely, after);
+}
+END_TEST
+
 START_TEST(greedy_and_modes)
 {
     for (int method = 0; method < METHODS; method++) {
@@ -383,7 +558,7 @@ END_TEST
 
 START_TEST(refused)
 {
-    const int32_t parents[] = {-1, 1}, before[] = {-2, 0};
+    const int32_t parents[] = {-1, 1}, before[] = {-2, 0}, chain[] = {-1, 0};
     const uint64_t random = 1;
     request r;
     start(&r, CLS_VERIFY_STANDARD, "34", "3 4 5");
@@ -408,6 +583,24 @@ START_TEST(refused)
     REFUSE(row.vocab, 0);
     REFUSE(row.random_bits, &random);
     REFUSE(p.temperature, -1.0f);
+    REFUSE(p.relaxed_delta, 0.5f); /* without relaxed_top_k */
+    REFUSE(p.thinking_end.count, 1);
+    r.p.thinking_end.ids = parents; /* these are -1 and 1 */
+    REFUSE_AS(p.thinking_end.count, 1, "thinking_end.ids[0] is -1");
+    r.p.thinking_end.ids = parents + 1;
+    REFUSE_AS(p.thinking_end.count, 1, "params->thinking_end is set, but params->thinking_forced");
+    r.p.relaxed_top_k = 2;
+    r.p.thinking_end.count = 1; /* relaxed acceptance needs it */
+    EXPECT(&r, "345", 2, 0);
+    REFUSE(p.relaxed_delta, -0.1f);
+    REFUSE(p.relaxed_delta, 1.1f);
+    REFUSE(p.relaxed_delta, NAN);
+    REFUSE(p.thinking_budget, 1); /* there is nothing to force */
+    r.d.method = CLS_VERIFY_MATCH;
+    REFUSE_AS(d.parents, chain, "relaxed acceptance supports no trees");
+    r.d.method = CLS_VERIFY_STANDARD;
+    r.p.relaxed_top_k = r.p.thinking_end.count = 0;
+    r.p.thinking_end.ids = NULL;
     r.d.mask_stride = r.d.bias_stride = 1; /* without masks and biases strides are ignored */
     EXPECT(&r, "345", 2, 0);
     REFUSE_AS(row.bias, r.x, "bias_stride");
@@ -441,6 +634,9 @@ int main(void)
     add_loop_test(distributions, 4);
     add_test(blocks);
     add_test(typical);
+    add_loop_test(relaxed, METHODS);
+    add_loop_test(relaxed_phases, METHODS);
+    add_loop_test(relaxed_texts, METHODS);
     add_test(greedy_and_modes);
     add_test(trees);
     add_test(refused);
