@@ -21,7 +21,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_verify_equal tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
-	tests/unit/check_unseen tests/unit/check_offsets
+	tests/unit/check_unseen tests/unit/check_offsets tests/unit/check_grammar_host
 long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges tests/device/check_shard_outputs \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak

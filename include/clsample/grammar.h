@@ -52,12 +52,13 @@ CLS_INIT_FUNCTION(cls_grammar_options)
 /* What cls_grammar_query() tells. Set struct_size before the call. */
 typedef struct cls_grammar_info {
     size_t struct_size;
-    uint32_t vocab;
-    uint32_t states;
+    uint32_t vocab;     /* as in the options */
+    uint32_t states;    /* as in the options */
     uint32_t classes;   /* of ids that no state distinguishes; those that none allows are one */
     uint32_t bitmaps;   /* sets of ids that are stored as bitmaps */
     uint64_t bytes;     /* of each sampler in which a request uses the grammar */
-    uint8_t digest[32]; /* SHA-256 of the automaton: equal if and only if the arrays are */
+    uint8_t digest[32]; /* SHA-256 of the automaton: equal if two have equal transitions, final
+                           states and, if there is a final state, end ids */
 } cls_grammar_info;
 
 CLS_INIT_FUNCTION(cls_grammar_info)
