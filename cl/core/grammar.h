@@ -43,9 +43,9 @@ CLS_INLINE CLS_GLOBAL const u32 *grammar_state_at(CLS_GLOBAL const u32 *g, u32 s
 /* Returns the state after an id. The loop makes at most three trips (rule 5 in doc/kernels.md). */
 #define CLS_GRAMMAR_HALVE \
     { \
-        const u32 half = n >> 1; \
-        at += (u32)(n > 1 && pairs[2 * (at + half)] <= id_class) * half; \
-        n -= half; \
+        const u32 middle = n >> 1; \
+        at += (u32)(n > 1 && pairs[2 * (at + middle)] <= id_class) * middle; \
+        n -= middle; \
     }
 CLS_INLINE u32 grammar_next(CLS_GLOBAL const u32 *g, u32 state, u32 id)
 {

@@ -11,7 +11,7 @@
 #include "row/text.cl"
 
 typedef struct slot_state {
-    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking;
+    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking, *grammar;
     u32 counting, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
@@ -24,6 +24,7 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.ring = region + state_ring(vocab, layout);
     s.adaptive = region + state_adaptive(vocab, layout);
     s.thinking = region + state_thinking(vocab, layout);
+    s.grammar = region + state_grammar(vocab, layout);
     s.counting = CLS_LAYOUT_COUNTS(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
     s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
@@ -188,6 +189,8 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
 {
     if (slot->outputs == 0)
         return 0;
+    if (slot->grammar_state == CLS_GRAMMAR_ENDED)
+        return 1;
     if (slot->max_tokens != 0 && slot->outputs >= slot->max_tokens)
         return 1;
     if (slot->outputs < slot->min_tokens)
@@ -238,11 +241,17 @@ static inline void store_pending(__global cls_slot *slot, u32 has, i32 token,
 }
 
 #if FORCED
-/* Stores the state of the thinking budget before the token at an index of the history. */
+/* Store the state of the thinking budget, and that of the grammar, before the token at an index of
+ * the history. */
 static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
 {
     if (s->n_adaptive != 0)
         s->thinking[at % s->n_adaptive] = thinking;
+}
+static inline void grammar_store(const slot_state *s, u32 at, u32 grammar_state)
+{
+    if (s->n_adaptive != 0)
+        s->grammar[at % s->n_adaptive] = grammar_state;
 }
 #endif
 
@@ -287,6 +296,11 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
                                       entry_counts(leaving, flags)));
 #endif
 #if FORCED
+        if (flags & CLS_SLOT_GRAMMAR) { /* before the thinking: its last id is no text of it */
+            grammar_store(s, length, slot->grammar_state);
+            slot->grammar_state =
+                grammar_after(slot, lists - slot->lists, slot->grammar_state, slot->thinking, id);
+        }
         if (flags & CLS_SLOT_THINKING) {
             thinking_store(s, length, slot->thinking);
             slot->thinking = thinking_after(slot, lists, &t, slot->thinking, id, 1);
@@ -313,6 +327,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0;
+        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0 ||
+                        slot->grammar_state == CLS_GRAMMAR_ENDED;
     }
 }

@@ -35,7 +35,7 @@ static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *
     if (status == CLS_OK)
         status = cls_slot_save(t->sampler, t->queue, spare(t), bytes, &size);
     if (status == CLS_OK)
-        status = cls_try_load(t->sampler, slot, bytes, size);
+        status = cls_try_load(t->sampler, slot, bytes, size, params->grammar);
     free(bytes);
     return status;
 }

@@ -5,83 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fixture.h"
-#include "inputs.h"
-
-enum { MOST_VOCAB = 3000, MOST_STATES = 12 };
-
-/* An automaton as a table. */
-typedef struct automaton {
-    uint32_t vocab, states;
-    uint32_t to[MOST_STATES][MOST_VOCAB]; /* the next state; CLS_GRAMMAR_DEAD: not allowed */
-    uint8_t final_states[MOST_STATES];
-    int32_t end_ids[2];
-    /* The same as the caller's arrays. */
-    uint64_t offsets[MOST_STATES + 1];
-    int32_t ids[MOST_STATES * MOST_VOCAB];
-    uint32_t next[MOST_STATES * MOST_VOCAB];
-    cls_grammar_options o;
-} automaton;
-
-static void fill_options(automaton *a)
-{
-    uint64_t n = 0;
-    for (uint32_t s = 0; s < a->states; s++) {
-        for (uint32_t id = 0; id < a->vocab; id++) {
-            if (a->to[s][id] >= a->states)
-                continue;
-            a->ids[n] = (int32_t)id;
-            a->next[n++] = a->to[s][id];
-        }
-        a->offsets[s + 1] = n;
-    }
-    cls_grammar_options_init(&a->o);
-    a->o.vocab = a->vocab;
-    a->o.states = a->states;
-    a->o.offsets = a->offsets;
-    a->o.ids = a->ids;
-    a->o.next = a->next;
-    a->o.final_states = a->final_states;
-    a->o.end_ids = (cls_ids){a->end_ids, 2};
-}
-
-/* Draws an automaton: states that allow few ids, most of them, or all of some ranges. */
-static void draw_automaton(automaton *a, rng *r)
-{
-    memset(a, 0, sizeof *a);
-    a->vocab = 3 + rng_below(r, MOST_VOCAB - 2);
-    a->states = 1 + rng_below(r, MOST_STATES);
-    for (int i = 0; i < 2; i++)
-        a->end_ids[i] = (int32_t)rng_below(r, a->vocab);
-    for (uint32_t s = 0; s < a->states; s++) {
-        const uint32_t kind = rng_below(r, 3), parts = 1 + rng_below(r, 7);
-        a->final_states[s] = (uint8_t)(rng_below(r, 2));
-        for (uint32_t id = 0; id < a->vocab; id++) {
-            const uint32_t part = id * parts / a->vocab;
-            const int allowed = kind == 0   ? rng_below(r, 40) == 0
-                                : kind == 1 ? rng_below(r, 20) != 0
-                                            : part % 2 == s % 2;
-            const int ends = (int32_t)id == a->end_ids[0] || (int32_t)id == a->end_ids[1];
-            a->to[s][id] = CLS_GRAMMAR_DEAD;
-            if (allowed && !ends)
-                a->to[s][id] = (kind == 1 ? rng_below(r, 2) : part) % a->states;
-        }
-    }
-    fill_options(a);
-    for (uint32_t s = 0; s < a->states; s++)
-        if (a->offsets[s] == a->offsets[s + 1])
-            a->final_states[s] = 1;
-}
-
-/* Returns the state after an id, from the table. */
-static uint32_t after(const automaton *a, uint32_t state, int32_t id)
-{
-    if (state >= a->states)
-        return CLS_GRAMMAR_DEAD;
-    if (id == a->end_ids[0] || id == a->end_ids[1])
-        return a->final_states[state] ? CLS_GRAMMAR_ENDED : CLS_GRAMMAR_DEAD;
-    return a->to[state][id];
-}
+#include "automaton.h"
 
 static void check_state(const automaton *a, const cls_grammar *g, uint32_t state)
 {
@@ -91,7 +15,7 @@ static void check_state(const automaton *a, const cls_grammar *g, uint32_t state
         const int32_t token = (int32_t)id;
         uint32_t next = state;
         must(cls_grammar_advance(g, &token, 1, &next));
-        ck_assert_uint_eq(next, after(a, state, token));
+        ck_assert_uint_eq(next, automaton_after(a, state, token));
         ck_assert_int_eq((int)((uint32_t)words[id / 32] >> (id % 32) & 1u),
                          next != CLS_GRAMMAR_DEAD);
     }
@@ -107,8 +31,8 @@ START_TEST(same_as_arrays)
     for (int i = 0; i < 60; i++) {
         cls_grammar *g, *again;
         cls_grammar_info info = {.struct_size = sizeof info}, other = info;
-        draw_automaton(a, &r);
-        must(cls_grammar_create(&a->o, &g));
+        automaton_draw(a, 3 + rng_below(&r, MOST_VOCAB - 2), &r);
+        g = automaton_grammar(a);
         must(cls_grammar_query(g, &info));
         ck_assert_uint_eq(info.vocab, a->vocab);
         ck_assert_uint_eq(info.states, a->states);
@@ -118,13 +42,13 @@ START_TEST(same_as_arrays)
             check_state(a, g, s);
         check_state(a, g, CLS_GRAMMAR_ENDED);
         check_state(a, g, CLS_GRAMMAR_DEAD);
-        must(cls_grammar_create(&a->o, &again));
+        again = automaton_grammar(a);
         must(cls_grammar_query(again, &other));
         ck_assert_mem_eq(info.digest, other.digest, sizeof info.digest);
         cls_grammar_destroy(again);
         if (a->o.offsets[a->states] != 0 && a->states > 1) {
             a->next[0] = (a->next[0] + 1) % a->states;
-            must(cls_grammar_create(&a->o, &again));
+            again = automaton_grammar(a);
             must(cls_grammar_query(again, &other));
             ck_assert_mem_ne(info.digest, other.digest, sizeof info.digest);
             cls_grammar_destroy(again);
