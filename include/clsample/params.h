@@ -227,7 +227,7 @@ typedef struct cls_params {
     uint32_t loop_max;
 
     /* The grammar that the output follows, and the state in which it begins; NULL: none (default).
-     * Rows draw only ids that the grammar, allowed_ids and the step's mask all allow. The slot keeps
+     * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
      * the grammar, which may be destroyed after the call. One of another vocabulary than the
      * sampler's is refused, and so is a state that it does not have, or one without a grammar.
      * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. */

@@ -31,9 +31,9 @@ extern "C" {
  * output: int32 [output_count], NULL with 0: tokens that the request has generated before, in
  * another slot, in another process, or before it was preempted. The request's position is
  * params->position plus the number of these tokens. The request has already stopped if the output
- * has max_tokens tokens, or if it ends with a stop id and has at least min_tokens tokens,
- * or if it ends with an end id of the grammar, which follows `output` from params->grammar_state on.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
+ * ends with an end id of the grammar, which follows `output` from params->grammar_state on. CLS_OK;
+ * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
                                                   const cls_params *params, const int32_t *prompt,
@@ -54,8 +54,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, 
  * after max_tokens. The position continues, so that no random number is drawn twice. The decay of
  * top_p and the grammar start again; Mirostat's mu and the average of adaptive p are kept. n-grams,
  * DRY and penalty windows see the output of earlier turns as prompt. cls_slot_rollback() cannot
- * remove it: such a call ends the request. (vLLM and llama.cpp begin another request instead, with the whole
- * text as its prompt.)
+ * remove it: such a call ends the request. (vLLM and llama.cpp begin another request instead, with
+ * the whole text as its prompt.)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot,

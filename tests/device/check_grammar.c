@@ -268,10 +268,273 @@ START_TEST(as_masks)
 }
 END_TEST
 
+/* Four steps ahead give the tokens of the host, which knows each token before the next one. */
+START_TEST(ahead)
+{
+    enum { AHEAD = 4 };
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 1};
+    for (uint32_t i = 0; i < fixture_by_size(4, 12, 60); i++) {
+        story s;
+        int32_t result[2][AHEAD];
+        open_story(&s, d, vocab_of(i), &r);
+        const size_t row = s.a->vocab * sizeof *s.logits;
+        for (uint32_t k = 0; k < AHEAD * s.a->vocab; k++)
+            s.logits[k] = (float)(3.0 * rng_normal(&r));
+        bench_logits(&s.b, s.logits, AHEAD);
+        s.b.step.rows = 1;
+        s.b.step.mask = (cls_mask){.kind = CLS_MASK_PACKED};
+        s.b.step.status = s.b.step.tokens;
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            s.b.step.logits.values.offset = k * row;
+            s.b.step.tokens.offset = k * sizeof(int32_t);
+            s.b.step.status.offset = (AHEAD + k) * sizeof(int32_t);
+            must(cls_sample(s.b.sampler, d->queue, &s.b.step, 0, NULL, NULL));
+        }
+        buffer_read(d, s.b.step.tokens.buffer, sizeof result, result);
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            s.map[FOLLOWS] = -1;
+            const cls_host_result host = on_host(&s);
+            ck_assert_msg(result[0][k] == host.token && result[1][k] == host.status,
+                          "%s: %u: token %u ahead is %d, status %d; on the host %d, %d", d->name, i,
+                          k, result[0][k], result[1][k], host.token, host.status);
+            if (host.token >= 0)
+                append(&s, host.token, 0);
+            s.logits += s.a->vocab;
+        }
+        s.logits -= AHEAD * (size_t)s.a->vocab;
+        close_story(&s);
+    }
+}
+END_TEST
+
+/* 0 -1-> 1 -2,3-> 2 -4-> 0; 2 is final; the end id is 7. */
+static cls_grammar *small_grammar(uint32_t vocab, int32_t first)
+{
+    static const uint64_t offsets[] = {0, 1, 3, 4};
+    static const uint32_t next[] = {1, 2, 2, 0};
+    static const uint8_t final_states[] = {0, 0, 1};
+    static const int32_t end_ids[] = {7};
+    const int32_t ids[] = {first, 2, 3, 4};
+    cls_grammar_options o;
+    cls_grammar *g;
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = 3;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids){end_ids, 1};
+    must(cls_grammar_create(&o, &g));
+    return g;
+}
+
+/* A sampler of one row, in which higher ids are likelier. */
+static bench open_small(device *d)
+{
+    cls_sampler_options o = sampler_options(8, 2);
+    float x[16];
+    o.max_history = 16;
+    o.max_rollback = 8;
+    for (int i = 0; i < 16; i++)
+        x[i] = (float)(i % 8);
+    bench b = bench_open(d, &o, x);
+    return b;
+}
+
+static void expect_row(bench *b, int32_t token, int32_t status, const char *what)
+{
+    bench_row(b, 0);
+    ck_assert_msg(b->token[0] == token && b->status[0] == status,
+                  "%s: %s: token %d, status %d, not %d, %d", b->d->name, what, b->token[0],
+                  b->status[0], token, status);
+}
+
+static void accept_one(bench *b, int32_t token)
+{
+    cls_accept_call call;
+    cls_accept_call_init(&call);
+    call.rows = 1;
+    call.tokens.host = &token;
+    must(cls_accept(b->sampler, b->d->queue, &call, 0, NULL, NULL));
+}
+
+enum { ENDED = CLS_ROW_STOPPED | CLS_ROW_SKIPPED };
+
+/* Ends, tokens from outside, other parameters, turns and forced ids, step by step. */
+START_TEST(ends)
+{
+    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1), *const other = small_grammar(8, 6);
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    expect_row(&b, 1, 0, "the only id of state 0");
+    expect_row(&b, 3, 0, "the likelier id of state 1");
+    expect_row(&b, 7, CLS_ROW_STOPPED, "the end id");
+    expect_row(&b, -1, ENDED, "after the end");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    accept_one(&b, 5);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "after an id that state 1 forbids");
+    accept_one(&b, 2);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "a dead state stays dead");
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, -1, CLS_ROW_EMPTY, "the same grammar keeps its state");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 3, 0, "state 1 again");
+    p.temperature = 1.0f;
+    must(cls_slot_params(b.sampler, 0, &p));
+    p.temperature = 0.0f;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "state 2 after parameters with the same grammar");
+    must(cls_slot_next_turn(b.sampler, 0, text, 3));
+    expect_row(&b, 1, 0, "a turn begins in state 0");
+    p.grammar = other;
+    p.grammar_state = 1;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 3, 0, "another grammar begins in the given state");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 3, 0, "and so it does after a rollback to before the call");
+    p.grammar = NULL;
+    p.grammar_state = 0;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 7, 0, "no grammar");
+    p.grammar = g;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 2));
+    must(cls_slot_append_prompt(b.sampler, 0, text, 3));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "prompt is no output");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 3));
+    expect_row(&b, -1, ENDED, "the output ends with an end id");
+
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 1));
+    must(cls_slot_force(b.sampler, 0, forced, 3));
+    expect_row(&b, 3, CLS_ROW_FORCED, "a forced id that state 1 allows");
+    expect_row(&b, -1, CLS_ROW_EMPTY, "a forced id that state 2 forbids");
+    expect_row(&b, -1, CLS_ROW_EMPTY, "it stays due");
+    must(cls_slot_force(b.sampler, 0, forced + 2, 1));
+    expect_row(&b, 7, CLS_ROW_FORCED | CLS_ROW_STOPPED, "a forced end id");
+    expect_row(&b, -1, ENDED, "after a forced end id");
+
+    cls_grammar_destroy(g);
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    must(cls_slot_force(b.sampler, 0, NULL, 0));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "the slot keeps the grammar");
+    bench_close(&b);
+    cls_grammar_destroy(other);
+}
+END_TEST
+
+/* The grammar does not apply while the request thinks, with and without a budget. */
+START_TEST(thinking)
+{
+    static const int32_t start[] = {5}, end[] = {6}, forced[] = {5, 6}, thinks[] = {5, 4, 3, 6, 1};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1);
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    p.thinking_end = (cls_ids){end, 1};
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    expect_row(&b, 7, 0, "thinking allows all ids, and ends at none");
+    accept_one(&b, 6);
+    expect_row(&b, 1, 0, "the grammar begins behind thinking_end");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 7, 0, "thinking again");
+    p.thinking_start = (cls_ids){start, 1};
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks + 4, 1));
+    expect_row(&b, 3, 0, "no thinking begins");
+    must(cls_slot_begin(b.sampler, 0, &p, start, 1, thinks + 1, 3));
+    expect_row(&b, 1, 0, "the output has ended the thinking");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks, 2));
+    expect_row(&b, 7, 0, "the output thinks");
+    accept_one(&b, 6);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "the start was text of the grammar, which forbids it");
+    p.thinking_forced = (cls_ids){forced, 2};
+    p.thinking_budget = 1;
+    must(cls_slot_begin(b.sampler, 0, &p, start, 1, NULL, 0));
+    expect_row(&b, 7, 0, "a token of the budget");
+    expect_row(&b, 5, CLS_ROW_FORCED, "the first id of thinking_forced");
+    expect_row(&b, 6, CLS_ROW_FORCED, "the last id of thinking_forced");
+    expect_row(&b, 1, 0, "the grammar begins behind it");
+    expect_row(&b, 3, 0, "and goes on");
+    bench_close(&b);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
+/* What is refused, and what requests share. */
+START_TEST(grammars)
+{
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1), *const equal = small_grammar(8, 1),
+                       *const other = small_grammar(8, 6), *const wide = small_grammar(9, 1);
+    cls_memory one = {.struct_size = sizeof one}, two = one;
+    uint8_t bytes[2000];
+    size_t size = sizeof bytes;
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = wide;
+    must_refuse(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0),
+                "params->grammar is of a vocabulary of 9; it must be of 8");
+    p.grammar = g;
+    p.grammar_state = 3;
+    must_refuse(cls_sampler_check(b.sampler, &p),
+                "params->grammar_state is 3, but params->grammar has 3 states");
+    p.grammar_state = 1;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_sampler_memory(b.sampler, &one));
+    p.grammar = equal;
+    must(cls_slot_begin(b.sampler, 1, &p, NULL, 0, NULL, 0));
+    must(cls_sampler_memory(b.sampler, &two));
+    ck_assert_uint_eq(one.lists, two.lists);
+    expect_row(&b, 3, 0, "state 1");
+    must(cls_slot_save(b.sampler, d->queue, 0, bytes, &size));
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, NULL), "grammar is NULL");
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, other), "grammar is not the one");
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size - 1, g), "damaged or cut short");
+    must(cls_slot_load(b.sampler, 1, bytes, size, equal));
+    bench_row(&b, 1);
+    ck_assert_int_eq(b.token[0], 7);
+    p.grammar = NULL;
+    p.grammar_state = 0;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    size = sizeof bytes;
+    must(cls_slot_save(b.sampler, d->queue, 0, bytes, &size));
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, g), "bytes are a slot without one");
+    for (int i = 0; i < 40; i++) { /* those that no request follows any more are given free */
+        p.grammar = i % 2 ? g : other;
+        must(cls_slot_begin(b.sampler, (uint32_t)i / 2 % 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_copy(b.sampler, 1, 0));
+        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        expect_row(&b, i % 2 ? 1 : 6, 0, "its first id");
+    }
+    must(cls_sampler_memory(b.sampler, &two));
+    ck_assert_uint_le(two.lists, 4 * one.lists);
+    bench_close(&b);
+    cls_grammar_destroy(g);
+    cls_grammar_destroy(equal);
+    cls_grammar_destroy(other);
+    cls_grammar_destroy(wide);
+}
+END_TEST
+
 int main(void)
 {
     fixture_random(FEATURES);
     fixture_begin(ON_DEVICES);
     add_device_test(as_masks);
+    add_device_test(ahead);
+    add_device_test(ends);
+    add_device_test(thinking);
+    add_device_test(grammars);
     return fixture_end();
 }
