@@ -475,7 +475,7 @@ START_TEST(saves)
     ck_assert(strstr(load_with(&k, bytes, size, n_at, 0xffffffff), "cut short"));
     ck_assert(strstr(load_with(&k, bytes, size, n_at + 12, VOCAB), "forced id is not a token"));
     ck_assert(strstr(load_with(&k, bytes, size, 8, 4), "after the end"));
-    ck_assert(strstr(load_with(&k, bytes, size, 8, 6), "format 6; this library reads 2 to 5"));
+    ck_assert(strstr(load_with(&k, bytes, size, 8, 7), "format 7; this library reads 2 to 6"));
     for (size_t at = 12; at + 8 < size; at += 4) /* whatever is loaded is sampled */
         for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
             const char *const message = load_with(&k, bytes, size, at, wrong[i]);

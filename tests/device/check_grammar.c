@@ -469,6 +469,29 @@ START_TEST(thinking)
 }
 END_TEST
 
+/* Whatever of a saved slot is changed, it is refused or can be sampled. */
+static void load_changed(bench *b, const uint8_t *bytes, size_t size, const cls_grammar *g)
+{
+    static const uint32_t words[] = {0, 1, 3, 4, CLS_GRAMMAR_ENDED, CLS_GRAMMAR_DEAD, UINT32_MAX};
+    uint8_t changed[2000];
+    uint32_t refused = 0;
+    for (size_t at = 12; at + 12 <= size; at += 4)
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+            memcpy(changed, bytes, size);
+            for (int k = 0; k < 4; k++)
+                changed[at + (size_t)k] = (uint8_t)(words[i] >> 8 * k);
+            fixture_put_checksum(changed, size - 8);
+            const cls_status status = cls_slot_load(b->sampler, 1, changed, size, g);
+            ck_assert(status == CLS_OK || status == CLS_BAD_ARGUMENT);
+            refused += status != CLS_OK;
+            if (status == CLS_OK)
+                bench_row(b, 1);
+            else if (at + 12 == size && words[i] == 3) /* the state now: there are three */
+                must_say("a state of the grammar is impossible");
+        }
+    ck_assert_uint_gt(refused, size / 4);
+}
+
 /* What is refused, and what requests share. */
 START_TEST(grammars)
 {
@@ -501,6 +524,7 @@ START_TEST(grammars)
     must_refuse(cls_slot_load(b.sampler, 1, bytes, size, NULL), "grammar is NULL");
     must_refuse(cls_slot_load(b.sampler, 1, bytes, size, other), "grammar is not the one");
     must_refuse(cls_slot_load(b.sampler, 1, bytes, size - 1, g), "damaged or cut short");
+    load_changed(&b, bytes, size, g);
     must(cls_slot_load(b.sampler, 1, bytes, size, equal));
     bench_row(&b, 1);
     ck_assert_int_eq(b.token[0], 7);

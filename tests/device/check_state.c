@@ -258,7 +258,7 @@ START_TEST(memory)
                       "keep %d: %g without biases", o.counts, share);
         cls_sampler_destroy(lean);
         ck_assert_uint_ge(m.history, (uint64_t)slots * 200 * 4);
-        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 20 + 2 * 64));
+        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 24 + 3 * 64));
         ck_assert_uint_le(m.parameters, (uint64_t)slots * 512);
         ck_assert_uint_gt(m.host, 0);
         if (o.counts == CLS_COUNTS_ALL) /* it is there, to its end */
@@ -397,9 +397,9 @@ START_TEST(older_format)
         ck_assert_int_eq(memcmp(loaded, begun, begun_size), 0);
         ck_assert_int_eq(begun[8], 4);
         bytes[8] = 1;
-        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 5");
-        loaded[8] = 6;
-        refused_load(sampler, loaded, loaded_size, "format 6; this library reads 2 to 5");
+        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 6");
+        loaded[8] = 7;
+        refused_load(sampler, loaded, loaded_size, "format 7; this library reads 2 to 6");
         loaded[8] = 5; /* which has more behind it */
         refused_load(sampler, loaded, loaded_size, "thinking budget is impossible");
         begun[28] = 200; /* the number of parameters */
