@@ -69,8 +69,7 @@ static void move(soak *s, uint32_t from, uint32_t to)
     soak_require(s, bytes != NULL, "out of memory");
     soak_require_ok(s, cls_slot_save(s->sampler, s->queue, from, bytes, &size));
     soak_require_ok(s, cls_slot_reset(s->sampler, from));
-    soak_require_ok(s,
-                    cls_slot_load(s->sampler, to, bytes, size, NULL));
+    soak_require_ok(s, cls_slot_load(s->sampler, to, bytes, size, NULL));
     free(bytes);
     s->guest[to] = s->guest[from];
     s->guest[from].b = NULL;
