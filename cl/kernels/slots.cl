@@ -229,7 +229,7 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
         adaptive_load(s, slot->length - n, &slot->adaptive);
         slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
         if (slot->flags & CLS_SLOT_GRAMMAR)
-            slot->grammar_state = s->grammar[(slot->length - n) % s->n_adaptive];
+            slot->grammar_state = grammar_ring(s)[(slot->length - n) % s->n_adaptive];
     }
     slot->pending = -1;
     slot->position -= n;
@@ -330,7 +330,7 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
             slot->grammar_state = was.grammar_state;
         else if (slot->flags & CLS_SLOT_GRAMMAR)
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
-                s->grammar[i] = slot->grammar_state;
+                grammar_ring(s)[i] = slot->grammar_state;
         if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) {
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
                 CLS_EACH_4(KEEP_ADAPTIVE)

@@ -11,7 +11,7 @@
 #include "row/text.cl"
 
 typedef struct slot_state {
-    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking, *grammar;
+    __global u32 *adjusted, *in_context, *counts, *ring, *adaptive, *thinking;
     u32 counting, n_ring, n_adaptive, words; /* words: of a bitmap */
 } slot_state;
 
@@ -24,12 +24,17 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.ring = region + state_ring(vocab, layout);
     s.adaptive = region + state_adaptive(vocab, layout);
     s.thinking = region + state_thinking(vocab, layout);
-    s.grammar = region + state_grammar(vocab, layout);
     s.counting = CLS_LAYOUT_COUNTS(layout);
     s.n_ring = CLS_LAYOUT_RING(layout);
     s.n_adaptive = CLS_LAYOUT_ROLLBACK(layout);
     s.words = s.counting != CLS_COUNTS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
+}
+/* Returns the states of the grammar, which lie behind those of the thinking budget: a pointer in
+ * the struct would fill registers. */
+static inline __global u32 *grammar_ring(const slot_state *s)
+{
+    return s->thinking + (s->n_adaptive + 15) / 16 * 16;
 }
 static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
 {
@@ -251,7 +256,7 @@ static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
 static inline void grammar_store(const slot_state *s, u32 at, u32 grammar_state)
 {
     if (s->n_adaptive != 0)
-        s->grammar[at % s->n_adaptive] = grammar_state;
+        grammar_ring(s)[at % s->n_adaptive] = grammar_state;
 }
 #endif
 

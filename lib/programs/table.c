@@ -85,7 +85,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_FORCE_0] = {"force", CLS_FORCE, FILE_OF(force), " -DFORCED=1", ALL, 0, 0},
     [CLS_KEPT_0] = {"kept", CLS_KEPT, FILE_OF(kept), " -DROW=0", 0, 1, 0},
     [CLS_KEPT_1] = {"kept-row", CLS_KEPT, FILE_OF(kept), "", ALL, 1, 64},
-    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 0},
+    [CLS_ACCEPT_0] = {"accept", CLS_ACCEPT, FILE_OF(accept), " -DFORCED=1", ALL, 0, 64},
     [CLS_RESIDUAL_0] = {"residual", CLS_RESIDUAL, FILE_OF(residual), "", ALL, 1, 128},
     [CLS_VERIFY_0] = {"verify", CLS_VERIFY, FILE_OF(verify), "", ALL & ~CLS_FEATURE_FORCED, 1, 128},
     [CLS_VERIFY_1] = {"verify-forced", CLS_VERIFY, FILE_OF(verify), " -DFORCED=1", ALL, 1, 128},
