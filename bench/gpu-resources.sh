@@ -40,7 +40,7 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # doc/performance.md lists what each program needs.
 limits() {
     cat <<EOF
-slots 80 544 0 37 0 88 5 200 8 0
+slots 80 560 0 37 0 88 5 200 8 0
 slots-state 128 744 0 25 0 99 16 450 16 65536
 prepare 64 32 0 50 0 80 5 300 8 0
 survey 64 0 0 50 4 64 5 200 8 0
