@@ -40,8 +40,8 @@ common="-x cl -Xclang -finclude-default-header -nogpulib -O3 -S -w -mllvm -inlin
 # doc/performance.md lists what each program needs.
 limits() {
     cat <<EOF
-slots 80 544 0 37 0 88 5 200 8 0
-slots-state 128 744 0 25 0 96 16 450 16 65536
+slots 80 560 0 37 0 88 5 200 8 0
+slots-state 128 744 0 25 0 99 16 450 16 65536
 prepare 64 32 0 50 0 80 5 300 8 0
 survey 64 0 0 50 4 64 5 200 8 0
 survey-row 80 0 0 37 4 96 5 200 8 0
@@ -62,7 +62,7 @@ report-row 128 32 64 25 34 108 12 350 16 65536
 force 64 24 20 50 0 64 5 200 16 0
 kept 64 0 0 50 4 64 5 200 16 0
 kept-row 64 0 0 50 4 64 5 200 16 2048
-accept 64 8 16 50 0 64 5 200 16 0
+accept 64 8 32 50 0 64 5 200 16 0
 residual 128 48 0 25 12 96 5 250 16 0
 verify 128 64 84 25 16 128 5 250 16 0
 verify-forced 128 64 64 25 16 128 5 250 16 128

@@ -180,7 +180,7 @@ static void continue_loaded(const subject *s, const uint8_t *bytes, size_t size,
     must(cls_slot_rollback(s->sampler, 1, s->rollback < 1 ? 0 : 1));
     step(s);
     const size_t later = save(s, 0, again);
-    demand(later == 0 || cls_slot_load(s->sampler, 1, again, later) == CLS_OK,
+    demand(later == 0 || cls_slot_load(s->sampler, 1, again, later, NULL) == CLS_OK,
            "the slot is saved after a step, but cannot be loaded: %s", cls_error_message());
 }
 
@@ -212,7 +212,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t data_size)
         size + (size == 0)); /* of exactly this size, so that a sanitizer finds reads beyond it */
     demand(bytes != NULL, "out of memory");
     memcpy(bytes, room, size);
-    const cls_status status = cls_slot_load(s->sampler, 0, bytes, size);
+    const cls_status status = cls_slot_load(s->sampler, 0, bytes, size, NULL);
     demand(status == CLS_OK || !same, "a saved slot is refused: %s", cls_error_message());
     if (status == CLS_OK)
         continue_loaded(s, bytes, size, same);

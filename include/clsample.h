@@ -11,6 +11,7 @@
  * - clsample/slot.h: requests: beginning, continuing, copying, saving and ending them
  * - clsample/step.h: sampling one token for each row, and accepting tokens
  *
+ * - clsample/grammar.h: grammars that requests follow on the device
  * - clsample/outputs.h: what a step can report beyond tokens; log-probabilities of prompts
  * - clsample/verify.h: speculative decoding
  * - clsample/draft.h: drafts from a request's own text
@@ -104,6 +105,7 @@
 
 #include "clsample/base.h"
 #include "clsample/params.h"
+#include "clsample/grammar.h"
 #include "clsample/context.h"
 #include "clsample/sampler.h"
 #include "clsample/slot.h"

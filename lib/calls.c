@@ -86,9 +86,10 @@ cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
     RETURN_CALL(s, cls_try_rollback(s, slot, n));
 }
 
-cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+                         const cls_grammar *grammar)
 {
-    RETURN_CALL(s, cls_try_load(s, slot, saved, size));
+    RETURN_CALL(s, cls_try_load(s, slot, saved, size, grammar));
 }
 
 #ifndef CLS_WITHOUT_SHARDS

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 include_HEADERS = include/clsample.h
-core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/params.h include/clsample/context.h \
+core_parts = include/clsample/base.h include/clsample/chain.h include/clsample/params.h include/clsample/grammar.h include/clsample/context.h \
 	include/clsample/programs.h include/clsample/sampler.h include/clsample/slot.h include/clsample/step.h \
 	include/clsample/outputs.h include/clsample/verify.h include/clsample/draft.h \
 	include/clsample/readback.h include/clsample/shard.h include/clsample/host.h include/clsample/selftest.h include/clsample/layout.h
@@ -13,7 +13,7 @@ library_sources = \
 	lib/programs/table.c lib/programs/lifetime.c lib/programs/build.c lib/programs/compile.c \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
-	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c \
+	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/grammar.c \
 	lib/reference/open.c lib/reference/text.c lib/reference/adjust.c lib/reference/set.c \
 	lib/reference/stages/infill.c lib/reference/stages/min_p.c lib/reference/stages/mirostat.c \
 	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \

@@ -6,7 +6,7 @@
 short_tests = tests/device/check_verify tests/device/check_history tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
 	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced tests/device/check_forced_slots \
-	tests/device/check_forced_drafts tests/device/check_draw tests/device/check_shortlist \
+	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
 	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
@@ -22,7 +22,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_verify_equal tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
-	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets
+	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host
 long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges tests/device/check_shard_outputs \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
@@ -111,7 +111,7 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
-	tests/support/twin.c
+	tests/support/twin.c tests/support/automaton.c
 # This is an OpenCL that computes nothing.
 libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
 endif

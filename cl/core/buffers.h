@@ -9,8 +9,8 @@
 /* Parts of the lists: a request and its state; masks; a row's logits, its inputs and its survey;
  * what random bits depend on; what all that draw a token need; drafts, and their own
  * distributions; the results of a row. */
-#define CLS_REQUEST_BUFFERS(B) \
-    B(cls_slot, slots) B(const i32, slot_map) B(u32, state) B(const u32, lists)
+#define CLS_STATE_BUFFERS(B) B(cls_slot, slots) B(const i32, slot_map) B(u32, state)
+#define CLS_REQUEST_BUFFERS(B) CLS_STATE_BUFFERS(B) B(const u32, lists)
 #define CLS_MASK_BUFFERS(B) B(const u32, mask) B(const i32, mask_map)
 #define CLS_BUFFERS_OF_ROWS(B) \
     CLS_REQUEST_BUFFERS(B) \
@@ -69,7 +69,8 @@
     B(u32, merged_flags) B(f32, merged_logits) B(const u32, partials) B(const u32, borders)
 
 /* The lists. */
-#define CLS_PREPARE_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(u32, effects) CLS_DRAFT_BUFFERS(B)
+#define CLS_PREPARE_BUFFERS(B) \
+    CLS_STATE_BUFFERS(B) B(u32, lists) B(u32, effects) CLS_DRAFT_BUFFERS(B)
 #define CLS_SURVEY_BUFFERS(B) CLS_MAPPED_BUFFERS(B)
 #define CLS_TOKEN_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \

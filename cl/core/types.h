@@ -98,10 +98,11 @@ enum {
 enum {
     CLS_SLOT_MIROSTAT = 8192,
     CLS_SLOT_BIAS_ROW = 16384,      /* there is a bias value for every token of the vocabulary */
-    CLS_SLOT_THINKING = 32768,      /* a thinking budget or CLS_SLOT_RELAXED is on */
+    CLS_SLOT_THINKING = 32768,      /* the thinking is followed */
     CLS_SLOT_LOOPS = 65536,         /* loops of the output end the request */
     CLS_SLOT_NGRAM_OUTPUT = 262144, /* n-grams of the output only are banned */
     CLS_SLOT_RELAXED = 524288,      /* while the request thinks, likely drafts are accepted */
+    CLS_SLOT_GRAMMAR = 1048576,     /* it follows the grammar at `grammar` */
 };
 /* The host's copy of a slot only: ids were forced. The device knows whether any are left. */
 #define CLS_SLOT_FORCED 131072u
@@ -178,6 +179,8 @@ typedef struct cls_slot {
     u16 loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
     u16 dry_allowed, dry_window;
     u16 ngram, ngram_window;
+    u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
+    u32 grammar_begin; /* the state of a grammar in which a turn begins */
     u32 position;
     u32 outputs; /* output tokens so far */
     u32 length;  /* tokens that entered the history, less those rolled back */
@@ -186,6 +189,7 @@ typedef struct cls_slot {
     u32 stopped;
     u32 thinking; /* the thinking budget: 0 outside the thinking, else 1 plus the number of tokens
                      that count; see thinking_after() in cl/row/text.cl */
+    u32 grammar_state;    /* before the next token */
     u32 forced, n_forced; /* ids that cls_slot_force() set, at this offset of the whole buffer of
                              lists: */
     u32 forced_from;      /* the output tokens from this number on are these ids */
@@ -198,10 +202,10 @@ typedef struct cls_slot {
  *
  * Beside its cls_slot a slot has a region of the buffer `state`, in words of 32 bits: bitmaps of
  * the vocabulary (adjusted tokens, and those that are in context for the repetition penalty
- * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the state of the
- * thinking budget before each token that can be rolled back. `layout` says which of these parts
- * exist: a cls_counts, the history (1 to 16,384, or a multiple of 64 up to 1,048,576) and the
- * rollback (0 to 16,384). */
+ * alone), counts, a ring buffer of the latest tokens, and the adaptive state and the states of the
+ * thinking budget and of the grammar before each token that can be rolled back. `layout` says which
+ * of these parts exist: a cls_counts, the history (1 to 16,384, or a multiple of 64 up to
+ * 1,048,576) and the rollback (0 to 16,384). */
 #ifdef __OPENCL_C_VERSION__
 enum {
     CLS_COUNTS_NONE = 0,     /* nothing for penalties */
@@ -256,10 +260,21 @@ CLS_INLINE u32 state_thinking(u32 vocab, u32 layout)
     return state_adaptive(vocab, layout) +
            (CLS_LAYOUT_ROLLBACK(layout) * CLS_ADAPTIVE_WORDS + 15) / 16 * 16;
 }
-CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+CLS_INLINE u32 state_grammar(u32 vocab, u32 layout)
 {
     return state_thinking(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) + 15) / 16 * 16;
 }
+CLS_INLINE u32 state_words(u32 vocab, u32 layout)
+{
+    return state_grammar(vocab, layout) + (CLS_LAYOUT_ROLLBACK(layout) + 15) / 16 * 16;
+}
+
+/* Where the bitmaps of rows with a grammar are: the lists have for each row, from
+ * args->grammar_rows on, a word and room for a bitmap. The word is the offset of the row's bitmap
+ * of allowed ids, which is that of the grammar's state, the request's, or the row's own; or
+ * CLS_NO_BITMAP. */
+#define CLS_NO_BITMAP 0xffffffffu
+CLS_INLINE u32 grammar_row_words(u32 vocab) { return 1 + state_bitmap(vocab); }
 
 /* Logit biases lie in the lists. First comes a bitmap of the biased tokens. With CLS_SLOT_BIAS_ROW
  * a value for every token of whole tiles follows. Otherwise, for each word of the bitmap, the
@@ -516,7 +531,8 @@ typedef struct cls_args {
     cls_wide ids_stride;
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
-    u32 reserved_3[4];
+    u32 grammar_rows;                        /* see grammar_row_words() */
+    u32 reserved_3[3];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* force: finishes the rows of a step that has requests with thinking budgets, forced ids or loop
- * stops. The rows are drawn as all rows are, but not accepted. This kernel replaces the tokens of
- * those rows whose requests must emit another one, and then does what the token kernel does at the
- * end of other steps: writes tokens and statuses, and updates the slots. Launch: [WGS, rows]. */
+/* force: finishes the rows of a step that has requests with thinking budgets, forced ids, loop
+ * stops or grammars. The rows are drawn as all rows are, but not accepted. This kernel replaces the
+ * tokens of those rows whose requests must emit another one, and then does what the token kernel
+ * does at the end of other steps: writes tokens and statuses, and updates the slots. Launch: [WGS,
+ * rows]. */
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
@@ -29,14 +30,15 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         next = slot->adaptive;
     }
     if (due >= 0) {
-        forced = emits = mask_allows(&s, row, (u32)due);
+        forced = emits = mask_allows(&s, row, (u32)due) && grammar_allows(slot, lists, (u32)due);
         status = (status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
         token = forced ? due : args->invalid_token;
     }
     if (drew && token == own)
         next = adaptive_once(slot, &rows[row].next);
     if (emits)
-        status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1);
+        status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1) |
+                  grammar_ends(slot, lists, (u32)token);
     const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;

@@ -18,6 +18,7 @@ static inline u32 state_digest(__global const cls_slot *slot, const slot_state *
     hash = shard_mix(shard_mix(hash, slot->length), slot->stopped);
     hash = shard_mix(shard_mix(hash, (u32)slot->adaptive.mu), slot->adaptive.sum);
     hash = shard_mix(shard_mix(hash, slot->adaptive.weight), slot->adaptive.top_p);
+    hash = shard_mix(hash, slot->grammar_state);
     SHORT_LOOP
     for (u32 i = 1; i <= latest; i++)
         hash = shard_mix(hash, s->ring[(slot->length - i) % s->n_ring]);

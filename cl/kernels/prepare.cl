@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* prepare: computes the history effects of rows, which are what a request's latest tokens do to the
  * logits. DRY penalizes tokens that would continue a repetition; no-repeat n-grams, bad words and
- * min_tokens ban tokens. */
+ * min_tokens ban tokens. It also finds the bitmaps of the ids that grammars allow. */
 #include "row/maps.cl"
+#include "row/grammar.cl"
 #include "row/patches.cl"
 #include "row/repetitions_cpu.cl"
 
@@ -150,8 +151,10 @@ static inline u32 copy_path(const step_args *s, const history_effects *p, u32 ro
 }
 
 /* Runs before the survey, if a row may need it. It reads slots and their states, and writes the
- * rows' regions of `effects`. Launch: [WGS, rows]. */
-ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __local uint2 *chunk)
+ * rows' regions of `effects`, and what grammar_row_words() describes to the lists. Launch: [WGS,
+ * rows]. */
+ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
+                          __local u64 *scratch, __local uint2 *chunk)
 {
     const u32 vocab = s->vocab, has = s->has, layout = s->args->layout, lid = LOCAL_ID;
     const i32 slot_index = mapped_slot(s, row);
@@ -169,6 +172,8 @@ ONE_COPY void prepare_row(const step_args *s, u32 row, __local u64 *scratch, __l
             p.draft_info[2] = 0;
         }
     }
+    if (slot_index >= 0 && (from->flags & CLS_SLOT_GRAMMAR)) /* the same for the whole group */
+        prepare_grammar(s, all_lists, row, slot_index, p.path, drafts);
     if (wanted) { /* the same for the whole group */
         const cls_slot slot = *from;
         __global const u32 *const lists = lists_of(s, from);
@@ -203,5 +208,5 @@ KERNEL void cls_prepare_rows(STEP_PARAMETERS(CLS_PREPARE_BUFFERS))
     __local u64 scratch[WGS];
     __local uint2 chunk[WGS];
     const step_args s = STEP_OF(CLS_PREPARE_BUFFERS);
-    prepare_row(&s, get_group_id(1), scratch, chunk);
+    prepare_row(&s, lists, get_group_id(1), scratch, chunk);
 }

@@ -5,7 +5,7 @@
 #include "row/rollback.cl"
 
 /* CHANGES 0 supports only beginning, appending and reset, for slots without a penalty window,
- * thinking budget or loop stop. Most samplers never need more. CHANGES 1 is compiled with
+ * thinking budget, loop stop or grammar. Most samplers never need more. CHANGES 1 is compiled with
  * FORCED 1. */
 #ifndef CHANGES
 #define CHANGES 1
@@ -46,7 +46,7 @@ static inline void state_copy(const slot_state *s, const slot_state *from)
     }
     for (u32 i = LOCAL_ID;
          i < (s->n_ring + 15) / 16 + (s->n_adaptive * CLS_ADAPTIVE_WORDS + 15) / 16 +
-                 (s->n_adaptive + 15) / 16;
+                 (s->n_adaptive + 15) / 16 * 2;
          i += WGS)
         vstore16(vload16(i, from->ring), i, s->ring);
     BARRIER();
@@ -98,23 +98,29 @@ static inline void state_turn(cls_slot *slot, const slot_state *s, __local u64 *
     slot->adaptive.top_p = slot->top_p;
     slot->thinking = slot->thinking != 0; /* the budget of the turn begins */
     slot->n_forced = 0;
+    slot->grammar_state = slot->grammar_begin;
 }
 
-/* Follows the thinking budget through tokens that are about to be appended. `rules`: the slot's
- * parameters in memory. */
-static inline void append_thinking(cls_slot *slot, __global const cls_slot *rules,
-                                   const slot_state *s, __global const u32 *lists,
-                                   __global const u32 *entries, u32 n)
+/* Follows the thinking budget and the grammar through tokens that are about to be appended.
+ * `rules`: the slot's parameters in memory. */
+static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
+                                 const slot_state *s, __global const u32 *lists,
+                                 __global const u32 *entries, u32 n)
 {
     text t = {s->ring, entries, s->n_ring, slot->length, slot->length};
-    if (!(slot->flags & CLS_SLOT_THINKING))
+    if (!(slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)))
         return;
     for (u32 j = 0; j < n; j++, t.length++) {
-        const u32 entry = entries[j];
-        if (LOCAL_ID == 0)
+        const u32 id = entries[j] & CLS_ENTRY_ID, is_output = entries[j] & CLS_ENTRY_OUTPUT;
+        if (LOCAL_ID == 0) {
             thinking_store(s, t.length, slot->thinking);
-        slot->thinking = thinking_after(rules, lists, &t, slot->thinking, entry & CLS_ENTRY_ID,
-                                        (entry & CLS_ENTRY_OUTPUT) != 0);
+            grammar_store(s, t.length, slot->grammar_state);
+        }
+        if (is_output)
+            slot->grammar_state =
+                grammar_after(rules, lists - rules->lists, slot->grammar_state, slot->thinking, id);
+        if (slot->flags & CLS_SLOT_THINKING)
+            slot->thinking = thinking_after(rules, lists, &t, slot->thinking, id, is_output != 0);
     }
     BARRIER(); /* every item has read the ring */
 }
@@ -126,7 +132,7 @@ static inline void state_append(cls_slot *slot, __global const cls_slot *rules, 
                                 u32 outputs, __local u64 *scratch)
 {
 #if CHANGES
-    append_thinking(slot, rules, s, lists, entries, n);
+    append_states(slot, rules, s, lists, entries, n);
 #endif
     if (slot->flags & CLS_SLOT_DECAYS) {
         for (u32 j = 0; j < n; j++) {
@@ -240,6 +246,12 @@ static inline void change_slot(const slots_args *a, const cls_change *c, cls_slo
         if ((slot->flags | was.flags) & CLS_SLOT_THINKING)
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
                 s->thinking[i] = thinking_carry(slot, &was, s->thinking[i]);
+        /* Another grammar begins with the call, and so it does after a rollback behind it. */
+        if ((slot->flags & was.flags & CLS_SLOT_GRAMMAR) && slot->grammar == was.grammar)
+            slot->grammar_state = was.grammar_state;
+        else if (slot->flags & CLS_SLOT_GRAMMAR)
+            for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS)
+                grammar_ring(s)[i] = slot->grammar_state;
         if (slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) {
             for (u32 i = LOCAL_ID; i < s->n_adaptive; i += WGS * 4) {
                 CLS_EACH_4(KEEP_ADAPTIVE)

@@ -300,7 +300,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                               : own;
         if (by_rows)
             w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
-        if (due >= 0 && !mask_allows(v->s, w->row, (u32)due)) {
+        if (due >= 0 &&
+            !(mask_allows(v->s, w->row, (u32)due) && grammar_allows(slot, v->s->lists, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
         } else if (w->token < 0) {
@@ -317,7 +318,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         }
         w->status |= due >= 0 ? CLS_ROW_FORCED : 0u;
         const text t = text_in(state->ring, state->n_ring, slot->length);
-        u32 ended = ends_request(slot, lists, (u32)w->token, slot->outputs + 1);
+        u32 ended = ends_request(slot, lists, (u32)w->token, slot->outputs + 1) |
+                    grammar_ends(slot, v->s->lists, (u32)w->token);
         if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
             ended |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
         w->status |= ended;

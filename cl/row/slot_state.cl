@@ -30,6 +30,12 @@ static inline slot_state state_at(__global u32 *region, u32 layout, u32 vocab)
     s.words = s.counting != CLS_COUNTS_NONE ? (vocab + 31) / 32 : 0u;
     return s;
 }
+/* Returns the states of the grammar, which lie behind those of the thinking budget: a pointer in
+ * the struct would fill registers. */
+static inline __global u32 *grammar_ring(const slot_state *s)
+{
+    return s->thinking + (s->n_adaptive + 15) / 16 * 16;
+}
 static inline slot_state state_of(__global u32 *state, u32 layout, u32 vocab, u32 slot)
 {
     return state_at(state + (size_t)state_words(vocab, layout) * slot, layout, vocab);
@@ -188,6 +194,8 @@ static inline u32 has_stopped(const cls_slot *slot, const slot_state *s, __globa
 {
     if (slot->outputs == 0)
         return 0;
+    if (slot->grammar_state == CLS_GRAMMAR_ENDED)
+        return 1;
     if (slot->max_tokens != 0 && slot->outputs >= slot->max_tokens)
         return 1;
     if (slot->outputs < slot->min_tokens)
@@ -238,11 +246,17 @@ static inline void store_pending(__global cls_slot *slot, u32 has, i32 token,
 }
 
 #if FORCED
-/* Stores the state of the thinking budget before the token at an index of the history. */
+/* Store the state of the thinking budget, and that of the grammar, before the token at an index of
+ * the history. */
 static inline void thinking_store(const slot_state *s, u32 at, u32 thinking)
 {
     if (s->n_adaptive != 0)
         s->thinking[at % s->n_adaptive] = thinking;
+}
+static inline void grammar_store(const slot_state *s, u32 at, u32 grammar_state)
+{
+    if (s->n_adaptive != 0)
+        grammar_ring(s)[at % s->n_adaptive] = grammar_state;
 }
 #endif
 
@@ -287,6 +301,11 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
                                       entry_counts(leaving, flags)));
 #endif
 #if FORCED
+        if (flags & CLS_SLOT_GRAMMAR) { /* before the thinking: its last id is no text of it */
+            grammar_store(s, length, slot->grammar_state);
+            slot->grammar_state =
+                grammar_after(slot, lists - slot->lists, slot->grammar_state, slot->thinking, id);
+        }
         if (flags & CLS_SLOT_THINKING) {
             thinking_store(s, length, slot->thinking);
             slot->thinking = thinking_after(slot, lists, &t, slot->thinking, id, 1);
@@ -313,6 +332,7 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
         slot->outputs = outputs;
         slot->length = length + 1;
         slot->longest = max(slot->longest, length + 1);
-        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0;
+        slot->stopped = (ends_request(slot, lists, id, outputs) | loops) != 0 ||
+                        slot->grammar_state == CLS_GRAMMAR_ENDED;
     }
 }

@@ -127,6 +127,7 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
     const u32 layout = args->layout;
     __global const cls_slot *const slot = s->slots + index;
     __global const u32 *const lists = lists_of(s, slot);
+    u32 allowed = CLS_NO_BITMAP;
     r.state = state_of(s->state, layout, vocab, index);
     r.effects = effects_of(s->effects, layout, vocab, row);
     r.effects.amounts = lists + slot->dry;
@@ -143,18 +144,22 @@ static inline row_logits row_view(const step_args *s, u32 row, i32 slot_index)
             r.adjustments |= ADJUST_PATCHES;
         if (r.adjustments && (flags & CLS_SLOT_RAISES))
             r.adjustments |= ADJUST_RAISES;
+        if (flags & CLS_SLOT_GRAMMAR)
+            allowed = s->lists[args->grammar_rows + row * grammar_row_words(vocab)];
+        else if (flags & CLS_SLOT_ALLOWED)
+            allowed = slot->lists + slot->allowed;
     }
     r.list = lists + slot->bias;
     r.adjusted[0] = r.adjustments & ADJUST_PENALTIES ? r.state.adjusted
                     : r.adjustments & ADJUST_MARKS   ? r.effects.marks
                                                      : r.list;
     r.adjusted[1] = r.adjustments & ADJUST_MARKS ? r.effects.marks : r.adjusted[0];
-    r.allowed = (i32)(slot->allowed - slot->bias);
-    if (applies && (slot->flags & CLS_SLOT_ALLOWED)) {
+    r.allowed = (i32)(allowed - slot->lists - slot->bias);
+    if (allowed != CLS_NO_BITMAP) {
         if (r.masked) {
             r.masked |= CLS_MASK_LIST;
         } else { /* the list serves as a packed mask */
-            r.mask = lists + slot->allowed;
+            r.mask = s->lists + allowed;
             r.mask_width = state_bitmap(vocab);
             r.masked = CLS_HAS_MASK;
         }

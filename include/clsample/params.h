@@ -16,7 +16,7 @@ typedef enum cls_penalty_scope {
     CLS_SCOPE_ALL = 1     /* prompt and output (llama.cpp, TensorRT-LLM) */
 } cls_penalty_scope;
 
-/* An automaton over token ids on the device. Only a later version makes one. */
+/* An automaton over token ids, which clsample/grammar.h makes. */
 typedef struct cls_grammar cls_grammar;
 
 /* One request's sampling parameters. cls_params_init() makes them neutral: temperature 1, no
@@ -208,9 +208,10 @@ typedef struct cls_params {
      * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
      * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
      * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
-     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them.
-     * Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end longer
-     * than the sampler's `max_history` + 1.
+     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them
+     * or a grammar, which does not apply while the request thinks. Refused are also a budget above
+     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
+     * 1.
      * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
@@ -226,10 +227,11 @@ typedef struct cls_params {
     uint32_t loop_min;
     uint32_t loop_max;
 
-    /* The grammar that the output follows, and the state in which it begins. Only a later version
-     * has grammars on the device: a grammar other than NULL (default) and a state other than 0
-     * (default) are refused. The masks of a step serve grammars on the host
-     * (doc/integration.md). */
+    /* The grammar that the output follows, and the state in which it begins; NULL: none (default).
+     * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
+     * the grammar, which may be destroyed after the call. One of another vocabulary than the
+     * sampler's is refused, and so is a state that it does not have, or one without a grammar.
+     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. */
     const cls_grammar *grammar;
     uint32_t grammar_state;
 

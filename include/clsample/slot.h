@@ -31,8 +31,9 @@ extern "C" {
  * output: int32 [output_count], NULL with 0: tokens that the request has generated before, in
  * another slot, in another process, or before it was preempted. The request's position is
  * params->position plus the number of these tokens. The request has already stopped if the output
- * has max_tokens tokens, or if it ends with a stop id and has at least min_tokens tokens.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
+ * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
+ * ends with an end id of the grammar, which follows `output` from params->grammar_state on. CLS_OK;
+ * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
                                                   const cls_params *params, const int32_t *prompt,
@@ -51,10 +52,10 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_append_prompt(cls_sampler *sampler, 
  * [prompt_count], NULL with 0) is added to it. min_tokens and max_tokens count from 0 again, and
  * earlier tokens no longer count with CLS_SCOPE_OUTPUT. A request that had stopped continues, also
  * after max_tokens. The position continues, so that no random number is drawn twice. The decay of
- * top_p starts again; Mirostat's mu and the average of adaptive p are kept. n-grams, DRY and
- * penalty windows see the output of earlier turns as prompt. cls_slot_rollback() cannot remove it:
- * such a call ends the request. (vLLM and llama.cpp begin another request instead, with the whole
- * text as its prompt.)
+ * top_p and the grammar start again; Mirostat's mu and the average of adaptive p are kept. n-grams,
+ * DRY and penalty windows see the output of earlier turns as prompt. cls_slot_rollback() cannot
+ * remove it: such a call ends the request. (vLLM and llama.cpp begin another request instead, with
+ * the whole text as its prompt.)
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint32_t slot,
@@ -66,7 +67,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
  * scope is refused. Of a thinking budget it keeps the tokens that counted, but not more of them
  * than the new budget, and the forced ids that were emitted. Where it was off before, the thinking
- * begins with the call if thinking_start is empty.
+ * begins with the call if thinking_start is empty. With the same grammar its state is kept; another
+ * one begins with the call, and so it does after a rollback to a token before the call.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,
@@ -129,12 +131,15 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_comman
 
 /* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab, keep,
  * history and rollback of the sampler that saved it, and logit_bias if the request has a logit bias
- * or allowed ids. States that version 0.3 or a later one saved can be loaded.
- * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
- * not read, of a text of 2^31 tokens or more, or of another kind of sampler; CLS_OUT_OF_MEMORY;
- * CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
+ * or allowed ids. `grammar`: the grammar that the request follows, or NULL if it follows none; a
+ * state names its grammar by its digest. States that version 0.3 or a later one saved can be
+ * loaded. CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version
+ * does not read, of a text of 2^31 tokens or more, of another kind of sampler, or of another
+ * grammar; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
+ * CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
-                                                 const void *bytes, size_t size);
+                                                 const void *bytes, size_t size,
+                                                 const cls_grammar *grammar);
 
 #ifdef __cplusplus
 }

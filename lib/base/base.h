@@ -19,6 +19,7 @@
 #include "core/integers.h"
 #include "core/arithmetic.h"
 #include "core/buffers.h"
+#include "core/grammar.h"
 #include "core/philox.h"
 #include "core/samplers.h"
 #include "core/shards.h"

@@ -44,7 +44,8 @@ enum {
  * variant may have beyond greedy and plain rows, of those that select a variant of the kernel.
  * -DROW=0 leaves out masks, biases, penalties and history effects, and tokens that shards drew.
  * -DCHAIN=0 leaves out all truncations, -DCHAIN=1 all but the common ones. -DFORCED=1 is for
- * kernels that accept tokens of requests with thinking budgets, loop stops or forced ids.
+ * kernels that follow the text of requests with thinking budgets, loop stops, forced ids or
+ * grammars.
  * -DLIST=256 is for devices with little local memory (cls_shape_wants_small_lists()), which run
  * more groups at a time if a group's list takes less; rows that may keep more tokens need another
  * variant. -DROLLED=1 keeps GPU compilers from unrolling the loops over tiles (cl/row/tiles.cl).
@@ -57,7 +58,7 @@ const cls_variant cls_variants[CLS_VARIANTS] = {
     [CLS_SELF_TEST_0] = {"self-test", CLS_SELF_TEST, FILE_OF(self_test), "", ALL, 0, 0},
     [CLS_SLOTS_0] = {"slots", CLS_SLOTS, FILE_OF(slots), " -DCHANGES=0", 0, 0, 80},
     [CLS_SLOTS_1] = {"slots-state", CLS_SLOTS, FILE_OF(slots), " -DFORCED=1", ALL, 0, 128},
-    [CLS_PREPARE_0] = {"prepare", CLS_PREPARE, FILE_OF(prepare), "", ALL, 0, 64},
+    [CLS_PREPARE_0] = {"prepare", CLS_PREPARE, FILE_OF(prepare), " -DFORCED=1", ALL, 0, 64},
     [CLS_SURVEY_0] = {"survey", CLS_SURVEY, FILE_OF(survey), " -DROW=0", 0, 1, 0},
     [CLS_SURVEY_1] = {"survey-row", CLS_SURVEY, FILE_OF(survey), "", ALL, 1, 80},
     [CLS_TOKEN_0] = {"token-plain", CLS_TOKEN, FILE_OF(token), " -DROW=0 -DCHAIN=0",
@@ -202,9 +203,9 @@ uint32_t cls_features_of_slot(const cls_slot *slot)
             features |= CLS_FEATURE_SAMPLERS;
     if ((slot->flags & (CLS_SLOT_PENALIZED | CLS_SLOT_ALLOWED)) || slot->window != 0)
         features |= CLS_FEATURE_PENALTIES;
-    if (slot->flags & CLS_SLOT_HISTORY)
+    if (slot->flags & (CLS_SLOT_HISTORY | CLS_SLOT_GRAMMAR))
         features |= CLS_FEATURE_HISTORY;
-    if (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_FORCED))
+    if (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_FORCED | CLS_SLOT_GRAMMAR))
         features |= CLS_FEATURE_FORCED;
     return features;
 }

@@ -32,13 +32,18 @@ static float load(const void *values, int32_t dtype, uint32_t i)
     }
 }
 
-int cls_mask_allows(const cls_host_row *row, uint32_t i)
+static int mask_allows(const cls_host_row *row, uint32_t i)
 {
     if (row->mask == NULL)
         return 1;
     if (row->mask_kind == CLS_MASK_BOOL)
         return i < row->mask_width && ((const uint8_t *)row->mask)[i] != 0;
     return i / 32 < row->mask_width && (((const uint32_t *)row->mask)[i / 32] >> (i % 32) & 1u);
+}
+
+int cls_scratch_allows(const cls_scratch *w, uint32_t id)
+{
+    return mask_allows(&w->row, id) && cls_scratch_after(w, id) != CLS_GRAMMAR_DEAD;
 }
 
 /* ------------------------------------------------------------------------ text */
@@ -81,12 +86,18 @@ uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)
 
 /* ---------------------------------------------------------------------- biases */
 
-/* Marks the tokens that params->allowed_ids allows. */
+/* Marks the tokens that params->allowed_ids and the grammar allow. */
 static void mark_allowed(cls_scratch *w)
 {
+    uint32_t state;
     memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
     for (uint32_t i = 0; i < w->params.allowed_ids.count; i++)
         w->mark[w->params.allowed_ids.ids[i]] = 1;
+    if (!cls_scratch_grammar(w, &state))
+        return;
+    cls_grammar_set(w->params.grammar, state, w->scratch);
+    for (uint32_t i = 0; i < w->vocab; i++)
+        w->mark[i] &= w->scratch[i / 32] >> (i % 32) & 1u;
 }
 
 static void add_biases(cls_scratch *w)
@@ -265,7 +276,7 @@ uint32_t cls_scratch_read(cls_scratch *w, int raw)
         if (!raw && row->bias != NULL)
             x = x + dense_bias(row, i);
         w->z[i] = -INFINITY;
-        if (!raw && !(w->mark[i] && cls_mask_allows(row, i)))
+        if (!raw && !(w->mark[i] && mask_allows(row, i)))
             continue;
         if (isnan(x))
             status |= CLS_ROW_NAN;

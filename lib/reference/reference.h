@@ -77,8 +77,8 @@ void cls_scratch_text(cls_scratch *w);
  * loops. `outputs` is the length of the output including this token. */
 uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id);
 
-/* Returns 1 if the row's mask allows a token. */
-int cls_mask_allows(const cls_host_row *row, uint32_t id);
+/* Returns 1 if the row's mask allows a token, and the request's grammar after the work's text. */
+int cls_scratch_allows(const cls_scratch *w, uint32_t id);
 
 /* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1, and the units for a
  * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
@@ -92,6 +92,17 @@ int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at);
 
 /* Returns 1 if drafts are accepted by relaxed acceptance after the work's text. */
 int cls_scratch_relaxes(const cls_scratch *w);
+/* Sets *state to the state of the request's grammar after the work's text. Returns 0 if the request
+ * has none, or if it thinks, where the grammar does not apply. */
+int cls_scratch_grammar(const cls_scratch *w, uint32_t *state);
+
+/* Returns the state of the grammar after the text and this token; 0 where no grammar applies. */
+uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id);
+
+/* Return the cls_row_status bits of a token with which the grammar ends, or 0; and 1 if the work's
+ * text has ended with one. */
+uint32_t cls_scratch_ends(const cls_scratch *w, uint32_t id);
+int cls_scratch_ended(const cls_scratch *w);
 
 /* Returns 1 if the first n tokens of the text end with these. */
 int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count);

@@ -232,8 +232,9 @@ static cls_slot_adaptive force(cls_scratch *w, int32_t id, cls_host_result *resu
 int cls_scratch_stopped(const cls_scratch *w)
 {
     const uint32_t latest = w->outputs > 0 ? w->text[w->length - 1] : 0;
-    return w->outputs > 0 && (cls_scratch_stops(w, w->outputs, latest) |
-                              cls_scratch_loops(w, w->length - 1, w->outputs - 1, latest)) != 0;
+    return w->outputs > 0 && ((cls_scratch_stops(w, w->outputs, latest) |
+                               cls_scratch_loops(w, w->length - 1, w->outputs - 1, latest)) != 0 ||
+                              cls_scratch_ended(w));
 }
 
 void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result)
@@ -246,7 +247,7 @@ void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result)
         trace->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     } else {
         const int32_t forced = forces ? cls_scratch_forced(w, 0) : -1;
-        const int is_masked = forced >= 0 && !cls_mask_allows(&w->row, (uint32_t)forced);
+        const int is_masked = forced >= 0 && !cls_scratch_allows(w, (uint32_t)forced);
         trace->status = cls_scratch_read(w, 0);
         if (is_masked || w->available == 0) {
             trace->status |= CLS_ROW_EMPTY;
@@ -258,7 +259,8 @@ void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result)
             state = force(w, forced, result);
         if (!trace->no_token || trace->forced)
             trace->status |= cls_scratch_stops(w, w->outputs + 1, (uint32_t)trace->token) |
-                             cls_scratch_loops(w, w->length, w->outputs, (uint32_t)trace->token);
+                             cls_scratch_loops(w, w->length, w->outputs, (uint32_t)trace->token) |
+                             cls_scratch_ends(w, (uint32_t)trace->token);
     }
     result->token = trace->token;
     result->status = (int32_t)trace->status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The reference of what follows from the end of a request's text: the ids that it must emit, by its
- * thinking budget or because the caller forces them, and whether its output ends in a loop. */
+ * thinking budget or because the caller forces them, the state of its grammar, and whether its
+ * output ends in a loop. */
 #include "reference/reference.h"
 
 int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count)
@@ -11,52 +12,93 @@ int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uin
     return same == count;
 }
 
-/* Returns 1 if the request thinks after the whole text, and in *forced the id that its thinking
- * budget forces then, or -1. */
-static int thinks_after(const cls_scratch *w, int32_t *forced)
+/* What a text leaves: whether the request thinks, how many output tokens of the thinking count, and
+ * how many ids of thinking_forced the output has; and the state of its grammar. */
+typedef struct text_state {
+    int thinks;
+    uint32_t count, emitted, grammar;
+} text_state;
+
+/* Follows the thinking through token i of the text. */
+static void think(const cls_scratch *w, uint32_t i, int is_output, text_state *t)
+{
+    const cls_params *const p = &w->params;
+    const int is_due = t->thinks && p->thinking_forced.count != 0 && t->count >= p->thinking_budget;
+    if (!t->thinks) {
+        t->thinks = p->thinking_start.count != 0 &&
+                    cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
+    } else if (is_due && is_output && w->text[i] == (uint32_t)p->thinking_forced.ids[t->emitted]) {
+        t->emitted++;
+        t->thinks = t->emitted < p->thinking_forced.count;
+    } else if (p->thinking_end.count != 0 &&
+               cls_text_ends_with(w, i + 1, p->thinking_end.ids, p->thinking_end.count)) {
+        t->thinks = 0;
+    } else if (!is_due && is_output) {
+        t->count++;
+    }
+    if (!t->thinks)
+        t->count = t->emitted = 0;
+}
+
+static text_state state_of_text(const cls_scratch *w)
 {
     const cls_params *const p = &w->params;
     const uint32_t prompt = w->length - w->outputs;
-    const int has_budget = p->thinking_forced.count != 0;
-    int thinks = p->thinking_start.count == 0;
-    uint32_t count = 0;   /* output tokens of the thinking */
-    uint32_t emitted = 0; /* ids of thinking_forced that the output has */
-    for (uint32_t i = 0; i < w->length; i++) {
-        const int is_due = thinks && has_budget && count >= p->thinking_budget;
-        if (!thinks) {
-            thinks = p->thinking_start.count != 0 &&
-                     cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
-        } else if (is_due && i >= prompt &&
-                   w->text[i] == (uint32_t)p->thinking_forced.ids[emitted]) {
-            emitted++;
-            thinks = emitted < p->thinking_forced.count;
-        } else if (p->thinking_end.count != 0 &&
-                   cls_text_ends_with(w, i + 1, p->thinking_end.ids, p->thinking_end.count)) {
-            thinks = 0;
-        } else if (!is_due && i >= prompt) {
-            count++;
-        }
-        if (!thinks)
-            count = emitted = 0;
+    const int follows = (w->slot.flags & CLS_SLOT_THINKING) != 0;
+    text_state t = {follows && p->thinking_start.count == 0, 0, 0, p->grammar_state};
+    for (uint32_t i = 0; i < w->length && (follows || p->grammar != NULL); i++) {
+        if (p->grammar != NULL && i >= prompt && !t.thinks)
+            t.grammar = grammar_next(p->grammar->words, t.grammar, w->text[i]);
+        if (follows)
+            think(w, i, i >= prompt, &t);
     }
-    *forced =
-        thinks && has_budget && count >= p->thinking_budget ? p->thinking_forced.ids[emitted] : -1;
-    return thinks;
+    return t;
 }
 
 int cls_scratch_relaxes(const cls_scratch *w)
 {
-    int32_t forced;
-    return w->params.relaxed_top_k != 0 && thinks_after(w, &forced);
+    return w->params.relaxed_top_k != 0 && state_of_text(w).thinks;
 }
 
 int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at)
 {
-    int32_t forced = at < w->row.forced_count ? w->row.forced_ids[at] : -1;
-    if (at >= w->row.forced_count && w->params.thinking_forced.count != 0)
-        thinks_after(w, &forced);
-    return forced;
+    const cls_ids *const forced = &w->params.thinking_forced;
+    if (at < w->row.forced_count)
+        return w->row.forced_ids[at];
+    if (forced->count == 0)
+        return -1;
+    const text_state t = state_of_text(w);
+    return t.thinks && t.count >= w->params.thinking_budget ? forced->ids[t.emitted] : -1;
 }
+
+/* ------------------------------------------------------------------------ grammar */
+
+int cls_scratch_grammar(const cls_scratch *w, uint32_t *state)
+{
+    if (w->params.grammar == NULL)
+        return 0;
+    const text_state t = state_of_text(w);
+    *state = t.grammar;
+    return !t.thinks;
+}
+
+uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id)
+{
+    uint32_t state;
+    return cls_scratch_grammar(w, &state) ? grammar_next(w->params.grammar->words, state, id) : 0;
+}
+
+uint32_t cls_scratch_ends(const cls_scratch *w, uint32_t id)
+{
+    return cls_scratch_after(w, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0;
+}
+
+int cls_scratch_ended(const cls_scratch *w)
+{
+    return w->params.grammar != NULL && state_of_text(w).grammar == CLS_GRAMMAR_ENDED;
+}
+
+/* -------------------------------------------------------------------------- loops */
 
 uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id)
 {

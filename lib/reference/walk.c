@@ -166,7 +166,8 @@ static int emit(cls_verification *v, int32_t token, int32_t draft)
     if (draft != NONE)
         out->nodes[out->accepted++] = draft;
     const uint32_t ends =
-        cls_scratch_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token);
+        cls_scratch_stops(&v->w, v->outputs + (uint32_t)out->emitted, (uint32_t)token) |
+        cls_scratch_ends(&v->w, (uint32_t)token);
     v->status |= ends;
     return ends != 0;
 }
@@ -289,7 +290,7 @@ static void emit_tokens(cls_verification *v)
         if (by_rows) {
             const uint32_t before = v->status;
             const int has_token = sample_row(v, r, depth);
-            const int is_masked = forced >= 0 && !cls_mask_allows(&v->w.row, (uint32_t)forced);
+            const int is_masked = forced >= 0 && !cls_scratch_allows(&v->w, (uint32_t)forced);
             if (forced >= 0)
                 v->status = before | (v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                             (is_masked ? CLS_ROW_EMPTY : 0);

@@ -189,14 +189,27 @@ static void set_history(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
-/* Sets the thinking budget and relaxed acceptance, except for their lists, and the loop stop. */
+/* Returns 1 if the thinking is followed: a budget ends it, drafts are accepted by relaxed acceptance
+ * in it, or a grammar begins behind it. */
+static int follows_thinking(const cls_params *p)
+{
+    return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 ||
+           (p->grammar != NULL && (p->thinking_start.count != 0 || p->thinking_end.count != 0));
+}
+
+/* Sets the thinking budget and relaxed acceptance, except for their lists, the loop stop, and where
+ * a grammar begins. */
 static void set_ends(const cls_params *p, cls_slot *slot)
 {
-    slot->thinking_budget = p->thinking_budget;
+    slot->thinking_budget = p->thinking_forced.count != 0 ? p->thinking_budget : INT32_MAX;
     slot->loop_repeats = p->loop_repeats;
     slot->loop_min = narrow(p->loop_min);
     slot->loop_max = narrow(p->loop_max);
-    if (p->thinking_forced.count != 0 || p->relaxed_top_k != 0) {
+    if (p->grammar != NULL) {
+        slot->flags |= CLS_SLOT_GRAMMAR;
+        slot->grammar_begin = slot->grammar_state = p->grammar_state;
+    }
+    if (follows_thinking(p)) {
         slot->flags |= CLS_SLOT_THINKING;
         slot->thinking = p->thinking_start.count == 0;
     }
@@ -225,7 +238,8 @@ static cls_status check_ends(const cls_params *p)
                         "params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
         (p->thinking_budget != 0 ||
-         (p->relaxed_top_k == 0 && (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
+         (p->relaxed_top_k == 0 && p->grammar == NULL &&
+          (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
                         "thinking, is empty",
@@ -233,6 +247,23 @@ static cls_status check_ends(const cls_params *p)
                         : p->thinking_start.count != 0 ? "thinking_start"
                                                        : "thinking_end");
     return CLS_OK;
+}
+
+/* Fails if the grammar is of another vocabulary, or does not have the state. */
+static cls_status check_grammar(const cls_params *p, uint32_t vocab)
+{
+    if (p->grammar == NULL)
+        return p->grammar_state == 0
+                   ? CLS_OK
+                   : cls_refuse("params->grammar_state is %u, but params->grammar is NULL",
+                                (unsigned)p->grammar_state);
+    if (p->grammar->vocab != vocab)
+        return cls_refuse("params->grammar is of a vocabulary of %u; it must be of %u",
+                          (unsigned)p->grammar->vocab, (unsigned)vocab);
+    return p->grammar_state < p->grammar->states
+               ? CLS_OK
+               : cls_refuse("params->grammar_state is %u, but params->grammar has %u states",
+                            (unsigned)p->grammar_state, (unsigned)p->grammar->states);
 }
 
 /* Returns 1 if a stage needs the mass of the tokens that earlier stages kept. */
@@ -352,9 +383,8 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
         status = check_lists(&p, vocab);
     if (status == CLS_OK)
         status = check_ends(&p);
-    if (status == CLS_OK && (p.grammar != NULL || p.grammar_state != 0))
-        status = cls_refuse("params->%s is set; this version supports no grammars on the device",
-                            p.grammar != NULL ? "grammar" : "grammar_state");
+    if (status == CLS_OK)
+        status = check_grammar(&p, vocab);
     if (status != CLS_OK)
         return status;
 

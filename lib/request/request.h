@@ -7,6 +7,8 @@
 #include "base/base.h"
 #include "base/param_table.h"
 
+#include <stdatomic.h>
+
 /* -------------------------------------------------------- param_table.c */
 
 /* A row of CLS_PARAMS or CLS_PARAMS_WITHOUT_OPTION, or the length of a list. `range` is NULL if
@@ -65,6 +67,24 @@ static inline float cls_flush_subnormal(float x) { return fabsf(x) < 0x1p-126f ?
 /* Checks the tables of the infill stage. Fails if an id is not a token, if prefix_of has a cycle,
  * or if memory runs out. */
 cls_status cls_infill_check(const cls_infill *infill, uint32_t vocab);
+
+/* ----------------------------------------------------------- grammar.c */
+
+/* A grammar. It never changes, but for the references: the caller's, and one of each sampler that
+ * has it on the device. */
+struct cls_grammar {
+    atomic_int references;
+    uint32_t vocab, states, classes, bitmaps;
+    uint8_t digest[CLS_DIGEST_SIZE];
+    uint32_t *words; /* [n_words] as kernels read them (cl/core/grammar.h) */
+    uint32_t n_words;
+};
+
+void cls_grammar_retain(const cls_grammar *grammar);
+void cls_grammar_release(const cls_grammar *grammar); /* NULL does nothing */
+
+/* Writes the ids that a state allows, as cls_grammar_mask() does. The state is not checked. */
+void cls_grammar_set(const cls_grammar *grammar, uint32_t state, uint32_t *words);
 
 /* ------------------------------------------------- arrays.c and lists.c */
 

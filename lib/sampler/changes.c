@@ -136,14 +136,14 @@ void cls_change_add_copy(cls_sampler *s, uint32_t to, uint32_t from)
 }
 
 /* Returns 1 if new parameters change nothing but themselves, so that later ones may replace them:
- * the counts stay what they were, and so do the adaptive state and that of the thinking budget
- * (change_slot() in cl/kernels/slots.cl). */
+ * the counts stay what they were, and so do the adaptive state and those of the thinking budget and
+ * the grammar (change_slot() in cl/kernels/slots.cl). */
 static int changes_only_params(const cls_slot *was, const cls_slot *now)
 {
     return ((was->flags ^ now->flags) &
             (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS | CLS_SLOT_SCOPE_ALL)) == 0 &&
-           ((was->flags | now->flags) & CLS_SLOT_THINKING) == 0 && was->window == now->window &&
-           was->top_p == now->top_p;
+           ((was->flags | now->flags) & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)) == 0 &&
+           was->window == now->window && was->top_p == now->top_p;
 }
 
 cls_change *cls_change_add_params(cls_sampler *s, uint32_t slot, const cls_slot *now)

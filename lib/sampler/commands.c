@@ -306,6 +306,24 @@ static cl_int copy_lists(cls_commands *c)
     return CL_SUCCESS;
 }
 
+/* Copies the words of grammars that are new to the sampler to its lists. */
+static cl_int copy_grammars(cls_commands *c)
+{
+    cl_int code = CL_SUCCESS;
+    for (cls_lists *l = c->sampler->grammars; l != NULL && code == CL_SUCCESS;
+         l = l->next_grammar) {
+        if (l->upload == NULL)
+            continue;
+        code = cls_commands_copy(c, l->upload, c->sampler->lists.buffer,
+                                 l->offset * sizeof(uint32_t), l->words * sizeof(uint32_t));
+        if (code != CL_SUCCESS)
+            continue;
+        clReleaseMemObject(l->upload);
+        l->upload = NULL;
+    }
+    return code;
+}
+
 /* Runs n changes of one round. `first` is the offset, in words, of the first one's index. */
 static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
 {
@@ -335,6 +353,8 @@ static cl_int run_changes(cls_commands *c)
     cls_host_buffer *const changes = &c->staging->changes, *const words = &c->staging->words;
     const uint32_t n = (uint32_t)(s->pending_changes.used / sizeof(cls_change));
     cl_int code = copy_lists(c);
+    if (code == CL_SUCCESS)
+        code = copy_grammars(c);
     if (code != CL_SUCCESS)
         return code;
     const uint32_t *const end = cls_changes_sort(s);

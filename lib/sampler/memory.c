@@ -22,13 +22,35 @@ cls_status cls_device_buffer_grow(const cls_sampler *s, cls_device_buffer *buffe
     return CLS_OK;
 }
 
+/* Returns 1 if no change will use the lists again. */
+static int lists_are_unused(const cls_sampler *s, const cls_lists *l)
+{
+    return l->references == 0 && l->batch != s->batch;
+}
+
+static void collect_grammars(cls_sampler *s)
+{
+    for (cls_lists **link = &s->grammars; *link != NULL;) {
+        cls_lists *const l = *link;
+        if (!lists_are_unused(s, l)) {
+            link = &l->next_grammar;
+            continue;
+        }
+        *link = l->next_grammar;
+        cls_grammar_release(l->grammar);
+        if (l->upload != NULL)
+            clReleaseMemObject(l->upload);
+    }
+}
+
 void cls_lists_collect(cls_sampler *s)
 {
     s->lists_collected = s->batch;
     memset(s->lists_search, 0, sizeof s->lists_search);
+    collect_grammars(s);
     for (cls_lists **link = &s->first_lists; *link != NULL;) {
         cls_lists *const l = *link;
-        if (l->references == 0 && l->batch != s->batch) {
+        if (lists_are_unused(s, l)) {
             *link = l->next;
             free(l);
         } else {
@@ -64,7 +86,7 @@ cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
     if (end + n > UINT32_MAX / 8)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                         "the lists of all slots together are too long: %zu words", end + n);
-    cls_lists *const l = malloc(sizeof *l);
+    cls_lists *const l = calloc(1, sizeof *l);
     if (l == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a list");
     if ((end + n) * sizeof(uint32_t) > s->lists.size) {
@@ -84,7 +106,6 @@ cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
         s->lists = grown;
     }
     l->references = 1;
-    l->batch = 0;
     l->offset = (uint32_t)end;
     l->words = n;
     l->next = *link;
@@ -92,6 +113,47 @@ cls_status cls_lists_allocate(cls_sampler *s, uint32_t n, cls_lists **out)
     *before = l;
     *out = l;
     return CLS_OK;
+}
+
+static cls_status add_grammar(cls_sampler *s, const cls_grammar *grammar, cls_lists **out)
+{
+    const size_t size = grammar->n_words * sizeof *grammar->words;
+    cl_int code;
+    cls_status status = CLS_OK;
+    if (s->grammar_rows == NULL)
+        status = cls_lists_allocate(s, s->max_rows * grammar_row_words(s->vocab), &s->grammar_rows);
+    if (status == CLS_OK)
+        status = cls_lists_allocate(s, grammar->n_words, out);
+    if (status != CLS_OK)
+        return status;
+    cls_lists *const l = *out;
+    l->upload = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR, size,
+                               grammar->words, &code);
+    if (code != CL_SUCCESS) {
+        cls_lists_release(s, l);
+        *out = NULL;
+        return cls_fail(CLS_OPENCL_ERROR, code,
+                        "cannot allocate %zu bytes on the device for a grammar", size);
+    }
+    cls_grammar_retain(grammar);
+    l->grammar = grammar;
+    l->next_grammar = s->grammars;
+    s->grammars = l;
+    return CLS_OK;
+}
+
+cls_status cls_lists_of_grammar(cls_sampler *s, const cls_grammar *grammar, cls_lists **out)
+{
+    *out = NULL;
+    if (grammar == NULL)
+        return CLS_OK;
+    for (cls_lists *l = s->grammars; l != NULL; l = l->next_grammar)
+        if (memcmp(l->grammar->digest, grammar->digest, CLS_DIGEST_SIZE) == 0) {
+            l->references++;
+            *out = l;
+            return CLS_OK;
+        }
+    return add_grammar(s, grammar, out);
 }
 
 void cls_lists_release(const cls_sampler *s, cls_lists *l)

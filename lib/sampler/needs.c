@@ -27,7 +27,9 @@ uint32_t cls_needs_listed(const cls_slot *slot)
  * sampler, and is not in the host's copy of a slot. */
 static uint64_t digest_of(const cls_request *r)
 {
-    const uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);
+    uint64_t hash = cls_arrays_hash(r->forced != NULL ? r->forced_digest : 1, &r->params);
+    if (r->grammar != NULL)
+        hash = cls_hash_bytes(hash, r->grammar->grammar->digest, CLS_DIGEST_SIZE);
     return cls_hash_bytes(hash, &r->slot, offsetof(cls_slot, position));
 }
 

@@ -327,6 +327,8 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     m.lists =
         (s->infill != NULL ? ((uint64_t)s->infill_end_count + s->vocab) * sizeof(int32_t) : 0) +
         s->lists.size + (s->lists_to_copy != NULL ? s->lists_to_copy_size : 0);
+    for (const cls_lists *l = s->grammars; l != NULL; l = l->next_grammar)
+        m.lists += l->upload != NULL ? l->words * sizeof(uint32_t) : 0;
     m.changes = s->changes.size + s->words.size + s->masks.size;
     m.device = m.parameters + m.penalties + m.history + m.lists + m.changes + m.rows;
     m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +

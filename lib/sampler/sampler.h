@@ -63,20 +63,26 @@ typedef struct cls_staging {
     cls_host_buffer rows;           /* of a shard's exchange; max_rows, once there is a shard */
 } cls_staging;
 
-/* A request's biases and stop ids in the device's buffer of lists. Copies of a slot share them. */
+/* A request's biases and stop ids in the device's buffer of lists. Copies of a slot share them. A
+ * grammar's words are lists, too, which all requests that follow it share. */
 typedef struct cls_lists {
     struct cls_lists *next; /* in the order of offsets */
     uint32_t references;    /* 0: the memory is free after the next step */
     uint64_t batch;         /* the batch in which the last reference was released */
     uint32_t offset, words; /* offset and length, in words */
+
+    const cls_grammar *grammar;     /* retained; NULL if the lists are a request's */
+    struct cls_lists *next_grammar; /* of the sampler's grammars */
+    cl_mem upload;                  /* its words, until the next step copies them, or NULL */
 } cls_lists;
 
 /* The host's part of a slot. */
 typedef struct cls_request {
     cls_slot slot;
-    cls_params params; /* with copies of the caller's arrays */
-    cls_lists *lists;  /* NULL if there are none */
-    cls_lists *forced; /* the ids of cls_slot_force(), on the device; NULL if there are none */
+    cls_params params;  /* with copies of the caller's arrays */
+    cls_lists *lists;   /* NULL if there are none */
+    cls_lists *forced;  /* the ids of cls_slot_force(), on the device; NULL if there are none */
+    cls_lists *grammar; /* the grammar of `params`; NULL if there is none */
 
     /* The slot's pending changes. They are valid if `batch` is the sampler's; otherwise the slot
      * has no pending change. */
@@ -160,6 +166,8 @@ struct cls_sampler {
     cls_lists *first_lists;
     cls_lists *lists_search[32];
     uint64_t lists_collected; /* the batch in which unused lists were last freed */
+    cls_lists *grammars;      /* those that are grammars */
+    cls_lists *grammar_rows;  /* of grammar_row_words() for each row, once there is a grammar */
 
     /* Slots. The changes that slot calls made since the last step form a batch: the next step
      * uploads them and runs them in rounds. */
@@ -229,6 +237,11 @@ cls_status cls_sampler_trace(cls_sampler *sampler, cl_command_queue queue, cls_r
 /* Allocates room for n words in the buffer of lists, which grows if necessary. *out is NULL if n is
  * 0. Fails if memory runs out. */
 cls_status cls_lists_allocate(cls_sampler *sampler, uint32_t n, cls_lists **out);
+
+/* Returns the words of a grammar in the buffer of lists, with a reference: those of an equal one,
+ * or new ones, which the next step copies. *out is NULL if `grammar` is. Fails if memory runs out.
+ */
+cls_status cls_lists_of_grammar(cls_sampler *sampler, const cls_grammar *grammar, cls_lists **out);
 
 /* Removes a reference; `lists` may be NULL. */
 void cls_lists_release(const cls_sampler *sampler, cls_lists *lists);
@@ -310,6 +323,7 @@ typedef struct cls_checked_params {
     cls_slot slot;
     uint32_t *words; /* the lists */
     uint32_t n_words;
+    cls_lists *lists, *grammar; /* on the device, once a slot call has allocated them */
 } cls_checked_params;
 
 /* Fails if the slot does not exist, if the sampler is lost, or if `begun` is 1 and the slot has no
@@ -333,7 +347,8 @@ cls_status cls_try_params(cls_sampler *sampler, uint32_t slot, const cls_params 
 cls_status cls_try_force(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
 cls_status cls_try_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
 cls_status cls_try_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
-cls_status cls_try_load(cls_sampler *sampler, uint32_t slot, const void *saved, size_t size);
+cls_status cls_try_load(cls_sampler *sampler, uint32_t slot, const void *saved, size_t size,
+                        const cls_grammar *grammar);
 
 /* Returns the features that cls_try_begin() needs. */
 uint32_t cls_features_to_begin(const cls_slot *slot);

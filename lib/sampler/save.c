@@ -2,6 +2,7 @@
 /* Saves and loads slots. A saved slot consists of these values, little-endian and without padding:
  *
  *     "clsslot\n", format, vocab, keep, history, rollback
+ *     in format 6: the digest of the grammar, and the state in which it begins
  *     the number of parameters, then these in the order of their ids (lib/base/param_table.h)
  *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
  *     and the ids of each), the ids of the thinking budget
@@ -12,15 +13,18 @@
  *     the tokens that occur: id with IN_CONTEXT_BIT, count
  *     in format 5: with a thinking budget its state, and that before each token that can be rolled
  *     back, oldest first; the number of forced ids, their place in the output, and the ids
+ *     in format 6: the state of the grammar, and that before each token that can be rolled back,
+ *     oldest first
  *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
- * A slot without a thinking budget and without forced ids is saved in format 4, which older
- * libraries read. Loading checks every value, since the bytes may come from anywhere. */
+ * A slot is saved in the oldest format that has what it needs, which older libraries read: 6 with a
+ * grammar, 5 with a thinking budget or forced ids, else 4. Loading checks every value, since the
+ * bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
-#define FORMAT 5u
+#define FORMAT 6u
 #define OLDEST_FORMAT 2u /* the oldest format that can be read */
 #define IN_CONTEXT_BIT 0x80000000u
 #define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
@@ -188,10 +192,34 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
     return b->is_cut_short ? damaged("they are cut short") : CLS_OK;
 }
 
-static cls_status read_params(stream *b, const cls_sampler *s, cls_checked_params *checked)
+/* Reads which grammar the request follows, and where it begins. Fails if it is not the given one,
+ * which may be NULL. */
+static cls_status read_grammar(stream *b, const cls_grammar *grammar, cls_params *p)
+{
+    uint8_t digest[CLS_DIGEST_SIZE];
+    if (b->format < 6)
+        return grammar == NULL ? CLS_OK
+                               : cls_refuse("grammar is set, but bytes are a slot without one");
+    put_bytes(b, digest, sizeof digest);
+    put_u32(b, &p->grammar_state);
+    p->grammar = grammar;
+    if (b->is_cut_short)
+        return damaged("they are cut short");
+    return grammar != NULL && memcmp(digest, grammar->digest, sizeof digest) == 0
+               ? CLS_OK
+               : cls_refuse(grammar == NULL
+                                ? "grammar is NULL, but bytes are a slot that follows one"
+                                : "grammar is not the one that the saved slot follows");
+}
+
+static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar *grammar,
+                              cls_checked_params *checked)
 {
     cls_params p;
     cls_params_init(&p);
+    const cls_status follows = read_grammar(b, grammar, &p);
+    if (follows != CLS_OK)
+        return follows;
     put_params(b, &p);
     if (b->unknown != 0)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
@@ -220,6 +248,12 @@ static cls_slot_adaptive *ring_adaptive(const cls_sampler *s, uint32_t *state, u
 static uint32_t *thinking_before(const cls_sampler *s, uint32_t *state, uint32_t at)
 {
     return state + state_thinking(s->vocab, s->layout) + at % s->rollback;
+}
+
+/* Returns the state of the grammar before a token of the history, in a slot's state. */
+static uint32_t *grammar_before(const cls_sampler *s, uint32_t *state, uint32_t at)
+{
+    return state + state_grammar(s->vocab, s->layout) + at % s->rollback;
 }
 
 /* Returns the index of the oldest token whose adaptive state is stored. */
@@ -367,27 +401,47 @@ static const char *put_forced(stream *b, const cls_sampler *s, cls_slot *slot, u
                     "the state of the thinking budget is impossible");
 }
 
+/* Writes or reads the states of the grammar. */
+static const char *put_grammar_states(stream *b, const cls_sampler *s, cls_slot *slot,
+                                      uint32_t states, uint32_t *state)
+{
+    int impossible = 0;
+    for (uint32_t i = oldest_adaptive(s, slot); i <= slot->length; i++) {
+        uint32_t *const at = i < slot->length ? grammar_before(s, state, i) : &slot->grammar_state;
+        put_u32(b, at);
+        impossible |= *at >= states && *at != CLS_GRAMMAR_ENDED && *at != CLS_GRAMMAR_DEAD;
+    }
+    return fault_if(b, impossible, "a state of the grammar is impossible");
+}
+
 /* ------------------------------------------------------------------------ save */
 
 static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
                        uint32_t *state, uint32_t *forced)
 {
-    const uint32_t format =
-        (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? FORMAT : FORMAT - 1;
+    const uint32_t format = slot->flags & CLS_SLOT_GRAMMAR                             ? 6
+                            : (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? 5
+                                                                                       : 4;
     uint32_t head[] = {format, s->vocab, s->counts, s->history, s->rollback};
     cls_params p = r->params;
     b->format = format;
     put_bytes(b, (void *)(uintptr_t)slot_magic, sizeof slot_magic);
     put_words(b, head, sizeof head / sizeof head[0]);
+    if (format >= 6) {
+        put_bytes(b, (void *)(uintptr_t)p.grammar->digest, CLS_DIGEST_SIZE);
+        put_u32(b, &slot->grammar_begin);
+    }
     put_params(b, &p);
     for (const cls_list_param *l = NULL; (l = cls_list_after(l)) != NULL;)
         put_list(b, l, &p);
     put_state(b, s, slot, state);
     write_tokens(b, s, state);
-    if (format == FORMAT) {
+    if (format >= 5) {
         put_forced(b, s, slot, state);
         put_words(b, forced, slot->n_forced);
     }
+    if (format >= 6)
+        put_grammar_states(b, s, slot, p.grammar->states, state);
     uint64_t sum = b->out != NULL ? hash(b->out, b->offset) : 0;
     put_u64(b, &sum);
 }
@@ -549,12 +603,17 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
         return damaged(fault);
     if (b->format >= 5)
         status = read_forced_ids(b, s, p);
+    if (status == CLS_OK && b->format >= 6) {
+        fault = put_grammar_states(b, s, &p->slot, p->params.grammar->states, state);
+        status = fault == NULL ? CLS_OK : damaged(fault);
+    }
     if (status == CLS_OK && b->offset != b->size)
         status = damaged("there are bytes after the end");
     return status;
 }
 
-cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size)
+cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+                        const cls_grammar *grammar)
 {
     cls_checked_params p;
     stream b = {.in = saved, .size = size, .reading = 1};
@@ -565,7 +624,7 @@ cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t
     if (status == CLS_OK)
         status = read_header(&b, s);
     if (status == CLS_OK)
-        status = read_params(&b, s, &p);
+        status = read_params(&b, s, grammar, &p);
     if (status != CLS_OK)
         return status;
     uint32_t *const state = calloc(state_words(s->vocab, s->layout), sizeof *state);

@@ -160,26 +160,42 @@ static void free_request(cls_sampler *s, uint32_t slot)
     cls_needs_remove(s, slot);
     cls_lists_release(s, r->lists);
     cls_lists_release(s, r->forced);
+    cls_lists_release(s, r->grammar);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
-    r->lists = r->forced = NULL;
+    r->lists = r->forced = r->grammar = NULL;
+}
+
+/* Allocates the lists of checked parameters, and those of their grammar. Fails if memory runs out.
+ */
+static cls_status allocate_lists(cls_sampler *s, cls_checked_params *p)
+{
+    cls_status status = cls_lists_of_grammar(s, p->params.grammar, &p->grammar);
+    if (status == CLS_OK)
+        status = cls_lists_allocate(s, p->n_words, &p->lists);
+    if (status != CLS_OK)
+        cls_lists_release(s, p->grammar);
+    return status;
 }
 
 /* Moves checked parameters into a slot, and their lists into a change. */
-static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_lists *lists,
-                        cls_change *c)
+static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_change *c)
 {
+    cls_lists *const lists = p->lists, *const grammar = p->grammar;
     free_request(s, slot);
     c->lists = cls_pending_words_count(s);
     c->n_lists = p->n_words;
     c->params = p->slot;
     c->params.lists = lists != NULL ? lists->offset : 0;
     c->params.forced += c->params.lists;
+    c->params.grammar = grammar != NULL ? grammar->offset : 0;
     cls_pending_words_add(s, p->words, p->n_words);
     s->request[slot].slot = p->slot;
     s->request[slot].params = p->params;
+    s->request[slot].params.grammar = grammar != NULL ? grammar->grammar : NULL;
     s->request[slot].lists = lists;
+    s->request[slot].grammar = grammar;
     cls_needs_add(s, slot);
     memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
     cls_checked_params_free(p);
@@ -190,6 +206,7 @@ void cls_requests_free(cls_sampler *s)
     for (uint32_t slot = 0; s->needs.requests != 0; slot++)
         if (s->request[slot].slot.flags & CLS_SLOT_BEGUN)
             free_request(s, slot);
+    cls_lists_release(s, s->grammar_rows);
     s->batch++; /* so that all lists are freed: no pending change will use them */
     cls_lists_collect(s);
     free(s->request);
@@ -223,10 +240,11 @@ static cls_status check_tokens(const char *what, const int32_t *ids, uint32_t n)
 }
 
 /* Returns 1 if tokens of a slot are appended by the larger variant of the kernel: with a window
- * they are counted again, and the thinking budget and the loop stop look at them. */
+ * they are counted again, and the thinking budget, the loop stop and the grammar look at them. */
 static int begins_with_state(const cls_slot *slot)
 {
-    return slot->window != 0 || (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS)) != 0;
+    return slot->window != 0 ||
+           (slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_LOOPS | CLS_SLOT_GRAMMAR)) != 0;
 }
 
 uint32_t cls_features_to_begin(const cls_slot *slot)
@@ -239,7 +257,6 @@ cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params
                          uint32_t output_count)
 {
     cls_checked_params p;
-    cls_lists *lists;
     const size_t tokens = (size_t)prompt_count + output_count;
     cls_status status = cls_slot_check(s, slot, 0);
     if (status == CLS_OK)
@@ -254,14 +271,14 @@ cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params
     if (status == CLS_OK)
         status = cls_changes_reserve(s, tokens, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.n_words, &lists);
+        status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
     }
     s->pending_needs_state |= begins_with_state(&p.slot);
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
-    move_params(s, slot, &p, lists, c);
+    move_params(s, slot, &p, c);
     c->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     cls_change_add_tokens(s, slot, output, output_count, CLS_ENTRY_OUTPUT);
@@ -307,7 +324,6 @@ cls_status cls_try_next_turn(cls_sampler *s, uint32_t slot, const int32_t *promp
 cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     cls_checked_params p;
-    cls_lists *lists;
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
         status = cls_checked_params_create(s, params, &p);
@@ -325,7 +341,7 @@ cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *param
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, p.n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p.n_words, &lists);
+        status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
@@ -334,7 +350,7 @@ cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *param
     const uint64_t digest = s->request[slot].forced_digest;
     if (forced != NULL)
         forced->references++;
-    move_params(s, slot, &p, lists, cls_change_add_params(s, slot, &p.slot));
+    move_params(s, slot, &p, cls_change_add_params(s, slot, &p.slot));
     set_forced(s, slot, forced, digest);
     return CLS_OK;
 }
@@ -397,6 +413,9 @@ cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
         r->lists->references++;
     if (r->forced != NULL)
         r->forced->references++;
+    s->request[to].grammar = r->grammar;
+    if (r->grammar != NULL)
+        r->grammar->references++;
     cls_needs_add(s, to);
     cls_change_add_copy(s, to, from);
     return CLS_OK;
@@ -440,7 +459,6 @@ cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
 
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, const uint32_t *state)
 {
-    cls_lists *lists;
     const uint32_t n = state_words(s->vocab, s->layout);
     const int is_forced = p->slot.n_forced != 0;
     cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE |
@@ -448,14 +466,15 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
-        status = cls_lists_allocate(s, p->n_words, &lists);
+        status = allocate_lists(s, p);
     if (status != CLS_OK)
         return status;
+    cls_lists *const lists = p->lists;
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_LOAD, slot);
     const uint64_t forced_digest = is_forced ? cls_hash_bytes(1, p->words + p->slot.forced,
                                                               p->slot.n_forced * sizeof *p->words)
                                              : 1;
-    move_params(s, slot, p, lists, c);
+    move_params(s, slot, p, c);
     if (is_forced) {
         lists->references++;
         set_forced(s, slot, lists, forced_digest);

@@ -5,6 +5,7 @@
 #include "selftest/selftest.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* clang-format off */
 #define F(name, value) {offsetof(cls_params, name), value, 'f'}
@@ -199,6 +200,13 @@ const cls_selftest_case cls_selftest_cases[] = {
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_FORCED, 0, "a forced id, then any",
      PROOF(V(FORCE_0)), {F(temperature, 1)}},
 
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR, 0, "a grammar",
+     PROOF(V(PREPARE_0) | V(SLOTS_1) | V(FORCE_0)), {I(top_k, 9)}},
+    {ST_FORCED, ROW_FLAT, WITH_TEXT | WITH_GRAMMAR | WITH_MASK, BY_ROLLBACK,
+     "a grammar, taken back", PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR | WITH_ALLOWED, BY_LOAD, "a grammar, loaded",
+     ANY, {F(temperature, 2)}},
+
     {ST_SHARDS, ROW_PEAKED, 0, 0, "top-p .9 of top-k 12, a shard",
      PROOF(SHARDS | V(SHARD_SURVEY_0)), {I(top_k, 12), F(top_p, .9), F(min_p, .0078125)}},
     {ST_SHARDS, ROW_TEXT, WITH_TEXT, 0, "top-k 12, changed, a shard",
@@ -308,6 +316,53 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
         if (vocab < SELFTEST_VOCAB)
             p->thinking_forced.ids = low_answer;
     }
+}
+
+/* The states of the grammar: 0 and 2 have bitmaps, 1 a list. All allow the text. */
+static int grammar_has(uint32_t state, uint32_t id)
+{
+    return state == 0 ? id % 7 != 3 : state == 1 ? id < 32 : id % 9 != 0;
+}
+static uint32_t grammar_goes(uint32_t state, uint32_t id)
+{
+    return state == 0 ? id % 2 : state == 1 ? 2 : 0;
+}
+
+cls_status cls_selftest_grammar(uint32_t i, uint32_t vocab, cls_params *p)
+{
+    enum { STATES = 3 };
+    static const int32_t end_id[] = {30};
+    static const uint8_t final_states[STATES] = {0, 0, 1};
+    uint64_t offsets[STATES + 1] = {0};
+    cls_grammar_options o;
+    cls_grammar *grammar;
+    if (!(cls_selftest_cases[i].with & WITH_GRAMMAR))
+        return CLS_OK;
+    uint32_t *const next = malloc((size_t)2 * STATES * vocab * sizeof *next);
+    int32_t *const ids = (int32_t *)next + (size_t)STATES * vocab;
+    if (next == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the self-test");
+    for (uint32_t s = 0; s < STATES; s++) {
+        uint64_t n = offsets[s];
+        for (uint32_t id = 0; id < vocab; id++)
+            if (grammar_has(s, id) && id != (uint32_t)end_id[0]) {
+                ids[n] = (int32_t)id;
+                next[n++] = grammar_goes(s, id);
+            }
+        offsets[s + 1] = n;
+    }
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = STATES;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids)LIST(end_id);
+    const cls_status status = cls_grammar_create(&o, &grammar);
+    p->grammar = grammar;
+    free(next);
+    return status;
 }
 
 void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row)

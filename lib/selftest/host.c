@@ -59,8 +59,8 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t position, tables *t
     int32_t output[64];
     cls_params params;
     cls_host_row row;
-    cls_status status = CLS_OK;
     cls_selftest_params(i, vocab, &params);
+    cls_status status = cls_selftest_grammar(i, vocab, &params);
     cls_host_row_init(&row);
     cls_selftest_text(i, vocab, &row);
     row.dtype = (int32_t)(i % CLS_DTYPES);
@@ -95,6 +95,7 @@ static cls_status run_case(cls_selftest_answers *a, uint32_t position, tables *t
             row.forced_count = 0; /* there is at most one */
         }
     }
+    cls_grammar_release(params.grammar);
     return status;
 }
 

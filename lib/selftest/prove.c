@@ -23,7 +23,10 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     cls_checked_params checked;
     cls_params params;
     cls_selftest_params(which, s->vocab, &params);
-    const cls_status status = cls_checked_params_create(s, &params, &checked);
+    cls_status status = cls_selftest_grammar(which, s->vocab, &params);
+    if (status == CLS_OK)
+        status = cls_checked_params_create(s, &params, &checked);
+    cls_grammar_release(params.grammar);
     if (status != CLS_OK)
         return status;
     *features = cls_features_to_begin(&checked.slot);

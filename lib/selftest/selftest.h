@@ -69,6 +69,7 @@ enum cls_selftest_row {
 #define WITH_THINKING 256u /* and the sequences of a thinking budget */
 #define WITH_FORCED 512u   /* ids by cls_slot_force() */
 #define WITH_EXEMPT 1024u  /* ids that no n-gram bans */
+#define WITH_GRAMMAR 2048u
 
 /* How the request of a case is set up. */
 enum cls_selftest_setup {
@@ -120,6 +121,10 @@ uint32_t cls_selftest_seed(uint32_t i);
 /* Set the parameters of a case's request, its text and its forced ids. The arrays are static. */
 void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *params);
 void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row);
+
+/* Makes the grammar of a case, which the caller releases, if it has one. Fails if memory runs out.
+ */
+cls_status cls_selftest_grammar(uint32_t i, uint32_t vocab, cls_params *params);
 
 /* What a self-test or a proof runs. */
 typedef struct cls_selftest_selection {

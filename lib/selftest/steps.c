@@ -35,37 +35,34 @@ static cls_status by_load(cls_selftest_run *t, uint32_t slot, const cls_params *
     if (status == CLS_OK)
         status = cls_slot_save(t->sampler, t->queue, spare(t), bytes, &size);
     if (status == CLS_OK)
-        status = cls_try_load(t->sampler, slot, bytes, size);
+        status = cls_try_load(t->sampler, slot, bytes, size, params->grammar);
     free(bytes);
     return status;
 }
 
-/* Sets up the request of a case in slot i. Tokens that are to be accepted are left out. */
-static cls_status open_case(cls_selftest_run *t, uint32_t i)
+static cls_status open_with(cls_selftest_run *t, uint32_t i, const cls_params *params)
 {
     const uint32_t which = t->selection.cases[i];
-    cls_params params, others;
+    cls_params others;
     cls_host_row text;
     cls_status status;
     cls_params_init(&others);
     others.temperature = 2.0f;
-    cls_selftest_params(which, t->selection.vocab, &params);
     cls_host_row_init(&text);
     cls_selftest_text(which, t->selection.vocab, &text);
     switch (cls_selftest_cases[which].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
-    case BY_REPLACE:
-        return begin(t, i, &params, &text, 2);
+        return begin(t, i, params, &text, 2);
     case BY_LOAD:
-        return by_load(t, i, &params, &text);
+        return by_load(t, i, params, &text);
     case BY_COPY:
         status = begin(t, spare(t), &others, &text, 0);
         if (status == CLS_OK)
             status = cls_try_copy(t->sampler, i, spare(t));
-        return status == CLS_OK ? cls_try_params(t->sampler, i, &params) : status;
+        return status == CLS_OK ? cls_try_params(t->sampler, i, params) : status;
     case BY_APPEND:
-        status = cls_try_begin(t->sampler, i, &params, text.prompt, 4, NULL, 0);
+        status = cls_try_begin(t->sampler, i, params, text.prompt, 4, NULL, 0);
         return status == CLS_OK
                    ? cls_slot_append_prompt(t->sampler, i, text.prompt + 4, text.prompt_count - 4)
                    : status;
@@ -79,7 +76,20 @@ static cls_status open_case(cls_selftest_run *t, uint32_t i)
         status = CLS_OK;
         break;
     }
-    return status == CLS_OK ? begin(t, i, &params, &text, 0) : status;
+    return status == CLS_OK ? begin(t, i, params, &text, 0) : status;
+}
+
+/* Sets up the request of a case in slot i. Tokens that are to be accepted are left out. */
+static cls_status open_case(cls_selftest_run *t, uint32_t i)
+{
+    const uint32_t which = t->selection.cases[i];
+    cls_params params;
+    cls_selftest_params(which, t->selection.vocab, &params);
+    cls_status status = cls_selftest_grammar(which, t->selection.vocab, &params);
+    if (status == CLS_OK)
+        status = open_with(t, i, &params);
+    cls_grammar_release(params.grammar);
+    return status;
 }
 
 /* Accepts for the requests of BY_REPLACE the last two tokens of their outputs, in place of three

@@ -62,6 +62,7 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->draft_stride = cls_wide_of(plan->verify.draft_stride);
     a->draft_apart = cls_wide_of(plan->verify.draft_request_stride);
     a->per_row = plan->accept.rows != 0 ? plan->accept.per_row : 1;
+    a->grammar_rows = s->grammar_rows != NULL ? s->grammar_rows->offset : 0;
     a->method = (uint32_t)plan->verify.method;
     a->requests = plan->verify.requests;
     a->bonus = plan->verify.disable_bonus == 0;

@@ -181,7 +181,8 @@ class Sampler(Unique):
         data = ffi.from_buffer(state)
         owned_params = own(getattr(state, "params", params))
         return self._new(
-            owned_params, lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data))
+            owned_params,
+            lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data), ffi.NULL),
         )
 
     def check(self, **params: Unpack[Params]) -> None:

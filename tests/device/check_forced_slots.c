@@ -397,7 +397,7 @@ static const char *load_with(bench *k, const unsigned char *bytes, size_t size, 
     memcpy(changed, bytes, size);
     put_word(changed, at, word);
     fixture_put_checksum(changed, size - 8);
-    const cls_status status = cls_slot_load(k->sampler, 2, changed, size);
+    const cls_status status = cls_slot_load(k->sampler, 2, changed, size, NULL);
     free(changed);
     ck_assert(status == CLS_OK || status == CLS_BAD_ARGUMENT);
     return status == CLS_OK ? "" : cls_error_message();
@@ -435,7 +435,7 @@ START_TEST(saves)
             must(cls_slot_force(k.sampler, 0, ids, 2));
         unsigned char *const bytes = slot_saved(k.sampler, d->queue, 0, &size);
         ck_assert_uint_eq(word_at(bytes, 8), kind == 0 ? 4 : 5);
-        must(cls_slot_load(k.sampler, 1, bytes, size));
+        must(cls_slot_load(k.sampler, 1, bytes, size, NULL));
         expect_same_slots(&k, 0, 1, "loaded");
         must(cls_slot_copy(k.sampler, 2, 1));
         expect_same_slots(&k, 0, 2, "a fork of it");
@@ -475,7 +475,7 @@ START_TEST(saves)
     ck_assert(strstr(load_with(&k, bytes, size, n_at, 0xffffffff), "cut short"));
     ck_assert(strstr(load_with(&k, bytes, size, n_at + 12, VOCAB), "forced id is not a token"));
     ck_assert(strstr(load_with(&k, bytes, size, 8, 4), "after the end"));
-    ck_assert(strstr(load_with(&k, bytes, size, 8, 6), "format 6; this library reads 2 to 5"));
+    ck_assert(strstr(load_with(&k, bytes, size, 8, 7), "format 7; this library reads 2 to 6"));
     for (size_t at = 12; at + 8 < size; at += 4) /* whatever is loaded is sampled */
         for (uint32_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
             const char *const message = load_with(&k, bytes, size, at, wrong[i]);
@@ -517,7 +517,7 @@ START_TEST(long_texts)
         }
         ck_assert_str_eq(message, "");
         unsigned char *const again = slot_saved(k.sampler, d->queue, 2, &size_2);
-        must(cls_slot_load(k.sampler, 2, again, size_2));
+        must(cls_slot_load(k.sampler, 2, again, size_2, NULL));
         free(again);
     }
     free(bytes);

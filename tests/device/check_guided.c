@@ -400,7 +400,7 @@ START_TEST(empty_list)
         ck_assert_int_eq(b->status[1], CLS_ROW_EMPTY);
         ck_assert_int_eq(b->token[2], 7);
         must(cls_slot_save(s.sampler, d->queue, 1, saved, &size));
-        must(cls_slot_load(s.sampler, 0, saved, size));
+        must(cls_slot_load(s.sampler, 0, saved, size, NULL));
     }
     b->params[0].only_allowed = 2;
     must_refuse(cls_sampler_check(s.sampler, &b->params[0]),

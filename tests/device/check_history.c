@@ -182,7 +182,7 @@ static void change(world *w, uint32_t row, rng *r)
         size_t size;
         unsigned char *const bytes = slot_saved(w->sampler, w->d->queue, row, &size);
         must(cls_slot_reset(w->sampler, row));
-        must(cls_slot_load(w->sampler, row, bytes, size));
+        must(cls_slot_load(w->sampler, row, bytes, size, NULL));
         free(bytes);
     } else if (what == 4) {
         begin(w, row, rng_below(r, 60), rng_below(r, 4), r);

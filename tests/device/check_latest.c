@@ -116,7 +116,7 @@ START_TEST(rows_alone_write_it)
                      &(cls_ints){.host = (const int32_t[]){2}}, 0, NULL, NULL));
     EXPECT_LATEST(&s, 2, 6);
     must(cls_slot_save(s.b.sampler, s.b.d->queue, 2, bytes, &size));
-    must(cls_slot_load(s.b.sampler, 4, bytes, size));
+    must(cls_slot_load(s.b.sampler, 4, bytes, size, NULL));
     must(cls_slot_reset(s.b.sampler, 2));
     EXPECT_ROW(&s, 3, 8, 8, CLS_ROW_STOPPED | CLS_ROW_LENGTH); /* 5, 4, 8 */
     EXPECT_LATEST(&s, 2, 6);

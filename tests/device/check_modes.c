@@ -100,7 +100,7 @@ static void move(traffic *t, int by_copy)
         must(cls_slot_copy(t->b.sampler, to, t->slot));
     } else {
         unsigned char *const bytes = slot_saved(t->b.sampler, t->b.d->queue, t->slot, &size);
-        must(cls_slot_load(t->b.sampler, to, bytes, size));
+        must(cls_slot_load(t->b.sampler, to, bytes, size, NULL));
         free(bytes);
     }
     must(cls_slot_reset(t->b.sampler, t->slot));

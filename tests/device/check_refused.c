@@ -162,10 +162,10 @@ START_TEST(slot_calls_refused)
     must_refuse(cls_slot_save(sampler, NULL, 0, bytes, &size), "queue");
     must_refuse(cls_slot_save(sampler, d->queue, 3, bytes, &size), "slot");
     must_refuse(cls_slot_save(sampler, d->queue, 0, bytes, NULL), "size");
-    must_refuse(cls_slot_load(NULL, 0, bytes, size), "sampler");
-    must_refuse(cls_slot_load(sampler, 3, bytes, size), "slot");
-    must_refuse(cls_slot_load(sampler, 0, NULL, size), "bytes");
-    must_refuse(cls_slot_load(sampler, 0, bytes, sizeof bytes), "bytes");
+    must_refuse(cls_slot_load(NULL, 0, bytes, size, NULL), "sampler");
+    must_refuse(cls_slot_load(sampler, 3, bytes, size, NULL), "slot");
+    must_refuse(cls_slot_load(sampler, 0, NULL, size, NULL), "bytes");
+    must_refuse(cls_slot_load(sampler, 0, bytes, sizeof bytes, NULL), "bytes");
     cls_memory memory = {.struct_size = sizeof memory};
     must_refuse(cls_sampler_memory(NULL, &memory), "sampler");
     must_refuse(cls_sampler_memory(sampler, NULL), "memory");

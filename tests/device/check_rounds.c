@@ -486,7 +486,7 @@ static void random_call(const twins *t, rng *r, int *begun, const saved *kept)
         both(t, cls_slot_reset(s, slot));
         begun[slot] = 0;
     } else if (what == 1 && kept->bytes != NULL) {
-        both(t, cls_slot_load(s, slot, kept->bytes, kept->size));
+        both(t, cls_slot_load(s, slot, kept->bytes, kept->size, NULL));
         begun[slot] = 1;
     } else if (what < 4 || !begun[slot]) {
         both(t, cls_slot_begin(s, slot, &p, ids, n / 2, ids + 4, 8 - n));

@@ -257,12 +257,12 @@ START_TEST(saved_before)
         ck_assert_int_eq(s.bytes[8], kind->format);
         begin(&b, 0, kind);
         expect_saved(&b, 0, &s, "new", kind->name);
-        must(cls_slot_load(b.sampler, 1, s.bytes, s.size));
+        must(cls_slot_load(b.sampler, 1, s.bytes, s.size, NULL));
         compare_params(&b, 1, kind);
         expect_saved(&b, 1, &s, "loaded", kind->name);
         must(cls_slot_reset(b.sampler, 0)); /* so that its lists are not those that are used */
         expect_tokens(&b, 1, &s, "loaded", kind->name);
-        must(cls_slot_load(b.sampler, 0, s.bytes, s.size));
+        must(cls_slot_load(b.sampler, 0, s.bytes, s.size, NULL));
         must(cls_slot_copy(b.sampler, 1, 0));
         must(cls_slot_reset(b.sampler, 0));
         expect_saved(&b, 1, &s, "copied", kind->name);
@@ -282,7 +282,7 @@ static cls_status load_changed(bench *b, const saved *s, size_t n, size_t at, ui
     for (size_t i = 0; i < 4 && at + 4 <= n; i++)
         bytes[at + i] = (unsigned char)(word >> 8 * i);
     fixture_put_checksum(bytes, n);
-    const cls_status status = cls_slot_load(b->sampler, 1, bytes, n + 8);
+    const cls_status status = cls_slot_load(b->sampler, 1, bytes, n + 8, NULL);
     free(bytes);
     return status;
 }

@@ -45,7 +45,8 @@ static void save_and_load(calls *c, uint32_t row, uint32_t other, rng *r)
     const cls_status status = cls_slot_save(t->side[from].sampler, t->side[from].queue,
                                             (uint32_t)c->slots[row], bytes, &size);
     if (status == CLS_OK) { /* otherwise a rollback has ended the request */
-        twin_each(t, s, cls_slot_load(s->sampler, other, bytes, size));
+        const cls_request *const saved = &t->side[from].sampler->request[c->slots[row]];
+        twin_each(t, s, cls_slot_load(s->sampler, other, bytes, size, saved->params.grammar));
         c->slots[row] = (int32_t)other;
     }
     free(bytes);
@@ -179,7 +180,7 @@ START_TEST(other_split)
         ck_assert_msg(memcmp(bytes, again, size) == 0,
                       "row %u: the slot saved on shard %u differs from the unsharded one", row,
                       row % from.sides - 1);
-        twin_each(&to, s, cls_slot_load(s->sampler, row, bytes, size));
+        twin_each(&to, s, cls_slot_load(s->sampler, row, bytes, size, b->params[row].grammar));
     }
     for (uint32_t step = 0; step < 3; step++) {
         twin_step(&from);

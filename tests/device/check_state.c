@@ -164,18 +164,19 @@ START_TEST(damaged_bytes)
         const unsigned char was = bytes[i];
         for (unsigned flip = 1; flip < 256; flip += flip < 8 ? flip : 31) {
             bytes[i] ^= (unsigned char)flip;
-            expect_refused(cls_slot_load(s.sampler, 1, bytes, size), "bytes", "damaged byte", i);
+            expect_refused(cls_slot_load(s.sampler, 1, bytes, size, NULL), "bytes", "damaged byte",
+                           i);
             bytes[i] = was;
         }
         unsigned char *const cut = must_malloc(i ? i : 1); /* so that a read beyond it is found */
         memcpy(cut, bytes, i);
-        expect_refused(cls_slot_load(s.sampler, 1, cut, i), "bytes", "cut to", i);
+        expect_refused(cls_slot_load(s.sampler, 1, cut, i, NULL), "bytes", "cut to", i);
         free(cut);
     }
     unsigned char *const longer = must_calloc(1, size + 8);
     memcpy(longer, bytes, size);
-    expect_refused(cls_slot_load(s.sampler, 1, longer, size + 1), "bytes", "longer", 1);
-    expect_refused(cls_slot_load(s.sampler, 1, longer, size + 8), "bytes", "longer", 8);
+    expect_refused(cls_slot_load(s.sampler, 1, longer, size + 1, NULL), "bytes", "longer", 1);
+    expect_refused(cls_slot_load(s.sampler, 1, longer, size + 8, NULL), "bytes", "longer", 8);
     free(longer);
     /* Nothing of this has changed anything. */
     void *const after = server_save(&s, 2, &after_size);
@@ -211,7 +212,7 @@ START_TEST(other_samplers)
         other.max_history += i == 2;
         other.max_rollback -= i == 3;
         must(cls_sampler_create(context, &other, &sampler));
-        expect_refused(cls_slot_load(sampler, 0, bytes, size), name[i], "another sampler's",
+        expect_refused(cls_slot_load(sampler, 0, bytes, size, NULL), name[i], "another sampler's",
                        (size_t)i);
         cls_sampler_destroy(sampler);
     }
@@ -257,7 +258,7 @@ START_TEST(memory)
                       "keep %d: %g without biases", o.counts, share);
         cls_sampler_destroy(lean);
         ck_assert_uint_ge(m.history, (uint64_t)slots * 200 * 4);
-        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 20 + 2 * 64));
+        ck_assert_uint_le(m.history, (uint64_t)slots * (224 * 4 + 100 * 24 + 3 * 64));
         ck_assert_uint_le(m.parameters, (uint64_t)slots * 512);
         ck_assert_uint_gt(m.host, 0);
         if (o.counts == CLS_COUNTS_ALL) /* it is there, to its end */
@@ -360,7 +361,7 @@ static void everything_set(cls_sampler *sampler, uint32_t slot, int32_t only_all
 static void refused_load(cls_sampler *sampler, unsigned char *bytes, size_t size, const char *why)
 {
     fixture_put_checksum(bytes, size - 8);
-    must_refuse(cls_slot_load(sampler, 0, bytes, size), why);
+    must_refuse(cls_slot_load(sampler, 0, bytes, size, NULL), why);
 }
 
 /* Slots saved in format 3, and in format 2, which had no only_allowed, are loaded: they are saved
@@ -388,7 +389,7 @@ START_TEST(older_format)
             bytes[8] = 2;
             fixture_put_checksum(bytes, size - 8);
         }
-        must(cls_slot_load(sampler, 0, bytes, size));
+        must(cls_slot_load(sampler, 0, bytes, size, NULL));
         everything_set(sampler, 1, format == 3);
         must(cls_slot_save(sampler, d->queue, 0, loaded, &loaded_size));
         must(cls_slot_save(sampler, d->queue, 1, begun, &begun_size));
@@ -396,9 +397,9 @@ START_TEST(older_format)
         ck_assert_int_eq(memcmp(loaded, begun, begun_size), 0);
         ck_assert_int_eq(begun[8], 4);
         bytes[8] = 1;
-        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 5");
-        loaded[8] = 6;
-        refused_load(sampler, loaded, loaded_size, "format 6; this library reads 2 to 5");
+        refused_load(sampler, bytes, size, "format 1; this library reads 2 to 6");
+        loaded[8] = 7;
+        refused_load(sampler, loaded, loaded_size, "format 7; this library reads 2 to 6");
         loaded[8] = 5; /* which has more behind it */
         refused_load(sampler, loaded, loaded_size, "thinking budget is impossible");
         begun[28] = 200; /* the number of parameters */
@@ -433,7 +434,7 @@ START_TEST(impossible_adaptive)
         p.adaptive_decay = 0.5f;
         must(cls_slot_begin(sampler, 0, &p, NULL, 0, NULL, 0));
         must(cls_slot_save(sampler, d->queue, 0, bytes, &size));
-        must(cls_slot_load(sampler, 0, bytes, size));
+        must(cls_slot_load(sampler, 0, bytes, size, NULL));
         for (size_t at = 0; at + 12 <= size && changed == 0; at += 4)
             if (memcmp(&bytes[at], &cases[i].begun, 4) == 0) {
                 memcpy(&bytes[at], &cases[i].changed, 4);

@@ -67,6 +67,9 @@ void batch_free(batch *b)
     }
     for (uint32_t i = 0; i < b->n_lists; i++)
         free(b->lists[i]);
+    for (uint32_t i = 0; i < b->n_grammars; i++)
+        cls_grammar_release(b->grammars[i]);
+    free((void *)b->grammars);
     free(b->tokens);
     free(b->lists);
     free(b->adjusted);
@@ -379,6 +382,8 @@ const char *batch_words(const batch *b, uint32_t row)
     if (p->thinking_forced.count != 0)
         say(", thinking budget %u, %u ids to start, %u to end, %u forced", p->thinking_budget,
             p->thinking_start.count, p->thinking_end.count, p->thinking_forced.count);
+    if (p->grammar != NULL)
+        say(", a grammar from state %u on", p->grammar_state);
     if (p->loop_repeats != 0)
         say(", loops of %u to %u tokens, %u times", p->loop_min, p->loop_max, p->loop_repeats);
     if (t->forced_count != 0)

@@ -47,7 +47,9 @@ typedef struct batch {
     cls_infill infill; /* made-up tables for the vocabulary: some end ids; token n / 10 begins some
                           tokens n */
     float *adjusted;   /* [rows, vocab] logits as the chain sees them; set by batch_reference() */
-    void **lists;      /* the parameters' lists, freed by batch_free() */
+    const cls_grammar **grammars; /* of the parameters, released by batch_free() */
+    uint32_t n_grammars;
+    void **lists; /* the parameters' lists, freed by batch_free() */
     uint32_t n_lists;
 
     cls_row *trace; /* the reference's results */

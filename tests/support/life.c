@@ -153,7 +153,7 @@ static cls_status save(life *l)
 }
 static cls_status load(life *l)
 {
-    return cls_slot_load(l->sampler, 2, l->host.saved, l->host.saved_size);
+    return cls_slot_load(l->sampler, 2, l->host.saved, l->host.saved_size, NULL);
 }
 
 static cls_status ring_create(life *l)

@@ -194,7 +194,7 @@ static int come_back(load *l, uint32_t slot)
         stream *const s = l->parked[i];
         if (s == NULL || l->steps - s->since < 3)
             continue;
-        must(cls_slot_load(l->sampler, slot, s->saved, s->saved_size));
+        must(cls_slot_load(l->sampler, slot, s->saved, s->saved_size, NULL));
         free(s->saved);
         l->parked[i] = NULL;
         settle_in(l, s, slot);

@@ -32,6 +32,17 @@ static const cls_ids *own_sequences(batch *b, const cls_ids *sequences, uint32_t
     return mine;
 }
 
+/* Keeps a grammar as long as the batch. */
+static void own_grammar(batch *b, const cls_grammar *grammar)
+{
+    if (grammar == NULL)
+        return;
+    b->grammars = realloc(b->grammars, (b->n_grammars + 1) * sizeof *b->grammars);
+    ck_assert_msg(b->grammars != NULL, "out of memory");
+    cls_grammar_retain(grammar);
+    b->grammars[b->n_grammars++] = grammar;
+}
+
 static void set_request(batch *b, uint32_t row, const cls_params *p, const tokens *t)
 {
     tokens *const mine = &b->tokens[row];
@@ -61,6 +72,7 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
         own_list(b, p->thinking_end.ids, p->thinking_end.count * sizeof *p->thinking_end.ids);
     b->params[row].thinking_forced.ids = own_list(
         b, p->thinking_forced.ids, p->thinking_forced.count * sizeof *p->thinking_forced.ids);
+    own_grammar(b, p->grammar);
 }
 
 void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
@@ -195,6 +207,58 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
     p->allowed_ids.ids = p->allowed_ids.count ? l->allowed : NULL;
 }
 
+/* Makes a grammar whose first state allows most ids, the second few of them, and which follows the
+ * first tokens of an output. */
+static cls_grammar *random_grammar(const batch *b, uint32_t row, rng *r, const tokens *t)
+{
+    enum { STATES = 3, FEW = 12, FOLLOWED = 20 };
+    const uint32_t vocab = b->vocab, odd = 3 + rng_below(r, 30);
+    int32_t *const ids = must_malloc((size_t)STATES * vocab * sizeof *ids);
+    uint32_t *const next = must_malloc((size_t)STATES * vocab * sizeof *next), state = 0;
+    uint8_t *const allowed = must_calloc(STATES, vocab), final_states[STATES] = {1, 0, 1};
+    uint64_t offsets[STATES + 1] = {0};
+    const int32_t end = random_id(b, row, r, 1);
+    cls_grammar_options o;
+    cls_grammar *g;
+    for (uint32_t i = 0; i < vocab; i++)
+        allowed[i] = i % odd != 0;
+    for (uint32_t i = 0; i < FEW; i++)
+        allowed[vocab + (uint32_t)random_id(b, row, r, 1)] = 1;
+    for (uint32_t i = 0; i < vocab; i++)
+        allowed[2 * vocab + i] = i % 2 == 0 || i % odd == 1;
+    for (uint32_t i = 0; i < t->output_count && i < FOLLOWED; i++) {
+        const uint32_t id = (uint32_t)t->output[i];
+        if (id < vocab) {
+            allowed[state * vocab + id] = 1;
+            state = (state + id) % STATES;
+        }
+    }
+    for (uint32_t s = 0; s < STATES; s++) {
+        offsets[s + 1] = offsets[s];
+        final_states[s] |= (uint8_t)(vocab < 3);
+        for (uint32_t i = 0; i < vocab; i++) {
+            if (!allowed[s * vocab + i] || (int32_t)i == end)
+                continue;
+            ids[offsets[s + 1]] = (int32_t)i;
+            next[offsets[s + 1]++] = (s + i) % STATES;
+        }
+        final_states[s] |= (uint8_t)(offsets[s] == offsets[s + 1]);
+    }
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = STATES;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids){&end, 1};
+    must(cls_grammar_create(&o, &g));
+    free(ids);
+    free(next);
+    free(allowed);
+    return g;
+}
+
 /* Turns on a thinking budget whose ids are often due soon, and a loop stop, and forces ids. */
 static void random_ends(const batch *b, uint32_t row, rng *r, tokens *t, cls_params *p, ends *e)
 {
@@ -270,7 +334,11 @@ void batch_requests(batch *b, rng *r)
             random_history(b, row, r, &t, &p, &back);
         if (b->forces)
             random_ends(b, row, r, &t, &p, &finish);
+        cls_grammar *const grammar =
+            b->forces && rng_below(r, 4) == 0 ? random_grammar(b, row, r, &t) : NULL;
+        p.grammar = grammar;
         set_request(b, row, &p, &t);
+        cls_grammar_destroy(grammar); /* the batch keeps it */
     }
 }
 
@@ -298,6 +366,24 @@ void batch_bias(batch *b, rng *r, int dtype)
 
 /* ------------------------------------------------------------------ adjustments */
 
+/* Removes the ids that the row's grammar forbids after its text. */
+static void forbid_by_grammar(const cls_host_row *row, float *adjusted)
+{
+    int32_t *const words = must_malloc((row->vocab + 31) / 32 * sizeof *words);
+    cls_scratch w;
+    uint32_t state;
+    must(cls_scratch_open(&w, row, 0));
+    cls_scratch_text(&w);
+    if (cls_scratch_grammar(&w, &state)) {
+        must(cls_grammar_mask(row->params->grammar, state, words));
+        for (uint32_t i = 0; i < row->vocab; i++)
+            if (!((uint32_t)words[i / 32] >> (i % 32) & 1u))
+                adjusted[i] = -INFINITY;
+    }
+    cls_scratch_close(&w);
+    free(words);
+}
+
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
@@ -321,5 +407,7 @@ void request_adjust(const cls_host_row *row, float *adjusted)
             x = settle(x - cls_flush_subnormal((float)oracle_dry_amount(p, t->dry)));
         adjusted[i] = x;
     }
+    if (p->grammar != NULL)
+        forbid_by_grammar(row, adjusted);
     free(touches);
 }

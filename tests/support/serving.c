@@ -124,7 +124,7 @@ void server_copy(server *s, uint32_t to, uint32_t from)
     if (s->slot[from].begun) { /* the copy is saved and loaded */
         size_t size;
         void *const bytes = server_save(s, from, &size);
-        must(cls_slot_load(s->alone[to], 0, bytes, size));
+        must(cls_slot_load(s->alone[to], 0, bytes, size, NULL));
         free(bytes);
     }
 }
@@ -162,12 +162,12 @@ void *server_save(server *s, uint32_t slot, size_t *size)
 
 void server_load(server *s, uint32_t slot, const void *bytes, size_t size, const model *saved)
 {
-    must(cls_slot_load(s->sampler, slot, bytes, size));
+    must(cls_slot_load(s->sampler, slot, bytes, size, NULL));
     s->slot[slot] = *saved;
     s->known[slot] = s->is_alone[slot] = 1;
     s->requests++;
     if (slot < ALONE)
-        must(cls_slot_load(s->alone[slot], 0, bytes, size));
+        must(cls_slot_load(s->alone[slot], 0, bytes, size, NULL));
 }
 
 /* ------------------------------------------------------------------------ steps */

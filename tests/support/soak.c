@@ -523,7 +523,7 @@ void soak_move_all(soak *s)
     new_sampler(s);
     for (uint32_t slot = 0; slot < SOAK_SLOTS; slot++) {
         if (bytes[slot] != NULL)
-            soak_require_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot]));
+            soak_require_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot], NULL));
         free(bytes[slot]);
     }
 }

@@ -16,6 +16,7 @@ static batch *new_request(soak *s)
     b->forces = rng_below(&s->r, 4) == 0;
     batch_requests(b, &s->r);
     b->tokens->forced_count = 0; /* force() forces ids */
+    b->params->grammar = NULL;   /* guest_ends() knows no grammars */
     if (rng_below(&s->r, 2)) {   /* most do not stop soon */
         b->params->stop_ids = (cls_ids){NULL, 0};
     }
@@ -68,7 +69,7 @@ static void move(soak *s, uint32_t from, uint32_t to)
     soak_require(s, bytes != NULL, "out of memory");
     soak_require_ok(s, cls_slot_save(s->sampler, s->queue, from, bytes, &size));
     soak_require_ok(s, cls_slot_reset(s->sampler, from));
-    soak_require_ok(s, cls_slot_load(s->sampler, to, bytes, size));
+    soak_require_ok(s, cls_slot_load(s->sampler, to, bytes, size, NULL));
     free(bytes);
     s->guest[to] = s->guest[from];
     s->guest[from].b = NULL;

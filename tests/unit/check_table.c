@@ -36,7 +36,7 @@ START_TEST(fields)
     memset(has + offsetof(cls_params, list), 1, sizeof(void *));
     CLS_LISTS(HAS_LIST, )
 #undef HAS_LIST
-    memset(has + offsetof(cls_params, grammar), 1, sizeof(void *)); /* for a later version */
+    memset(has + offsetof(cls_params, grammar), 1, sizeof(void *)); /* no option has it */
     memset(has + offsetof(cls_params, grammar_state), 1, sizeof(uint32_t));
     for (int i = 0; i < ROWS; i++)
         for (size_t at = 0; at < table[i].size; at++)

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* grammar: finds the bitmap of the ids that a row's grammar allows. */
+#include "row/maps.cl"
+#include "row/slot_state.cl"
+
+/* Returns the state of a request's grammar after the drafts before a row; *thinking becomes that of
+ * its thinking budget. */
+static inline u32 grammar_state_of(const step_args *s, __global const cls_slot *slot,
+                                   const slot_state *state, __global const u32 *path, u32 drafts,
+                                   u32 *thinking)
+{
+    u32 grammar_state = slot->grammar_state;
+    text t = {state->ring, path, state->n_ring, slot->length, slot->length};
+    *thinking = slot->thinking;
+    for (u32 i = 0; i < drafts; i++, t.length++) {
+        grammar_state = grammar_after(slot, s->lists, grammar_state, *thinking, path[i]);
+        if (slot->flags & CLS_SLOT_THINKING)
+            *thinking = thinking_after(slot, lists_of(s, slot), &t, *thinking, path[i], 1);
+    }
+    return grammar_state;
+}
+
+/* Writes the ids of a state to the row's own bitmap: those of a bitmap, or the listed ones of the
+ * state; with `allowed` only those that this bitmap has. Each item owns some words. */
+static inline void write_own(__global u32 *own, __global const u32 *g, u32 state, u32 bitmap,
+                             __global const u32 *allowed, u32 words)
+{
+    for (u32 w = LOCAL_ID * 16; w < words; w += WGS * 16) {
+        uint16 ids = (uint16)(0u);
+        if (bitmap != 0)
+            ids = vload16(0, g + bitmap + w) & vload16(0, allowed + w);
+        vstore16(ids, 0, own + w);
+    }
+    if (bitmap != 0 || state >= g[CLS_GRAMMAR_STATES])
+        return;
+    __global const u32 *const record = grammar_state_at(g, state), *const begin =
+                                                                       g + g[CLS_GRAMMAR_MEMBERS];
+    for (u32 i = record[0]; i < record[2]; i += 2)
+        for (u32 k = begin[g[i]]; k < begin[g[i] + 1]; k++) {
+            const u32 w = g[k] >> 5, bit = 1u << (g[k] & 31);
+            if (w / 16 % WGS == LOCAL_ID && (allowed == 0 || (allowed[w] & bit)))
+                own[w] |= bit;
+        }
+}
+
+/* Finds a row's bitmap, by the whole group. `path`: the drafts before the row. */
+static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, u32 row,
+                                   i32 slot_index, __global const u32 *path, u32 drafts)
+{
+    const u32 vocab = s->vocab, part = s->args->grammar_rows + row * grammar_row_words(vocab);
+    __global const cls_slot *const slot = slot_of(s, slot_index);
+    __global const u32 *const g = s->lists + slot->grammar, *const lists = lists_of(s, slot);
+    const slot_state state = state_of(s->state, s->args->layout, vocab, (u32)slot_index);
+    const int some = (slot->flags & CLS_SLOT_ALLOWED) != 0;
+    u32 thinking, at = some ? slot->lists + slot->allowed : CLS_NO_BITMAP;
+    BARRIER(); /* the path is complete */
+    const u32 now = grammar_state_of(s, slot, &state, path, drafts, &thinking);
+    if (thinking == 0) {
+        const u32 bitmap = now < g[CLS_GRAMMAR_STATES] ? grammar_state_at(g, now)[1] : 0u;
+        at = slot->grammar + bitmap;
+        if (bitmap == 0 || some) {
+            at = part + 1;
+            write_own(all_lists + at, g, now, bitmap, some ? lists + slot->allowed : 0,
+                      state_bitmap(vocab));
+        }
+    }
+    if (LOCAL_ID == 0)
+        all_lists[part] = at;
+}

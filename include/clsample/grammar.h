@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample: grammars: automata over token ids that requests follow on the device.
+ *
+ * A grammar is made once, from arrays that outlines-core, XGrammar, llguidance or the caller's own
+ * code computed for a vocabulary. Any number of requests, samplers and threads may then use it: it
+ * never changes. A request follows params->grammar from params->grammar_state on. Each of its rows
+ * draws only ids that its state allows, and each accepted token moves it to another state, on the
+ * device, so that steps can be enqueued ahead.
+ *
+ * A state allows the ids of its transitions, and the end ids if it is final. After an end id the
+ * request stops, whether or not stop_ids names that id. A token that the state does not allow,
+ * which only cls_accept(), cls_verify() of another grammar's text, or `output` of cls_slot_begin()
+ * can add, leaves the request without a state: its rows get CLS_ROW_EMPTY until a rollback, other
+ * parameters or another beginning. A forced id that the state does not allow is not emitted: its
+ * row gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
+ * (params->thinking_start) its grammar does not apply; it begins behind the last id of
+ * thinking_end.
+ *
+ * The method: ids that no state distinguishes form a class, so that a state's transitions are
+ * stored once a class. A set of many ids is a bitmap, which all states with the same set share; a
+ * set of few ids is written to the row's own bitmap when a row needs it. */
+#ifndef CLSAMPLE_GRAMMAR_H
+#define CLSAMPLE_GRAMMAR_H
+
+#include "params.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a grammar is made from. All arrays are copied. */
+typedef struct cls_grammar_options {
+    size_t struct_size;
+    uint32_t vocab;  /* 1 to 1,048,576: that of the samplers */
+    uint32_t states; /* 1 to 2^30 - 1; numbered from 0 */
+
+    /* The transitions, state after state. State s has those from offsets[s] to offsets[s + 1] - 1;
+     * offsets[0] is 0. The ids of a state ascend, each at most once, and none is an end id. Every
+     * state has a transition or is final. */
+    const uint64_t *offsets;     /* [states + 1] */
+    const int32_t *ids;          /* [offsets[states]], all in the vocabulary */
+    const uint32_t *next;        /* [offsets[states]], the state after the id */
+    const uint8_t *final_states; /* [states]: 1: the text may end here, else 0. NULL: nowhere */
+    cls_ids end_ids;             /* what ends the text in a final state; needed if there is one */
+
+    /* The most memory, in bytes, that the grammar may take in a sampler. Default: 2^28. */
+    uint64_t max_bytes;
+} cls_grammar_options;
+
+CLS_INIT_FUNCTION(cls_grammar_options)
+
+/* What cls_grammar_query() tells. Set struct_size before the call. */
+typedef struct cls_grammar_info {
+    size_t struct_size;
+    uint32_t vocab;     /* as in the options */
+    uint32_t states;    /* as in the options */
+    uint32_t classes;   /* of ids that no state distinguishes; those that none allows are one */
+    uint32_t bitmaps;   /* sets of ids that are stored as bitmaps */
+    uint64_t bytes;     /* of each sampler in which a request uses the grammar */
+    uint8_t digest[32]; /* SHA-256 of the automaton: equal if two have equal transitions, final
+                           states and, if there is a final state, end ids */
+} cls_grammar_info;
+
+CLS_INIT_FUNCTION(cls_grammar_info)
+
+/* Makes a grammar, on the host alone; a sampler takes it to the device with the first request that
+ * uses it, and gives the memory free with the last one. Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT: the message names the array and the index, or says how many bytes the
+ * grammar would take if that is more than max_bytes; CLS_OUT_OF_MEMORY. */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_create(const cls_grammar_options *options,
+                                                      cls_grammar **grammar);
+
+/* Gives a grammar up. Requests that use it go on. NULL does nothing. Any thread may call this. */
+CLS_API void cls_grammar_destroy(cls_grammar *grammar);
+
+/* CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_query(const cls_grammar *grammar,
+                                                     cls_grammar_info *info);
+
+/* States that no transition leads to: a request that an end id has ended, and one whose text left
+ * the grammar. Both allow no id. */
+#define CLS_GRAMMAR_ENDED 0x7ffffffeu
+#define CLS_GRAMMAR_DEAD 0x7fffffffu
+
+/* Writes the ids that a state allows as a packed mask (cls_mask): int32 [ceil(vocab / 32)].
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_mask(const cls_grammar *grammar, uint32_t state,
+                                                    int32_t *words);
+
+/* Sets *state to the state after a text: int32 [count], from *state on. This is what the device
+ * does with accepted tokens. Ids outside the vocabulary are ignored, as everywhere.
+ * CLS_OK; CLS_BAD_ARGUMENT. */
+CLS_API CLS_WARN_UNUSED cls_status cls_grammar_advance(const cls_grammar *grammar,
+                                                       const int32_t *ids, uint32_t count,
+                                                       uint32_t *state);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CLSAMPLE_GRAMMAR_H */

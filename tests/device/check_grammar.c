@@ -1,0 +1,564 @@
+/* SPDX-License-Identifier: MIT */
+/* Proves that requests with a grammar draw, on the device and by the host functions, what the same
+ * requests draw with masks that the host makes for each step from the table of the automaton: alone
+ * and beside other requests, with rollbacks, forks, saved slots and tokens from outside, with steps
+ * enqueued ahead; and what happens at the ends of a grammar. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "automaton.h"
+#include "bench.h"
+
+#define FEATURES (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_HISTORY)
+
+enum { SLOTS = 4, LENGTH = 24, ROLLBACK = 6 };
+/* Slot 0 follows the grammar, slot 1 has masks, slot 2 has neither, and slot 3 is for forks. */
+enum { FOLLOWS = 0, MASKED = 1, FREE = 2, FORK = 3 };
+
+static const int32_t prompt[] = {1, 2, 3, 2, 3};
+
+/* A request and its text, as the host knows them. */
+typedef struct story {
+    device *d;
+    automaton *a;
+    cls_grammar *g;
+    bench b;
+    cls_params p; /* with the grammar */
+    int32_t allowed[40];
+    float *logits;  /* [SLOTS, vocab] */
+    uint32_t *mask; /* [SLOTS, words] */
+    int32_t map[SLOTS];
+    int32_t text[2][LENGTH + 1];                 /* of slots 0 and 2 */
+    uint32_t length, longest, state[LENGTH + 2]; /* state: before each token */
+    int stopped;
+} story;
+
+/* Returns the words of a mask. */
+static uint32_t words_of(const story *s) { return (s->a->vocab + 31) / 32; }
+
+static void draw_params(story *s, rng *r)
+{
+    cls_params *const p = &s->p;
+    cls_params_init(p);
+    p->seed = rng_bits(r);
+    p->grammar = s->g;
+    p->temperature = rng_below(r, 4) ? 1.0f : 0.0f;
+    p->top_k = rng_below(r, 2) ? 0 : 12;
+    p->top_p = rng_below(r, 3) ? 1.0f : 0.8f;
+    p->presence_penalty = rng_below(r, 2) ? 0.0f : 0.5f;
+    p->no_repeat_ngram = rng_below(r, 4) ? 0 : 3;
+    if (rng_below(r, 3) == 0) {
+        for (uint32_t i = 0; i < 40; i++)
+            s->allowed[i] = (int32_t)rng_below(r, s->a->vocab);
+        s->allowed[0] = s->a->end_ids[0];
+        p->allowed_ids = (cls_ids){s->allowed, 40};
+    }
+}
+
+/* Begins the request without a grammar after its text. */
+static void begin_free(const story *s)
+{
+    cls_params p;
+    cls_params_init(&p);
+    must(cls_slot_begin(s->b.sampler, FREE, &p, prompt, 5, s->text[1], s->length));
+}
+
+/* Begins the requests of the slots after a text. */
+static void begin(story *s, uint32_t length)
+{
+    cls_params masked = s->p;
+    masked.grammar = NULL;
+    masked.stop_ids = (cls_ids){s->a->end_ids, 2};
+    must(cls_slot_begin(s->b.sampler, FOLLOWS, &s->p, prompt, 5, s->text[0], length));
+    must(cls_slot_begin(s->b.sampler, MASKED, &masked, prompt, 5, s->text[0], length));
+    s->length = s->longest = length;
+    s->stopped = 0;
+    begin_free(s);
+}
+
+static void open_story(story *s, device *d, uint32_t vocab, rng *r)
+{
+    cls_sampler_options o = sampler_options(vocab, SLOTS);
+    memset(s, 0, sizeof *s);
+    o.max_history = 64;
+    o.max_rollback = ROLLBACK;
+    s->d = d;
+    s->a = must_malloc(sizeof *s->a);
+    automaton_draw(s->a, vocab, r);
+    s->g = automaton_grammar(s->a);
+    s->b = bench_open(d, &o, NULL);
+    s->b.step.rows = 3;
+    s->b.step.mask.host = s->mask = must_calloc(SLOTS, words_of(s) * sizeof *s->mask);
+    s->b.step.mask.rows = SLOTS;
+    s->b.step.mask.row_map.host = s->map;
+    s->logits = must_calloc((size_t)SLOTS * vocab, sizeof *s->logits);
+    draw_params(s, r);
+    begin(s, 0);
+}
+
+static void close_story(story *s)
+{
+    bench_close(&s->b);
+    cls_grammar_destroy(s->g);
+    free(s->mask);
+    free(s->logits);
+    free(s->a);
+}
+
+/* Sets the logits of a step, which depend on its number, and the masks: half of the steps have one
+ * besides the grammar. */
+static void set_inputs(story *s, uint32_t step)
+{
+    rng r = {s->p.seed + step};
+    const uint32_t vocab = s->a->vocab, has_mask = rng_below(&r, 2);
+    memset(s->mask, 0, SLOTS * words_of(s) * sizeof *s->mask);
+    for (uint32_t id = 0; id < vocab; id++) {
+        const uint32_t bit = 1u << id % 32;
+        s->logits[id] = s->logits[vocab + id] = (float)(3.0 * rng_normal(&r));
+        s->logits[2 * vocab + id] = (float)rng_normal(&r);
+        if (has_mask && rng_below(&r, 4) == 0)
+            continue;
+        s->mask[FOLLOWS * words_of(s) + id / 32] |= bit;
+        if (automaton_after(s->a, s->state[s->length], (int32_t)id) != CLS_GRAMMAR_DEAD)
+            s->mask[MASKED * words_of(s) + id / 32] |= bit;
+    }
+    s->map[FOLLOWS] = has_mask ? FOLLOWS : -1;
+    s->map[MASKED] = MASKED;
+    s->map[FREE] = -1;
+    bench_logits(&s->b, s->logits, 3);
+}
+
+/* Returns the result of the host for the grammar's row. */
+static cls_host_result on_host(const story *s)
+{
+    cls_host_row row = host_row(s->logits, s->a->vocab, &s->p);
+    row.prompt = prompt;
+    row.prompt_count = 5;
+    row.output = s->text[0];
+    row.output_count = row.position = s->length;
+    row.max_history = 64;
+    row.mask = s->map[FOLLOWS] >= 0 ? s->mask + FOLLOWS * words_of(s) : NULL;
+    return host_result(&row);
+}
+
+/* Appends a token to the text. */
+static void append(story *s, int32_t token, int32_t of_free)
+{
+    s->state[s->length + 1] = automaton_after(s->a, s->state[s->length], token);
+    s->text[0][s->length] = token;
+    s->text[1][s->length++] = of_free;
+    s->longest = s->length > s->longest ? s->length : s->longest;
+}
+
+/* Makes a step of all requests, and compares the three ways. */
+static void compare_step(story *s, uint32_t step)
+{
+    set_inputs(s, step);
+    const cls_host_result host = on_host(s);
+    bench_step(&s->b);
+    const int32_t *const token = s->b.token, *const status = s->b.status;
+    ck_assert_msg(token[FOLLOWS] == host.token && status[FOLLOWS] == host.status,
+                  "%s: step %u after %u tokens: token %d, status %d; on the host %d, %d",
+                  s->d->name, step, s->length, token[FOLLOWS], status[FOLLOWS], host.token,
+                  host.status);
+    ck_assert_msg(
+        token[FOLLOWS] == token[MASKED] && status[FOLLOWS] == status[MASKED],
+        "%s: step %u after %u tokens in state %u: token %d, status %d; with a mask %d, %d",
+        s->d->name, step, s->length, s->state[s->length], token[FOLLOWS], status[FOLLOWS],
+        token[MASKED], status[MASKED]);
+    s->stopped = (status[FOLLOWS] & CLS_ROW_STOPPED) != 0;
+    if (token[FOLLOWS] >= 0) {
+        append(s, token[FOLLOWS], token[FREE]);
+    } else { /* all slots have equally long texts */
+        begin_free(s);
+    }
+}
+
+/* Rolls n tokens back, or begins again without them where that is too far. */
+static void roll_back(story *s, uint32_t n)
+{
+    if (s->longest - s->length + n > ROLLBACK) {
+        begin(s, s->length - n);
+        return;
+    }
+    must(cls_slot_rollback(s->b.sampler, FOLLOWS, n));
+    must(cls_slot_rollback(s->b.sampler, MASKED, n));
+    s->length -= n;
+    s->stopped = 0;
+    begin_free(s);
+}
+
+/* Accepts a token that no row drew. One that ends nothing in this state is no end id. */
+static void accept_any(story *s, rng *r)
+{
+    int32_t token[SLOTS];
+    cls_accept_call call;
+    do
+        token[0] = (int32_t)rng_below(r, s->a->vocab);
+    while (token[0] == s->a->end_ids[0] || token[0] == s->a->end_ids[1]);
+    token[1] = token[2] = token[0];
+    cls_accept_call_init(&call);
+    call.rows = 3;
+    call.tokens.host = token;
+    must(cls_accept(s->b.sampler, s->d->queue, &call, 0, NULL, NULL));
+    append(s, token[0], token[0]);
+}
+
+/* Saves and loads the slot, or forks it and comes back by another fork. */
+static void move(story *s, int loads)
+{
+    size_t size = 0;
+    cls_grammar *equal = automaton_grammar(s->a);
+    if (loads) {
+        must(cls_slot_save(s->b.sampler, s->d->queue, FOLLOWS, NULL, &size));
+        void *const bytes = must_malloc(size);
+        must(cls_slot_save(s->b.sampler, s->d->queue, FOLLOWS, bytes, &size));
+        must(cls_slot_reset(s->b.sampler, FOLLOWS));
+        must(cls_slot_load(s->b.sampler, FOLLOWS, bytes, size, equal));
+        free(bytes);
+    } else {
+        must(cls_slot_copy(s->b.sampler, FORK, FOLLOWS));
+        must(cls_slot_reset(s->b.sampler, FOLLOWS));
+        must(cls_slot_copy(s->b.sampler, FOLLOWS, FORK));
+    }
+    cls_grammar_destroy(equal);
+}
+
+static uint32_t vocab_of(uint32_t i)
+{
+    static const uint32_t sizes[] = {40, 700, MOST_VOCAB};
+    return sizes[i % (fixture_size() == TEST_TINY ? 2 : 3)];
+}
+
+START_TEST(as_masks)
+{
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    uint32_t tokens = 0, ends = 0, dead = 0;
+    for (uint32_t i = 0; i < fixture_by_size(4, 24, 120); i++) {
+        story s;
+        open_story(&s, d, vocab_of(i), &r);
+        for (uint32_t step = 0; step < 2 * LENGTH; step++) {
+            const uint32_t event = rng_below(&r, 8), most = s.length < 3 ? s.length : 3;
+            if (s.stopped && rng_below(&r, 2)) /* it stays stopped */
+                compare_step(&s, step);
+            else if (s.stopped || s.length == LENGTH)
+                roll_back(&s, most);
+            else if (s.state[s.length] == CLS_GRAMMAR_DEAD && event < 4)
+                roll_back(&s, most);
+            else if (event == 0)
+                roll_back(&s, rng_below(&r, most + 1));
+            else if (event == 1 && most != 0)
+                accept_any(&s, &r);
+            else if (event == 2)
+                move(&s, (int)rng_below(&r, 2));
+            else if (event == 3 && rng_below(&r, 2))
+                begin(&s, s.length);
+            else
+                compare_step(&s, step);
+            ends += s.state[s.length] == CLS_GRAMMAR_ENDED;
+            dead += s.state[s.length] == CLS_GRAMMAR_DEAD;
+            tokens++;
+        }
+        close_story(&s);
+    }
+    printf("%s: as masks: %u steps, %u of them ended, %u dead\n", d->name, tokens, ends, dead);
+    ck_assert(ends > 0 && dead > 0);
+}
+END_TEST
+
+/* Four steps ahead give the tokens of the host, which knows each token before the next one. */
+START_TEST(ahead)
+{
+    enum { AHEAD = 4 };
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed() + 1};
+    for (uint32_t i = 0; i < fixture_by_size(4, 12, 60); i++) {
+        story s;
+        int32_t result[2][AHEAD];
+        open_story(&s, d, vocab_of(i), &r);
+        const size_t row = s.a->vocab * sizeof *s.logits;
+        for (uint32_t k = 0; k < AHEAD * s.a->vocab; k++)
+            s.logits[k] = (float)(3.0 * rng_normal(&r));
+        bench_logits(&s.b, s.logits, AHEAD);
+        s.b.step.rows = 1;
+        s.b.step.mask = (cls_mask){.kind = CLS_MASK_PACKED};
+        s.b.step.status = s.b.step.tokens;
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            s.b.step.logits.values.offset = k * row;
+            s.b.step.tokens.offset = k * sizeof(int32_t);
+            s.b.step.status.offset = (AHEAD + k) * sizeof(int32_t);
+            must(cls_sample(s.b.sampler, d->queue, &s.b.step, 0, NULL, NULL));
+        }
+        buffer_read(d, s.b.step.tokens.buffer, sizeof result, result);
+        for (uint32_t k = 0; k < AHEAD; k++) {
+            s.map[FOLLOWS] = -1;
+            const cls_host_result host = on_host(&s);
+            ck_assert_msg(result[0][k] == host.token && result[1][k] == host.status,
+                          "%s: %u: token %u ahead is %d, status %d; on the host %d, %d", d->name, i,
+                          k, result[0][k], result[1][k], host.token, host.status);
+            if (host.token >= 0)
+                append(&s, host.token, 0);
+            s.logits += s.a->vocab;
+        }
+        s.logits -= AHEAD * (size_t)s.a->vocab;
+        close_story(&s);
+    }
+}
+END_TEST
+
+/* 0 -1-> 1 -2,3-> 2 -4-> 0; 2 is final; the end id is 7. */
+static cls_grammar *small_grammar(uint32_t vocab, int32_t first)
+{
+    static const uint64_t offsets[] = {0, 1, 3, 4};
+    static const uint32_t next[] = {1, 2, 2, 0};
+    static const uint8_t final_states[] = {0, 0, 1};
+    static const int32_t end_ids[] = {7};
+    const int32_t ids[] = {first, 2, 3, 4};
+    cls_grammar_options o;
+    cls_grammar *g;
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = 3;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids){end_ids, 1};
+    must(cls_grammar_create(&o, &g));
+    return g;
+}
+
+/* A sampler of one row, in which higher ids are likelier. */
+static bench open_small(device *d)
+{
+    cls_sampler_options o = sampler_options(8, 2);
+    float x[16];
+    o.max_history = 16;
+    o.max_rollback = 8;
+    for (int i = 0; i < 16; i++)
+        x[i] = (float)(i % 8);
+    bench b = bench_open(d, &o, x);
+    return b;
+}
+
+static void expect_row(bench *b, int32_t token, int32_t status, const char *what)
+{
+    bench_row(b, 0);
+    ck_assert_msg(b->token[0] == token && b->status[0] == status,
+                  "%s: %s: token %d, status %d, not %d, %d", b->d->name, what, b->token[0],
+                  b->status[0], token, status);
+}
+
+static void accept_one(bench *b, int32_t token)
+{
+    cls_accept_call call;
+    cls_accept_call_init(&call);
+    call.rows = 1;
+    call.tokens.host = &token;
+    must(cls_accept(b->sampler, b->d->queue, &call, 0, NULL, NULL));
+}
+
+enum { ENDED = CLS_ROW_STOPPED | CLS_ROW_SKIPPED };
+
+/* Ends, tokens from outside, other parameters, turns and forced ids, step by step. */
+START_TEST(ends)
+{
+    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1), *const other = small_grammar(8, 6);
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    expect_row(&b, 1, 0, "the only id of state 0");
+    expect_row(&b, 3, 0, "the likelier id of state 1");
+    expect_row(&b, 7, CLS_ROW_STOPPED, "the end id");
+    expect_row(&b, -1, ENDED, "after the end");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    accept_one(&b, 5);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "after an id that state 1 forbids");
+    accept_one(&b, 2);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "a dead state stays dead");
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, -1, CLS_ROW_EMPTY, "the same grammar keeps its state");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 3, 0, "state 1 again");
+    p.temperature = 1.0f;
+    must(cls_slot_params(b.sampler, 0, &p));
+    p.temperature = 0.0f;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "state 2 after parameters with the same grammar");
+    must(cls_slot_next_turn(b.sampler, 0, text, 3));
+    expect_row(&b, 1, 0, "a turn begins in state 0");
+    p.grammar = other;
+    p.grammar_state = 1;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 3, 0, "another grammar begins in the given state");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 3, 0, "and so it does after a rollback to before the call");
+    p.grammar = NULL;
+    p.grammar_state = 0;
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 7, 0, "no grammar");
+    p.grammar = g;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 2));
+    must(cls_slot_append_prompt(b.sampler, 0, text, 3));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "prompt is no output");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 3));
+    expect_row(&b, -1, ENDED, "the output ends with an end id");
+
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 1));
+    must(cls_slot_force(b.sampler, 0, forced, 3));
+    expect_row(&b, 3, CLS_ROW_FORCED, "a forced id that state 1 allows");
+    expect_row(&b, -1, CLS_ROW_EMPTY, "a forced id that state 2 forbids");
+    expect_row(&b, -1, CLS_ROW_EMPTY, "it stays due");
+    must(cls_slot_force(b.sampler, 0, forced + 2, 1));
+    expect_row(&b, 7, CLS_ROW_FORCED | CLS_ROW_STOPPED, "a forced end id");
+    expect_row(&b, -1, ENDED, "after a forced end id");
+
+    cls_grammar_destroy(g);
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    must(cls_slot_force(b.sampler, 0, NULL, 0));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "the slot keeps the grammar");
+    bench_close(&b);
+    cls_grammar_destroy(other);
+}
+END_TEST
+
+/* The grammar does not apply while the request thinks, with and without a budget. */
+START_TEST(thinking)
+{
+    static const int32_t start[] = {5}, end[] = {6}, forced[] = {5, 6}, thinks[] = {5, 4, 3, 6, 1};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1);
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    p.thinking_end = (cls_ids){end, 1};
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    expect_row(&b, 7, 0, "thinking allows all ids, and ends at none");
+    accept_one(&b, 6);
+    expect_row(&b, 1, 0, "the grammar begins behind thinking_end");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 7, 0, "thinking again");
+    p.thinking_start = (cls_ids){start, 1};
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks + 4, 1));
+    expect_row(&b, 3, 0, "no thinking begins");
+    must(cls_slot_begin(b.sampler, 0, &p, start, 1, thinks + 1, 3));
+    expect_row(&b, 1, 0, "the output has ended the thinking");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks, 2));
+    expect_row(&b, 7, 0, "the output thinks");
+    accept_one(&b, 6);
+    expect_row(&b, -1, CLS_ROW_EMPTY, "the start was text of the grammar, which forbids it");
+    p.thinking_forced = (cls_ids){forced, 2};
+    p.thinking_budget = 1;
+    must(cls_slot_begin(b.sampler, 0, &p, start, 1, NULL, 0));
+    expect_row(&b, 7, 0, "a token of the budget");
+    expect_row(&b, 5, CLS_ROW_FORCED, "the first id of thinking_forced");
+    expect_row(&b, 6, CLS_ROW_FORCED, "the last id of thinking_forced");
+    expect_row(&b, 1, 0, "the grammar begins behind it");
+    expect_row(&b, 3, 0, "and goes on");
+    bench_close(&b);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
+/* Whatever of a saved slot is changed, it is refused or can be sampled. */
+static void load_changed(bench *b, const uint8_t *bytes, size_t size, const cls_grammar *g)
+{
+    static const uint32_t words[] = {0, 1, 3, 4, CLS_GRAMMAR_ENDED, CLS_GRAMMAR_DEAD, UINT32_MAX};
+    uint8_t changed[2000];
+    uint32_t refused = 0;
+    for (size_t at = 12; at + 12 <= size; at += 4)
+        for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+            memcpy(changed, bytes, size);
+            for (int k = 0; k < 4; k++)
+                changed[at + (size_t)k] = (uint8_t)(words[i] >> 8 * k);
+            fixture_put_checksum(changed, size - 8);
+            const cls_status status = cls_slot_load(b->sampler, 1, changed, size, g);
+            ck_assert(status == CLS_OK || status == CLS_BAD_ARGUMENT);
+            refused += status != CLS_OK;
+            if (status == CLS_OK)
+                bench_row(b, 1);
+            else if (at + 12 == size && words[i] == 3) /* the state now: there are three */
+                must_say("a state of the grammar is impossible");
+        }
+    ck_assert_uint_gt(refused, size / 4);
+}
+
+/* What is refused, and what requests share. */
+START_TEST(grammars)
+{
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = small_grammar(8, 1), *const equal = small_grammar(8, 1),
+                       *const other = small_grammar(8, 6), *const wide = small_grammar(9, 1);
+    cls_memory one = {.struct_size = sizeof one}, two = one;
+    uint8_t bytes[2000];
+    size_t size = sizeof bytes;
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = wide;
+    must_refuse(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0),
+                "params->grammar is of a vocabulary of 9; it must be of 8");
+    p.grammar = g;
+    p.grammar_state = 3;
+    must_refuse(cls_sampler_check(b.sampler, &p),
+                "params->grammar_state is 3, but params->grammar has 3 states");
+    p.grammar_state = 1;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_sampler_memory(b.sampler, &one));
+    p.grammar = equal;
+    must(cls_slot_begin(b.sampler, 1, &p, NULL, 0, NULL, 0));
+    must(cls_sampler_memory(b.sampler, &two));
+    ck_assert_uint_eq(one.lists, two.lists);
+    expect_row(&b, 3, 0, "state 1");
+    must(cls_slot_save(b.sampler, d->queue, 0, bytes, &size));
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, NULL), "grammar is NULL");
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, other), "grammar is not the one");
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size - 1, g), "damaged or cut short");
+    load_changed(&b, bytes, size, g);
+    must(cls_slot_load(b.sampler, 1, bytes, size, equal));
+    bench_row(&b, 1);
+    ck_assert_int_eq(b.token[0], 7);
+    p.grammar = NULL;
+    p.grammar_state = 0;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    size = sizeof bytes;
+    must(cls_slot_save(b.sampler, d->queue, 0, bytes, &size));
+    must_refuse(cls_slot_load(b.sampler, 1, bytes, size, g), "bytes are a slot without one");
+    for (int i = 0; i < 40; i++) { /* those that no request follows any more are given free */
+        p.grammar = i % 2 ? g : other;
+        must(cls_slot_begin(b.sampler, (uint32_t)i / 2 % 2, &p, NULL, 0, NULL, 0));
+        must(cls_slot_copy(b.sampler, 1, 0));
+        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        expect_row(&b, i % 2 ? 1 : 6, 0, "its first id");
+    }
+    must(cls_sampler_memory(b.sampler, &two));
+    ck_assert_uint_le(two.lists, 4 * one.lists);
+    bench_close(&b);
+    cls_grammar_destroy(g);
+    cls_grammar_destroy(equal);
+    cls_grammar_destroy(other);
+    cls_grammar_destroy(wide);
+}
+END_TEST
+
+int main(void)
+{
+    fixture_random(FEATURES);
+    fixture_begin(ON_DEVICES);
+    add_device_test(as_masks);
+    add_device_test(ahead);
+    add_device_test(ends);
+    add_device_test(thinking);
+    add_device_test(grammars);
+    return fixture_end();
+}
