@@ -128,8 +128,8 @@ def of_resources(text):
     targets, names = lines[at - 1][1:-1], [cell.split() for cell in lines[at][1:-1]]
     programs = {}
     for line in lines[at + 1 :]:
-        if len(line) < 2:  # the last program was before
-            break
+        if len(line) < 2:  # a complaint
+            continue
         cells = [cell.split() for cell in line[1:-1]]
         programs[line[0]] = {  # without the targets that were left out
             target: dict(zip(name, cell))
