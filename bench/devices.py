@@ -128,20 +128,21 @@ def of_resources(text):
     targets, names = lines[at - 1][1:-1], [cell.split() for cell in lines[at][1:-1]]
     programs = {}
     for line in lines[at + 1 :]:
-        if len(line) != len(lines[at]):
-            break
+        if len(line) < 2:  # a complaint
+            continue
         cells = [cell.split() for cell in line[1:-1]]
-        programs[line[0]] = {
-            target: dict(zip(name, cell)) if len(cell) == len(name) else None
+        programs[line[0]] = {  # without the targets that were left out
+            target: dict(zip(name, cell))
             for target, name, cell in zip(targets, names, cells)
+            if len(cell) == len(name)
         }
     rows = []
     for target in targets:
-        found = [p[target] for p in programs.values()]
-        if None not in found:
+        found = [p[target] for p in programs.values() if target in p]
+        if found:
             rows.append(("compilers", target, of_target(target, found, versions)))
     for program, p in programs.items():
-        if None in p.values():
+        if len(p) < len(targets):
             continue
         sm_90, gfx90a, gfx1100, dg2 = (p[name] for name in ("sm_90", "gfx90a", "gfx1100", "dg2"))
         amd = [
