@@ -69,7 +69,7 @@ host_refused "--thinking-forced: .* 37" --thinking-forced 3,37
 host_refused "--thinking-end: .* -1" --thinking-end -1 --thinking-forced 3
 host_refused "thinking_budget is set, but .*thinking_forced.* is empty" --thinking-budget 3
 host_refused "thinking_start is set, but .*thinking_forced.* is empty" --thinking-start 3
-host_refused "relaxed_delta is set, but params->relaxed_top_k is 0" --relaxed-delta 0.5
+host_refused "relaxed_delta is set, but relaxed_top_k is 0" --relaxed-delta 0.5
 host_refused "--relaxed-delta: .* is 2; it must be between 0" --relaxed-top-k 1 --relaxed-delta 2
 host_refused "--ngram-exempt-id: .* 37" --no-repeat-ngram-size 2 --ngram-exempt-id 37
 host_refused "--ngram-window: .* 16385" --no-repeat-ngram-size 2 --ngram-window 16385
@@ -480,8 +480,8 @@ same_as '{"no_repeat_ngram_size":2,"bad_words":[[1],[2,3]],"min_tokens":9,"stop_
 
 same_as '{"no_repeat_ngram":1,"ngram_window":3,"ngram_output_only":true,"ngram_exempt_ids":[3,4]}' \
     --no-repeat-ngram-size 1 --ngram-window 3 --ngram-output-only --ngram-exempt-id 3,4
-same_as '{"thinking_end":[3],"relaxed_top_k":4,"relaxed_delta":0.5}' \
-    --thinking-end 3 --relaxed-top-k 4 --relaxed-delta 0.5
+same_as '{"top_k":5,"thinking_end":[3],"relaxed_top_k":4,"relaxed_delta":0.5}' \
+    --top-k 5 --thinking-end 3 --relaxed-top-k 4 --relaxed-delta 0.5
 
 same_as '{"top_k":5,"force":[1,2,3,4,5]}' --top-k 5 --force 1,2,3 --force 4,5
 same_as '{"top_k":5,"thinking_budget":1,"thinking_start":[0],"thinking_end":[36,0],

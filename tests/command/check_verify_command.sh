@@ -368,6 +368,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
     for method in match standard block typical; do
         both $request --method $method --force 5,1,36,0,1,2 --mask mask.npy --max-tokens 6
         both $request --method $method --thinking-forced 5,1 --thinking-budget 2 --thinking-end 36
+        both $request --method $method --thinking-end 36 --relaxed-top-k 9 --relaxed-delta 0.1
         both $request --method $method --force 5,5,5,0 --loop-repeats 2 --top-k 3
     done
     both $request --method typical --epsilon 0.5 --delta 2 --top-p 0.9
