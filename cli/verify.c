@@ -229,5 +229,7 @@ int cls_cmd_verify(int argc, char **argv)
                                                                         : CLS_VERIFY_MATCH;
     check(&q);
     read_all(&q, &job);
-    return verify(&q, &job);
+    const int code = verify(&q, &job);
+    cls_grammar_destroy(q.request.grammar);
+    return code;
 }
