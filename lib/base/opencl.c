@@ -12,7 +12,7 @@ cls_status cls_opencl_find(const cls_context_options *o)
 }
 
 /* A library of OpenCL 1.2 can be linked, too, which does not have these. */
-#if defined(__ELF__)
+#if defined(__ELF__) && defined(__GNUC__)
 extern __attribute__((weak)) cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel, cl_uint,
                                                                          const void *);
 extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
@@ -37,7 +37,7 @@ cls_pointer_calls cls_opencl_svm(void)
     }
     return calls;
 }
-#else /* macOS, whose OpenCL is of 1.2 */
+#else /* macOS, whose OpenCL is of version 1.2 */
 cls_pointer_calls cls_opencl_svm(void) { return (cls_pointer_calls){NULL, NULL}; }
 #endif
 
