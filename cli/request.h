@@ -82,7 +82,7 @@ typedef struct cli_request {
     CLS_BAN_LISTS(CLI_LIST_OPTION, &(q)->lists) \
     CLS_BAN_PARAMS(CLI_PARAM_OPTION, &(q)->params) \
     {"grammar", CLI_INPUT, &(q)->grammar_path, "FILE.json", \
-     "the grammar that the output follows: states, and the token ids that lead from one to another"}, \
+     "the grammar that the output follows: states, and the ids that lead from one to another"}, \
     CLI_PARAMS_TITLE("The end"), \
     CLS_STOP_LISTS(CLI_LIST_OPTION, &(q)->lists) \
     CLS_STOP_PARAMS(CLI_PARAM_OPTION, &(q)->params) \

@@ -242,7 +242,7 @@ static inline int is_relaxed(const verifier *v, u32 row, u32 id)
 static inline void relax_rows(const verifier *v)
 {
     for (u32 row = v->first; row + 1 < v->last; row++) {
-        const i32 id = v->ids[v->nodes[row + 1]];
+        const i32 id = draft_id(v->s, v->request, v->nodes[row + 1]);
         const int accepted = id >= 0 && (u32)id < v->s->vocab && !v->s->rows[row].no_token &&
                              is_relaxed(v, row, (u32)id);
         if (LOCAL_ID == 0)
@@ -291,8 +291,9 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         const u32 row_status = rows[w->row].status;
         const int empty = (int)rows[w->row].no_token, relaxed = !one_token && relaxes(slot);
         int children = 0;
-        const i32 own =
-            relaxed && rows[w->row].forced ? v->ids[v->nodes[w->row + 1]] : rows[w->row].token;
+        const i32 own = relaxed && rows[w->row].forced
+                            ? draft_id(v->s, v->request, v->nodes[w->row + 1])
+                            : rows[w->row].token;
         by_rows |= due >= 0 || relaxed;
         w->token = due >= 0   ? due
                    : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)

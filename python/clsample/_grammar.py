@@ -214,8 +214,8 @@ def _numbered(transitions: Mapping[Any, Mapping[int, Any]], start: Any) -> Any:
         except (KeyError, TypeError):
             wrong = next(one for one in found.values() if one not in states)
             raise ValueError(
-                f"state {state!r} leads to {wrong!r}, which is no state of the transitions; a state "
-                "without transitions has an empty dict"
+                f"state {state!r} leads to {wrong!r}, which is no state of the transitions; a "
+                "state without transitions has an empty dict"
             ) from None
         tokens.append(each[order])
         following.append(to[order])
