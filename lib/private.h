@@ -95,7 +95,7 @@ typedef struct cls_mem_info {
 
 /* The bytes of the caller's buffers that a call reads and writes. For a sub-buffer they are those
  * of its parent. OpenCL is asked once about each buffer of a call. */
-#define CLS_MAX_RANGES 48
+#define CLS_MAX_RANGES 64
 typedef struct cls_ranges {
     uint32_t n, infos;
     struct cls_range {

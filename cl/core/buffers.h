@@ -81,7 +81,9 @@
 #define CLS_KEPT_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
     B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
-#define CLS_ACCEPT_BUFFERS(B) CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens)
+#define CLS_ACCEPT_BUFFERS(B) \
+    CLS_REQUEST_BUFFERS(B) \
+    B(cls_row, rows) B(i32, tokens) B(const i32, logits_map) B(i32, status_out) B(i32, token_status)
 #define CLS_RESIDUAL_BUFFERS(B) CLS_BUFFERS_OF_ROWS(B) CLS_DRAW_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
 #define CLS_VERIFY_BUFFERS(B) CLS_RESIDUAL_BUFFERS(B) CLS_RESULT_BUFFERS(B) CLS_VERIFY_OUTPUTS(B)
 #define CLS_PARTIAL_BUFFERS(B) \
@@ -97,6 +99,7 @@
     CLS_TILES_OUTPUTS(B) \
     CLS_KEPT_OUTPUTS(B) \
     CLS_VERIFY_OUTPUTS(B) \
+    B(i32, token_status) \
     CLS_PARTIAL_OUTPUTS(B) \
     CLS_MERGED_BUFFERS(B) \
     CLS_MERGE_BUFFERS(B)

@@ -277,7 +277,7 @@ CLS_INLINE u32 effects_text(u32 vocab, u32 layout)
 }
 CLS_INLINE u32 effects_length(u32 layout) { return (CLS_LAYOUT_HISTORY(layout) + 63) / 64 * 64; }
 /* Behind these, where rows follow drafts: whether the marks are for this row, the number of its
- * drafts, the number of its patches; the ids of the drafts; the patches, which are tokens whose
+ * drafts, the number of its patches; the drafts as entries; the patches, which are tokens whose
  * counts the drafts change, with their new counts; and the starts of the chains of patches. */
 #define CLS_MAX_DRAFTS 128
 #define CLS_PATCH_IN_CONTEXT 0x80000000u
@@ -348,7 +348,10 @@ typedef struct cls_row {
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */
     i32 draft_key;
-    u32 forced; /* the token is one that the request forces: it was not drawn from the row */
+    u32 forced;  /* the token was not drawn from the row: it is one that the request forces or, of a
+                    verification, one that takes the place of the row's own */
+    i32 emitted; /* of row k of a request, once its drafts are verified: the row of its emitted
+                    token k; -1: there is none; -2 - row: the row has none */
     cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
                                accepted, of a request that has one */
     i32 pivot[CLS_PIVOTS];  /* keys, ascending; the pass measures what lies above each */
@@ -406,6 +409,7 @@ enum {
     CLS_OUT_##NUMBER,
 enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
 #define CLS_WANTS(output) (1u << (output))
+#define CLS_WANTS_OUTPUTS (CLS_WANTS(CLS_OUTPUTS) - 1)
 /* The outputs before CLS_OUT_ENTROPY are of the raw row or of the final distribution, the others
  * only of the latter. */
 #define CLS_WANTS_OF_EITHER (CLS_WANTS(CLS_OUT_ENTROPY) - 1)
@@ -414,15 +418,16 @@ enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUTPUTS };
     (CLS_WANTS_SUMS | CLS_WANTS(CLS_OUT_PROBS) | CLS_WANTS(CLS_OUT_FINAL_LOGITS))
 #define CLS_WANTS_SET (CLS_WANTS(CLS_OUT_SET_IDS) | CLS_WANTS(CLS_OUT_SET_COUNTS))
 
-/* The outputs of a verification. */
+/* The outputs of a verification, whose bits are in the same word. */
 enum cls_verified {
-    CLS_VERIFIED_TOKENS,
+    CLS_VERIFIED_TOKENS = CLS_OUTPUTS,
     CLS_VERIFIED_ACCEPTED,
     CLS_VERIFIED_EMITTED,
     CLS_VERIFIED_NODES,
     CLS_VERIFIED_STATUS,
     CLS_VERIFIED_COUNTERS,
     CLS_VERIFIED_LATEST,
+    CLS_VERIFIED_TOKEN_STATUS,
     CLS_VERIFIED
 };
 
@@ -463,7 +468,7 @@ typedef struct cls_args {
     u32 per_row;     /* tokens of a row of cls_accept() */
     /* The outputs: bits of CLS_WANTS(), for a cls_output or a cls_verified, and the offset of
      * each. */
-    cls_wide output_offset[CLS_OUTPUTS];
+    cls_wide output_offset[CLS_VERIFIED];
     u32 wants, top_n, given_n, candidates_n;
     u32 given_each;   /* ids that a group of the report handles */
     u32 set_capacity; /* ids of a row's kept set */
@@ -471,7 +476,7 @@ typedef struct cls_args {
     /* Of a shard: its tokens, first to last - 1, and the bytes of a partial as words. */
     u32 first, last, shards, partial_words, whole_tiles;
     u32 requests; /* of cls_verify() */
-    u32 reserved_3[21];
+    u32 reserved_3[5];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

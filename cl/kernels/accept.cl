@@ -2,13 +2,52 @@
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
+/* Returns the status of a token of a verification's request, of which emitted_row() returned this.
+ */
+static inline u32 emitted_status(const step_args *s, i32 emitted)
+{
+    return emitted == -1 ? CLS_ROW_SKIPPED : s->rows[emitted < 0 ? -2 - emitted : emitted].status;
+}
+
+/* Ends a verification whose outputs had to be written before slots could accept: a request accepts
+ * its tokens, and their statuses are written, which the outputs may have changed. */
+static inline void accept_emitted(const step_args *s, u32 request, __local u64 *scratch)
+{
+    __global const cls_args *const args = s->args;
+    const u32 wants = args->wants, width = args->max_drafts + 1;
+    const i32 slot_index = mapped_slot(s, (u32)AT_OFFSET(s, logits_map)[request]);
+    __global cls_slot *const slot = slot_of(s, slot_index);
+    const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
+    u32 all = 0;
+    for (u32 i = 0; i < width; i++) {
+        const i32 row = emitted_row(s, request, i);
+        const u32 status = emitted_status(s, row);
+        const u32 valid = row < 0 ? 0u : (u32)row;
+        all |= status & CLS_ROW_OVERFLOW;
+        if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS)))
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
+        [(size_t)request * width + i] = (i32)status;
+        const cls_slot_adaptive next = s->rows[valid].next;
+        state_accept(slot, &state, lists_of(s, slot), (u32)s->rows[valid].token, row >= 0, &next,
+                     scratch);
+        BARRIER();
+    }
+    if (LOCAL_ID == 0 && all != 0 && (wants & CLS_WANTS(CLS_VERIFIED_STATUS)))
+        OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] |= (i32)all;
+}
+
 /* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere, args->per_row for
  * each row; without it, the tokens are those of the rows' records, of a step that had to write
- * reports before slots could accept. Launch: [WGS, rows]. */
+ * reports before slots could accept. Launch: [WGS, rows], or [WGS, requests] after a verification.
+ */
 KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
+    if (s.has & CLS_DRAFTS) { /* the same for all groups */
+        accept_emitted(&s, get_group_id(1), scratch);
+        return;
+    }
     const u32 row = get_group_id(1), n = args->per_row;
     const i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);

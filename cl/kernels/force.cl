@@ -23,7 +23,7 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
     u32 length = 0, flags = 0;
     int emits = drew, forced = 0;
     if (slot_index >= 0) { /* another row may be writing what is not this row's */
-        due = forced_id(slot, lists, own_lists);
+        due = forced_id(slot, lists, own_lists, slot->outputs, slot->thinking);
         length = slot->length;
         flags = slot->flags;
         next = slot->adaptive;

@@ -71,15 +71,18 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
 /* counting: it is the first launch, which leaves the counts of the groups in `tile_sums`. The
  * second one writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as
  * the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, __local u64 *scratch)
+ONE_COPY void kept_tiles(const step_args *s, u32 place, u32 group, u32 counting,
+                         __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
     const u32 wants = args->wants, capacity = args->set_capacity;
-    const i32 slot_index = row_slot(s, row);
+    const i32 from = reported_row(s, place);
+    const u32 row = from < 0 ? 0u : (u32)from;
+    const i32 slot_index = from < 0 ? -1 : row_slot(s, row);
     __global u64 *const group_count = tile_sums_of(s, row);
-    __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)row * capacity;
+    __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)place * capacity;
     /* Read field by field, since the first group changes the status. */
     __global const cls_row *const out = s->rows + row;
     const int has_set = slot_index >= 0 && !out->no_token, listed = has_set && out->listed;
@@ -103,14 +106,14 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, _
         }
         const u64 sums = wg_mass(u64_make(before, total), scratch);
         at = u64_hi(sums);
-        total = listed ? min(out->kept, (u32)LIST) : u64_lo(sums);
+        total = !has_set ? 0u : listed ? min(out->kept, (u32)LIST) : u64_lo(sums);
     }
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
         at = kept_tokens(&r, first, last, set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
                          counting ? 0u : capacity, ids, scratch);
-    if (LOCAL_ID == 0 && counting)
+    if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
         ids[i] = (i32)kept_ids_of(s, row)[i];
@@ -119,7 +122,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, u32 counting, _
     if (LOCAL_ID == 0 && !counting && group == 0) {
         const u32 status = out->status | CLS_ROW_OVERFLOW;
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
-            OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[row] = (i32)total;
+            OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = (i32)total;
         if (total > capacity)
             s->rows[row].status = status;
         if (total > capacity && (s->has & CLS_HAS_STATUS))

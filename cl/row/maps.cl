@@ -74,3 +74,22 @@ static inline __global const i32 *request_firsts(const step_args *s)
 {
     return s->maps + s->args->firsts;
 }
+
+/* The outputs of a verification: its rows have their own logits, and in place of a map of logits
+ * kernels have the first row of each request. Returns the record of the row that emitted a token of
+ * a request: as cls_row.emitted. */
+static inline i32 emitted_row(const step_args *s, u32 request, u32 token)
+{
+    __global const cls_args *const args = s->args;
+    __global const i32 *const first = AT_OFFSET(s, logits_map) + request;
+    const u32 end = request + 1 < args->requests ? (u32)first[1] : args->n_rows,
+              row = (u32)first[0] + token;
+    return row < end ? s->rows[row].emitted : -1;
+}
+/* Returns the row on which a group reports at an index of the outputs, which in a verification have
+ * places for all tokens that a request could emit; less than 0 if there is none. */
+static inline i32 reported_row(const step_args *s, u32 at)
+{
+    const u32 width = s->args->max_drafts + 1;
+    return s->has & CLS_DRAFTS ? emitted_row(s, at / width, at % width) : (i32)at;
+}

@@ -69,17 +69,17 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 
-/* Returns the id that a request's next row must emit; -1 if the row draws its token. `all`: the
- * buffer of all lists. */
+/* Returns the id that a request must emit after `outputs` tokens of output, in a state of the
+ * thinking budget; -1 if the row draws its token. `all`: the buffer of all lists. */
 static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *all,
-                            __global const u32 *lists)
+                            __global const u32 *lists, u32 outputs, u32 thinking)
 {
-    const u32 at = slot->outputs - slot->forced_from;
+    const u32 at = outputs - slot->forced_from;
     if (at < slot->n_forced)
         return (i32)all[slot->forced + at];
     if (!(slot->flags & CLS_SLOT_THINKING))
         return -1;
-    const u32 due = thinking_due(slot, slot->thinking);
+    const u32 due = thinking_due(slot, thinking);
     return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
 }
 

@@ -139,6 +139,8 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
         return cls_refuse(o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
     if (o->kind == CLS_LATER)
         return cls_refuse("%s is set; this version does not support it", o->name);
+    if (o->kind == CLS_NEVER)
+        return cls_refuse("%s is set, but cls_verify() has no such output%s", o->name, o->word);
     if (b->buffer != NULL && o->kind == CLS_ON_HOST)
         return cls_refuse("%s is a buffer, but cls_verify() requires a host array", o->name);
     if (b->buffer != NULL && host != NULL)

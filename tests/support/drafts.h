@@ -20,6 +20,7 @@ typedef struct drafts {
     int32_t *positions, *draws; /* [n], or NULL */
     int method, kind, disable_bonus;
     float epsilon, delta;
+    uint32_t features;       /* of the sampler, beside those that all verifications need */
     cls_host_verified *host; /* [n] the reference's results */
 } drafts;
 
