@@ -119,7 +119,7 @@ class Step(Outputs, Rows):
     tokens: DeviceArray
 
 
-class Verified(Rows):
+class Verified(Outputs, Rows):
     """The result of a verification. All arrays are on the device.
 
     tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
@@ -127,14 +127,17 @@ class Verified(Rows):
     emitted     int32 [requests]: the number of tokens in all
     nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
     status      int32 [requests]: the RowStatus of all rows that were read
+    token_status
+                int32 [requests, max_drafts + 1]: the RowStatus bits of each token
+    and the outputs that were asked for, which have [requests, max_drafts + 1] in place of [rows].
     """
 
     tokens: DeviceArray
     accepted: DeviceArray
     emitted: DeviceArray
     nodes: DeviceArray
-    latest: Optional[DeviceArray] = None
     counters: Optional[DeviceArray] = None
+    token_status: Optional[DeviceArray] = None
 
 
 class Logprobs(Result):
