@@ -354,13 +354,15 @@ done
 
 needs_device
 
+reports='--logprob-kind final'
 both() { # OPTIONS
+    # shellcheck disable=SC2086
     for on in host device; do
         check "$on $*" verify_on $on "$@" --tokens $on.t --accepted $on.a --nodes $on.n --json \
-            --logprobs $on.l --logprob-kind final
+            $reports
         mv out $on.out
     done
-    for what in t a n l out; do same "$what of $*" host.$what device.$what; done
+    for what in t a n out; do same "$what of $*" host.$what device.$what; done
 }
 ints prompt.npy '3, 4' 3 5 7 -1 1 36 2 2 9 0 -1 -1
 ints output.npy '3, 3' -1 -1 -1 5 5 1 36 0 0
@@ -388,6 +390,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
         both $request --method $method --thinking-forced 5,1 --thinking-budget 2 --thinking-end 36
         both $request --method $method --force 5,5,5,0 --loop-repeats 2 --top-k 3
     done
+    reports=
     both $request --method typical --epsilon 0.5 --delta 2 --top-p 0.9
     both $request --parents siblings.npy
     both $request --parents chain.npy $p --temperature 0
