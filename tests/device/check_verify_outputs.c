@@ -420,6 +420,54 @@ START_TEST(as_one_at_a_time)
 }
 END_TEST
 
+/* A draft of the weight 0 that typical acceptance takes has no final log-probability, as where it
+ * is forced: only a token that the row draws always has one. */
+START_TEST(weightless)
+{
+    enum { VOCAB = 16, DRAFT = 3 };
+    static const uint32_t lengths[] = {1};
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 0, 0, 0, 0);
+    for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++) {
+        float values[VOCAB] = {40.0f};
+        rng r = {1};
+        census c = {0};
+        drafts *const of = drafts_new(1, lengths, VOCAB, CLS_F32, CLS_DRAFT_NONE, &r);
+        verifier v;
+        reports o;
+        steps t;
+        batch_row(of->requests, 0, ROW_NORMAL1, 1);
+        for (uint32_t row = 0; row < 2; row++)
+            drafts_values(of->rows, row, values);
+        of->ids[0] = DRAFT;
+        of->method = CLS_VERIFY_TYPICAL;
+        of->epsilon = of->delta = 1e-30f;
+        of->features = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS;
+        verifier_open(&v, d, context, of, 0, 0);
+        steps_open(&t, &v, context, VOCAB, kind);
+        reports_open(&o, d, places_of(&v), VOCAB, kind);
+        drafts_report(of, places_of(&v), VOCAB);
+        v.call.outputs = &o.call;
+        v.call.token_status = o.of[OUT_STATUS];
+        random_given(&o, d, VOCAB, &r);
+        drafts_reference(of);
+        verifier_run(&v);
+        reports_read(&o, d);
+        verifier_equal(&v, d->name);
+        compare_host(&v, &o, kind, d->name);
+        compare_call(&v, &o, &t, d->name, &c);
+        ck_assert_msg(v.accepted[0] == 1 && c.replaced == 1, "the draft was not accepted");
+        ck_assert_msg((report_at(&o, OUT_LOGPROBS, 0)[0] == MINUS_INF) ==
+                          (kind == CLS_LOGPROB_FINAL),
+                      "the draft has a final log-probability, or no raw one");
+        reports_close(&o);
+        steps_close(&t);
+        verifier_close(&v);
+        drafts_free(of);
+    }
+}
+END_TEST
+
 /* A sampler without the features of the outputs refuses them, and says what is missing. */
 START_TEST(features)
 {
@@ -453,6 +501,7 @@ int main(void)
 {
     fixture_begin(ON_DEVICES);
     add_device_test(as_one_at_a_time);
+    add_device_test(weightless);
     add_device_test(features);
     return fixture_end();
 }
