@@ -172,5 +172,7 @@ int cls_cmd_explain(int argc, char **argv)
     if (q.plot != NULL && job.logits->rows != 1)
         cli_die("--plot: it shows one row, but %s selects %" PRIu32, q.request.picked.option,
                 job.logits->rows);
-    return explain(&q, &job);
+    const int code = explain(&q, &job);
+    cls_grammar_destroy(q.request.grammar);
+    return code;
 }

@@ -152,6 +152,8 @@ static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
     to->name = "adjusted";
     if (row->mask != NULL)
         put(to, ", mask");
+    if (p->grammar != NULL)
+        put(to, ", grammar");
     if (row->bias != NULL)
         put(to, row->bias_factor == 1.0f ? ", bias" : ", bias * %g", (double)row->bias_factor);
     if (p->logit_bias.count != 0)

@@ -73,6 +73,7 @@ typedef struct cli_log {
     cli_log_rows rows[CLI_ROWS];
     cls_infill infill;
     bool has_infill;
+    cls_grammar *grammar; /* of all requests, or NULL */
     uint64_t tokens_read;
     uint32_t requests;
     cli_log_request *request;

@@ -120,6 +120,24 @@ static void open_infill(cli_log *log, json_t *header)
     cli_prefixes_read(path, log->logits.vocab, &log->infill);
 }
 
+static void open_grammar(cli_log *log, json_t *header)
+{
+    json_t *const grammar = json_object_get(header, "grammar");
+    char digest[CLI_DIGEST];
+    if (grammar == NULL)
+        return;
+    const char *const name = cli_string(grammar, "file"), *const logged =
+                                                              cli_string(grammar, "digest");
+    if (name == NULL || logged == NULL)
+        cli_die(CLI_LOG_WHERE "\"grammar\" does not name a file and its digest", log->path,
+                log->line);
+    const char *const path = find_file(log, name);
+    log->grammar = cli_grammar_read(path, log->header.vocab);
+    cli_grammar_digest(log->grammar, digest);
+    if (strcmp(digest, logged) != 0)
+        cli_die("%s: this is another grammar than when %s was written", path, log->path);
+}
+
 /* ----------------------------------------------------------------------- header */
 
 static void read_header(cli_log *log, json_t *header)
@@ -144,6 +162,7 @@ static void read_header(cli_log *log, json_t *header)
     if (json_object_get(header, "bias_factor") != NULL)
         cli_log_take(log, header, "bias_factor", CLI_FLOAT, &log->header.bias_factor);
     open_infill(log, header);
+    open_grammar(log, header);
 }
 
 void cli_log_open(const char *path, cli_log *log)

@@ -114,6 +114,7 @@ static void read_request(cli_log *log, json_t *object)
     cli_log_request *const request = &log->request[number];
     memset(request, 0, sizeof *request);
     cls_params_init(&request->params);
+    request->params.grammar = log->grammar;
     snprintf(where, sizeof where, "%s: line %" PRIu64, log->path, log->line);
     cli_params_from_json(where, json_object_get(object, "parameters"), log->logits.vocab,
                          &request->params, &request->force);

@@ -51,6 +51,18 @@ static json_t *file_json(const char *path, cli_npy *array)
     return file;
 }
 
+/* {"file", "digest"}: a grammar is the same if its digest is, however the file is written. */
+static json_t *grammar_json(const cli_request *q)
+{
+    json_t *const file = json_pack("{s:s}", "file", q->grammar_path);
+    char digest[CLI_DIGEST];
+    if (file == NULL)
+        cli_die("--log: the name %s is not valid UTF-8, which JSON requires", q->grammar_path);
+    cli_grammar_digest(q->grammar, digest);
+    json_object_set_new(file, "digest", json_string(digest));
+    return file;
+}
+
 /* ------------------------------------------------------------------------ lines */
 
 typedef struct writing {
@@ -91,6 +103,8 @@ static void put_header(writing *w)
             json_object_set_new(header, cli_rows_key[i], file_json(paths[i], &w->array[i]));
     if (job->bias != NULL && job->bias_factor != 1.0f)
         json_object_set_new(header, "bias_factor", json_real((double)job->bias_factor));
+    if (w->q->grammar != NULL)
+        json_object_set_new(header, "grammar", grammar_json(w->q));
     if (job->infill != NULL) {
         cli_npy ignored;
         json_object_set_new(

@@ -46,6 +46,15 @@ void cli_ids_check(const char *what, const int32_t *ids, uint32_t count, uint32_
 /* Sets *ids to the ids of a JSON array, or to NULL if it is empty. */
 void cli_ids_from_json(const char *what, json_t *value, const int32_t **ids, uint32_t *count);
 
+/* ---------------------------------------------------------------- cli/grammar.c */
+
+/* Reads a grammar for a vocabulary; cls_grammar_destroy() gives it up. */
+cls_grammar *cli_grammar_read(const char *path, uint32_t vocab);
+
+/* The digest of a grammar, in hexadecimal. */
+#define CLI_DIGEST 65
+void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST]);
+
 /* ----------------------------------------------------------------- cli/params.c */
 
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.

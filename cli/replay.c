@@ -14,11 +14,12 @@ enum { PROVEN, DIFFERENT }; /* exit statuses, beside cli_failure */
 
 /* ------------------------------------------------------------------------- bans */
 
-enum { LOGIT, MASK, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, BANS };
+enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, BANS };
 
 /* Each sentence goes on with the token. */
 static const char *const bans[BANS] = {[LOGIT] = "a logit of minus infinity or NaN excludes",
                                        [MASK] = "the mask does not allow",
+                                       [GRAMMAR] = "the grammar does not allow",
                                        [BIAS] = "the bias bans",
                                        [LOGIT_BIAS] = "logit_bias bans",
                                        [BAD_WORDS] = "bad_words bans",
@@ -53,6 +54,10 @@ static int find_ban(const cli_logged *logged)
         switch (ban) {
         case MASK:
             row.mask = all->mask;
+            break;
+        case GRAMMAR:
+            params.grammar = p->grammar;
+            params.grammar_state = p->grammar_state;
             break;
         case BIAS:
             row.bias = all->bias;
@@ -249,5 +254,7 @@ int cls_cmd_replay(int argc, char **argv)
     if (path == NULL)
         cli_die("replay: the name of a log is missing; clsample sample --log writes one");
     cli_log_open(path, &log);
-    return prove(&log, all);
+    const int code = prove(&log, all);
+    cls_grammar_destroy(log.grammar);
+    return code;
 }

@@ -191,6 +191,8 @@ static void params_read(cli_request *q, cli_job *job)
     for (uint32_t r = 0; r < q->requests; r++)
         q->forces[r] = force;
     cli_lists_parse(&q->lists, &q->params);
+    if (q->grammar_path != NULL)
+        q->params.grammar = q->grammar = cli_grammar_read(q->grammar_path, vocab);
     cli_params_check(&q->params, vocab);
     cli_params_rows(&q->params, q->params_file, q->seeds, &rows, vocab, q->rows, q->forces);
 }

@@ -8,7 +8,8 @@
 #define CLI_MOST_HISTORY 16384u /* tokens of a request that a sampler can keep */
 
 typedef struct cli_request {
-    const char *logits_path, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes;
+    const char *logits_path, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes,
+        *grammar_path;
     float bias_factor;
     int32_t dtype;     /* -1: the type of the file */
     cls_params params; /* from the command line, for all rows */
@@ -29,6 +30,7 @@ typedef struct cli_request {
     cls_params *rows;       /* [requests] */
     cli_ids *forces;        /* [requests] */
     cls_infill infill;
+    cls_grammar *grammar; /* of all rows, or NULL; the command destroys it */
 } cli_request;
 
 /* clang-format off */
@@ -79,6 +81,8 @@ typedef struct cli_request {
     CLI_PARAMS_TITLE("Biases and bans"), \
     CLS_BAN_LISTS(CLI_LIST_OPTION, &(q)->lists) \
     CLS_BAN_PARAMS(CLI_PARAM_OPTION, &(q)->params) \
+    {"grammar", CLI_INPUT, &(q)->grammar_path, "FILE.json", \
+     "the grammar that the output follows: states, and the ids that lead from one to another"}, \
     CLI_PARAMS_TITLE("The end"), \
     CLS_STOP_LISTS(CLI_LIST_OPTION, &(q)->lists) \
     CLS_STOP_PARAMS(CLI_PARAM_OPTION, &(q)->params) \

@@ -218,5 +218,7 @@ int cls_cmd_sample(int argc, char **argv)
         cli_log_check(&q.request);
     cli_request_read(&q.request, &job);
     cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
-    return sample(&q, &job);
+    const int code = sample(&q, &job);
+    cls_grammar_destroy(q.request.grammar);
+    return code;
 }

@@ -247,5 +247,7 @@ int cls_cmd_verify(int argc, char **argv)
     q.drafts.logprob_kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
     check(&q);
     read_all(&q, &job);
-    return verify(&q, &job);
+    const int code = verify(&q, &job);
+    cls_grammar_destroy(q.request.grammar);
+    return code;
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* Guided decoding: all texts are JSON, whatever the model computes. Its logits are random here, and
- * the temperature is 2. Before each token a grammar on the host makes a mask of the tokens that may
- * follow, and the device draws from these. A parser that is independent of the grammar then checks
- * all texts.
+ * the temperature is 2. A grammar that the device follows says which tokens may come next, so that
+ * steps are enqueued ahead of the tokens that the host has seen. A parser that is independent of
+ * the grammar then checks all texts.
  *
- * Then the same texts are generated with drafts: where the grammar allows one token only, this
- * token is a draft, and a step yields several tokens.
+ * Then the same texts are generated with a mask for each row, which the host makes from the same
+ * grammar, and with drafts: where the grammar allows one token only, this token is a draft, and a
+ * step yields several tokens.
  *
  *     cc json.c json_grammar.c $(pkg-config --cflags --libs clsample) && ./a.out [NUMBER OF TEXTS]
  */
@@ -18,6 +19,7 @@
 
 enum { SLOTS = 128, MAX_TOKENS = 40, TEXT = 8 * MAX_TOKENS, SHOWN = 6 };
 enum { DRAFTS = 7, ROWS = SLOTS * (DRAFTS + 1) };
+enum { AHEAD = 4 }; /* steps that are enqueued before the tokens of the first one are read */
 
 /* --------------------------------------------------------------- the parser */
 
@@ -109,6 +111,8 @@ typedef struct machine {
     cl_mem logits, out; /* float32 [ROWS, JSON_VOCAB]; int32 [SLOTS, DRAFTS + 1] */
     cls_context *context;
     cls_sampler *sampler;
+    cls_readback *readback;
+    cls_grammar *grammar;
 } machine;
 
 static void must(cls_status status)
@@ -144,6 +148,27 @@ static cl_device_id first_usable_device(void)
     return NULL;
 }
 
+static void make_grammar(machine *m)
+{
+    static const int32_t end = JSON_END;
+    json_automaton a;
+    cls_grammar_options options;
+    if (!json_automaton_make(MAX_TOKENS, &a)) {
+        fprintf(stderr, "out of memory\n");
+        exit(1);
+    }
+    cls_grammar_options_init(&options);
+    options.vocab = JSON_VOCAB;
+    options.states = a.states;
+    options.offsets = a.offsets;
+    options.ids = a.ids;
+    options.next = a.next;
+    options.final_states = a.final_states;
+    options.end_ids = (cls_ids){&end, 1};
+    must(cls_grammar_create(&options, &m->grammar));
+    json_automaton_free(&a);
+}
+
 static void open_machine(machine *m, cl_device_id device)
 {
     cls_context_options kernels;
@@ -168,10 +193,14 @@ static void open_machine(machine *m, cl_device_id device)
     options.slot_count = SLOTS;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_VERIFY;
     must(cls_sampler_create(m->context, &options, &m->sampler));
+    must(cls_readback_create(m->context, SLOTS * sizeof(int32_t), AHEAD, &m->readback));
+    make_grammar(m);
 }
 
 static void close_machine(machine *m)
 {
+    cls_grammar_destroy(m->grammar);
+    cls_readback_destroy(m->readback);
     cls_sampler_destroy(m->sampler);
     cls_context_destroy(m->context);
     clReleaseMemObject(m->out);
@@ -213,7 +242,7 @@ static void model(uint32_t text, int position, float logits[JSON_VOCAB])
 
 /* Adds the rows of a request: one for its next token, and one after each token that is the only one
  * that the grammar allows. */
-static void add_request(batch *b, int slot, int most)
+static void add_request(batch *b, int slot)
 {
     const slot_state *s = &b->states[slot];
     const uint32_t i = b->requests++;
@@ -224,7 +253,7 @@ static void add_request(batch *b, int slot, int most)
     for (int n = 0;; n++) {
         const int left = MAX_TOKENS - s->used - n, only = grammar_mask(&g, left, b->masks[b->rows]);
         model(s->text, s->used + n, b->logits[b->rows++]);
-        if (only < 0 || n == most || draft == JSON_END)
+        if (only < 0 || n == DRAFTS || draft == JSON_END)
             break;
         draft = only;
         b->drafts[b->rows - 1 - i] = draft;
@@ -233,20 +262,7 @@ static void add_request(batch *b, int slot, int most)
     b->cu[i + 1] = (int32_t)b->rows;
 }
 
-/* A step without drafts: one token for each request. */
-static void sample(const machine *m, const batch *b)
-{
-    cls_step step;
-    cls_step_init(&step);
-    step.rows = b->rows;
-    step.logits.values.buffer = m->logits;
-    step.slots.host = b->slots;
-    step.mask.host = b->masks;
-    step.tokens.buffer = m->out;
-    must(cls_sample(m->sampler, m->queue, &step, 0, NULL, NULL));
-}
-
-/* A step with drafts: the same tokens, several for each request. */
+/* A step with drafts and masks: several tokens for each request. */
 static void verify(const machine *m, const batch *b)
 {
     cls_verify_call call;
@@ -263,7 +279,8 @@ static void verify(const machine *m, const batch *b)
     must(cls_verify(m->sampler, m->queue, &call, 0, NULL, NULL));
 }
 
-static void begin(const machine *m, slot_state *s, int slot, uint32_t text)
+static void begin(const machine *m, slot_state *s, int slot, uint32_t text,
+                  const cls_grammar *follows)
 {
     const int32_t end = JSON_END;
     cls_params params;
@@ -273,6 +290,7 @@ static void begin(const machine *m, slot_state *s, int slot, uint32_t text)
     params.stop_ids.ids = &end;
     params.stop_ids.count = 1;
     params.max_tokens = MAX_TOKENS;
+    params.grammar = follows;
     must(cls_slot_begin(m->sampler, (uint32_t)slot, &params, NULL, 0, NULL, 0));
     *s = (slot_state){.text = text, .taken = true};
 }
@@ -289,35 +307,107 @@ static bool take(batch *b, slot_state *s, int32_t token, char texts[][TEXT])
     return true;
 }
 
-/* Generates n texts. A text begins as soon as a slot is free. most: the most drafts of a request.
- */
-static bool run(const machine *m, batch *b, uint32_t n, int most, char texts[][TEXT])
+/* A step whose tokens the host has not read yet. */
+typedef struct step_ahead {
+    uint64_t ticket;
+    uint32_t rows;
+    int32_t slots[SLOTS];
+    uint32_t texts[SLOTS];
+    float logits[SLOTS][JSON_VOCAB];
+} step_ahead;
+
+/* Enqueues a step for the texts that have not ended, as far as the host knows. False: there is
+ * none, and no text to begin. */
+static bool enqueue(const machine *m, batch *b, step_ahead *step, uint32_t *begun, uint32_t n)
 {
-    uint32_t begun = 0, width = most > 0 ? DRAFTS + 1 : 1;
+    cls_step call;
+    const cls_buffer out = {.buffer = m->out};
+    step->rows = 0;
+    for (int slot = 0; slot < SLOTS; slot++) {
+        slot_state *const s = &b->states[slot];
+        if (!s->taken && *begun < n)
+            begin(m, s, slot, (*begun)++, m->grammar);
+        if (!s->taken)
+            continue;
+        step->slots[step->rows] = slot;
+        step->texts[step->rows] = s->text;
+        model(s->text, s->used++, step->logits[step->rows++]);
+    }
+    if (step->rows == 0)
+        return false;
+    must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0,
+                                 step->rows * sizeof *step->logits, step->logits, 0, NULL, NULL));
+    cls_step_init(&call);
+    call.rows = step->rows;
+    call.logits.values.buffer = m->logits;
+    call.slots.host = step->slots;
+    call.tokens = out;
+    must(cls_sample(m->sampler, m->queue, &call, 0, NULL, NULL));
+    must(cls_readback_start(m->readback, m->queue, &out, step->rows * sizeof(int32_t), 0, NULL,
+                            &step->ticket));
+    b->steps++;
+    return true;
+}
+
+/* Appends a step's tokens to the texts. Rows of texts that had ended by then have none. */
+static void read_step(const machine *m, batch *b, const step_ahead *step, char texts[][TEXT])
+{
+    const void *data;
+    must(cls_readback_get(m->readback, step->ticket, 1, &data));
+    const int32_t *const tokens = data;
+    for (uint32_t i = 0; i < step->rows; i++) {
+        slot_state *const s = &b->states[step->slots[i]];
+        if (tokens[i] < 0)
+            continue;
+        strcat(texts[step->texts[i]], json_tokens[tokens[i]]);
+        b->tokens++;
+        if (tokens[i] == JSON_END)
+            s->taken = false;
+    }
+}
+
+/* Generates n texts by the grammar on the device. A text begins as soon as the host has seen the
+ * end of another one. */
+static void run_ahead(const machine *m, batch *b, uint32_t n, char texts[][TEXT])
+{
+    static step_ahead steps[AHEAD];
+    uint32_t begun = 0;
+    uint64_t read = 0;
+    memset(b, 0, sizeof *b);
+    while (enqueue(m, b, &steps[b->steps % AHEAD], &begun, n))
+        if (b->steps - read == AHEAD)
+            read_step(m, b, &steps[read++ % AHEAD], texts);
+    while (read < b->steps)
+        read_step(m, b, &steps[read++ % AHEAD], texts);
+}
+
+/* Generates n texts by masks of the host and with drafts. False: the sampler returned a token that
+ * the grammar does not allow. */
+static bool run_drafts(const machine *m, batch *b, uint32_t n, char texts[][TEXT])
+{
+    uint32_t begun = 0;
     memset(b, 0, sizeof *b);
     for (;; b->steps++) {
         b->requests = b->rows = 0;
         for (int slot = 0; slot < SLOTS; slot++) {
             if (!b->states[slot].taken && begun < n)
-                begin(m, &b->states[slot], slot, begun++);
+                begin(m, &b->states[slot], slot, begun++, NULL);
             if (b->states[slot].taken)
-                add_request(b, slot, most);
+                add_request(b, slot);
         }
         if (b->requests == 0)
             return true;
         b->drafted += b->rows - b->requests;
         must_cl(clEnqueueWriteBuffer(m->queue, m->logits, CL_FALSE, 0, b->rows * sizeof *b->logits,
                                      b->logits, 0, NULL, NULL));
-        if (most > 0)
-            verify(m, b);
-        else
-            sample(m, b);
+        verify(m, b);
         must_cl(clEnqueueReadBuffer(m->queue, m->out, CL_TRUE, 0,
-                                    b->requests * width * sizeof(int32_t), b->out, 0, NULL, NULL));
+                                    b->requests * (DRAFTS + 1) * sizeof(int32_t), b->out, 0, NULL,
+                                    NULL));
         for (uint32_t i = 0; i < b->requests; i++) {
-            const int32_t *out = &b->out[i * width];
+            const int32_t *out = &b->out[i * (DRAFTS + 1)];
             slot_state *s = &b->states[b->slots[i]];
-            for (uint32_t j = 0; j == 0 || (j < width && out[j] >= 0); j++)
+            for (uint32_t j = 0; j == 0 || (j <= DRAFTS && out[j] >= 0); j++)
                 if (!s->taken || !take(b, s, out[j], texts))
                     return false;
         }
@@ -342,7 +432,7 @@ int main(int argc, char **argv)
     }
     open_machine(&m, device);
 
-    bool allowed = run(&m, b, n, 0, texts);
+    run_ahead(&m, b, n, texts);
     for (uint32_t i = 0; i < n; i++) {
         if (is_json(texts[i]))
             parsed++;
@@ -351,13 +441,14 @@ int main(int argc, char **argv)
         if (i < SHOWN)
             printf("%s\n", texts[i]);
     }
-    printf("%u of %u texts are JSON; %llu tokens in %llu steps\n", (unsigned)parsed, (unsigned)n,
-           (unsigned long long)b->tokens, (unsigned long long)b->steps);
+    printf("%u of %u texts are JSON; %llu tokens in %llu steps, %d ahead of the host\n",
+           (unsigned)parsed, (unsigned)n, (unsigned long long)b->tokens,
+           (unsigned long long)b->steps, AHEAD);
 
-    allowed = allowed && run(&m, b, n, DRAFTS, again);
+    const bool allowed = run_drafts(&m, b, n, again);
     for (uint32_t i = 0; i < n; i++)
         same += strcmp(texts[i], again[i]) == 0;
-    printf("with drafts by the grammar, %u texts are the same; %llu drafts, %llu steps\n",
+    printf("with masks of the host and drafts, %u texts are the same; %llu drafts, %llu steps\n",
            (unsigned)same, (unsigned long long)b->drafted, (unsigned long long)b->steps);
     if (!allowed)
         printf("the sampler returned a token that the grammar does not allow\n");

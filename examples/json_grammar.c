@@ -4,6 +4,7 @@
 #include "json_grammar.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The first token ends a text. Each byte of the shortest possible end of a text is also a token:
@@ -174,6 +175,11 @@ bool grammar_follows(grammar *g, int token, int left)
             return false;
     if (1 + fewest(&next) + 1 > left)
         return false;
+    /* What no longer matters is cleared, so that texts with the same continuations have equal
+     * states. */
+    memset(&next.open[next.depth], 0, sizeof next.open - (size_t)next.depth);
+    next.rest = next.at == HEX || next.at == WORD ? next.rest : NULL;
+    next.name = next.name && next.at >= STRING && next.at <= HEX;
     *g = next;
     return true;
 }
@@ -191,4 +197,95 @@ int grammar_mask(const grammar *g, int left, int32_t mask[JSON_WORDS])
         }
     }
     return n == 1 ? last : -1;
+}
+
+/* ------------------------------------------------------------- the automaton */
+
+/* A state of the automaton, and how many tokens its text may still have. */
+typedef struct node {
+    grammar g;
+    int left;
+} node;
+
+/* The nodes found so far, and where they are: a hash table of their numbers plus 1. */
+typedef struct nodes {
+    node *node;
+    uint32_t count, *table;
+} nodes;
+#define MOST_NODES (1u << 18)
+#define TABLE (4 * MOST_NODES)
+
+static uint32_t hash(const node *x)
+{
+    uint32_t h = (uint32_t)(x->g.at * 64 + x->left * 2 + x->g.name);
+    for (int i = 0; i < x->g.depth; i++)
+        h = h * 31u + (unsigned char)x->g.open[i];
+    for (const char *c = x->g.rest; c != NULL && *c != '\0'; c++)
+        h = h * 31u + (unsigned char)*c;
+    return h * 0x9e3779b1u;
+}
+
+static bool same(const node *a, const node *b)
+{
+    return a->left == b->left && a->g.at == b->g.at && a->g.depth == b->g.depth &&
+           a->g.name == b->g.name && memcmp(a->g.open, b->g.open, sizeof a->g.open) == 0 &&
+           strcmp(a->g.rest != NULL ? a->g.rest : "", b->g.rest != NULL ? b->g.rest : "") == 0;
+}
+
+/* The number of a node, which is added if it is new. */
+static uint32_t number_of(nodes *all, const node *x)
+{
+    uint32_t at = hash(x) % TABLE;
+    while (all->table[at] != 0 && !same(&all->node[all->table[at] - 1], x))
+        at = (at + 1) % TABLE;
+    if (all->table[at] == 0) {
+        if (all->count == MOST_NODES)
+            abort(); /* with JSON_DEPTH and the tokens of json.c there are 55,388 */
+        all->node[all->count++] = *x;
+        all->table[at] = all->count;
+    }
+    return all->table[at] - 1;
+}
+
+bool json_automaton_make(int most, json_automaton *a)
+{
+    const size_t transitions = (size_t)MOST_NODES * 32; /* a node has 23 on average */
+    nodes all = {calloc(MOST_NODES, sizeof *all.node), 0, calloc(TABLE, sizeof *all.table)};
+    node first = {.left = most};
+    *a = (json_automaton){0, calloc(MOST_NODES + 1, sizeof *a->offsets),
+                          malloc(transitions * sizeof *a->ids),
+                          malloc(transitions * sizeof *a->next), calloc(MOST_NODES, 1)};
+    const bool allocated = all.node != NULL && all.table != NULL && a->offsets != NULL &&
+                           a->ids != NULL && a->next != NULL && a->final_states != NULL;
+    uint64_t n = 0;
+    if (allocated)
+        number_of(&all, &first);
+    for (uint32_t s = 0; s < all.count; s++) {
+        for (int32_t id = 0; id < JSON_VOCAB; id++) {
+            node next = all.node[s];
+            if (!grammar_follows(&next.g, id, next.left--))
+                continue;
+            if (id == JSON_END) {
+                a->final_states[s] = 1;
+                continue;
+            }
+            if (n == transitions)
+                abort();
+            a->ids[n] = id;
+            a->next[n++] = number_of(&all, &next);
+        }
+        a->offsets[s + 1] = n;
+    }
+    a->states = all.count;
+    free(all.table);
+    free(all.node);
+    return allocated;
+}
+
+void json_automaton_free(json_automaton *a)
+{
+    free(a->offsets);
+    free(a->ids);
+    free(a->next);
+    free(a->final_states);
 }

@@ -26,4 +26,18 @@ bool grammar_follows(grammar *g, int token, int left);
 /* Makes the mask for the next token. Returns the token if it is the only one, else -1. */
 int grammar_mask(const grammar *g, int left, int32_t mask[JSON_WORDS]);
 
+/* All states of texts of at most `most` tokens, JSON_END included, as cls_grammar_options takes
+ * them. State 0 is the empty text; JSON_END is no transition, but ends the text in final states. */
+typedef struct json_automaton {
+    uint32_t states;
+    uint64_t *offsets;
+    int32_t *ids;
+    uint32_t *next;
+    uint8_t *final_states;
+} json_automaton;
+
+/* Explores the grammar. False: there is not enough memory. Free the automaton in either case. */
+bool json_automaton_make(int most, json_automaton *a);
+void json_automaton_free(json_automaton *a);
+
 #endif

@@ -55,7 +55,7 @@ EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
 # The LM head is a separate library with a separate kernel. Only it uses CLBlast.
 head_cflags = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
 # What lib/private.h declares, but for cls_fail(), is compiled into each library.
-head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c lib/base/opencl.c \
+head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c \
 	lib/queue/events.c lib/queue/buffers.c lib/queue/pointers.c
 check_LTLIBRARIES += libclsample_head_internal.la
 libclsample_head_internal_la_CFLAGS = $(test_hooks) $(head_cflags)

@@ -224,12 +224,14 @@ ANNOTATIONS = {
     "cls_sequences": "Sequences",
     "char *": "Path",
     "void *": "bytes",
+    "cls_grammar *": "Grammar",
     "function": "Callable[..., None]",
 }
 RECORDS = (
     "cls_device_info",
     "cls_program_info",
     "cls_memory",
+    "cls_grammar_info",
     "cls_adaptive_state",
     "cls_host_result",
     "cls_host_verified",
@@ -251,8 +253,6 @@ NOT_ARGUMENTS = {
     "build_log_size",
     "build_log_stays",
     "binary_size",
-    "grammar",
-    "grammar_state",
 }
 
 
@@ -399,6 +399,7 @@ from ._enums import Arrays, Bits, Names, RowBits
 
 if TYPE_CHECKING:
     from ._arrays import DeviceArray
+    from ._grammar import Grammar
 
 VERSION = "{version}"
 VERSION_NUMBER = {number}

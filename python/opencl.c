@@ -137,6 +137,14 @@ CODES(DEFINE_CODE)
     }
 OBJECTS(DEFINE_OBJECT)
 
+/* Pointers of SVM and USM, which the package does not take, would need this. */
+void *CL_API_CALL clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
+                                                           const char *name)
+{
+    (void)platform, (void)name;
+    return NULL;
+}
+
 /* dlsym() returns a pointer to data, which ISO C does not convert to one to a function. */
 static void find(void *loader, const char *name, void **function)
 {

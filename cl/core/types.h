@@ -420,7 +420,8 @@ enum {
     CLS_RAW = 256,          /* survey the raw logits at scale log2(e), with their mass */
     CLS_FORCE_SEARCH = 512, /* for tests: no truncated row may use the shortlist */
     CLS_MASK_BYTES = 2048,  /* the mask has a byte for each token, not a bit */
-    CLS_HAS_BIAS = 4096,    /* there is a dense bias: see cls_args.bias_kind */
+    CLS_HAS_BIAS = 4096,    /* there is a dense bias, in float32, */
+    CLS_BIAS_F16 = 8192,    /* or, with this bit, in float16 */
     CLS_HAS_BIAS_MAP = 16384,
     CLS_HAS_DRAWS = 32768,
     CLS_HAS_LATEST = 65536,
@@ -435,13 +436,13 @@ enum {
     CLS_HAS_ROLLBACK = 0x4000000,
     CLS_MERGED = 0x800000, /* the logits are adjusted: shards merged them */
 };
-/* The bits of cls_args.bias_kind: the type of a dense bias, and whether `bias_factor` applies. */
+/* Beside CLS_HAS_BIAS: it is in bfloat16; it is multiplied by bias_factor. Bits of `has`, since
+ * kernels keep that anyway. */
 enum {
-    CLS_BIAS_F32 = 1,
-    CLS_BIAS_F16 = 2,
-    CLS_BIAS_BF16 = 4,
-    CLS_BIAS_SCALED = 8,
+    CLS_BIAS_BF16 = 0x1000000,
+    CLS_BIAS_SCALED = 0x8000000,
 };
+#define CLS_BIAS_KINDS (CLS_HAS_BIAS | CLS_BIAS_F16 | CLS_BIAS_BF16 | CLS_BIAS_SCALED)
 #define CLS_DRAWN \
     0x400000u                      /* the first word of an untruncated row's sample is its token, \
                                       or -1: a shard drew it */
@@ -505,7 +506,7 @@ typedef struct cls_args {
     u32 has;
     i32 invalid_token;
     u32 n_end; /* of infill */
-    u32 mask_width, mask_rows, bias_rows, bias_kind;
+    u32 mask_width, mask_rows, bias_rows;
     f32 bias_factor;
     cls_wide logits_offset, row_stride;
     cls_wide mask_offset, mask_stride, bias_offset, bias_stride;
@@ -537,7 +538,7 @@ typedef struct cls_args {
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
     u32 grammar_rows;                        /* see grammar_row_words() */
-    u32 reserved_3[17];
+    u32 reserved_3[18];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

@@ -39,7 +39,7 @@ typedef struct row_logits {
 #endif
     u32 mask_width;  /* in elements */
     u32 masked;      /* 0 or CLS_HAS_MASK, with CLS_MASK_BYTES; CLS_MASK_LIST: `allowed`, too */
-    u32 dense;       /* 0, or CLS_BIAS_* bits */
+    u32 dense;       /* 0, or bits of CLS_BIAS_KINDS */
     u32 adjustments; /* ADJUST_*: how the slot changes logits */
     __global const cls_slot *slot;
     /* If `truncated` is set: the cuts beyond which the row reads as -inf, as in cls_row. */
@@ -92,7 +92,7 @@ static inline void view_mask_and_bias(const step_args *s, u32 row, u32 applies, 
     else if (r->masked)
         r->mask = s->mask + wide_offset(args->mask_offset, args->mask_stride, (u32)mask_row);
     r->args = args;
-    r->dense = applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? args->bias_kind : 0u;
+    r->dense = applies && bias_row >= 0 && (has & CLS_HAS_BIAS) ? has & CLS_BIAS_KINDS : 0u;
     r->bias = s->bias;
     if (r->dense & (CLS_BIAS_F16 | CLS_BIAS_BF16))
         r->bias = (__global const f32 *)((__global const ushort *)s->bias +

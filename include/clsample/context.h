@@ -128,7 +128,8 @@ typedef struct cls_context_options {
      * the caller's handles come from. It must not call the library. NULL: the library opens
      * OpenCL's itself (libOpenCL.so.1, OpenCL.dll, ...), which may be another one than the
      * caller's. All contexts of a process use the functions that were found first: a function that
-     * finds others is refused, and so is any in a library that links OpenCL. */
+     * finds others is refused, and so is any in a library that links OpenCL. It may return NULL for
+     * the functions of OpenCL 2.0 for SVM (see cls_buffer). */
     void *(*find_opencl)(void *user, const char *name);
     void *find_opencl_user;
 } cls_context_options;

@@ -79,8 +79,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_grammar_query(const cls_grammar *grammar,
 
 /* States that no transition leads to: a request that an end id has ended, and one whose text left
  * the grammar. Both allow no id. */
-#define CLS_GRAMMAR_ENDED 0x7ffffffeu
-#define CLS_GRAMMAR_DEAD 0x7fffffffu
+#define CLS_GRAMMAR_ENDED 2147483646u
+#define CLS_GRAMMAR_DEAD 2147483647u
 
 /* Writes the ids that a state allows as a packed mask (cls_mask): int32 [ceil(vocab / 32)].
  * CLS_OK; CLS_BAD_ARGUMENT. */

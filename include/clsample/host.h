@@ -96,8 +96,8 @@ CLS_API CLS_WARN_UNUSED cls_status cls_host_sample(const cls_host_row *row,
                                                    cls_host_result *result);
 
 /* Sets offsets [rows + 1] as cls_kept_set.offsets, from the numbers of tokens in the rows' sets
- * (counts, or cls_host_result.kept_count) and the capacity of the whole step. The ids of row r on the
- * host: kept_ids = ids + offsets[r], with kept_capacity = offsets[r + 1] - offsets[r]. The row
+ * (counts, or cls_host_result.kept_count) and the capacity of the whole step. The ids of row r on
+ * the host: kept_ids = ids + offsets[r], with kept_capacity = offsets[r + 1] - offsets[r]. The row
  * overflows if these offsets are equal although its count is above 0.
  * CLS_OK; CLS_BAD_ARGUMENT: a count is negative, or the capacity is above 2^31 - 1. */
 CLS_API CLS_WARN_UNUSED cls_status cls_host_kept_offsets(uint32_t rows, const int32_t *counts,

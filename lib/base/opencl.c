@@ -11,36 +11,6 @@ cls_status cls_opencl_find(const cls_context_options *o)
                : cls_refuse("options->find_opencl must be NULL, since this library links OpenCL's");
 }
 
-/* A library of OpenCL 1.2 can be linked, too, which does not have these. */
-#if defined(__ELF__)
-extern __attribute__((weak)) cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel, cl_uint,
-                                                                         const void *);
-extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
-                                                                   void *, const void *, size_t,
-                                                                   cl_uint, const cl_event *,
-                                                                   cl_event *);
-cls_pointer_calls cls_opencl_svm(void)
-{
-    return (cls_pointer_calls){clSetKernelArgSVMPointer, clEnqueueSVMMemcpy};
-}
-#elif defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#define NOGDI
-#include <windows.h>
-cls_pointer_calls cls_opencl_svm(void)
-{
-    const HMODULE library = GetModuleHandleA("OpenCL.dll");
-    cls_pointer_calls calls = {NULL, NULL};
-    if (library != NULL) {
-        calls.set = (cls_set_pointer)(uintptr_t)GetProcAddress(library, "clSetKernelArgSVMPointer");
-        calls.copy = (cls_copy_pointer)(uintptr_t)GetProcAddress(library, "clEnqueueSVMMemcpy");
-    }
-    return calls;
-}
-#else /* macOS, whose OpenCL is of 1.2 */
-cls_pointer_calls cls_opencl_svm(void) { return (cls_pointer_calls){NULL, NULL}; }
-#endif
-
 #else
 
 #include <stdatomic.h>

@@ -5,6 +5,8 @@
 #ifndef CLS_OPENCL_H
 #define CLS_OPENCL_H
 
+#include "clsample.h"
+
 /* What the library calls: functions of OpenCL 1.2. */
 /* clang-format off */
 #define CLS_OPENCL_FUNCTIONS(X) \

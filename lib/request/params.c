@@ -189,8 +189,8 @@ static void set_history(const cls_params *p, cls_slot *slot)
         slot->flags |= CLS_SLOT_HISTORY;
 }
 
-/* Returns 1 if the thinking is followed: a budget ends it, drafts are accepted by relaxed acceptance
- * in it, or a grammar begins behind it. */
+/* Returns 1 if the thinking is followed: a budget ends it, drafts are accepted by relaxed
+ * acceptance in it, or a grammar begins behind it. */
 static int follows_thinking(const cls_params *p)
 {
     return p->thinking_forced.count != 0 || p->relaxed_top_k != 0 ||
@@ -237,9 +237,8 @@ static cls_status check_ends(const cls_params *p)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->relaxed_delta is set, but params->relaxed_top_k is 0");
     if (p->thinking_forced.count == 0 &&
-        (p->thinking_budget != 0 ||
-         (p->relaxed_top_k == 0 && p->grammar == NULL &&
-          (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
+        (p->thinking_budget != 0 || (p->relaxed_top_k == 0 && p->grammar == NULL &&
+                                     (p->thinking_start.count != 0 || p->thinking_end.count != 0))))
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "params->%s is set, but params->thinking_forced, the ids that end the "
                         "thinking, is empty",

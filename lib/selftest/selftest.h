@@ -237,7 +237,7 @@ typedef struct cls_selftest_run {
     const cls_selftest_known *known; /* in a proof, those of the host */
     cls_selftest_answers host;
     cls_variant_set launched; /* variants that were launched without the sampler */
-    int32_t dtype;     /* type of logits under test */
+    int32_t dtype;            /* type of logits under test */
     cls_selftest_inputs in;
     int32_t token[SELFTEST_STEPS * SELFTEST_MOST_CASES]; /* [steps][cases] */
     int32_t status[SELFTEST_STEPS * SELFTEST_MOST_CASES];

@@ -53,6 +53,7 @@ static cls_status open_with(cls_selftest_run *t, uint32_t i, const cls_params *p
     switch (cls_selftest_cases[which].setup) {
     case BY_ACCEPT:
     case BY_ROLLBACK:
+    case BY_REPLACE:
         return begin(t, i, params, &text, 2);
     case BY_LOAD:
         return by_load(t, i, params, &text);

@@ -74,6 +74,10 @@ static cls_status check_bias(cls_plan *plan)
     cls_status status = cls_bias_check(call, present, "bias.", b->dtype, &b->factor);
     if (status == CLS_OK)
         status = check_map_rows(plan, "bias", "values", present, &b->row_map, &b->rows);
+    plan->has |= present && b->dtype == CLS_F16    ? CLS_BIAS_F16
+                 : present && b->dtype == CLS_BF16 ? CLS_BIAS_BF16
+                                                   : 0;
+    plan->has |= present && b->factor != 1.0f ? CLS_BIAS_SCALED : 0;
     plan->count[CLS_N_BIAS_ROWS] = b->rows;
     plan->count[CLS_N_BIAS_BYTES] = cls_dtype_size(b->dtype);
     return status;

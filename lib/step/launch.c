@@ -27,13 +27,6 @@ static uint32_t has_of(const cls_plan *plan, enum cls_arg_set arg_set)
                                          : plan->has & (CLS_HAS_SLOT_MAP | CLS_DRAFTS);
 }
 
-static uint32_t bias_kind(const cls_dense_bias *b)
-{
-    static const uint32_t kinds[CLS_DTYPES] = {CLS_BIAS_F32, CLS_BIAS_F16, CLS_BIAS_BF16};
-    return b->values.buffer == NULL ? 0
-                                    : kinds[b->dtype] | (b->factor != 1.0f ? CLS_BIAS_SCALED : 0);
-}
-
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
                    enum cls_arg_set arg_set)
 {
@@ -50,7 +43,6 @@ void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
     a->mask_width = step->mask.width;
     a->mask_rows = step->mask.rows;
     a->bias_rows = step->bias.rows;
-    a->bias_kind = bias_kind(&step->bias);
     a->bias_factor = step->bias.factor;
     a->logits_rows = step->logits_rows;
     a->invalid_token = step->invalid_token;

@@ -31,6 +31,7 @@ from ._errors import (
     SelfTestFailed,
     UnsupportedDevice,
 )
+from ._grammar import Grammar
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
 from ._params import Params
@@ -40,6 +41,8 @@ from ._rows import clear, sample
 from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
+    GRAMMAR_DEAD,
+    GRAMMAR_ENDED,
     AdaptiveState,
     Candidates,
     Chain,
@@ -48,6 +51,7 @@ from ._types import (
     DType,
     Feature,
     GivenTokens,
+    GrammarInfo,
     HostResult,
     Counts,
     LogprobKind,
@@ -84,7 +88,11 @@ __all__ = [
     "Event",
     "FEATURES_ALL",
     "Feature",
+    "GRAMMAR_DEAD",
+    "GRAMMAR_ENDED",
     "GivenTokens",
+    "Grammar",
+    "GrammarInfo",
     "HostResult",
     "Counts",
     "LibraryError",

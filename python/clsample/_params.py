@@ -212,6 +212,7 @@ def _equal(*names: str) -> Any:
 
 BEAMS = "beams are not served"
 ENCODER = "the encoder's text is not known here"
+MASKS = "make a Grammar of it, or pass its masks to the steps"
 OUTPUTS = "ask the step for logprobs=True or top=N"
 
 TRANSFORMERS = Source(
@@ -302,7 +303,7 @@ VLLM = Source(
         "n": ((1,), "begin a request for each, with a stream of its own"),
         "stop": (([], ""), "find the texts"),
         "ignore_eos": ((False,), "leave the end out of stop_ids"),
-        "structured_outputs": ((), "pass the grammar's masks to the steps"),
+        "structured_outputs": ((), MASKS),
         "logprobs": ((), OUTPUTS),
         "prompt_logprobs": ((), "Sampler.logprobs() computes them"),
         "prompt_logprob_token_ids": ((), "Sampler.logprobs() computes them"),
@@ -332,9 +333,9 @@ OPENAI = VLLM._replace(
         "best_of": ((1,), "begin a request for each, with a stream of its own"),
         "logprobs": ((False,), OUTPUTS),
         "top_logprobs": ((0,), OUTPUTS),
-        "response_format": (({"type": "text"},), "pass the grammar's masks to the steps"),
-        "text": (({"format": {"type": "text"}},), "pass the grammar's masks to the steps"),
-        "tools": (([],), "pass the masks of their grammar to the steps"),
+        "response_format": (({"type": "text"},), MASKS),
+        "text": (({"format": {"type": "text"}},), MASKS),
+        "tools": (([],), MASKS),
         "echo": ((False,), "the prompt is the caller's"),
         "suffix": ((), "the prompt is the caller's"),
     },

@@ -38,7 +38,8 @@ def seeded(values: Mapping[str, Any]) -> Dict[str, Any]:
 
 class SavedRequest(bytes):
     """A request's whole state, for another sampler, process or machine. It can be pickled; its
-    bytes are those that C programs save. params: the parameters that the request had."""
+    bytes are those that C programs save. params: the parameters that the request had, without its
+    grammar, which Sampler.load() needs."""
 
     params: Optional[Dict[str, Any]]
 
@@ -151,7 +152,10 @@ class Request(Unique):
             must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
             out = ffi.new("char[]", size[0])
             must(lib.cls_slot_save(handle, queue, slot, out, size))
-            return SavedRequest(bytes(ffi.buffer(out, size[0])), self.params)
+            params = self.params
+            if params is not None:
+                params.pop("grammar", None)
+            return SavedRequest(bytes(ffi.buffer(out, size[0])), params)
 
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""

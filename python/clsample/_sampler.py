@@ -16,6 +16,7 @@ from ._arrays import DeviceArray
 from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
+from ._grammar import Grammar
 from ._library import Unique, check_process, failure, lib, must, owned, process
 from ._opencl import Event, events, lend, own_event
 from ._request import Request, new_params, seeded
@@ -172,17 +173,30 @@ class Sampler(Unique):
             owned_params, lambda handle, slot: lib.cls_slot_begin(handle, slot, struct, *tokens)
         )
 
-    def load(self, state: bytes, params: Optional[Dict[str, Any]] = None) -> Request:
+    def load(
+        self,
+        state: bytes,
+        params: Optional[Dict[str, Any]] = None,
+        *,
+        grammar: Optional[Grammar] = None,
+    ) -> Request:
         """A saved request in a free slot. state: what Request.save() returned, or such bytes of
         another program; params: with the latter the parameters, for later updates. The sampler must
-        have the vocab, counts, max_history and max_rollback of the one that saved it."""
+        have the vocab, counts, max_history and max_rollback of the one that saved it. grammar: the
+        one that the request follows, or an equal one."""
         if not isinstance(state, (bytes, bytearray, memoryview)):
             raise TypeError(f"state must be bytes, not {kind(state)}")
         data = ffi.from_buffer(state)
         owned_params = own(getattr(state, "params", params))
+        followed = ffi.NULL
+        if grammar is not None:
+            if not isinstance(grammar, Grammar):
+                raise TypeError(f"grammar must be a clsample.Grammar, not {kind(grammar)}")
+            followed = grammar.handle
+            owned_params = {**owned_params, "grammar": grammar} if owned_params else owned_params
         return self._new(
             owned_params,
-            lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data), ffi.NULL),
+            lambda handle, slot: lib.cls_slot_load(handle, slot, data, len(data), followed),
         )
 
     def check(self, **params: Unpack[Params]) -> None:

@@ -302,6 +302,10 @@ class Filler:
     def point(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
         if ctype == "char *":
             found, count = ffi.new("char[]", os.fsencode(value)), 0
+        elif ctype == "cls_grammar *":
+            if not hasattr(value, "handle"):
+                raise TypeError(f"{name} must be a clsample.Grammar, not {kind(value)}")
+            found, count = value.handle, 0
         elif ctype in ("int32_t *", "uint32_t *"):
             found, count = ids(name, value, ctype[:-2])
         else:

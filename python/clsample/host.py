@@ -449,7 +449,8 @@ def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
     numbers, rows = ids("counts", counts)
     offsets = np.empty(rows + 1, np.int32)
     limit = integer("capacity", capacity, "uint32_t")
-    must(lib.cls_host_kept_offsets(rows, numbers, limit, ffi.cast("int32_t *", offsets.ctypes.data)))
+    to = ffi.cast("int32_t *", offsets.ctypes.data)
+    must(lib.cls_host_kept_offsets(rows, numbers, limit, to))
     return offsets
 
 

@@ -45,6 +45,9 @@ cat >mixed.json <<'END'
  "thinking_forced":[8],"thinking_budget":2}]
 END
 
+echo '{"transitions": [{"1": 1, "3": 2, "9": 0}, {"2": 0}, {}], "final": [2], "end_ids": [5]}' \
+    >grammar.json
+
 f="--logits f32.npy"
 request="--prompt tokens.npy --output tokens.npy"
 # shellcheck disable=SC2086 # options
@@ -57,6 +60,7 @@ request="--prompt tokens.npy --output tokens.npy"
     proven 8 $f --mask holes.npy --bias f16.npy --top-k 20
     proven 8 $f --bias bf16.npy --bias-factor -0.75 --temperature 0.25
     proven 8 $f --mask mask.npy
+    proven 16 $f --draws 2 --grammar grammar.json --output tokens.npy --mask holes.npy
     proven 8 $f --top-k 5 --kept-set 2 # an overflow is no part of a token's status
     proven 8 --logits f16.npy --top-n-sigma 1.2 --typical 0.9
     proven 8 --logits bf16.npy --dtype bf16 --bias f32.npy --top-a 0.1 --min-keep 3
@@ -117,6 +121,15 @@ differs() { # WHAT LINE NUMBER PATTERN: with this token in the line
 
 log --mask bits.npy
 differs "a masked token" 5 3 "$draws 3, .* the mask does not allow token 3"
+cp grammar.json other.json
+echo '{"transitions": [{"0": 0, "1": 0, "2": 0}]}' >grammar.json
+log --grammar grammar.json
+differs "a token outside the grammar" 5 3 "$draws 3, .* the grammar does not allow token 3"
+echo '{ "transitions": [{"2": 0, "1": 0, "0": 0}] }' >grammar.json
+check "the same grammar in other words" replay good.log
+cp other.json grammar.json
+exits 2 "another grammar" replay good.log
+says "another grammar" "^clsample: grammar.json: .*" err
 log --top-k 3
 drawn=$(token 3)
 differs "a token outside the set" 3 3 "$draws 3, but the draw gives token $drawn, \

@@ -147,6 +147,25 @@ json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 3
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'
 
+grammar() { # TEXT REASON: a grammar that is refused
+    printf %s "$1" >grammar.json
+    host_refused "grammar.json: $2" --grammar grammar.json
+}
+grammar '[]' 'the grammar is not an object'
+grammar '{"states": 3}' '"states" is not a known key; a grammar has "transitions"'
+grammar '{"transitions": {}}' '"transitions" is not an array'
+grammar '{"transitions": [3]}' '"transitions": state 0 is not an object'
+grammar '{"transitions": [{"x": 0}]}' '"transitions": state 0: "x" is no token id'
+grammar '{"transitions": [{"3": "1"}]}' '"transitions": state 0: the state after token 3 is not'
+grammar '{"transitions": [{"3": -1}]}' '"transitions": state 0: the state after token 3 is not'
+grammar '{"transitions": [{"37": 0}]}' '.*37'
+grammar '{"transitions": [{"3": 1}]}' '.*1'
+grammar '{"transitions": [{"3": 0}], "final": [1]}' '"final"\[0\] is none of the 1 states'
+grammar '{"transitions": [{"3": 0}], "final": [0]}' '.*end_ids'
+grammar '{"transitions": [{"3": 0}, {}]}' '.*state 1'
+grammar '{' 'line 1'
+host_refused "absent.json: cannot be opened" --grammar absent.json
+
 # ---------------------------------------------------- adjustments, by hand
 
 numbers() { # KEY: what it is in the rows printed last, as JSON
@@ -179,6 +198,14 @@ done
 gives '0 0 0 0 0 0' "$ok" --prompt so-far.npy --repetition-penalty 2 --logit-bias 0:-5 \
     --logit-bias 1:-5.5 \
     --logit-bias 2:-inf --logit-bias 3:-inf
+
+# A grammar of 0* 2 and the end, 3, which the requests have followed as far as their output says.
+# 2 ends their text; 9 is no token.
+cat >grammar.json <<'END'
+{"transitions": [{"2": 1, "0": 0}, {}], "final": [1], "end_ids": [3]}
+END
+gives '0 0 0 0 3 -1' '0 0 0 0 32 4' --output so-far.npy --grammar grammar.json
+gives '2 2 2 2 3 -1' '0 0 0 0 32 4' --output so-far.npy --grammar grammar.json --logit-bias 0:-9
 
 # Frequency: 4 becomes 3.6, 3.2, 2.8. Presence: 2.9, or 3.1. Both look at the
 # output unless told. Repetition comes before them: 4 / 1.25 - 0.22 is below 3,

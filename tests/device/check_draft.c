@@ -346,7 +346,7 @@ static void save_and_load(desk *s, uint32_t to, uint32_t from)
     if (s->at[from].gone)
         return;
     unsigned char *const bytes = slot_saved(s->sampler, s->d->queue, from, &size);
-    must(cls_slot_load(s->sampler, to, bytes, size));
+    must(cls_slot_load(s->sampler, to, bytes, size, NULL));
     s->at[to] = s->at[from];
     free(bytes);
 }

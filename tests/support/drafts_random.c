@@ -198,6 +198,20 @@ static uint32_t path_to(const drafts *d, uint32_t i, int32_t draft, int32_t *pat
     return n + 1;
 }
 
+/* Returns the token that has n tokens with larger logits, or with equal ones and lower ids; -1 if
+ * there is none. */
+static int32_t ranked(const float *x, uint32_t vocab, uint32_t n)
+{
+    for (uint32_t i = 0; i < vocab; i++) {
+        uint32_t before = 0;
+        for (uint32_t j = 0; j < vocab; j++)
+            before += x[j] > x[i] || (x[j] == x[i] && j < i);
+        if (before == n)
+            return (int32_t)i;
+    }
+    return -1;
+}
+
 static void choose_one(drafts *d, uint32_t i, uint32_t k, int faithful, rng *r)
 {
     static const int32_t none[] = {-1, INT32_MIN, INT32_MAX};
@@ -219,6 +233,11 @@ static void choose_one(drafts *d, uint32_t i, uint32_t k, int faithful, rng *r)
         d->ids[at] = d->kind != CLS_DRAFT_NONE
                          ? drawn_from(q, vocab, d->kind == CLS_DRAFT_LOGITS, r)
                          : drawn_from(p, vocab, 0, r);
+    const uint32_t most = d->requests->params[i].relaxed_top_k;
+    if (most != 0 && rng_below(r, 2)) /* near the last rank that passes */
+        d->ids[at] =
+            ranked(d->rows->values + (size_t)((uint32_t)d->cu[i] + (uint32_t)(parent + 1)) * vocab,
+                   vocab, rng_below(r, most < vocab ? most + 2 : vocab));
     if (d->ids[at] < 0 || rng_below(r, faithful ? 60 : 12) == 0)
         d->ids[at] = (int32_t)rng_below(r, vocab);
     if (rng_below(r, faithful ? 100 : 20) == 0)

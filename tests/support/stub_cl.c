@@ -402,6 +402,7 @@ cl_int clSetKernelArg(cl_kernel k, cl_uint i, size_t size, const void *value)
     if (size > sizeof k->argument[i])
         return CL_INVALID_ARG_SIZE;
     memcpy(&k->argument[i], value, size);
+    k->pointers &= ~(UINT64_C(1) << i);
     return CL_SUCCESS;
 }
 
@@ -409,9 +410,11 @@ cl_int stub_set_code;
 
 static cl_int CL_API_CALL set_pointer(cl_kernel k, cl_uint i, const void *pointer)
 {
-    if (stub_set_code != CL_SUCCESS)
-        return stub_set_code;
-    return clSetKernelArg(k, i, sizeof pointer, &pointer);
+    const cl_int code = stub_set_code != CL_SUCCESS
+                            ? stub_set_code
+                            : clSetKernelArg(k, i, sizeof pointer, &pointer);
+    k->pointers |= code == CL_SUCCESS ? UINT64_C(1) << i : 0;
+    return code;
 }
 
 const char *stub_missing;

@@ -70,6 +70,7 @@ struct _cl_kernel {
     char name[32];
     const stub_kernel *what; /* NULL: the kernel does nothing */
     stub_value argument[STUB_ARGUMENTS];
+    uint64_t pointers; /* arguments that were set as pointers, a bit each */
 };
 /* How often properties of buffers were asked for. */
 extern atomic_uint stub_memory_queries;

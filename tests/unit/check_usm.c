@@ -46,7 +46,7 @@ static int has(cl_kernel k, const void *pointer)
 {
     for (int i = 0; i < STUB_ARGUMENTS; i++)
         if (k->argument[i].pointer == pointer)
-            return 1;
+            return (int)(k->pointers >> i & 1u);
     return 0;
 }
 

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: MIT
+"""Grammars: automata over token ids that requests follow on the device."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Tuple
+
+import numpy as np
+
+from ._cffi import ffi
+from ._library import Unique, lib, must
+from ._structs import ids, init, integer, kind, numpy, pointer, record
+from ._types import GrammarInfo
+
+MOST_STATES = 1 << 17  # of a matcher that is explored
+
+
+class Arrays(NamedTuple):
+    """The transitions as the library takes them: state after state, their ids ascending."""
+
+    offsets: np.ndarray[Any, Any]
+    ids: np.ndarray[Any, Any]
+    next: np.ndarray[Any, Any]
+
+
+class Grammar(Unique):
+    """An automaton over the token ids of a vocabulary, which requests follow on the device.
+
+        grammar = clsample.Grammar.from_outlines(index, vocab=32000, end_ids=[2])
+        request = sampler.begin(prompt, grammar=grammar)
+
+    A request draws only what its state allows; each token that it accepts moves it on. Steps can
+    thus be enqueued ahead. After an end id, which a final state allows, the request stops. Any
+    number of requests and samplers share a grammar, which never changes.
+
+    transitions: for each state a dict of the next states by ids, as a dict by states or as a list;
+        or three arrays, of which state s has the ids and next states offsets[s] to offsets[s + 1].
+        States of a dict may be anything that can be its key: `states` has their numbers.
+    start: the state in which requests begin, unless they have another grammar_state. It has number
+        0 in a dict, and must be 0 otherwise.
+    final: the states in which a text may end, by one of end_ids.
+    max_bytes: the most memory that the grammar may take in a sampler.
+    """
+
+    _instead = "make it again, or share it"
+    states: Mapping[Any, int]
+
+    def __init__(
+        self,
+        transitions: Any,
+        *,
+        vocab: int,
+        start: Any = 0,
+        final: Iterable[Any] = (),
+        end_ids: Iterable[int] = (),
+        max_bytes: int = 1 << 28,
+    ) -> None:
+        arrays, self.states = _arrays_of(transitions, start)
+        flags = np.zeros(max(len(arrays.offsets) - 1, 1), np.uint8)
+        for state in final:
+            flags[_number(self.states, "final", state)] = 1
+        ends = ids("end_ids", list(end_ids))
+        options = ffi.new("cls_grammar_options *")
+        init("cls_grammar_options", options)
+        options.vocab = integer("vocab", vocab, "uint32_t")
+        options.states = len(arrays.offsets) - 1
+        options.offsets = pointer(arrays.offsets, "uint64_t")
+        options.ids = pointer(arrays.ids, "int32_t")
+        options.next = pointer(arrays.next, "uint32_t")
+        options.final_states = pointer(flags, "uint8_t")
+        options.end_ids = ends
+        options.max_bytes = integer("max_bytes", max_bytes, "uint64_t")
+        out = ffi.new("cls_grammar **")
+        must(lib.cls_grammar_create(options, out))
+        self.handle = ffi.gc(out[0], lib.cls_grammar_destroy)
+        self.vocab = int(options.vocab)
+
+    @classmethod
+    def from_outlines(
+        cls, index: Any, *, vocab: int, end_ids: Iterable[int], max_bytes: int = 1 << 28
+    ) -> Grammar:
+        """That of an outlines_core.Index. end_ids: those of its vocabulary, which may end a text in
+        its final states. vocab: that of the sampler, which may be larger."""
+        ends = set(end_ids)
+        transitions = index.get_transitions()
+        for state in index.get_final_states():
+            transitions.setdefault(state, {})
+        for state, found in transitions.items():
+            if not ends.isdisjoint(found):
+                transitions[state] = {t: to for t, to in found.items() if t not in ends}
+        return cls(
+            transitions,
+            vocab=vocab,
+            start=index.get_initial_state(),
+            final=index.get_final_states(),
+            end_ids=sorted(ends),
+            max_bytes=max_bytes,
+        )
+
+    @classmethod
+    def from_matcher(
+        cls,
+        matcher: Any,
+        tokens: Sequence[bytes],
+        *,
+        end_ids: Iterable[int],
+        max_states: int = MOST_STATES,
+        max_bytes: int = 1 << 28,
+    ) -> Grammar:
+        """That of an xgrammar.GrammarMatcher or an llguidance.LLMatcher, which is explored: all
+        texts that it allows, token by token. It must allow finitely many texts, such as a choice
+        of names. After more than max_states different beginnings of texts it is refused; the masks
+        of steps serve then.
+
+        tokens: the bytes of each token of the vocabulary. Texts of equal bytes are one state.
+        """
+        ends = sorted(set(end_ids))
+        transitions, final = _explored(_Explorer(matcher, len(tokens)), tokens, ends, max_states)
+        return cls(
+            transitions,
+            vocab=len(tokens),
+            final=final,
+            end_ids=ends,
+            max_bytes=max_bytes,
+        )
+
+    @property
+    def info(self) -> GrammarInfo:
+        """Its numbers of states, classes and bitmaps, its bytes in a sampler, and its digest."""
+        struct = ffi.new("cls_grammar_info *")
+        init("cls_grammar_info", struct)
+        must(lib.cls_grammar_query(self.handle, struct))
+        found: GrammarInfo = record(GrammarInfo, struct)
+        return found._replace(digest=bytes(found.digest))
+
+    def mask(self, state: int = 0) -> np.ndarray[Any, Any]:
+        """What a state, by its number, allows, as a step's mask: int32 [ceil(vocab / 32)]."""
+        words = np.zeros((self.vocab + 31) // 32, np.int32)
+        must(
+            lib.cls_grammar_mask(
+                self.handle, integer("state", state, "uint32_t"), pointer(words, "int32_t")
+            )
+        )
+        return words
+
+    def advance(self, tokens: Any, state: int = 0) -> int:
+        """The number of the state after tokens. clsample.GRAMMAR_ENDED and GRAMMAR_DEAD are states
+        that allow nothing: after an end id, and after a token that the grammar does not allow."""
+        array, count = ids("tokens", tokens)
+        found = ffi.new("uint32_t *", integer("state", state, "uint32_t"))
+        must(lib.cls_grammar_advance(self.handle, array, count, found))
+        return int(found[0])
+
+    def __repr__(self) -> str:
+        return f"<clsample.Grammar of {self.info.states} states>"
+
+
+# ---------------------------------------------------------------------------- transitions
+
+
+def _number(states: Mapping[Any, int], name: str, state: Any) -> int:
+    try:
+        return states[state]
+    except (KeyError, TypeError, IndexError):
+        raise ValueError(f"{name} has the state {state!r}, which has no transitions") from None
+
+
+def _arrays_of(transitions: Any, start: Any) -> Tuple[Arrays, Mapping[Any, int]]:
+    """The arrays of any form of transitions, and the numbers of its states."""
+    if isinstance(transitions, Mapping):
+        return _numbered(transitions, start)
+    if start != 0:
+        raise ValueError("start must be 0, unless the transitions are a dict by states")
+    if isinstance(transitions, tuple) and len(transitions) == 3:
+        offsets, tokens, following = transitions
+        arrays = Arrays(
+            numpy("offsets", offsets, "uint64_t").ravel(),
+            numpy("ids", tokens).ravel(),
+            numpy("next", following, "uint32_t").ravel(),
+        )
+        if len(arrays.offsets) < 2 or not (
+            len(arrays.ids) == len(arrays.next) == arrays.offsets[-1]
+        ):
+            raise ValueError(
+                "offsets must have one number more than there are states, and its last one must be "
+                "the number of ids, and of next states"
+            )
+        return arrays, {s: s for s in range(len(arrays.offsets) - 1)}
+    if isinstance(transitions, (str, bytes)) or not isinstance(transitions, Iterable):
+        raise TypeError(f"transitions must be a dict, a list or three arrays, not "
+                        f"{kind(transitions)}")
+    return _numbered(dict(enumerate(transitions)), start)
+
+
+def _numbered(transitions: Mapping[Any, Mapping[int, Any]], start: Any) -> Any:
+    """Numbers the states from 0, which is the start."""
+    if start not in transitions:
+        raise ValueError(f"start is {start!r}, which is no state of the transitions")
+    states: Dict[Any, int] = {start: 0}
+    for state in transitions:
+        states.setdefault(state, len(states))
+    offsets = np.zeros(len(states) + 1, np.uint64)
+    tokens: List[np.ndarray[Any, Any]] = []
+    following: List[np.ndarray[Any, Any]] = []
+    for number, state in enumerate(states):
+        found = transitions[state]
+        if not isinstance(found, Mapping):
+            raise TypeError(f"the transitions of state {state!r} must be a dict of next states by "
+                            f"ids, not {kind(found)}")
+        each = numpy(f"the ids of state {state!r}", list(found))
+        order = np.argsort(each, kind="stable")
+        try:
+            to = np.array([states[one] for one in found.values()], np.uint32)
+        except (KeyError, TypeError):
+            wrong = next(one for one in found.values() if one not in states)
+            raise ValueError(
+                f"state {state!r} leads to {wrong!r}, which is no state of the transitions; a "
+                "state without transitions has an empty dict"
+            ) from None
+        tokens.append(each[order])
+        following.append(to[order])
+        offsets[number + 1] = offsets[number] + len(found)
+    return Arrays(offsets, np.concatenate(tokens), np.concatenate(following)), states
+
+
+# ------------------------------------------------------------------------------- matchers
+
+
+class _Explorer:
+    """One interface of XGrammar's and llguidance's matchers."""
+
+    def __init__(self, matcher: Any, vocab: int) -> None:
+        self.vocab = vocab
+        if hasattr(matcher, "fill_next_token_bitmask"):  # xgrammar.GrammarMatcher
+            import xgrammar
+
+            self.words = xgrammar.allocate_token_bitmask(1, vocab)
+            self.copy, self.allowed, self.accept = "fork", self._filled, "accept_token"
+        elif hasattr(matcher, "compute_bitmask"):  # llguidance.LLMatcher
+            self.copy, self.allowed, self.accept = "deep_copy", self._computed, "consume_token"
+        else:
+            raise TypeError(
+                "matcher must be an xgrammar.GrammarMatcher or an llguidance.LLMatcher, not "
+                + kind(matcher)
+            )
+        self.first = getattr(matcher, self.copy)()
+
+    def _filled(self, matcher: Any) -> Any:
+        matcher.fill_next_token_bitmask(self.words)
+        return self.words.numpy()[0]
+
+    def _computed(self, matcher: Any) -> Any:
+        words = np.frombuffer(matcher.compute_bitmask(), np.uint8)
+        if matcher.is_error():  # it then allows the end
+            raise ValueError(f"the matcher has failed: {matcher.get_error()}")
+        return words
+
+    def tokens(self, matcher: Any) -> List[int]:
+        """The ids that may follow."""
+        bits = np.unpackbits(self.allowed(matcher).view(np.uint8), bitorder="little")
+        found: List[int] = np.flatnonzero(bits[: self.vocab]).tolist()
+        return found
+
+    def after(self, matcher: Any, token: int) -> Any:
+        """A matcher behind a token that may follow."""
+        copy = getattr(matcher, self.copy)()
+        if not getattr(copy, self.accept)(token):
+            raise ValueError(f"the matcher allows the token {token}, and does not accept it")
+        return copy
+
+
+def _explored(
+    explorer: _Explorer, tokens: Sequence[bytes], ends: List[int], most: int
+) -> Tuple[List[Dict[int, int]], List[int]]:
+    """The transitions, and the final states, of all texts that a matcher allows."""
+    numbers: Dict[bytes, int] = {b"": 0}
+    transitions: List[Dict[int, int]] = []
+    final: List[int] = []
+    waiting = [(b"", explorer.first)]
+    while len(transitions) < len(numbers):
+        text, matcher = waiting[len(transitions)]
+        waiting[len(transitions)] = (text, None)
+        found: Dict[int, int] = {}
+        allowed = explorer.tokens(matcher)
+        for token in allowed:
+            if token in ends:
+                continue
+            longer = text + tokens[token]
+            if longer not in numbers:
+                if len(numbers) == most:
+                    raise ValueError(
+                        f"the matcher allows more than {most} beginnings of texts, perhaps "
+                        "infinitely many: pass its masks to the steps, or raise max_states"
+                    )
+                numbers[longer] = len(numbers)
+                waiting.append((longer, explorer.after(matcher, token)))
+            found[token] = numbers[longer]
+        if len(found) < len(allowed):
+            final.append(len(transitions))
+        transitions.append(found)
+    return transitions, final
