@@ -2,36 +2,33 @@
 #include "row/maps.cl"
 #include "row/slot_state.cl"
 
-/* Returns the status of a token of a verification's request, of which emitted_row() returned this.
- */
-static inline u32 emitted_status(const step_args *s, i32 emitted)
-{
-    return emitted == -1 ? CLS_ROW_SKIPPED : s->rows[emitted < 0 ? -2 - emitted : emitted].status;
-}
-
 /* Ends a verification whose outputs had to be written before slots could accept: a request accepts
- * its tokens, and their statuses are written, which the outputs may have changed. */
+ * its tokens, whose rows are in order, and the statuses are written, which the outputs may have
+ * changed. */
 static inline void accept_emitted(const step_args *s, u32 request, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
-    const u32 wants = args->wants, width = args->max_drafts + 1;
-    const i32 slot_index = mapped_slot(s, (u32)AT_OFFSET(s, logits_map)[request]);
+    const u32 wants = args->wants, width = args->max_drafts + 1, first = first_row(s, request),
+              last = first_row(s, request + 1);
+    const i32 slot_index = mapped_slot(s, first);
     __global cls_slot *const slot = slot_of(s, slot_index);
     const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
     u32 all = 0;
-    for (u32 i = 0; i < width; i++) {
-        const i32 row = emitted_row(s, request, i);
-        const u32 status = emitted_status(s, row);
-        const u32 valid = row < 0 ? 0u : (u32)row;
-        all |= status & CLS_ROW_OVERFLOW;
+    for (u32 row = first; row < last; row++) {
+        const int emits = !s->rows[row].no_token || s->rows[row].forced;
+        const u32 status = s->rows[row].status;
+        const cls_slot_adaptive next = s->rows[row].next;
+        all |= emits ? status & CLS_ROW_OVERFLOW : 0u;
         if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS)))
-            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
-        [(size_t)request * width + i] = (i32)status;
-        const cls_slot_adaptive next = s->rows[valid].next;
-        state_accept(slot, &state, lists_of(s, slot), (u32)s->rows[valid].token, row >= 0, &next,
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)[s->rows[row].place] = (i32)status;
+        state_accept(slot, &state, lists_of(s, slot), (u32)s->rows[row].token, emits, &next,
                      scratch);
         BARRIER();
     }
+    for (u32 i = last - first + LOCAL_ID; i < width; i += WGS)
+        if (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS))
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
+    [(size_t)request * width + i] = CLS_ROW_SKIPPED;
     if (LOCAL_ID == 0 && all != 0 && (wants & CLS_WANTS(CLS_VERIFIED_STATUS)))
         OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] |= (i32)all;
 }

@@ -137,13 +137,11 @@ KERNEL void cls_distribution(STEP_PARAMETERS(CLS_DISTRIBUTION_BUFFERS))
 #endif
     const distribution_memory memory = {tile_top, share_sum, part};
 #endif
-    const i32 from = reported_row(&s, get_group_id(1));
-    const u32 row = from < 0 ? 0u : (u32)from;
+    const u32 row = get_group_id(1);
     const cls_row out = rows[row];
-    const i32 slot_index = from < 0 ? -1 : row_slot(&s, row);
+    const i32 slot_index = row_slot(&s, row);
     const row_logits r = row_view(&s, row, slot_index);
-    const u32 first = get_group_id(0) * tiles_per_group,
-              last = from < 0 ? first : min(first + tiles_per_group, tiles);
+    const u32 first = get_group_id(0) * tiles_per_group, last = min(first + tiles_per_group, tiles);
     const int no_token = out.no_token || slot_index < 0;
     report t;
     report_final(&r, &out, no_token ? 0u : slots[slot_index].flags, kept_ids_of(&s, row), &t);

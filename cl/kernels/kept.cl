@@ -71,16 +71,15 @@ static inline void kept_end(__global i32 *ids, u32 first, u32 last, u32 count)
 /* counting: it is the first launch, which leaves the counts of the groups in `tile_sums`. The
  * second one writes ids, counts, and the status of a row whose set exceeds the capacity. Launch: as
  * the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 place, u32 group, u32 counting,
+ONE_COPY void kept_tiles(const step_args *s, u32 row_group, u32 group, u32 counting,
                          __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
     const u32 wants = args->wants, capacity = args->set_capacity;
-    const i32 from = reported_row(s, place);
-    const u32 row = from < 0 ? 0u : (u32)from;
-    const i32 slot_index = from < 0 ? -1 : row_slot(s, row);
+    const u32 row = group_row(s, row_group), place = output_index(s, row_group);
+    const i32 slot_index = group_slot(s, row_group);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *const ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS) + (size_t)place * capacity;
     /* Read field by field, since the first group changes the status. */

@@ -347,14 +347,19 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
 }
 
 /* Leaves what the request emits in the records of its rows, by one item, for the kernels that write
- * the outputs of its tokens and then accept them. */
+ * the outputs of its tokens and then accept them. Rows that emit nothing look like rows without a
+ * token; one that should have given the next token keeps its status. */
 static inline void mark_emitted(const verifier *v, const walk *w, __global const u32 *path,
                                 const cls_slot_adaptive *next, u32 request)
 {
     __global cls_row *const rows = v->s->rows;
+    const u32 base = request * (v->s->args->max_drafts + 1), none = 0xffffffffu;
     const u32 latest = w->depth - (u32)(w->token < 0);
-    const int ended = w->depth > 0 && (w->status & CLS_ROW_STOPPED);
-    u32 row = w->row;
+    const int ended = w->depth > 0 && (w->status & CLS_ROW_STOPPED),
+              gave_none = w->token < 0 && rows[w->row].no_token && !ended;
+    u32 row = w->row, place = w->depth + (u32)(w->token >= 0 || gave_none);
+    for (u32 r = v->first; r < v->last; r++)
+        rows[r].place = none;
     for (u32 left = w->depth + 1; left > 0; left--) {
         const u32 i = left - 1;
         const i32 token = i < w->depth ? path_id(path, i) : w->token;
@@ -367,11 +372,18 @@ static inline void mark_emitted(const verifier *v, const walk *w, __global const
             rows[row].token = token;
             rows[row].next = *next;
         }
-        rows[v->first + i].emitted = token >= 0                     ? (i32)row
-                                     : rows[row].no_token && !ended ? -2 - (i32)row
-                                                                    : -1;
+        if (token >= 0 || gave_none)
+            rows[row].place = base + i;
         const i32 parent = i > 0 ? v->parents[v->nodes[row]] : -1;
         row = parent < 0 ? v->first : (u32)parent + request + 1;
+    }
+    for (u32 r = v->first; r < v->last; r++) {
+        if (rows[r].place != none)
+            continue;
+        rows[r].place = base + place++;
+        rows[r].status = CLS_ROW_SKIPPED;
+        rows[r].no_token = 1;
+        rows[r].forced = 0;
     }
 }
 

@@ -75,21 +75,35 @@ static inline __global const i32 *request_firsts(const step_args *s)
     return s->maps + s->args->firsts;
 }
 
-/* The outputs of a verification: its rows have their own logits, and in place of a map of logits
- * kernels have the first row of each request. Returns the record of the row that emitted a token of
- * a request: as cls_row.emitted. */
-static inline i32 emitted_row(const step_args *s, u32 request, u32 token)
+/* The outputs of a verification have places for all tokens that a request could emit, as many as
+ * max_drafts + 1. Its rows have their own logits, and in place of a map of logits kernels have the
+ * first row of each request. */
+static inline u32 first_row(const step_args *s, u32 request)
 {
-    __global const cls_args *const args = s->args;
-    __global const i32 *const first = AT_OFFSET(s, logits_map) + request;
-    const u32 end = request + 1 < args->requests ? (u32)first[1] : args->n_rows,
-              row = (u32)first[0] + token;
-    return row < end ? s->rows[row].emitted : -1;
+    return request < s->args->requests ? (u32)AT_OFFSET(s, logits_map)[request] : s->args->n_rows;
 }
-/* Returns the row on which a group reports at an index of the outputs, which in a verification have
- * places for all tokens that a request could emit; less than 0 if there is none. */
-static inline i32 reported_row(const step_args *s, u32 at)
+/* Returns the index in the outputs at which a group reports on its row. Behind the rows there is a
+ * group for each place that a request has more than rows. */
+static inline u32 output_index(const step_args *s, u32 group)
 {
-    const u32 width = s->args->max_drafts + 1;
-    return s->has & CLS_DRAFTS ? emitted_row(s, at / width, at % width) : (i32)at;
+    const u32 rows = s->args->n_rows, width = s->args->max_drafts + 1;
+    u32 lo = 0, hi = s->args->requests; /* the request is lo to hi - 1 */
+    if (!(s->has & CLS_DRAFTS))
+        return group;
+    if (group < rows)
+        return s->rows[group].place;
+    SHORT_LOOP
+    while (hi - lo > 1) {
+        const u32 mid = (lo + hi) / 2;
+        if (mid * width - first_row(s, mid) <= group - rows)
+            lo = mid;
+        else
+            hi = mid;
+    }
+    return group - rows + first_row(s, lo + 1);
+}
+/* Returns a group's row; the last one for a group behind the rows, which has the slot -1. */
+static inline u32 group_row(const step_args *s, u32 group)
+{
+    return min(group, s->args->n_rows - 1);
 }

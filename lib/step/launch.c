@@ -77,7 +77,7 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
  * or for each token that is reported on; else one for each row. */
 static size_t groups_over_rows(const cls_plan *plan, enum cls_kernel which)
 {
-    const int of_tokens = which == CLS_REPORT || which == CLS_DISTRIBUTION || which == CLS_KEPT,
+    const int of_tokens = which == CLS_REPORT || which == CLS_KEPT,
               of_requests = which == CLS_VERIFY || which == CLS_ACCEPT;
     return plan->verify.requests == 0 ? plan->step.rows
            : of_tokens                ? (size_t)plan->count[CLS_N_PLACES]
