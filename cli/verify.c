@@ -10,8 +10,8 @@ typedef struct command {
     cli_request request;
     cli_draft_files files;
     cli_drafts drafts;
-    const char *device, *tokens, *nodes, *accepted;
-    int32_t method;
+    const char *device, *tokens, *nodes, *accepted, *logprobs;
+    int32_t method, logprob_kind; /* -1: not chosen */
     cls_context_options kernels;
     bool json;
 } command;
@@ -59,19 +59,27 @@ static void print_table(const cli_job *job, const cli_drafts *d)
 }
 
 /* {"request", "position", "trials", "drafts", "accepted", "emitted", "status", "status_words",
- * "tokens", "nodes"}: accepted and emitted are sums over all trials, and the last four keys are of
- * the first trial. */
+ * "tokens", "nodes"}, and "logprobs" if they were asked for: accepted and emitted are sums over all
+ * trials, and the keys from "status" on are of the first trial. */
 static json_t *request_json(const cli_job *job, const cli_drafts *d, uint32_t i)
 {
     char words[CLI_STATUS_WORDS];
-    return json_pack("{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request",
-                     (int)cli_row_number(job->picked, i), "position",
-                     (json_int_t)cli_position(job, i), "trials", (json_int_t)d->trials, "drafts",
-                     (int)cli_drafts_of(d, i), "accepted", (json_int_t)accepted_by(d, i), "emitted",
-                     (json_int_t)emitted_by(d, i), "status", (int)d->status[i], "status_words",
-                     cli_status_words(d->status[i], words), "tokens",
-                     cli_ids_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)),
-                     "nodes", cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
+    json_t *const object = json_pack(
+        "{s:i, s:I, s:I, s:i, s:I, s:I, s:i, s:s, s:o, s:o}", "request",
+        (int)cli_row_number(job->picked, i), "position", (json_int_t)cli_position(job, i), "trials",
+        (json_int_t)d->trials, "drafts", (int)cli_drafts_of(d, i), "accepted",
+        (json_int_t)accepted_by(d, i), "emitted", (json_int_t)emitted_by(d, i), "status",
+        (int)d->status[i], "status_words", cli_status_words(d->status[i], words), "tokens",
+        cli_ids_json(d->tokens + i * (size_t)(d->most + 1), cli_emitted(d, 0, i)), "nodes",
+        cli_ids_json(d->nodes + i * (size_t)d->most, (size_t)d->accepted[i]));
+    if (d->logprobs == NULL)
+        return object;
+    json_t *const logprobs = json_array();
+    for (uint32_t k = 0; k < cli_emitted(d, 0, i); k++)
+        json_array_append_new(logprobs,
+                              cli_real((double)d->logprobs[i * (size_t)(d->most + 1) + k]));
+    json_object_set_new(object, "logprobs", logprobs);
+    return object;
 }
 
 static void print_results(const command *q, const cli_job *job)
@@ -86,32 +94,35 @@ static void print_results(const command *q, const cli_job *job)
 }
 
 /* Writes an array; a single trial has no axis of trials. */
-static void write_one(const char *path, const cli_drafts *d, unsigned dims, uint64_t width,
-                      const int32_t *data)
+static void write_one(const char *path, const cli_drafts *d, char type, unsigned dims,
+                      uint64_t width, const void *data)
 {
     const uint64_t shape[3] = {d->trials, d->requests, width};
     const unsigned first = d->trials == 1;
     if (path != NULL)
-        cli_npy_write(path, 'i', dims - first, shape + first, data);
+        cli_npy_write(path, type, dims - first, shape + first, data);
 }
 
 static void write_files(const command *q)
 {
     const cli_drafts *const d = &q->drafts;
-    write_one(q->tokens, d, 3, d->most + 1, d->tokens);
-    write_one(q->nodes, d, 3, d->most, d->nodes);
-    write_one(q->accepted, d, 2, 0, d->accepted);
+    write_one(q->tokens, d, 'i', 3, d->most + 1, d->tokens);
+    write_one(q->nodes, d, 'i', 3, d->most, d->nodes);
+    write_one(q->accepted, d, 'i', 2, 0, d->accepted);
+    write_one(q->logprobs, d, 'f', 3, d->most + 1, d->logprobs);
 }
 
 /* ----------------------------------------------------------------------- run */
 
-static void results_alloc(cli_drafts *d)
+static void results_alloc(cli_drafts *d, bool logprobs)
 {
     const size_t results = (size_t)d->trials * d->requests;
     d->tokens = cli_alloc(results, (d->most + 1) * sizeof *d->tokens);
     d->nodes = cli_alloc(results, d->most * sizeof *d->nodes);
     d->accepted = cli_alloc(results, sizeof *d->accepted);
     d->status = cli_alloc(results, sizeof *d->status);
+    if (logprobs)
+        d->logprobs = cli_alloc(results, (d->most + 1) * sizeof *d->logprobs);
 }
 
 static int verify(command *q, const cli_job *job)
@@ -126,7 +137,7 @@ static int verify(command *q, const cli_job *job)
             cli_die("--trials: the %" PRIu64 " positions of request %" PRIu32 " from %" PRIu64
                     " on exceed the last position, 4294967295",
                     d->trials * width, cli_row_number(job->picked, i), cli_position(job, i));
-    results_alloc(d);
+    results_alloc(d, q->logprobs != NULL || q->logprob_kind >= 0);
     if (cli_verify(q->device, &q->kernels, job, d) != 0)
         return 1;
     write_files(q);
@@ -214,6 +225,12 @@ int cls_cmd_verify(int argc, char **argv)
         {"nodes", CLI_OUTPUT, &q.nodes, "OUT.npy",
          "write which were accepted: int32 [requests, most drafts], or [trials, ...]; padded with "
          "-1"},
+        {"logprobs", CLI_OUTPUT, &q.logprobs, "OUT.npy",
+         "write the tokens' log-probabilities: float32, of the shape of --tokens; padded with "
+         "-inf"},
+        {"logprob-kind", CLI_CHOICE, &q.logprob_kind, "KIND=raw|final",
+         "raw: of the logits (default); final: of the distributions after the chain. With --json, "
+         "also print them"},
         CLI_DEVICE_OR_HOST(&q.device),
         CLI_DEVICE_OPTIONS(&q.kernels),
         CLI_NO_OPTION};
@@ -221,12 +238,13 @@ int cls_cmd_verify(int argc, char **argv)
     cls_verify_call_init(&defaults);
     q.drafts.epsilon = defaults.epsilon;
     q.drafts.delta = defaults.delta;
-    q.method = -1;
+    q.method = q.logprob_kind = -1;
     cli_request_default(&q.request);
     cli_parse(argc, argv, usage, about, options);
     q.drafts.method = q.method >= 0                                     ? q.method
                       : q.files.probs != NULL || q.files.logits != NULL ? CLS_VERIFY_STANDARD
                                                                         : CLS_VERIFY_MATCH;
+    q.drafts.logprob_kind = q.logprob_kind == 1 ? CLS_LOGPROB_FINAL : CLS_LOGPROB_RAW;
     check(&q);
     read_all(&q, &job);
     const int code = verify(&q, &job);

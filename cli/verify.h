@@ -29,6 +29,8 @@ typedef struct cli_drafts {
     int32_t *nodes;    /* [trials, requests, most] */
     int32_t *accepted; /* [trials, requests] */
     int32_t *status;   /* [trials, requests] */
+    float *logprobs;   /* [trials, requests, most + 1] of logprob_kind, or NULL */
+    int32_t logprob_kind;
 } cli_drafts;
 
 /* The paths of the files; NULL: there is none. */

@@ -3,6 +3,7 @@
  * trial is a call for all requests, each with a slot, or several calls if they are too many for
  * one. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "verify.h"
@@ -16,8 +17,9 @@
 typedef struct device_side {
     uint32_t max_rows;
     cls_sampler *sampler;
-    cl_mem logits, draft, mask, bias, tokens, nodes, accepted, status;
-    int32_t *cu, *positions; /* of a call */
+    cl_mem logits, draft, mask, bias, tokens, nodes, accepted, status, logprobs;
+    cls_outputs outputs; /* of a call, as are: */
+    int32_t *cu, *positions;
 } device_side;
 
 static uint32_t rows_of_call(const cli_job *job)
@@ -40,7 +42,7 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
     side->cu = cli_alloc(drafts->requests + (size_t)1, sizeof *side->cu);
     side->positions = cli_alloc(drafts->requests, sizeof *side->positions);
     cli_sampler_options(job, drafts->requests, &options);
-    options.features |= CLS_FEATURE_VERIFY;
+    options.features |= CLS_FEATURE_VERIFY | (drafts->logprobs != NULL ? CLS_FEATURE_LOGPROBS : 0u);
     options.max_rows = side->max_rows;
     options.slot_count = drafts->requests < side->max_rows ? drafts->requests : side->max_rows;
     return cli_sampler_create(target, job, &options, &side->sampler) ||
@@ -55,7 +57,9 @@ static int create_all(cli_target *target, const cli_job *job, const cli_drafts *
            cli_buffer(target, &side->tokens, "tokens", results * (drafts->most + 1) * 4, NULL) ||
            cli_buffer(target, &side->nodes, "nodes", results * drafts->most * 4, NULL) ||
            cli_buffer(target, &side->accepted, "accepted", results * 4, NULL) ||
-           cli_buffer(target, &side->status, "status", results * 4, NULL);
+           cli_buffer(target, &side->status, "status", results * 4, NULL) ||
+           cli_buffer(target, &side->logprobs, "logprobs",
+                      drafts->logprobs != NULL ? results * (drafts->most + 1) * 4 : 0, NULL);
 }
 
 /* Some requests of a trial, which one call verifies. */
@@ -85,7 +89,7 @@ static cls_buffer part_of(cl_mem buffer, uint64_t first, size_t size)
 }
 
 static void make_call(const cli_job *job, const cli_drafts *drafts, const part *of,
-                      const device_side *side, cls_verify_call *call)
+                      device_side *side, cls_verify_call *call)
 {
     const cli_logits *const logits = job->logits;
     const uint64_t row = (uint64_t)drafts->cu[of->request], draft = row - of->request,
@@ -116,6 +120,12 @@ static void make_call(const cli_job *job, const cli_drafts *drafts, const part *
     call->nodes = part_of(side->nodes, result, drafts->most * (size_t)4);
     call->accepted = part_of(side->accepted, result, 4);
     call->status = part_of(side->status, result, 4);
+    if (side->logprobs == NULL)
+        return;
+    cls_outputs_init(&side->outputs);
+    side->outputs.logprob_kind = drafts->logprob_kind;
+    side->outputs.logprobs = part_of(side->logprobs, result, (drafts->most + (size_t)1) * 4);
+    call->outputs = &side->outputs;
 }
 
 static int enqueue_part(cli_target *target, const cli_job *job, const cli_drafts *drafts,
@@ -163,7 +173,9 @@ static int verify_on(cli_target *target, const cli_job *job, const cli_drafts *d
         cli_fetch(target, side.tokens, drafts->tokens, results * (drafts->most + 1)) ||
         cli_fetch(target, side.nodes, drafts->nodes, results * drafts->most) ||
         cli_fetch(target, side.accepted, drafts->accepted, results) ||
-        cli_fetch(target, side.status, drafts->status, results);
+        cli_fetch(target, side.status, drafts->status, results) ||
+        (side.logprobs != NULL &&
+         cli_fetch(target, side.logprobs, drafts->logprobs, results * (drafts->most + 1)));
     clFinish(target->queue);
     cls_sampler_destroy(side.sampler);
     return failed;
@@ -196,6 +208,11 @@ static void host_trial(const cli_job *job, const cli_drafts *drafts, uint32_t tr
     of.disable_bonus = drafts->disable_bonus;
     of.epsilon = drafts->epsilon;
     of.delta = drafts->delta;
+    for (size_t k = 0; k < width && drafts->logprobs != NULL; k++)
+        drafts->logprobs[at * width + k] = -INFINITY;
+    if (drafts->logprobs != NULL)
+        *(drafts->logprob_kind == CLS_LOGPROB_RAW ? &of.logprobs_raw : &of.logprobs_final) =
+            drafts->logprobs + at * width;
     if (cls_host_verify(&of, &result) != CLS_OK)
         cli_die("request %" PRIu32 ": %s", cli_row_number(job->picked, request),
                 cls_error_message());

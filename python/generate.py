@@ -116,6 +116,7 @@ BUFFERS = {
         "status": "int32 requests",
         "counters": "int32 slot_count, 3",
         "latest": "int32 slot_count",
+        "token_status": "int32 requests, max_drafts + 1",
     },
     "cls_draft_call": {"draft_ids": "int32 requests, k", "counts": "int32 requests"},
 }
@@ -438,7 +439,7 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
     title = "The options of a Sampler."
     skip = ("vocab", "max_rows")
     out.append(typed_dict("SamplerOptions", title, structs["cls_sampler_options"], skip))
-    title = '    """The outputs of Sampler.sample()."""'
+    title = '    """The outputs of Sampler.sample() and Sampler.verify()."""'
     lines = ["class OutputOptions(TypedDict, total=False):", title, ""]
     for field in structs["cls_outputs"]:
         if field.ctype == "cls_buffer" or field.ctype in structs:
@@ -451,7 +452,7 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
             name = field.ctype
             doc = doc_of(name, ("count", "capacity"))
             out.append(outputs_class(class_name(name), name, doc, structs))
-    title = '    """What a step wrote beyond tokens and status: see Sampler.sample()."""'
+    title = '    """What a call wrote beyond tokens and status: see Sampler.sample()."""'
     out.append(outputs_class("Outputs", "cls_outputs", title, structs))
     out += [record_class(name, structs[name], doc_of(name)) for name in RECORDS]
     out.append(f"RECORDS = { {name: class_name(name) for name in RECORDS} }\n")

@@ -9,6 +9,7 @@ short_tests = tests/device/check_verify tests/device/check_history tests/device/
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
+	tests/device/check_verify_outputs \
 	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference tests/unit/check_forced_host
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \

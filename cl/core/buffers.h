@@ -80,14 +80,19 @@
 #define CLS_DISTRIBUTION_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) B(f32, row_scratch) B(u64, pass) CLS_TILES_OUTPUTS(B)
 #define CLS_REPORT_BUFFERS(B) \
-    CLS_MAPPED_BUFFERS(B) B(f32, row_scratch) B(u64, pass) CLS_REPORT_OUTPUTS(B)
+    CLS_MAPPED_BUFFERS(B) \
+    B(const i32, maps) B(f32, row_scratch) B(u64, pass) CLS_REPORT_OUTPUTS(B)
 #define CLS_FORCE_BUFFERS(B) \
     CLS_REQUEST_BUFFERS(B) CLS_MASK_BUFFERS(B) B(cls_row, rows) CLS_RESULT_BUFFERS(B)
 #define CLS_KEPT_BUFFERS(B) \
     CLS_MAPPED_BUFFERS(B) \
+    B(const i32, maps) \
     B(f32, row_scratch) B(u64, tile_sums) B(i32, status_out) CLS_KEPT_OUTPUTS(B)
 #define CLS_ACCEPT_BUFFERS(B) \
-    CLS_REQUEST_BUFFERS(B) B(cls_row, rows) B(i32, tokens) CLS_ACCEPTED_BUFFERS(B)
+    CLS_REQUEST_BUFFERS(B) \
+    B(cls_row, rows) \
+    B(const i32, maps) \
+    B(i32, tokens) B(i32, status_out) B(i32, token_status) CLS_ACCEPTED_BUFFERS(B)
 /* A verification draws by position only. */
 #define CLS_RESIDUAL_BUFFERS(B) \
     CLS_BUFFERS_OF_ROWS(B) CLS_POSITION_BUFFERS(B) CLS_SUM_BUFFERS(B) CLS_DRAFT_ROW_BUFFERS(B)
@@ -107,6 +112,7 @@
     CLS_TILES_OUTPUTS(B) \
     CLS_KEPT_OUTPUTS(B) \
     CLS_VERIFY_OUTPUTS(B) \
+    B(i32, token_status) \
     CLS_PARTIAL_OUTPUTS(B) \
     CLS_MERGED_BUFFERS(B) \
     CLS_MERGE_BUFFERS(B)

@@ -315,7 +315,7 @@ CLS_INLINE u32 effects_tokens(u32 layout) /* that DRY, n-grams and bad words see
 }
 CLS_INLINE u32 effects_length(u32 layout) { return (effects_tokens(layout) + 63) / 64 * 64; }
 /* Behind these, where rows follow drafts: whether the marks are for this row, the number of its
- * drafts, the number of its patches; the ids of the drafts; the patches, which are tokens whose
+ * drafts, the number of its patches; the drafts as entries; the patches, which are tokens whose
  * counts the drafts change, with their new counts; and the starts of the chains of patches. */
 #define CLS_MAX_DRAFTS 128
 #define CLS_PATCH_IN_CONTEXT 0x80000000u
@@ -386,7 +386,10 @@ typedef struct cls_row {
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */
     i32 draft_key;
-    u32 forced; /* the token is one that the request forces: it was not drawn from the row */
+    u32 forced; /* the token was not drawn from the row: it is one that the request forces or, of a
+                   verification, one that takes the place of the row's own */
+    u32 place;  /* of a row of a verification: where its outputs go among those of all requests */
+    u32 relaxed; /* of a row of a verification: relaxed acceptance accepts the draft after it */
     cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
                                accepted, of a request that has one */
     i32 pivot[CLS_PIVOTS];  /* keys, ascending; the pass measures what lies above each */
@@ -454,6 +457,7 @@ enum {
 /* CLS_OUT_SET_OFFSETS: of sets that lie one behind the other. */
 enum cls_output { CLS_OUTPUTS_TABLE(CLS_OUTPUT_NUMBER, 0) CLS_OUT_SET_OFFSETS, CLS_OUTPUTS };
 #define CLS_WANTS(output) (1u << (output))
+#define CLS_WANTS_OUTPUTS (CLS_WANTS(CLS_OUTPUTS) - 1)
 /* The outputs before CLS_OUT_ENTROPY are of the raw row or of the final distribution, the others
  * only of the latter. */
 #define CLS_WANTS_OF_EITHER (CLS_WANTS(CLS_OUT_ENTROPY) - 1)
@@ -469,9 +473,9 @@ enum {
     CLS_KEPT_PLACE = 2,
 };
 
-/* The outputs of a verification. */
+/* The outputs of a verification, whose bits are in the same word. */
 enum cls_verified {
-    CLS_VERIFIED_TOKENS,
+    CLS_VERIFIED_TOKENS = CLS_OUTPUTS,
     CLS_VERIFIED_ACCEPTED,
     CLS_VERIFIED_EMITTED,
     CLS_VERIFIED_DRAFTED,
@@ -479,6 +483,7 @@ enum cls_verified {
     CLS_VERIFIED_STATUS,
     CLS_VERIFIED_COUNTERS,
     CLS_VERIFIED_LATEST,
+    CLS_VERIFIED_TOKEN_STATUS,
     CLS_VERIFIED
 };
 
@@ -492,7 +497,7 @@ typedef struct cls_wide { /* 64 bits, for devices without such integers */
 } cls_wide;
 
 #define CLS_ARGS_BLOCK 128 /* bytes: the largest pattern of clEnqueueFillBuffer() */
-#define CLS_ARGS_BLOCKS 4
+#define CLS_ARGS_BLOCKS 5
 typedef struct cls_args {
     /* The shape of the sampler and of the rows, and their inputs. Offsets and strides are in
      * elements. */
@@ -520,7 +525,7 @@ typedef struct cls_args {
     u32 per_row;     /* tokens of a row of cls_accept() */
     /* The outputs: bits of CLS_WANTS(), for a cls_output or a cls_verified, and the offset of
      * each. */
-    cls_wide output_offset[CLS_OUTPUTS];
+    cls_wide output_offset[CLS_VERIFIED];
     u32 wants, top_n, given_n, candidates_n;
     u32 given_each;   /* ids that a group of the report handles */
     u32 set_capacity; /* ids of a row's kept set; with offsets those of all rows */
@@ -533,7 +538,7 @@ typedef struct cls_args {
     cls_wide ids_apart, draft_apart; /* from request to request; 0: drafts follow each other */
     cls_wide counts_offset, rollback_offset; /* of cls_accept() */
     u32 grammar_rows;                        /* see grammar_row_words() */
-    u32 reserved_3[4];
+    u32 reserved_3[18];
 } cls_args;
 /* C and OpenCL C must agree on the size. */
 typedef char cls_args_size[sizeof(cls_args) == CLS_ARGS_BLOCK * CLS_ARGS_BLOCKS ? 1 : -1];

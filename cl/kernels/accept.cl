@@ -35,13 +35,49 @@ static inline u32 take_back(const step_args *s, const slot_state *own, __global 
 }
 #endif
 
+/* Ends a verification whose outputs had to be written before slots could accept: a request accepts
+ * its tokens, whose rows are in order, and the statuses are written, which the outputs may have
+ * changed. */
+static inline void accept_emitted(const step_args *s, u32 request, __local u64 *scratch)
+{
+    __global const cls_args *const args = s->args;
+    const u32 wants = args->wants, width = args->max_drafts + 1, first = first_row(s, request),
+              last = first_row(s, request + 1);
+    const i32 slot_index = mapped_slot(s, first);
+    __global cls_slot *const slot = slot_of(s, slot_index);
+    const slot_state state = state_of(s->state, args->layout, s->vocab, valid_slot(slot_index));
+    u32 all = 0;
+    for (u32 row = first; row < last; row++) {
+        const int emits = !s->rows[row].no_token || s->rows[row].forced;
+        const u32 status = s->rows[row].status;
+        const cls_slot_adaptive next = s->rows[row].next;
+        all |= emits ? status & CLS_ROW_OVERFLOW : 0u;
+        if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS)))
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)[s->rows[row].place] = (i32)status;
+        state_accept(slot, &state, lists_of(s, slot), (u32)s->rows[row].token, emits, &next,
+                     scratch);
+        BARRIER();
+    }
+    for (u32 i = last - first + LOCAL_ID; i < width; i += WGS)
+        if (wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS))
+            OUTPUT(s, token_status, CLS_VERIFIED_TOKEN_STATUS)
+    [(size_t)request * width + i] = CLS_ROW_SKIPPED;
+    if (LOCAL_ID == 0 && all != 0 && (wants & CLS_WANTS(CLS_VERIFIED_STATUS)))
+        OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] |= (i32)all;
+}
+
 /* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere, args->per_row for
  * each row; without it, the tokens are those of the rows' records, of a step that had to write
- * reports before slots could accept. Launch: [WGS, rows]. */
+ * reports before slots could accept. Launch: [WGS, rows], or [WGS, requests] after a verification.
+ */
 KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
+    if (s.has & CLS_DRAFTS) { /* the same for all groups */
+        accept_emitted(&s, get_group_id(1), scratch);
+        return;
+    }
     const u32 row = get_group_id(1), per_row = args->per_row;
     i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);

@@ -130,22 +130,23 @@ ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 
 /* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
  * and the status of a row whose set exceeds the capacity. Launch: as the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, __local u64 *scratch)
+ONE_COPY void kept_tiles(const step_args *s, u32 row_group, u32 group, int counting,
+                         __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const u32 wants = args->wants;
-    const i32 slot_index = row_slot(s, row);
+    const u32 wants = args->wants, row = group_row(s, row_group), place = output_index(s, row_group);
+    const i32 slot_index = group_slot(s, row_group);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);
     u32 capacity = args->set_capacity;
     if (!(wants & CLS_WANTS(CLS_OUT_SET_OFFSETS))) {
-        ids += (size_t)row * capacity;
+        ids += (size_t)place * capacity;
     } else if (!counting) { /* all of the set has a place, or nothing */
-        __global const i32 *const place = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS) + row;
-        ids += place[0];
-        capacity = (u32)(place[1] - place[0]);
+        __global const i32 *const offset = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS) + row;
+        ids += offset[0];
+        capacity = (u32)(offset[1] - offset[0]);
     }
     /* Read field by field, since the first group changes the status. */
     __global const cls_row *const out = s->rows + row;
@@ -170,14 +171,14 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
         }
         const u64 sums = wg_mass(u64_make(before, total), scratch);
         at = u64_hi(sums);
-        total = listed ? min(out->kept, (u32)LIST) : u64_lo(sums);
+        total = !has_set ? 0u : listed ? min(out->kept, (u32)LIST) : u64_lo(sums);
     }
     const int writes = !counting && (wants & CLS_WANTS(CLS_OUT_SET_IDS));
     /* The same for the whole group. */
     if (has_set && !listed && (counting || (writes && at < capacity)))
         at = kept_tokens(&r, first, last, set.key > CLS_KEY_NONE ? set.key : CLS_KEY_NONE + 1, at,
                          counting ? 0u : capacity, ids, scratch);
-    if (LOCAL_ID == 0 && counting)
+    if (LOCAL_ID == 0 && counting && has_set)
         group_count[group] = at;
     for (u32 i = LOCAL_ID; writes && listed && group == 0 && i < min(total, capacity); i += WGS)
         ids[i] = (i32)kept_ids_of(s, row)[i];
@@ -186,7 +187,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
     if (LOCAL_ID == 0 && !counting && group == 0) {
         const u32 status = out->status | CLS_ROW_OVERFLOW;
         if (wants & CLS_WANTS(CLS_OUT_SET_COUNTS))
-            OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[row] = (i32)total;
+            OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = (i32)total;
         if (total > capacity)
             s->rows[row].status = status;
         if (total > capacity && (s->has & CLS_HAS_STATUS))

@@ -56,7 +56,7 @@ static inline int output_ends(const history_effects *p, const cls_slot *slot, co
     while (equal && same < n && same < slot->length + drafts) {
         u32 entry;
         if (same < drafts)
-            entry = p->path[drafts - 1 - same] | CLS_ENTRY_OUTPUT;
+            entry = p->path[drafts - 1 - same];
         else
             entry = s->ring[(slot->length + drafts - 1 - same) % s->n_ring] & ~CLS_ENTRY_FIRST;
         equal = entry == (ids[n - 1 - same] | CLS_ENTRY_OUTPUT);
@@ -112,7 +112,7 @@ static inline void ban(const history_effects *p, const cls_slot *slot, const slo
     u32 first = 0, last = 0;
     if (slot->n_bad_words != 0 && length != 0) {
         const u32 latest =
-            drafts != 0 ? p->path[drafts - 1] : s->ring[(length - 1) % s->n_ring] & CLS_ENTRY_ID;
+            (drafts != 0 ? p->path[drafts - 1] : s->ring[(length - 1) % s->n_ring]) & CLS_ENTRY_ID;
         first = first_bad_word(slot, lists, latest);
         last = first_bad_word(slot, lists, latest + 1);
     }
@@ -146,7 +146,7 @@ static inline u32 copy_path(const step_args *s, const history_effects *p, u32 ro
     n = valid ? n : 0;
     if (LOCAL_ID == 0)
         for (u32 i = n; i > 0; node = parents[node])
-            p->path[--i] = (u32)draft_id(s, request, node);
+            p->path[--i] = (u32)draft_id(s, request, node) | CLS_ENTRY_OUTPUT;
     return n;
 }
 
@@ -187,7 +187,7 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
             make_patches(&p, &slot, &state, drafts, vocab, chunk, scratch);
         copy_text(&p, &state, slot.length, n - late);
         for (u32 i = lid; i < late; i += WGS)
-            p.text[n - late + i] = p.path[drafts - late + i];
+            p.text[n - late + i] = p.path[drafts - late + i] & CLS_ENTRY_ID;
         BARRIER(); /* text and marks are complete */
         if (n != 0) {
             const repeat_search h = repeat_search_of(&p, &slot, lists, n, ngrams, scratch);

@@ -196,11 +196,15 @@ static inline void verify_rows(const verifier *v, walk *w)
     *w = best;
 }
 
+/* Returns a draft of a path. */
+static inline i32 path_id(__global const u32 *path, u32 i) { return (i32)(path[i] & CLS_ENTRY_ID); }
+
 #if FORCED
-/* Returns whether a request accepts the drafts of its next row by relaxed acceptance. */
-static inline int relaxes(__global const cls_slot *slot)
+/* Returns whether a request accepts the drafts of a row by relaxed acceptance, in a state of the
+ * thinking budget. */
+static inline int relaxes(__global const cls_slot *slot, u32 thinking)
 {
-    return (slot->flags & CLS_SLOT_RELAXED) && slot->thinking != 0;
+    return (slot->flags & CLS_SLOT_RELAXED) && thinking != 0;
 }
 
 /* Returns whether relaxed acceptance accepts a token after a row that has a token of its own, by
@@ -246,9 +250,20 @@ static inline void relax_rows(const verifier *v)
         const int accepted = id >= 0 && (u32)id < v->s->vocab && !v->s->rows[row].no_token &&
                              is_relaxed(v, row, (u32)id);
         if (LOCAL_ID == 0)
-            v->s->rows[row].forced = (u32)accepted;
+            v->s->rows[row].relaxed = (u32)accepted;
         BARRIER();
     }
+}
+
+/* Returns the text of a request of `length` tokens, followed by the drafts before a row. */
+static inline text text_in_path(const verifier *v, const slot_state *state, u32 row, u32 length,
+                                u32 depth)
+{
+    const step_args *const s = v->s;
+    text t = text_in(state->ring, state->n_ring, length + depth);
+    t.following = effects_of(s->effects, s->args->layout, s->vocab, row).path;
+    t.first = length;
+    return t;
 }
 
 /* Returns the first row after `row` whose draft is this token, or v->last. *children becomes 1 if
@@ -266,45 +281,51 @@ static inline u32 child_with(const verifier *v, u32 row, i32 token, int *childre
     return last;
 }
 
-/* Emits the tokens of a walk, which its slot accepts one after the other, and sets the walk to what
- * was emitted. It ends early at a loop. Where the request must emit a forced id, that id takes the
- * place of the walk's token; where it relaxes, a draft that passes, or else the row's own draw.
- * From there on drafts are accepted if they equal forced ids or the rows' own draws, or relaxed.
- * `path`: the drafts of the walk. `next`: the adaptive state after the first row's own token, of a
- * request that takes one token a call (one_token). */
+/* Goes over the tokens of a walk again, one after the other, and sets the walk to what is emitted.
+ * It ends early at a loop. Where the request must emit a forced id, that id takes the place of the
+ * walk's token; where it relaxes, a draft that passes, or else the row's own draw. From there on
+ * drafts are accepted if they equal forced ids or the rows' own draws, or relaxed. `path`: the
+ * drafts of the walk. `next`: the adaptive state after the first row's own token, of a request that
+ * takes one token a call (one_token); another token leaves the state as it is. */
 static inline void emit_tokens(const verifier *v, const slot_state *state, __global const u32 *path,
-                               int one_token, const cls_slot_adaptive *next, walk *w)
+                               int one_token, cls_slot_adaptive *next, walk *w)
 {
     __global cls_slot *const slot = v->slot;
-    __global const cls_row *const rows = v->s->rows;
+    __global cls_row *const rows = v->s->rows;
     __global const u32 *const lists = lists_of(v->s, slot);
     const u32 last = v->last, read = w->status & (CLS_ROW_NAN | CLS_ROW_INF),
               whole = w->status & ~(CLS_ROW_STOPPED | CLS_ROW_LENGTH), depth = w->depth;
     const i32 final = w->token;
-    const cls_slot_adaptive same = slot->adaptive;
+    u32 thinking = slot->thinking, grammar_state = slot->grammar_state;
     int by_rows = 0; /* 1 from the first row on that is forced or relaxed */
     w->row = v->first;
     w->depth = 0;
     w->status = read;
     for (;;) {
-        const i32 due = forced_id(slot, v->s->lists, lists);
+        const u32 outputs = slot->outputs + w->depth;
+        const i32 due = forced_id(slot, v->s->lists, lists, outputs, thinking);
         const u32 row_status = rows[w->row].status;
-        const int empty = (int)rows[w->row].no_token, relaxed = !one_token && relaxes(slot);
+        const int empty = (int)rows[w->row].no_token, relaxed = !one_token && relaxes(slot, thinking);
         int children = 0;
-        const i32 own = relaxed && rows[w->row].forced
+        const i32 own = relaxed && rows[w->row].relaxed
                             ? draft_id(v->s, v->request, v->nodes[w->row + 1])
                             : rows[w->row].token;
         by_rows |= due >= 0 || relaxed;
         w->token = due >= 0   ? due
-                   : !by_rows ? (w->depth < depth ? (i32)path[w->depth] : final)
+                   : !by_rows ? (w->depth < depth ? path_id(path, w->depth) : final)
                    : empty    ? -1
                               : own;
         if (by_rows)
             w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
         if (due >= 0 &&
-            !(mask_allows(v->s, w->row, (u32)due) && grammar_allows(slot, v->s->lists, (u32)due))) {
+            !(mask_allows(v->s, w->row, (u32)due) &&
+              grammar_allows(slot, v->s->lists, grammar_state, thinking, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
+            if (LOCAL_ID == 0)
+                rows[w->row].status = (row_status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_EMPTY;
+            if (LOCAL_ID == 0)
+                rows[w->row].no_token = 1;
         } else if (w->token < 0) {
             w->status |= by_rows ? row_status : whole;
         }
@@ -318,17 +339,21 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
             return;
         }
         w->status |= due >= 0 ? CLS_ROW_FORCED : 0u;
-        const text t = text_in(state->ring, state->n_ring, slot->length);
-        u32 ended = ends_request(slot, lists, (u32)w->token, slot->outputs + 1) |
-                    grammar_ends(slot, v->s->lists, (u32)w->token);
+        if (LOCAL_ID == 0 && due >= 0)
+            rows[w->row].forced = 1;
+        if (due >= 0 && due != own)
+            *next = slot->adaptive;
+        const text t = text_in_path(v, state, w->row, slot->length, w->depth);
+        grammar_state = grammar_after(slot, v->s->lists, grammar_state, thinking, (u32)w->token);
+        u32 ended = ends_request(slot, lists, (u32)w->token, outputs + 1) |
+                    grammar_status(grammar_state);
         if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
             ended |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
         w->status |= ended;
         if (at == last && !by_rows)
             w->status |= whole;
-        state_accept(slot, state, lists, (u32)w->token, 1,
-                     one_token && !(due >= 0 && due != own) ? next : &same, v->scratch);
-        BARRIER();
+        if (slot->flags & CLS_SLOT_THINKING)
+            thinking = thinking_after(slot, lists, &t, thinking, (u32)w->token, 1);
         if (at == last)
             return;
         w->row = at;
@@ -354,7 +379,7 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
         __global i32 *const to =
             OUTPUT(s, tokens, CLS_VERIFIED_TOKENS) + (size_t)request * (max_drafts + 1);
         for (u32 i = 0; i <= max_drafts; i++)
-            to[i] = i < w->depth ? (i32)path[i] : i == w->depth ? w->token : -1;
+            to[i] = i < w->depth ? path_id(path, i) : i == w->depth ? w->token : -1;
     }
     if (WANTED(wants, ACCEPTED))
         OUTPUT(s, accepted, CLS_VERIFIED_ACCEPTED)[request] = (i32)w->depth;
@@ -387,7 +412,48 @@ static inline void verify_write(const verifier *v, const walk *w, __global const
     }
     if (WANTED(wants, LATEST) && in_all > 0)
         OUTPUT(s, latest, CLS_VERIFIED_LATEST)
-    [(u32)v->slot_index] = w->token >= 0 ? w->token : (i32)path[in_all - 1];
+    [(u32)v->slot_index] = w->token >= 0 ? w->token : path_id(path, in_all - 1);
+}
+
+/* Leaves what the request emits in the records of its rows, by one item, for the kernels that write
+ * the outputs of its tokens and then accept them. Rows that emit nothing look like rows without a
+ * token; one that should have given the next token keeps its status. */
+static inline void mark_emitted(const verifier *v, const walk *w, __global const u32 *path,
+                                const cls_slot_adaptive *next, u32 request)
+{
+    __global cls_row *const rows = v->s->rows;
+    const u32 base = request * (v->s->args->max_drafts + 1), none = 0xffffffffu;
+    const u32 latest = w->depth - (u32)(w->token < 0);
+    const int ended = w->depth > 0 && (w->status & CLS_ROW_STOPPED),
+              gave_none = w->token < 0 && rows[w->row].no_token && !ended;
+    u32 row = w->row, place = w->depth + (u32)(w->token >= 0 || gave_none);
+    for (u32 r = v->first; r < v->last; r++)
+        rows[r].place = none;
+    for (u32 left = w->depth + 1; left > 0; left--) {
+        const u32 i = left - 1;
+        const i32 token = i < w->depth ? path_id(path, i) : w->token;
+        if (token >= 0) {
+            rows[row].status = (rows[row].status & (CLS_ROW_NAN | CLS_ROW_INF)) |
+                               (rows[row].forced ? CLS_ROW_FORCED : 0u);
+            if (i == latest)
+                rows[row].status |= w->status & (CLS_ROW_STOPPED | CLS_ROW_LENGTH | CLS_ROW_LOOP);
+            rows[row].forced |= (u32)(token != rows[row].token);
+            rows[row].token = token;
+            rows[row].next = *next;
+        }
+        if (token >= 0 || gave_none)
+            rows[row].place = base + i;
+        const i32 parent = i > 0 ? v->parents[v->nodes[row]] : -1;
+        row = parent < 0 ? v->first : (u32)parent + request + 1;
+    }
+    for (u32 r = v->first; r < v->last; r++) {
+        if (rows[r].place != none)
+            continue;
+        rows[r].place = base + place++;
+        rows[r].status = CLS_ROW_SKIPPED;
+        rows[r].no_token = 1;
+        rows[r].forced = 0;
+    }
 }
 
 /* Draws the token that follows a rejected draft, from what the residual kernel has left of the
@@ -411,9 +477,8 @@ static inline void draw_residual(const verifier *v, u32 flags, walk *w)
 ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
-    const u32 method = args->method, first = (u32)request_firsts(s)[request];
-    const u32 last =
-        request + 1 < args->requests ? (u32)request_firsts(s)[request + 1] : args->n_rows;
+    const u32 method = args->method, first = first_row(s, request),
+              last = first_row(s, request + 1);
     const i32 slot_index = mapped_slot(s, first);
     __global cls_slot *const slot = slot_of(s, slot_index);
     const u32 flags = slot_index >= 0 ? slot->flags : 0u,
@@ -442,7 +507,7 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         if (walk_row(&out, &w))
             adaptive_after(&r, slot, flags, &out, &next);
 #if FORCED
-    } else if (relaxes(slot)) {
+    } else if (relaxes(slot, slot->thinking)) {
         /* emit_tokens() judges the drafts. */
 #endif
     } else if (!by_probability) {
@@ -459,22 +524,24 @@ ONE_COPY void verify_request(const step_args *s, u32 request, __local u64 *scrat
         BARRIER();
         emit_tokens(&v, &state, p.path, one_token, &next, &w);
     }
+    BARRIER(); /* the records are complete */
 #else
     if (w.token >= 0)
         w.status |=
             ends_request(slot, lists_of(s, slot), (u32)w.token, slot->outputs + w.depth + 1);
 #endif
     const history_effects p = effects_of(s->effects, args->layout, s->vocab, w.row);
+    const int accepts_later = (s->has & CLS_ACCEPTS_LATER) != 0;
     if (LOCAL_ID == 0)
         verify_write(&v, &w, p.path, request);
-#if !FORCED
-    const u32 in_all = w.depth + (u32)(w.token >= 0);
+    if (LOCAL_ID == 0 && accepts_later)
+        mark_emitted(&v, &w, p.path, &next, request);
+    const u32 in_all = accepts_later ? 0u : w.depth + (u32)(w.token >= 0);
     for (u32 i = 0; i < in_all; i++) {
-        state_accept(slot, &state, lists_of(s, slot), i < w.depth ? p.path[i] : (u32)w.token, 1,
-                     &next, scratch);
+        state_accept(slot, &state, lists_of(s, slot),
+                     i < w.depth ? (u32)path_id(p.path, i) : (u32)w.token, 1, &next, scratch);
         BARRIER();
     }
-#endif
 }
 
 KERNEL void cls_verify(STEP_PARAMETERS(CLS_VERIFY_BUFFERS))

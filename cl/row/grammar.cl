@@ -13,9 +13,10 @@ static inline u32 grammar_state_of(const step_args *s, __global const cls_slot *
     text t = {state->ring, path, state->n_ring, slot->length, slot->length};
     *thinking = slot->thinking;
     for (u32 i = 0; i < drafts; i++, t.length++) {
-        grammar_state = grammar_after(slot, s->lists, grammar_state, *thinking, path[i]);
+        const u32 id = path[i] & CLS_ENTRY_ID;
+        grammar_state = grammar_after(slot, s->lists, grammar_state, *thinking, id);
         if (slot->flags & CLS_SLOT_THINKING)
-            *thinking = thinking_after(slot, lists_of(s, slot), &t, *thinking, path[i], 1);
+            *thinking = thinking_after(slot, lists_of(s, slot), &t, *thinking, id, 1);
     }
     return grammar_state;
 }

@@ -46,7 +46,8 @@ static inline uint2 window_change_token(const history_effects *p, const window_c
                                         const cls_slot *slot, const slot_state *s, u32 i)
 {
     if (i < c->drafts)
-        return (uint2)(p->path[i], PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
+        return (uint2)(p->path[i] & CLS_ENTRY_ID,
+                       PATCH_USED | (slot->length + i >= c->from ? PATCH_IN : 0u));
     const u32 entry = s->ring[(c->old + i - c->drafts) % s->n_ring];
     const u32 counts = (u32)entry_counts(entry, slot->flags);
     u32 adds = PATCH_USED | counts * PATCH_OUT;

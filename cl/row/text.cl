@@ -71,17 +71,17 @@ static inline u32 thinking_after(__global const cls_slot *slot, __global const u
     return is_output && !is_due ? thinking + 1 : thinking;
 }
 
-/* Returns the id that a request's next row must emit; -1 if the row draws its token. `all`: the
- * buffer of all lists. */
+/* Returns the id that a request must emit after `outputs` tokens of output, in a state of the
+ * thinking budget; -1 if the row draws its token. `all`: the buffer of all lists. */
 static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *all,
-                            __global const u32 *lists)
+                            __global const u32 *lists, u32 outputs, u32 thinking)
 {
-    const u32 at = slot->outputs - slot->forced_from;
+    const u32 at = outputs - slot->forced_from;
     if (at < slot->n_forced)
         return (i32)all[slot->forced + at];
     if (!(slot->flags & CLS_SLOT_THINKING))
         return -1;
-    const u32 due = thinking_due(slot, slot->thinking);
+    const u32 due = thinking_due(slot, thinking);
     return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
 }
 
@@ -94,17 +94,17 @@ static inline u32 grammar_after(__global const cls_slot *slot, __global const u3
                ? grammar_next(all + slot->grammar, state, id)
                : state;
 }
-/* Return whether a request's grammar allows an id, and whether it ends the request there. */
-static inline int grammar_allows(__global const cls_slot *slot, __global const u32 *all, u32 id)
+/* Returns whether a request's grammar allows an id in a state. */
+static inline int grammar_allows(__global const cls_slot *slot, __global const u32 *all, u32 state,
+                                 u32 thinking, u32 id)
 {
-    return !(slot->flags & CLS_SLOT_GRAMMAR) || slot->thinking != 0 ||
-           grammar_next(all + slot->grammar, slot->grammar_state, id) != CLS_GRAMMAR_DEAD;
+    return !(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0 ||
+           grammar_next(all + slot->grammar, state, id) != CLS_GRAMMAR_DEAD;
 }
-static inline u32 grammar_ends(__global const cls_slot *slot, __global const u32 *all, u32 id)
+/* Returns the cls_row_status bits of a token that leads to a state. */
+static inline u32 grammar_status(u32 state)
 {
-    return grammar_after(slot, all, slot->grammar_state, slot->thinking, id) == CLS_GRAMMAR_ENDED
-               ? CLS_ROW_STOPPED
-               : 0u;
+    return state == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
 }
 
 #define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)

@@ -151,6 +151,16 @@ typedef struct cls_host_drafts {
     float epsilon, delta;   /* of CLS_VERIFY_TYPICAL */
     /* Elements from draft to draft of `ids` and of `draft`. 0: 1 and vocab. */
     uint64_t ids_stride, draft_stride;
+
+    /* Where to write what cls_host_sample() would return at the row of each emitted token. Each is
+     * NULL or has draft_count + 1 entries, as cls_verify_call.outputs and .token_status have places
+     * of a request; those without a token have -inf, 0, and statuses as token_status. */
+    float *logprobs_raw, *logprobs_final;
+    uint32_t *kept_counts;
+    int32_t *token_status;
+    int32_t *kept_ids;      /* [draft_count + 1, kept_capacity], or NULL: as cls_kept_set */
+    uint32_t kept_capacity; /* as cls_host_result.kept_capacity */
+    uint32_t reserved;      /* 0 */
 } cls_host_drafts;
 
 CLS_INIT_FUNCTION(cls_host_drafts)

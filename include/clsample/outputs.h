@@ -94,7 +94,8 @@ typedef struct cls_kept_set {
     cls_buffer offsets;   /* int32 [rows + 1]: where each row's ids begin; absent: see `ids` */
 } cls_kept_set;
 
-/* What a step writes beyond tokens and status. Each buffer may be absent.
+/* What a step writes beyond tokens and status, of its rows, or a verification of its tokens
+ * (cls_verify_call.outputs). Each buffer may be absent.
  *
  * `logprobs`, `ranks`, `top` and `given` are of the distribution that logprob_kind names: the raw
  * logits, or the distribution that the token was drawn from, in which only the tokens of the kept

@@ -149,23 +149,38 @@ typedef struct cls_verify_call {
      * what cls_outputs.latest says applies. */
     cls_buffer latest;
 
-    /* What else to write about the emitted tokens. NULL: this version refuses anything else. */
+    /* What else to write about the emitted tokens, or NULL. In place of the rows of a step, the
+     * outputs have [requests, max_drafts + 1] places, as `tokens` has, and behind a request's last
+     * token the marks of a row without a token. So has `given.ids`. Token k of a request was
+     * emitted at the row after tokens 0 to k - 1, in a tree along the path that was emitted. The
+     * outputs describe that row's own distribution, raw or final, also where a draft was refused
+     * and a token of the residual took its place. They are those of cls_sample() at this row, bit
+     * for bit, for a token that it draws there or that cls_slot_force() makes it emit. `probs`,
+     * `final_logits`, `latest` and kept_set.offsets must be absent. */
     const struct cls_outputs *outputs;
 
     /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
      * tokens the sampler that drew them has accepted: the `rollback` of its cls_accept_call. */
     cls_buffer drafted;
+
+    /* int32 [requests, max_drafts + 1]: the cls_row_status bits of each emitted token, as
+     * cls_sample() would give them at its row. The first place behind the last token has those of a
+     * row that gave no token (such as CLS_ROW_EMPTY), if one ended the verification or the request
+     * took no part in it; else and everywhere behind it CLS_ROW_SKIPPED stands. Requires
+     * CLS_FEATURE_LOGPROBS, CLS_FEATURE_PROBS, CLS_FEATURE_KEPT_SETS or CLS_FEATURE_ACCEPT. */
+    cls_buffer token_status;
 } cls_verify_call;
 
 CLS_INIT_FUNCTION(cls_verify_call)
 
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2
- * more where parameters need the threshold search. The random numbers are those of Philox at the
- * row's position; the draws that decide acceptance, and those that replace a refused draft, have
- * their own purposes in Philox's counter.
- * Queue, events and results: as cls_sample().
- * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
- * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
+ * more where parameters need the threshold search. With `outputs` or `token_status` it takes 1
+ * more, and besides 2 for what is of the raw rows, 1 for what is of the final distributions, 1 for
+ * entropy or kept_mass, and 2 for kept_set. The random numbers are those of Philox at the row's
+ * position; the draws that decide acceptance, and those that replace a refused draft, have their
+ * own purposes in Philox's counter. Queue, events and results: as cls_sample(). CLS_OK;
+ * CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does not
+ * support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,
                                               const cls_verify_call *call, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);

@@ -65,6 +65,13 @@ void cls_scratch_close(cls_scratch *w);
  * has stopped. */
 void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result);
 
+/* Turns the result of a row that was sampled without forces into the one of the row that emits a
+ * token. forced: the request must emit it. */
+void cls_scratch_emit(cls_scratch *w, int32_t token, int forced, cls_host_result *result);
+
+/* Checks what the caller has set for the kept sets of rows. `name` is that of their struct. */
+cls_status cls_kept_check(const char *name, const int32_t *ids, uint32_t capacity, uint32_t vocab);
+
 /* Returns 1 if the request has stopped with the work's text. */
 int cls_scratch_stopped(const cls_scratch *w);
 
@@ -175,7 +182,13 @@ typedef struct cls_verification {
     int by_token;           /* 1 if a draft is accepted only if the row draws it */
     int32_t *output;        /* the request's output, then the drafts that were accepted */
     int32_t *ids;           /* the drafts, without a stride */
-    uint64_t *p, *q;        /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
+    struct {
+        uint32_t row;
+        int forced;                /* the request had to emit the token */
+    } emitted[CLS_MAX_DRAFTS + 1]; /* of each emitted token */
+    int32_t last_row;              /* the row that should have given the next token, or -1 */
+    int last_masked; /* 1 if the request had to emit a token there that its mask forbids */
+    uint64_t *p, *q; /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
     cls_host_verified result;
 } cls_verification;
 

@@ -277,17 +277,29 @@ static void report_raw(cls_scratch *w, cls_host_result *result)
         result->logprob_raw = logprob_of(w->z[w->trace.token], w->top, w->scale, cls_row_mass(w));
 }
 
-/* Checks what the caller has set in the result. */
-static cls_status check_result(const cls_scratch *w, const cls_host_result *result)
+void cls_scratch_emit(cls_scratch *w, int32_t token, int forced, cls_host_result *result)
 {
-    if (result->kept_capacity > w->vocab)
+    cls_row *const trace = &w->trace;
+    if (forced || token != trace->token)
+        force(w, token, result);
+    trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_OVERFLOW)) |
+                    (forced ? CLS_ROW_FORCED : 0u) |
+                    cls_scratch_stops(w, w->outputs + 1, (uint32_t)token) |
+                    cls_scratch_loops(w, w->length, w->outputs, (uint32_t)token);
+    result->status = (int32_t)trace->status;
+    report_raw(w, result);
+}
+
+cls_status cls_kept_check(const char *name, const int32_t *ids, uint32_t capacity, uint32_t vocab)
+{
+    if (capacity > vocab)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "result->kept_capacity is %u; it must be at most row->vocab, %u",
-                        (unsigned)result->kept_capacity, (unsigned)w->vocab);
-    if (result->kept_ids != NULL && result->kept_capacity == 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "result->kept_ids is set, but result->kept_capacity is 0");
-    return CLS_OK;
+                        "%s->kept_capacity is %u; it must be at most row->vocab, %u", name,
+                        (unsigned)capacity, (unsigned)vocab);
+    return ids == NULL || capacity != 0
+               ? CLS_OK
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
+                          "%s->kept_ids is set, but %s->kept_capacity is 0", name, name);
 }
 
 cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_result *result)
@@ -295,7 +307,7 @@ cls_status cls_reference(const cls_host_row *callers, cls_row *trace, cls_host_r
     cls_scratch w;
     cls_status status = cls_scratch_open(&w, callers, 0);
     if (status == CLS_OK)
-        status = check_result(&w, result);
+        status = cls_kept_check("result", result->kept_ids, result->kept_capacity, w.vocab);
     if (status == CLS_OK) {
         cls_scratch_run(&w, 1, result);
         *trace = w.trace;

@@ -132,6 +132,8 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
         status = check_host_drafts(&v.drafts);
     if (status == CLS_OK)
         status = cls_switch_check("drafts->disable_bonus", v.drafts.disable_bonus);
+    if (status == CLS_OK)
+        status = cls_reserved_check("drafts->reserved", v.drafts.reserved);
     if (status != CLS_OK)
         return status;
     v.result.accepted = v.result.emitted = 0;
@@ -140,6 +142,8 @@ cls_status cls_host_verify(const cls_host_drafts *drafts, cls_host_verified *cal
         status = check_host_relaxed(&v);
     if (status == CLS_OK)
         status = check_strides(&v);
+    if (status == CLS_OK)
+        status = cls_kept_check("drafts", v.drafts.kept_ids, v.drafts.kept_capacity, v.w.row.vocab);
     if (status == CLS_OK)
         status = verify_host(&v);
     if (status == CLS_OK)

@@ -4,16 +4,17 @@
  * drafts before it. */
 #include "reference/reference.h"
 
+#include <math.h>
+
 #define NONE (-1)
 
 /* ------------------------------------------------------------------------ a row */
 
-/* Samples row r, which comes after `depth` drafts. Returns 1 if the row has a token. */
-static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
+/* Samples row r, which comes after `depth` drafts. */
+static void run_row(cls_verification *v, uint32_t r, uint32_t depth, cls_host_result *result)
 {
     const cls_host_drafts *const d = &v->drafts;
     const size_t word = v->w.row.mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t);
-    cls_host_result result = {.struct_size = sizeof result};
     v->w.row.logits =
         (const char *)v->first.logits + r * d->logits_stride * cls_dtype_size(v->w.row.dtype);
     if (v->first.mask != NULL)
@@ -23,8 +24,15 @@ static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
             (const char *)v->first.bias + r * d->bias_stride * cls_dtype_size(v->w.row.bias_dtype);
     v->w.row.output_count = v->first.output_count + depth;
     v->w.row.position = v->first.position + depth;
-    cls_scratch_run(&v->w, 0, &result);
+    cls_scratch_run(&v->w, 0, result);
     v->outputs = v->w.outputs - depth;
+}
+
+/* Does this to judge a draft, and returns 1 if the row has a token. */
+static int sample_row(cls_verification *v, uint32_t r, uint32_t depth)
+{
+    cls_host_result result = {.struct_size = sizeof result};
+    run_row(v, r, depth, &result);
     v->status |=
         v->w.trace.no_token ? v->w.trace.status : v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF);
     return !v->w.trace.no_token;
@@ -286,11 +294,12 @@ static void emit_tokens(cls_verification *v)
         const int relaxed = !v->one_token && cls_scratch_relaxes(&v->w);
         int32_t token = (int32_t)depth < walked.emitted ? walked.tokens[depth] : NONE;
         int32_t draft = (int32_t)depth < walked.accepted ? walked.nodes[depth] : NONE;
+        int is_masked = 0;
         by_rows |= forced >= 0 || relaxed;
         if (by_rows) {
             const uint32_t before = v->status;
             const int has_token = sample_row(v, r, depth);
-            const int is_masked = forced >= 0 && !cls_scratch_allows(&v->w, (uint32_t)forced);
+            is_masked = forced >= 0 && !cls_scratch_allows(&v->w, (uint32_t)forced);
             if (forced >= 0)
                 v->status = before | (v->w.trace.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                             (is_masked ? CLS_ROW_EMPTY : 0);
@@ -305,8 +314,13 @@ static void emit_tokens(cls_verification *v)
         } else if (token == NONE || draft == NONE) {
             v->status |= whole;
         }
-        if (token == NONE)
+        if (token == NONE) {
+            v->last_row = (int32_t)r;
+            v->last_masked = is_masked;
             return;
+        }
+        v->emitted[depth].row = r;
+        v->emitted[depth].forced = forced >= 0;
         v->status |= forced >= 0 ? CLS_ROW_FORCED : 0;
         const uint32_t loops = cls_scratch_loops(&v->w, v->w.length, v->w.outputs, (uint32_t)token);
         v->status |= loops;
@@ -317,20 +331,78 @@ static void emit_tokens(cls_verification *v)
     }
 }
 
+/* Returns the status of the row that should have given the next token. */
+static int32_t last_status(cls_verification *v, uint32_t depth)
+{
+    cls_host_result result = {.struct_size = sizeof result};
+    if (v->last_row == NONE)
+        return CLS_ROW_SKIPPED;
+    run_row(v, (uint32_t)v->last_row, depth, &result);
+    return v->last_masked        ? (result.status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_EMPTY
+           : v->w.trace.no_token ? result.status
+                                 : CLS_ROW_SKIPPED;
+}
+
+/* Reports on a token, or on the absence of one behind the last token. */
+static void report(cls_verification *v, uint32_t i)
+{
+    const cls_host_drafts *const d = &v->drafts;
+    const uint32_t emitted = (uint32_t)v->result.emitted;
+    cls_host_result result = {
+        .struct_size = sizeof result,
+        .kept_capacity = d->kept_capacity,
+        .kept_ids = d->kept_ids != NULL ? d->kept_ids + (size_t)i * d->kept_capacity : NULL};
+    if (i < emitted) {
+        run_row(v, v->emitted[i].row, i, &result);
+        cls_scratch_emit(&v->w, v->result.tokens[i], v->emitted[i].forced, &result);
+        v->status |= (uint32_t)result.status & CLS_ROW_OVERFLOW;
+    } else {
+        result.logprob_raw = result.logprob_final = -INFINITY;
+        result.status = i == 0 && (v->status & CLS_ROW_SKIPPED) ? (int32_t)v->status
+                        : i == emitted                          ? last_status(v, i)
+                                                                : CLS_ROW_SKIPPED;
+        for (uint32_t k = 0; k < d->kept_capacity && d->kept_ids != NULL; k++)
+            result.kept_ids[k] = -1;
+    }
+    if (d->logprobs_raw != NULL)
+        d->logprobs_raw[i] = result.logprob_raw;
+    if (d->logprobs_final != NULL)
+        d->logprobs_final[i] = result.logprob_final;
+    if (d->kept_counts != NULL)
+        d->kept_counts[i] = result.kept_count;
+    if (d->token_status != NULL)
+        d->token_status[i] = result.status;
+}
+
+static void report_all(cls_verification *v)
+{
+    const cls_host_drafts *const d = &v->drafts;
+    const int wanted = d->logprobs_raw != NULL || d->logprobs_final != NULL ||
+                       d->kept_counts != NULL || d->token_status != NULL || d->kept_ids != NULL;
+    for (uint32_t i = 0; i <= d->draft_count && wanted; i++)
+        report(v, i);
+}
+
+/* Walks through the drafts of a request that has not stopped, and emits what they give. */
+static void walk_drafts(cls_verification *v)
+{
+    const int relaxes = !v->one_token && cls_scratch_relaxes(&v->w); /* emit_tokens() judges */
+    if (!relaxes && v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
+        walk_block(v);
+    else if (!relaxes)
+        walk(v);
+    emit_tokens(v);
+}
+
 void cls_verification_walk(cls_verification *v)
 {
     clear_result(&v->result);
+    v->last_row = NONE;
     v->w.row.output_count = v->first.output_count;
     cls_scratch_text(&v->w);
-    if (cls_scratch_stopped(&v->w)) {
+    if (cls_scratch_stopped(&v->w))
         v->status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
-        return;
-    }
-    if (v->one_token || !cls_scratch_relaxes(&v->w)) { /* else emit_tokens() judges the drafts */
-        if (v->drafts.method == CLS_VERIFY_BLOCK && !v->one_token && !v->by_token)
-            walk_block(v);
-        else
-            walk(v);
-    }
-    emit_tokens(v);
+    else
+        walk_drafts(v);
+    report_all(v);
 }

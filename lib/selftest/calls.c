@@ -19,7 +19,15 @@ typedef struct verified {
     int32_t tokens[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
     int32_t nodes[SELFTEST_REQUESTS][SELFTEST_DRAFTS];
     int32_t accepted[SELFTEST_REQUESTS], emitted[SELFTEST_REQUESTS], status[SELFTEST_REQUESTS];
+    float logprobs[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
+    int32_t token_status[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
 } verified;
+
+/* Every second method also reports on its tokens, where there are the programs for it. */
+static int reports(const cls_selftest_run *t, int method)
+{
+    return method % 2 != 0 && (t->sampler->features & CLS_FEATURE_LOGPROBS);
+}
 
 static void list_tokens(char *out, size_t size, const int32_t *tokens)
 {
@@ -34,13 +42,16 @@ static void check_request(cls_selftest_run *t, int method, uint32_t i, uint32_t 
                           const verified *d)
 {
     const cls_host_verified *const h = &t->host.verified[method][i];
+    const cls_selftest_tokens *const of = &t->host.tokens[method][i];
     const uint32_t answer = cls_selftest_draft_answer(&t->selection, method, i);
     const int host_differs = t->host.known[answer].token != t->known[answer].token ||
                              t->host.known[answer].digest != t->known[answer].digest;
-    const int same = memcmp(d->tokens[j], h->tokens, sizeof d->tokens[j]) == 0 &&
-                     memcmp(d->nodes[j], h->nodes, sizeof d->nodes[j]) == 0 &&
-                     d->accepted[j] == h->accepted && d->emitted[j] == h->emitted &&
-                     d->status[j] == h->status;
+    const int same =
+        memcmp(d->tokens[j], h->tokens, sizeof d->tokens[j]) == 0 &&
+        memcmp(d->nodes[j], h->nodes, sizeof d->nodes[j]) == 0 && d->accepted[j] == h->accepted &&
+        d->emitted[j] == h->emitted && d->status[j] == h->status &&
+        (!reports(t, method) || (memcmp(d->logprobs[j], of->logprobs, sizeof of->logprobs) == 0 &&
+                                 memcmp(d->token_status[j], of->status, sizeof of->status) == 0));
     char name[64], ours[32], hosts[32], message[200] = "";
     cls_selftest_name(t, cls_selftest_verified_cases[i], 0, name, sizeof name);
     list_tokens(ours, sizeof ours, d->tokens[j]);
@@ -87,6 +98,7 @@ static cls_status run_method(cls_selftest_run *t, int method, const drafts *f, c
     enum { N = SELFTEST_REQUESTS * SELFTEST_DRAFTS };
     int32_t row_offsets[SELFTEST_REQUESTS + 1] = {0}, ids[N], parents[N];
     cls_verify_call call;
+    cls_outputs outputs;
     cls_status status = begin_requests(t, f);
     cls_verify_call_init(&call);
     call.requests = f->n;
@@ -112,6 +124,14 @@ static cls_status run_method(cls_selftest_run *t, int method, const drafts *f, c
     call.accepted = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, accepted)};
     call.emitted = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, emitted)};
     call.status = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, status)};
+    cls_outputs_init(&outputs);
+    outputs.logprob_kind = CLS_LOGPROB_FINAL;
+    outputs.logprobs = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, logprobs)};
+    if (reports(t, method)) {
+        call.outputs = &outputs;
+        call.token_status =
+            (cls_buffer){.buffer = f->out, .offset = offsetof(verified, token_status)};
+    }
     if (status == CLS_OK)
         status = cls_verify(t->sampler, t->queue, &call, 0, NULL, NULL);
     return status == CLS_OK ? cls_selftest_read(t, f->out, sizeof *v, v) : status;

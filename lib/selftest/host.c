@@ -190,6 +190,8 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     d.draft_kind = cls_selftest_draft_kind(method);
     cls_selftest_distributions(d.draft_kind, dtype, vocab, request, t->drafts);
     d.draft = d.draft_kind == CLS_DRAFT_NONE ? NULL : t->drafts;
+    d.logprobs_final = a->tokens[method][request].logprobs;
+    d.token_status = a->tokens[method][request].status;
     v->struct_size = sizeof *v;
     const cls_status status = cls_host_verify(&d, v);
     uint32_t words[2 * SELFTEST_DRAFTS + 4] = {(uint32_t)v->accepted, (uint32_t)v->emitted,

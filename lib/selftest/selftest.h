@@ -174,11 +174,18 @@ extern const uint32_t cls_selftest_table_count;
 
 /* -------------------------------------------------------------- host.c */
 
+/* What a verification reports on the tokens of a request. */
+typedef struct cls_selftest_tokens {
+    float logprobs[SELFTEST_DRAFTS + 1]; /* final ones */
+    int32_t status[SELFTEST_DRAFTS + 1];
+} cls_selftest_tokens;
+
 /* The results of the host functions, for what a selection runs. */
 typedef struct cls_selftest_answers {
     cls_row trace[SELFTEST_MOST_CASES * SELFTEST_STEPS]; /* [cases][steps] */
     cls_host_result result[SELFTEST_MOST_CASES * SELFTEST_STEPS];
     cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
+    cls_selftest_tokens tokens[SELFTEST_METHODS][SELFTEST_REQUESTS];
     /* As the table: cases, requests of each method. */
     cls_selftest_known
         known[SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_METHODS * SELFTEST_REQUESTS];

@@ -24,7 +24,7 @@ static uint32_t has_of(const cls_plan *plan, enum cls_arg_set arg_set)
 {
     return arg_set != CLS_ARG_SET_ACCEPT ? plan->has | plan->wide | (is_raw(arg_set) ? CLS_RAW : 0)
            : plan->accept.rows != 0      ? plan->has
-                                         : plan->has & CLS_HAS_SLOT_MAP;
+                                         : plan->has & (CLS_HAS_SLOT_MAP | CLS_DRAFTS);
 }
 
 void cls_step_args(cls_args *a, const cls_sampler *s, const cls_plan *plan,
@@ -84,6 +84,18 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
         cls_sampler_kernel(s, which, plan->step.logits.dtype, raw ? 0 : plan->needs), which, b);
 }
 
+/* Returns how many groups a kernel has beside each other: of a verification, one for each request
+ * or for each token that is reported on; else one for each row. */
+static size_t groups_over_rows(const cls_plan *plan, enum cls_kernel which)
+{
+    const int of_tokens = which == CLS_REPORT || which == CLS_KEPT,
+              of_requests = which == CLS_VERIFY || which == CLS_ACCEPT;
+    return plan->verify.requests == 0 ? plan->step.rows
+           : of_tokens                ? (size_t)plan->count[CLS_N_PLACES]
+           : of_requests              ? plan->verify.requests
+                                      : plan->step.rows;
+}
+
 cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,
                                  const cls_arguments *a, cl_event *done)
 {
@@ -92,7 +104,7 @@ cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls
     const uint32_t per_group = step_tiles_per_group(s, plan->step.rows);
     const size_t parts = which == CLS_REPORT ? cls_report_groups(s, plan) : 1;
     const size_t groups[2] = {over_tiles ? (s->tiles + per_group - 1) / per_group : parts,
-                              which == CLS_VERIFY ? plan->verify.requests : plan->step.rows};
+                              groups_over_rows(plan, which)};
     return cls_commands_launch(c, a, groups, done);
 }
 

@@ -140,8 +140,8 @@ static cls_status check_memory(const cls_sampler *s, const cls_plan *plan, const
     const int is_set = cls_buffer_is_set(b);
     if (!is_set && host == NULL)
         return cls_refuse(o->host != 0 ? "%s is NULL" : "%s.buffer is NULL", o->name);
-    if (o->kind == CLS_LATER)
-        return cls_refuse("%s is set; this version does not support it", o->name);
+    if (o->kind == CLS_NEVER)
+        return cls_refuse("%s is set, but cls_verify() has no such output%s", o->name, o->word);
     if (is_set && o->kind == CLS_ON_HOST)
         return cls_refuse("%s is a buffer, but cls_verify() requires a host array", o->name);
     if (is_set && host != NULL)

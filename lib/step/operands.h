@@ -46,6 +46,7 @@ enum cls_count {
     CLS_N_DRAFTS,      /* of all requests */
     CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
     CLS_N_DRAFT_EXTENT,
+    CLS_N_PLACES, /* for all tokens that all requests could emit */
     CLS_N_DRAFT_BYTES,
     CLS_COUNTS
 };
@@ -54,7 +55,7 @@ enum cls_count {
 enum cls_operand_kind {
     CLS_OPTIONAL, /* a buffer or a map, which may be absent */
     CLS_REQUIRED, /* one that may not */
-    CLS_LATER,    /* one that only later versions support */
+    CLS_NEVER,    /* one that makes no sense in the call */
     CLS_ON_HOST, /* a map that may be absent, must not be on the device, and is made into another */
     CLS_INTERNAL, /* a map that the call makes; not checked */
     CLS_NUMBER,   /* a number of the caller's: count `width`, at most count `most` */

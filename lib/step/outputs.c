@@ -4,7 +4,7 @@
 
 int cls_report_kinds(const cls_plan *plan)
 {
-    const uint32_t wants = plan->wants, either = wants & CLS_WANTS_OF_EITHER;
+    const uint32_t wants = plan->wants & CLS_WANTS_OUTPUTS, either = wants & CLS_WANTS_OF_EITHER;
     const uint32_t final = wants & ~(CLS_WANTS_OF_EITHER | CLS_WANTS(CLS_OUT_PROBS) |
                                      CLS_WANTS(CLS_OUT_FINAL_LOGITS) | CLS_WANTS_SET);
     const int raw = plan->outputs.logprob_kind == CLS_LOGPROB_RAW;
@@ -47,8 +47,7 @@ void cls_report_args(cls_args *a, const cls_sampler *s, const cls_plan *plan, in
     const cls_outputs *const o = &plan->outputs;
     const int either = raw || o->logprob_kind != CLS_LOGPROB_RAW;
     const uint32_t report = (either ? CLS_WANTS_OF_EITHER : 0) | (raw ? 0 : ~CLS_WANTS_OF_EITHER);
-    const int verified = plan->arg_set == CLS_ARG_SET_VERIFY || plan->arg_set == CLS_ARG_SET_LOOKUP;
-    a->wants = plan->wants & (verified ? UINT32_MAX : report);
+    a->wants = plan->wants & (report | ~CLS_WANTS_OUTPUTS);
     a->top_n = either ? o->top.count : 0;
     a->given_n = o->given.count;
     a->given_each = ids_per_group(s, plan);

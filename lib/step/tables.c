@@ -72,11 +72,25 @@
 #define FEATURE_KEPT_SETS CLS_FEATURE_KEPT_SETS
 #define FEATURE_SUMS (CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
 
-/* A row of a table of core/buffers.h. */
-#define OUTPUT(S, WHICH, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
-    {BUFFER(S "->" #field, outputs.field, ROWS, WIDTH, 4, ACCESS), .group = CLS_N_##COUNT, \
+/* A row of a table of core/buffers.h, of a step's rows or of a verification's tokens. */
+#define OUTPUT_OF(R, S, WHICH, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
+    {BUFFER(S "->" #field, outputs.field, R, WIDTH, 4, ACCESS), .group = CLS_N_##COUNT, \
      .feature = FEATURE_##FEATURE, .wants = CLS_WANTS(CLS_OUT_##WHICH), \
      TO(buffer_, output_offset[CLS_OUT_##WHICH])},
+#define OUTPUT(...) OUTPUT_OF(ROWS, __VA_ARGS__)
+#define TOKEN_OUTPUT(...) OUTPUT_OF(PLACES, __VA_ARGS__)
+
+#define COUNTS_OF_OUTPUTS \
+    TOP_AND_GIVEN("outputs"), \
+        {NUMBER("outputs->kept.count", outputs.kept.count, KEPT, SHORTLIST, SHORTLIST)}, \
+        {NUMBER("outputs->kept_set.capacity", outputs.kept_set.capacity, SET, VOCAB, 0)}, \
+        {ENUM("outputs->logprob_kind", outputs.logprob_kind, "cls_logprob_kind", \
+              CLS_LOGPROB_FINAL)}, \
+        {ZERO("outputs->reserved", outputs.reserved, 1)}, \
+        {ZERO("outputs->kept.reserved", outputs.kept.reserved, 5)}, \
+    { \
+        ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5) \
+    }
 
 /* A buffer of kept sets that lie one behind the other. */
 #define PACKED_SET(field, ROWS, WIDTH, WHICH, BUFFER_) \
@@ -103,14 +117,8 @@ static const cls_operand step[] = {
      TO(status_out, status_out_offset)},
     {BUFFER("outputs->latest", outputs.latest, SLOTS, 1, 4, WRITES), .has = CLS_HAS_LATEST,
      TO(latest, latest_offset)},
-    TOP_AND_GIVEN("outputs"),
-    {NUMBER("outputs->kept.count", outputs.kept.count, KEPT, SHORTLIST, SHORTLIST)},
-    {NUMBER("outputs->kept_set.capacity", outputs.kept_set.capacity, SET, VOCAB, 0)},
+    COUNTS_OF_OUTPUTS,
     CLS_OUTPUTS_TABLE(OUTPUT, "outputs") /* its rows end with a comma */
-    {ENUM("outputs->logprob_kind", outputs.logprob_kind, "cls_logprob_kind", CLS_LOGPROB_FINAL)},
-    {ZERO("outputs->reserved", outputs.reserved, 1)},
-    {ZERO("outputs->kept.reserved", outputs.kept.reserved, 5)},
-    {ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5)},
     {NUMBER("outputs->kept_set.capacity", packed.capacity, PACKED, PACKED_MOST, 0)},
     {PACKED_SET(ids, 1, PACKED, SET_IDS, set_ids)},
     {PACKED_SET(counts, ROWS, 1, SET_COUNTS, set_counts)},
@@ -148,6 +156,16 @@ static const cls_operand verify[] = {
     {RESULT("call->status", verify.status, REQUESTS, 1, CLS_VERIFIED_STATUS, status_out)},
     {RESULT("call->counters", verify.counters, SLOTS, 3, CLS_VERIFIED_COUNTERS, counters)},
     {RESULT("call->latest", verify.latest, SLOTS, 1, CLS_VERIFIED_LATEST, latest)},
+    {RESULT("call->token_status", verify.token_status, REQUESTS, MOST_TOKENS,
+            CLS_VERIFIED_TOKEN_STATUS, token_status),
+     .feature =
+         CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT},
+    COUNTS_OF_OUTPUTS,
+    CLS_REPORT_TABLE(TOKEN_OUTPUT, "outputs") CLS_KEPT_TABLE(TOKEN_OUTPUT, "outputs") /* as above */
+    {FIELD("outputs->probs", CLS_NEVER, outputs.probs), .word = ""},
+    {FIELD("outputs->final_logits", CLS_NEVER, outputs.final_logits), .word = ""},
+    {FIELD("outputs->latest", CLS_NEVER, outputs.latest), .word = ": use call->latest"},
+    {FIELD("outputs->kept_set.offsets", CLS_NEVER, outputs.kept_set.offsets), .word = ""},
 };
 
 static const cls_operand accept_call[] = {
@@ -178,7 +196,10 @@ static const cls_operand draft_call[] = {
 static const cls_operand gather[] = {LOGITS("gather")};
 
 /* A plan has room for so many that are present. */
-typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES ? 1 : -1];
+typedef char cls_operands_fit[sizeof step / sizeof step[0] <= CLS_MAX_RANGES &&
+                                      sizeof verify / sizeof verify[0] <= CLS_MAX_RANGES
+                                  ? 1
+                                  : -1];
 
 #define TABLE(CALL, READS_LOGITS, ROWS) \
     { \

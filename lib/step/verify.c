@@ -43,6 +43,7 @@ static cls_status check_call_rows(cls_plan *plan)
     plan->count[CLS_N_DRAFTS] = plan->step.rows - c->requests;
     plan->count[CLS_N_MOST_DRAFTS] = c->max_drafts;
     plan->count[CLS_N_MOST_TOKENS] = c->max_drafts + 1;
+    plan->count[CLS_N_PLACES] = (uint64_t)c->requests * (c->max_drafts + 1);
     return CLS_OK;
 }
 
@@ -141,11 +142,9 @@ static cls_status check_call_drafts(cls_plan *plan)
                             (int)c->draft_kind);
 }
 
-/* Checks the method and its numbers, and what only later versions support. */
+/* Checks the method and its numbers. */
 static cls_status check_fields(const cls_verify_call *c)
 {
-    if (c->outputs != NULL)
-        return cls_refuse("call->outputs is set; this version does not support it");
     if (!(c->epsilon > 0.0f && c->epsilon <= 1.0f))
         return cls_refuse("call->epsilon is %g; it must be above 0 and at most 1",
                           (double)c->epsilon);
@@ -237,6 +236,8 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
     plan->step.draws = c->draws;
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
+    if (status == CLS_OK && c->outputs != NULL)
+        status = CLS_STRUCT_READ(&plan->outputs, c->outputs, "outputs");
     if (status == CLS_OK)
         status = check_call_rows(plan);
     if (status == CLS_OK)
@@ -296,6 +297,23 @@ static cls_plan drafts_plan(const cls_plan *of, const cls_sampler *s)
     return plan;
 }
 
+/* Writes all arguments, before the first launch. What is reported on tokens is computed before they
+ * are accepted, which would change the distributions. */
+static cl_int write_verify_args(cls_plan *plan, const cls_plan *drafts, cls_commands *c)
+{
+    plan->accept_later =
+        cls_report_kinds(plan) != 0 || (plan->wants & CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS)) != 0;
+    plan->has |= plan->accept_later ? CLS_ACCEPTS_LATER : 0;
+    cl_int code = cls_args_write(plan, c, CLS_ARG_SET_VERIFY);
+    if (code == CL_SUCCESS && plan->draft_kind == CLS_DRAFT_LOGITS)
+        code = cls_args_write(drafts, c, CLS_ARG_SET_DRAFTS);
+    if (code == CL_SUCCESS && cls_report_of_raw(plan))
+        code = cls_args_write(plan, c, CLS_ARG_SET_RAW);
+    if (code == CL_SUCCESS && plan->accept_later)
+        code = cls_args_write(plan, c, CLS_ARG_SET_ACCEPT);
+    return code;
+}
+
 static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
 {
     const int has_logits = plan->draft_kind == CLS_DRAFT_LOGITS;
@@ -304,9 +322,7 @@ static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
     cls_plan drafts;
     if (has_logits)
         drafts = drafts_plan(plan, c->sampler);
-    cl_int code = cls_args_write(plan, c, CLS_ARG_SET_VERIFY); /* all before the first launch */
-    if (code == CL_SUCCESS && has_logits)
-        code = cls_args_write(&drafts, c, CLS_ARG_SET_DRAFTS);
+    cl_int code = write_verify_args(plan, &drafts, c);
     if (code == CL_SUCCESS)
         code = cls_step_launch(plan, c, CLS_PREPARE, plan->arg_set, NULL);
     if (code == CL_SUCCESS)
@@ -317,7 +333,14 @@ static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
         code = cls_step_rows(plan, c, NULL);
     if (code == CL_SUCCESS && has_residual)
         code = cls_step_launch(plan, c, CLS_RESIDUAL, plan->arg_set, NULL);
-    return code == CL_SUCCESS ? cls_step_launch(plan, c, CLS_VERIFY, plan->arg_set, done) : code;
+    if (code == CL_SUCCESS)
+        code =
+            cls_step_launch(plan, c, CLS_VERIFY, plan->arg_set, plan->accept_later ? NULL : done);
+    if (code == CL_SUCCESS && plan->accept_later)
+        code = cls_report_launch(plan, c, NULL);
+    if (code == CL_SUCCESS && plan->accept_later)
+        code = cls_step_launch(plan, c, CLS_ACCEPT, CLS_ARG_SET_ACCEPT, done);
+    return code;
 }
 
 cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,

@@ -299,9 +299,12 @@ class Writer:
     """The arrays that a call writes: the caller's, and new ones, of which the small ones share a
     buffer."""
 
-    def __init__(self, call: Call, sizes: Mapping[str, int]) -> None:
+    def __init__(
+        self, call: Call, sizes: Mapping[str, int], rows: Tuple[str, ...] = ("rows",)
+    ) -> None:
         self.call = call
         self.sizes = sizes
+        self.rows = rows  # the axes that outputs have in place of rows
         self.block = 0  # bytes
         self.pending: List[Tuple[Any, DeviceArray]] = []
         self.arrays: List[DeviceArray] = []
@@ -314,6 +317,7 @@ class Writer:
         """Fills a cls_buffer. value: True for a new array, False for none, or the caller's."""
         if value is None or value is False:
             return None
+        words = [axis for word in words for axis in (self.rows if word == "rows" else (word,))]
         shape = shape_of(words, {**self.sizes, **sizes} if sizes else self.sizes)
         if value is not True:
             return self.given(target, name, value, elements, shape)
@@ -341,7 +345,7 @@ class Writer:
         found = self.call.view(name, value)
         if found.dtype not in (elements, elements.replace("int32", "uint32")):
             raise TypeError(f"{name} has elements of {found.dtype}; they must be {elements}")
-        gaps = len(shape) == 2 and shape[0] > 1 and found.row_stride != shape[1]
+        gaps = len(shape) > 1 and shape[0] > 1 and found.row_stride != shape[-1]
         if found.shape != shape or gaps:
             raise ValueError(
                 f"{name} has the shape {found.shape}; it must be {shape}, without "
@@ -408,20 +412,20 @@ class Writer:
 
     def inputs(self, target: Any, name: str, value: Any) -> int:
         """Ids [rows, count] that the call reads; their number in a row."""
-        rows = self.sizes["rows"]
+        rows = shape_of(self.rows, self.sizes)
         if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
             found = self.call.view(name, value)
             if found.dtype != "int32":
                 raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
         else:
             found = self.call.upload(_structs.numpy(name, value))
-        if len(found.shape) != 2 or found.shape[0] != rows or found.row_stride != found.shape[1]:
+        if found.shape[:-1] != rows or found.row_stride != found.shape[-1]:
             raise ValueError(
-                f"{name} has the shape {found.shape}; it must be ({rows}, count), "
-                "without gaps between rows"
+                f"{name} has the shape {found.shape}; it must be "
+                f"({', '.join(map(str, rows))}, count), without gaps between rows"
             )
         self.call.buffer(target, found)
-        return found.shape[1]
+        return found.shape[-1]
 
     def allocate(self) -> None:
         """Makes the buffer that the small arrays share."""

@@ -95,7 +95,11 @@ class DeviceArray:
     @property
     def _strides(self) -> Tuple[int, ...]:
         """In bytes."""
-        return (self.row_stride * self.itemsize, self.itemsize)[2 - len(self.shape) :]
+        strides, step = [self.itemsize], self.row_stride * self.itemsize
+        for length in self.shape[-2::-1]:
+            strides.insert(0, step)
+            step *= length
+        return tuple(strides[: len(self.shape)])
 
     @property
     def size(self) -> int:

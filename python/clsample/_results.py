@@ -120,7 +120,7 @@ class Step(Outputs, Rows):
     tokens: DeviceArray
 
 
-class Verified(Rows):
+class Verified(Outputs, Rows):
     """The result of a verification. All arrays are on the device.
 
     tokens      int32 [requests, max_drafts + 1]: the emitted tokens, then -1
@@ -129,6 +129,9 @@ class Verified(Rows):
     drafted     int32 [requests]: how many draft ids were in the vocabulary
     nodes       int32 [requests, max_drafts]: the indices of the emitted drafts, then -1
     status      int32 [requests]: the RowStatus of all rows that were read
+    token_status
+                int32 [requests, max_drafts + 1]: the RowStatus bits of each token
+    and the outputs that were asked for, which have [requests, max_drafts + 1] in place of [rows].
     """
 
     tokens: DeviceArray
@@ -136,8 +139,8 @@ class Verified(Rows):
     emitted: DeviceArray
     drafted: DeviceArray
     nodes: DeviceArray
-    latest: Optional[DeviceArray] = None
     counters: Optional[DeviceArray] = None
+    token_status: Optional[DeviceArray] = None
 
 
 class Drafts(Result):

@@ -518,11 +518,12 @@ class Sampler(Unique):
         delta: Optional[float] = None,
         max_drafts: int = 0,
         counters: Any = None,
-        latest: Any = None,
+        token_status: Any = None,
         queue: Any = None,
         wait_for: Any = (),
         dtype: Any = None,
         copy: Optional[bool] = None,
+        **outputs: Unpack[OutputOptions],
     ) -> Verified:
         """Enqueues the verification of drafts. Needs the feature "verify".
 
@@ -543,8 +544,13 @@ class Sampler(Unique):
         max_drafts  the width of the outputs; 0: the largest number of drafts
         counters    int32 [slot_count, 3], to which drafts, accepted drafts and tokens are added
 
+        token_status
+                    int32 [requests, max_drafts + 1]: the status of each emitted token
+
         The others as in sample(); positions and draws have an entry for each request, and they and
-        `requests` must be on the host.
+        `requests` must be on the host. Outputs are as in sample(), of the emitted tokens: they, and
+        the ids of `given`, have [requests, max_drafts + 1] in place of [rows]. There is no `probs`
+        and no `final_logits`. Outputs:
         """
         call, result = Call(self.context, copy), Verified()
         with self._locked():
@@ -592,15 +598,29 @@ class Sampler(Unique):
             struct.max_drafts = integer("max_drafts", max_drafts, "uint32_t") or max(lengths)
             writer = Writer(
                 call,
-                {"requests": count, "max_drafts": struct.max_drafts, "slot_count": self.slot_count},
+                {
+                    "requests": count,
+                    "max_drafts": struct.max_drafts,
+                    "slot_count": self.slot_count,
+                    "vocab": self.vocab,
+                },
+                ("requests", "max_drafts + 1"),
             )
+            values = {
+                "counters": counters,
+                "latest": outputs.pop("latest", None),
+                "token_status": token_status,
+                "nodes": struct.max_drafts > 0,
+            }
             for name, (elements, words) in _types.BUFFERS["cls_verify_call"].items():
-                if name in ("counters", "latest"):
-                    value = counters if name == "counters" else latest
-                else:
-                    value = name != "nodes" or struct.max_drafts > 0
+                value = values.get(name, True)
                 array = writer.add(getattr(struct, name), name, value, elements, words)
                 setattr(result, name, array)
+            if outputs:
+                struct.outputs = reports = ffi.new("cls_outputs *")
+                call.keep.append(reports)
+                init("cls_outputs", reports)
+                writer.outputs(reports, outputs, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
         return finish(result, writer, event, found)
@@ -658,12 +678,22 @@ _outputs = {**dict.fromkeys(OutputOptions.__annotations__), "logprob_kind": "raw
 Sampler.__doc__ = describe(Sampler, SamplerOptions, _types.SAMPLER_OPTIONS_MANUAL, _options)
 Context.sampler.__doc__ = f"Creates a Sampler.\n\n{Sampler.__doc__}"
 Sampler.begin.__doc__ = describe(Sampler.begin, Params, _types.PARAMS_MANUAL, _params)
+_token_outputs = {
+    name: value
+    for name, value in _outputs.items()
+    if name not in ("probs", "final_logits")
+}
+_token_manual = [
+    (names, text) for names, text in _types.OUTPUTS_MANUAL if set(names) <= set(_token_outputs)
+]
 Sampler.sample.__doc__ = describe(Sampler.sample, OutputOptions, _types.OUTPUTS_MANUAL, _outputs)
+Sampler.verify.__doc__ = describe(Sampler.verify, OutputOptions, _token_manual, _token_outputs)
 for _function, _defaults in (
     (Sampler.__init__, _options),
     (Context.sampler, _options),
     (Sampler.begin, _params),
     (Sampler.check, _params),
     (Sampler.sample, _outputs),
+    (Sampler.verify, _token_outputs),
 ):
     sign(_function, _defaults)

@@ -316,13 +316,26 @@ def draft(
     return list(drafts[0 : count[0]])
 
 
+TOKEN_REPORTS = {
+    "token_status": "int32_t[]",
+    "logprobs_raw": "float[]",
+    "logprobs_final": "float[]",
+    "kept_counts": "uint32_t[]",
+}
+
+
 class Verified(NamedTuple):
     """What verify() returns: the emitted tokens, the indices of the emitted drafts, and the
-    RowStatus bits of all rows that were read."""
+    RowStatus bits of all rows that were read. With outputs=True also, for each emitted token, what
+    sample() returns of its row."""
 
     tokens: List[int]
     nodes: List[int]
     status: RowStatus
+    token_status: Optional[List[RowStatus]] = None
+    logprobs_raw: Optional[List[float]] = None
+    logprobs_final: Optional[List[float]] = None
+    kept_ids: Optional[List[np.ndarray[Any, Any]]] = None
 
 
 def verify(
@@ -345,11 +358,13 @@ def verify(
     position: Optional[int] = None,
     infill_tables: Any = None,
     adaptive: Optional[AdaptiveState] = None,
+    outputs: bool = False,
     **more: Any,
 ) -> Verified:
     """Verifies one request's drafts: the result of Sampler.verify().
 
-    logits, mask, bias: [len(drafts) + 1, ...]. The others as in Sampler.verify() and sample().
+    logits, mask, bias: [len(drafts) + 1, ...]. outputs: True for statuses, log-probabilities and
+    kept sets of the tokens. The others as in Sampler.verify() and sample().
     """
     tokens, count = ids("drafts", drafts)
     row = _Row(
@@ -388,11 +403,25 @@ def verify(
         struct.delta = real("delta", delta)
     result = ffi.new("cls_host_verified *")
     init("cls_host_verified", result)
+    vocab = row.row.vocab if outputs else 0
+    reports = {name: ffi.new(ctype, count + 1) for name, ctype in TOKEN_REPORTS.items()}
+    kept = np.empty((count + 1, vocab), np.int32)
+    if outputs:
+        for name, array in reports.items():
+            setattr(struct, name, array)
+        struct.kept_ids, struct.kept_capacity = ffi.cast("int32_t *", kept.ctypes.data), vocab
     must(lib.cls_host_verify(struct, result))
-    return Verified(
-        list(result.tokens[0 : result.emitted]),
-        list(result.nodes[0 : result.accepted]),
-        RowStatus(result.status),
+    n = result.emitted
+    found = Verified(
+        list(result.tokens[0:n]), list(result.nodes[0 : result.accepted]), RowStatus(result.status)
+    )
+    if not outputs:
+        return found
+    return found._replace(
+        token_status=[RowStatus(status) for status in reports["token_status"][0:n]],
+        logprobs_raw=list(reports["logprobs_raw"][0:n]),
+        logprobs_final=list(reports["logprobs_final"][0:n]),
+        kept_ids=[kept[i, : reports["kept_counts"][i]] for i in range(n)],
     )
 
 

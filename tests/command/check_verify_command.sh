@@ -209,6 +209,19 @@ for on in $devices; do
     is "shape of trials" "$(shape t.npy)" "3, 8, 1"
     is "shape of trials" "$(shape a.npy)" "3, 8"
 
+    # Without drafts, log-probabilities are those of sample.
+    # shellcheck disable=SC2086
+    for kind in raw final; do
+        check "sample's logprobs on $on" run_on "$on" --logits f32.npy $p --prompt prompts.npy \
+            --logprob-kind $kind --logprobs s.npy
+        check "logprobs on $on" verify_on "$on" --target f32.npy --cu cu8.npy $p \
+            --prompt prompts.npy --logprob-kind $kind --logprobs t.npy
+        is "$kind logprobs on $on" "$(data t.npy)" "$(data s.npy)"
+        check "logprobs of drafts on $on" verify_on "$on" $three $p --logprob-kind $kind \
+            --logprobs $kind.$on.npy --draft-probs probs5.npy
+        is "shape of logprobs" "$(shape $kind.$on.npy)" "3, 4"
+    done
+
     # A text of four tokens, one by one; then as drafts, and with one that is wrong.
     ints text.npy '1, 1' -1
     text=
@@ -323,6 +336,10 @@ done
     check "--json" verify_on host $three --json --trials 2 --stop-id 5 --allowed-id 5
     says "--json" '"drafts": 3' out
     says "--json" '"status_words": "stopped"' out
+    check "--json with logprobs" verify_on host --target four.npy --cu two.npy \
+        --draft-ids right.npy --temperature 0 --json --logprob-kind final
+    is "logprobs in --json" "$(tr -d ' \n' <out | grep -o '"logprobs":[^]]*]')" \
+        "$(printf '"logprobs":[0.0,0.0]\n"logprobs":[0.0,0.0]')"
     check "forced" verify_on host $three --force 5,1,3
     says "forced" '^ *0 *0 *2 *2 *3  5 1 3 (forced)$' out
     check "a loop" verify_on host $three --force 5,5 --loop-repeats 2
@@ -337,9 +354,12 @@ done
 
 needs_device
 
+reports='--logprob-kind final'
 both() { # OPTIONS
+    # shellcheck disable=SC2086
     for on in host device; do
-        check "$on $*" verify_on $on "$@" --tokens $on.t --accepted $on.a --nodes $on.n --json
+        check "$on $*" verify_on $on "$@" --tokens $on.t --accepted $on.a --nodes $on.n --json \
+            $reports
         mv out $on.out
     done
     for what in t a n out; do same "$what of $*" host.$what device.$what; done
@@ -371,6 +391,7 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7,"presence_penalty":1},
         both $request --method $method --thinking-end 36 --relaxed-top-k 9 --relaxed-delta 0.1
         both $request --method $method --force 5,5,5,0 --loop-repeats 2 --top-k 3
     done
+    reports=
     both $request --method typical --epsilon 0.5 --delta 2 --top-p 0.9
     both $request --parents siblings.npy
     both $request --parents chain.npy $p --temperature 0

@@ -56,7 +56,6 @@ static void refuse_shapes(verifier *v)
     REFUSE(draft_kind, CLS_DRAFT_NONE, "draft");
     REFUSE(draft_stride, 49, "draft_stride");
     REFUSE(draft_request_stride, 49, "call->draft_request_stride is 49");
-    REFUSE(outputs, &outputs, "call->outputs is set");
     REFUSE(nodes.kind, 1, "call->nodes.kind is 1");
     REFUSE(slots.device.pointer, &outputs, "call->slots.pointer is set");
     REFUSE(epsilon, 0.0f, "epsilon");
@@ -97,6 +96,43 @@ static void refuse_strides(verifier *v)
     call->draft_ids = (cls_ints){.host = v->of->ids};
     REFUSE(ids_stride, UINT64_MAX, "call->draft_ids: its ids on the host");
     *call = good;
+}
+
+/* An output has another value. */
+#define REFUSE_OUTPUT(field, value, name) \
+    must_refuse_with(outputs, field, value, \
+                     cls_verify(v->sampler, v->d->queue, &v->call, 0, NULL, NULL), name)
+
+static void refuse_outputs(verifier *v, cl_mem small)
+{
+    const cls_buffer small_one = {.buffer = small},
+                     enough = {.buffer = v->call.logits.values.buffer};
+    cls_outputs outputs;
+    cls_outputs_init(&outputs);
+    v->call.outputs = &outputs;
+    REFUSE_OUTPUT(struct_size, 0, "outputs->struct_size");
+    REFUSE_OUTPUT(probs, enough, "outputs->probs is set, but cls_verify() has no such output");
+    REFUSE_OUTPUT(final_logits, enough,
+                  "outputs->final_logits is set, but cls_verify() has no such output");
+    REFUSE_OUTPUT(kept_set.offsets, enough,
+                  "outputs->kept_set.offsets is set, but cls_verify() has no such output");
+    REFUSE_OUTPUT(latest, enough,
+                  "outputs->latest is set, but cls_verify() has no such output: use call->latest");
+    REFUSE_OUTPUT(logprob_kind, 2, "outputs->logprob_kind is 2");
+    REFUSE_OUTPUT(logprobs, small_one, "outputs->logprobs");
+    REFUSE_OUTPUT(entropy, small_one, "outputs->entropy");
+    REFUSE_OUTPUT(ranks, v->call.tokens, "outputs->ranks");
+    REFUSE_OUTPUT(top.count, 2, "outputs->top.count is 2, but no buffer for it is set");
+    REFUSE_OUTPUT(given.count, 2,
+                  "outputs->given.count is 2, but outputs->given.ids.buffer is NULL");
+    REFUSE_OUTPUT(given.ids, enough, "outputs->given.ids is set, but outputs->given.count is 0");
+    REFUSE_OUTPUT(kept_set.capacity, 51, "outputs->kept_set.capacity is 51");
+    REFUSE_OUTPUT(kept.reserved[4], 1, "outputs->kept.reserved");
+    outputs.logprobs = (cls_buffer){.buffer = v->output, .offset = v->call.tokens.offset};
+    REFUSE_OUTPUT(reserved, 0, "overlap");
+    v->call.outputs = NULL;
+    REFUSE(token_status, small_one, "call->token_status");
+    REFUSE(token_status, v->call.nodes, "overlap");
 }
 
 static void refuse_inputs(verifier *v, cl_mem small)
@@ -164,6 +200,7 @@ START_TEST(refused)
     must_refuse(cls_verify(v->sampler, d->queue, NULL, 0, NULL, NULL), "call");
     must_refuse(cls_verify(v->sampler, d->queue, &v->call, 1, NULL, NULL), "wait");
     refuse_shapes(v);
+    refuse_outputs(v, small);
     REFUSE(parents.host, parents, "parents"); /* standard takes no trees */
     v->call.method = CLS_VERIFY_BLOCK;
     REFUSE(parents.host, parents, "parents");

@@ -455,6 +455,49 @@ def test_drafts_of_texts(sampler):
     ended(*requests)
 
 
+@pytest.mark.parametrize("kind", ["raw", "final"])
+def test_verify_outputs(sampler, kind):
+    random = np.random.default_rng(18)
+    rows = random.normal(size=(5, VOCAB)).astype(np.float32)
+    rows[0, 3] += 20
+    requests = [sampler.begin(seed=s, top_p=0.9) for s in range(2)]
+    given = np.tile(np.array([3, 7, -1], np.int32), (2, 4, 1))
+    found = sampler.verify(
+        rows,
+        [[3, 4, 5], []],
+        requests,
+        logprobs=True,
+        logprob_kind=kind,
+        top=2,
+        given=given,
+        entropy=True,
+        kept_set=VOCAB,
+        token_status=True,
+    )
+    for i, (part, ids) in enumerate([(rows[:4], [3, 4, 5]), (rows[4:], [])]):
+        expected = host.verify(part, ids, seed=i, top_p=0.9, outputs=True)
+        n = len(expected.tokens)
+        logprobs = expected.logprobs_raw if kind == "raw" else expected.logprobs_final
+        assert found.logprobs.get()[i].tolist() == logprobs + [-np.inf] * (4 - n)
+        assert found.token_status.get()[i].tolist() == expected.token_status + [8] * (4 - n)
+        assert found.given.logprobs.shape == (2, 4, 3) == found.given.ranks.get().shape
+        assert found.top.ids.get()[i, 0, 0] == part[0].argmax()
+        if i == 0:  # its first token is 3
+            assert found.given.logprobs.get()[i, 0, 0] == logprobs[0]
+        for k in range(n):
+            kept = found.kept_set.ids.get()[i, k]
+            assert kept[kept >= 0].tolist() == expected.kept_ids[k].tolist()
+        assert (found.entropy.get()[i, :n] > 0).any() and (found.entropy.get()[i, n:] == 0).all()
+    block = found.get()
+    assert (block["logprobs"] == found.logprobs.get()).all()
+    assert block["top.ids"].shape == (2, 4, 2)
+    with pytest.raises(clsample.BadArgument, match="probs is set"):
+        sampler.verify(rows, [[3, 4, 5], []], requests, probs=True)
+    with pytest.raises(ValueError, match=r"it must be \(2, 4, count\)"):
+        sampler.verify(rows, [[3, 4, 5], []], requests, given=given[:, 0])
+    ended(*requests)
+
+
 def test_verify_a_tree(sampler):
     rows = np.zeros((4, VOCAB), np.float32)
     rows[0, 8], rows[2, 9], rows[3, 1] = 30, 30, 30

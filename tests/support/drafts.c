@@ -51,6 +51,11 @@ void drafts_free(drafts *d)
     free(d->positions);
     free(d->draws);
     free(d->host);
+    free(d->logprobs[0]);
+    free(d->logprobs[1]);
+    free(d->token_status);
+    free(d->kept_counts);
+    free(d->kept_ids);
     free(d);
 }
 
@@ -176,9 +181,30 @@ static void reference(drafts *d, uint32_t i)
     v.disable_bonus = d->disable_bonus;
     v.epsilon = d->epsilon;
     v.delta = d->delta;
+    if (d->width != 0) {
+        const size_t at = (size_t)i * d->width;
+        v.logprobs_raw = d->logprobs[CLS_LOGPROB_RAW] + at;
+        v.logprobs_final = d->logprobs[CLS_LOGPROB_FINAL] + at;
+        v.token_status = d->token_status + at;
+        v.kept_counts = d->kept_counts + at;
+        v.kept_ids = d->kept_ids + at * d->capacity;
+        v.kept_capacity = d->capacity;
+    }
     must(cls_host_verify(&v, &d->host[i]));
     free(masks);
     free(biases);
+}
+
+void drafts_report(drafts *d, uint32_t width, uint32_t capacity)
+{
+    const size_t places = (size_t)d->n * width;
+    d->width = width;
+    d->capacity = capacity;
+    for (int kind = 0; kind < 2; kind++)
+        d->logprobs[kind] = must_calloc(places, sizeof(float));
+    d->token_status = must_calloc(places, sizeof *d->token_status);
+    d->kept_counts = must_calloc(places, sizeof *d->kept_counts);
+    d->kept_ids = must_calloc(places * capacity, sizeof *d->kept_ids);
 }
 
 void drafts_reference(drafts *d)

@@ -20,7 +20,12 @@ typedef struct drafts {
     int32_t *positions, *draws; /* [n], or NULL */
     int method, kind, disable_bonus;
     float epsilon, delta;
+    uint32_t features;       /* of the sampler, beside those that all verifications need */
     cls_host_verified *host; /* [n] the reference's results */
+    /* [n, width] what it reports on tokens, or NULL with width 0; kept_ids: [n, width, capacity] */
+    uint32_t width, capacity, *kept_counts;
+    float *logprobs[2]; /* raw and final */
+    int32_t *token_status, *kept_ids;
 } drafts;
 
 /* Allocates n requests with neutral parameters; request i has lengths[i] drafts and slot i. The
@@ -45,6 +50,10 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
                    cls_host_result *result);
 /* Returns whether the request accepts at most one token per call. */
 int drafts_one_a_call(const drafts *d, uint32_t i);
+
+/* Makes the reference report on tokens, with kept sets of a capacity, in `width` places of each
+ * request. */
+void drafts_report(drafts *d, uint32_t width, uint32_t capacity);
 
 /* Computes the reference's results. A request without a slot is skipped. */
 void drafts_reference(drafts *d);

@@ -20,7 +20,8 @@ static void begin(verifier *v, cls_context *context)
     o.counts = b->keep;
     o.max_history = b->history;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS;
+    o.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY | CLS_FEATURE_MASK | CLS_FEATURE_BIAS |
+                 v->of->features;
     must(cls_sampler_create(context, &o, &v->sampler));
     v->begun = 1;
     for (uint32_t i = 0; i < v->of->n; i++) {
