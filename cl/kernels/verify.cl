@@ -335,6 +335,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         if (!one_token && (by_rows || w->depth < depth))
             at = child_with(v, w->row, w->token, &children);
         if (by_rows && !one_token && at == last && !children && !v->bonus && !is_single(v)) {
+            if (LOCAL_ID == 0) /* a forced id is not what ends the verification */
+                rows[w->row].no_token = 0;
             w->token = -1;
             return;
         }

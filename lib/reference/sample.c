@@ -285,6 +285,7 @@ void cls_scratch_emit(cls_scratch *w, int32_t token, int forced, cls_host_result
     trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF | CLS_ROW_OVERFLOW)) |
                     (forced ? CLS_ROW_FORCED : 0u) |
                     cls_scratch_stops(w, w->outputs + 1, (uint32_t)token) |
+                    cls_scratch_ends(w, (uint32_t)token) |
                     cls_scratch_loops(w, w->length, w->outputs, (uint32_t)token);
     result->status = (int32_t)trace->status;
     report_raw(w, result);

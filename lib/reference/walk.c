@@ -294,7 +294,7 @@ static void emit_tokens(cls_verification *v)
         const int relaxed = !v->one_token && cls_scratch_relaxes(&v->w);
         int32_t token = (int32_t)depth < walked.emitted ? walked.tokens[depth] : NONE;
         int32_t draft = (int32_t)depth < walked.accepted ? walked.nodes[depth] : NONE;
-        int is_masked = 0;
+        int is_masked = 0, is_bonus = 0;
         by_rows |= forced >= 0 || relaxed;
         if (by_rows) {
             const uint32_t before = v->status;
@@ -309,13 +309,14 @@ static void emit_tokens(cls_verification *v)
                 is_relaxed(v, (uint32_t)v->drafts.ids[next]))
                 token = v->drafts.ids[next];
             draft = token != NONE && !v->one_token ? find_child(v, r, &token) : NONE;
-            if (draft == NONE && !v->one_token && find_child(v, r, NULL) == NONE && !has_bonus(v))
+            is_bonus = token != NONE && draft == NONE && !v->one_token && next == NONE;
+            if (is_bonus && !has_bonus(v))
                 token = NONE;
         } else if (token == NONE || draft == NONE) {
             v->status |= whole;
         }
         if (token == NONE) {
-            v->last_row = (int32_t)r;
+            v->last_row = is_bonus ? NONE : (int32_t)r;
             v->last_masked = is_masked;
             return;
         }
