@@ -35,6 +35,7 @@ static inline u32 take_back(const step_args *s, const slot_state *own, __global 
 }
 #endif
 
+#if PLACES
 /* Ends a verification whose outputs had to be written before slots could accept: a request accepts
  * its tokens, whose rows are in order, and the statuses are written, which the outputs may have
  * changed. */
@@ -65,6 +66,7 @@ static inline void accept_emitted(const step_args *s, u32 request, __local u64 *
     if (LOCAL_ID == 0 && all != 0 && (wants & CLS_WANTS(CLS_VERIFIED_STATUS)))
         OUTPUT(s, status_out, CLS_VERIFIED_STATUS)[request] |= (i32)all;
 }
+#endif
 
 /* accept: slots accept tokens. `tokens` has tokens that were chosen elsewhere, args->per_row for
  * each row; without it, the tokens are those of the rows' records, of a step that had to write
@@ -74,10 +76,12 @@ KERNEL void cls_accept(STEP_PARAMETERS(CLS_ACCEPT_BUFFERS))
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_ACCEPT_BUFFERS);
+#if PLACES
     if (s.has & CLS_DRAFTS) { /* the same for all groups */
         accept_emitted(&s, get_group_id(1), scratch);
         return;
     }
+#endif
     const u32 row = get_group_id(1), per_row = args->per_row;
     i32 slot_index = mapped_slot(&s, row);
     __global cls_slot *const slot = slot_of(&s, slot_index);

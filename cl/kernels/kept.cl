@@ -211,7 +211,7 @@ KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
     if (launch == CLS_KEPT_PLACE)
         kept_places(&s, scratch);
-    else if (get_group_id(1) < args->n_rows)
+    else if (!PLACES || get_group_id(1) < args->n_rows)
         kept_tiles(&s, get_group_id(1), get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
     else if (launch == CLS_KEPT_WRITE && get_group_id(0) == 0)
         kept_nothing(&s, place_behind(&s, get_group_id(1)));

@@ -16,24 +16,25 @@ static void release(const cl_mem *buffers, size_t n)
 
 /* The outputs of a verification. */
 typedef struct verified {
-    int32_t tokens[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
-    int32_t nodes[SELFTEST_REQUESTS][SELFTEST_DRAFTS];
+    int32_t tokens[SELFTEST_REQUESTS][SELFTEST_WIDTH];
+    int32_t nodes[SELFTEST_REQUESTS][SELFTEST_WIDTH - 1];
     int32_t accepted[SELFTEST_REQUESTS], emitted[SELFTEST_REQUESTS], status[SELFTEST_REQUESTS];
-    float logprobs[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
-    int32_t token_status[SELFTEST_REQUESTS][SELFTEST_DRAFTS + 1];
+    float logprobs[SELFTEST_REQUESTS][SELFTEST_WIDTH];
+    int32_t token_status[SELFTEST_REQUESTS][SELFTEST_WIDTH];
+    uint32_t kept[SELFTEST_REQUESTS][SELFTEST_WIDTH];
 } verified;
 
 /* Every second method also reports on its tokens, where there are the programs for it. */
-static int reports(const cls_selftest_run *t, int method)
+static int reports(const cls_selftest_run *t, int method, uint32_t feature)
 {
-    return method % 2 != 0 && (t->sampler->features & CLS_FEATURE_LOGPROBS);
+    return method % 2 != 0 && (t->sampler->features & feature);
 }
 
 static void list_tokens(char *out, size_t size, const int32_t *tokens)
 {
     size_t n = 0;
     *out = '\0';
-    for (int i = 0; i <= SELFTEST_DRAFTS && n < size; i++)
+    for (int i = 0; i < SELFTEST_WIDTH && n < size; i++)
         n += (size_t)snprintf(out + n, size - n, " %d", (int)tokens[i]);
 }
 
@@ -46,13 +47,16 @@ static void check_request(cls_selftest_run *t, int method, uint32_t i, uint32_t 
     const uint32_t answer = cls_selftest_draft_answer(&t->selection, method, i);
     const int host_differs = t->host.known[answer].token != t->known[answer].token ||
                              t->host.known[answer].digest != t->known[answer].digest;
-    const int same =
-        memcmp(d->tokens[j], h->tokens, sizeof d->tokens[j]) == 0 &&
-        memcmp(d->nodes[j], h->nodes, sizeof d->nodes[j]) == 0 && d->accepted[j] == h->accepted &&
-        d->emitted[j] == h->emitted && d->status[j] == h->status &&
-        (!reports(t, method) || (memcmp(d->logprobs[j], of->logprobs, sizeof of->logprobs) == 0 &&
-                                 memcmp(d->token_status[j], of->status, sizeof of->status) == 0));
-    char name[64], ours[32], hosts[32], message[200] = "";
+    const int same = memcmp(d->tokens[j], h->tokens, sizeof d->tokens[j]) == 0 &&
+                     memcmp(d->nodes[j], h->nodes, sizeof d->nodes[j]) == 0 &&
+                     d->accepted[j] == h->accepted && d->emitted[j] == h->emitted &&
+                     d->status[j] == h->status &&
+                     (!reports(t, method, CLS_FEATURE_LOGPROBS) ||
+                      (memcmp(d->logprobs[j], of->logprobs, sizeof of->logprobs) == 0 &&
+                       memcmp(d->token_status[j], of->status, sizeof of->status) == 0)) &&
+                     (!reports(t, method, CLS_FEATURE_KEPT_SETS) ||
+                      memcmp(d->kept[j], of->kept, sizeof of->kept) == 0);
+    char name[64], ours[40], hosts[40], message[240] = "";
     cls_selftest_name(t, cls_selftest_verified_cases[i], 0, name, sizeof name);
     list_tokens(ours, sizeof ours, d->tokens[j]);
     list_tokens(hosts, sizeof hosts, h->tokens);
@@ -104,6 +108,7 @@ static cls_status run_method(cls_selftest_run *t, int method, const drafts *f, c
     call.requests = f->n;
     call.method = method;
     call.row_offsets = row_offsets;
+    call.max_drafts = SELFTEST_WIDTH - 1;
     for (uint32_t i = 0; i < f->n; i++) {
         const int32_t *const tree = cls_selftest_parents(method, f->request[i]);
         row_offsets[i + 1] = row_offsets[i] + SELFTEST_DRAFTS + 1;
@@ -126,12 +131,18 @@ static cls_status run_method(cls_selftest_run *t, int method, const drafts *f, c
     call.status = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, status)};
     cls_outputs_init(&outputs);
     outputs.logprob_kind = CLS_LOGPROB_FINAL;
-    outputs.logprobs = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, logprobs)};
-    if (reports(t, method)) {
-        call.outputs = &outputs;
+    if (reports(t, method, CLS_FEATURE_LOGPROBS)) {
+        outputs.logprobs = (cls_buffer){.buffer = f->out, .offset = offsetof(verified, logprobs)};
         call.token_status =
             (cls_buffer){.buffer = f->out, .offset = offsetof(verified, token_status)};
     }
+    if (reports(t, method, CLS_FEATURE_KEPT_SETS)) {
+        outputs.kept_set.capacity = t->selection.vocab;
+        outputs.kept_set.counts =
+            (cls_buffer){.buffer = f->out, .offset = offsetof(verified, kept)};
+    }
+    if (reports(t, method, CLS_FEATURE_LOGPROBS | CLS_FEATURE_KEPT_SETS))
+        call.outputs = &outputs;
     if (status == CLS_OK)
         status = cls_verify(t->sampler, t->queue, &call, 0, NULL, NULL);
     return status == CLS_OK ? cls_selftest_read(t, f->out, sizeof *v, v) : status;

@@ -190,8 +190,13 @@ static cls_status run_drafts(cls_selftest_answers *a, int method, uint32_t reque
     d.draft_kind = cls_selftest_draft_kind(method);
     cls_selftest_distributions(d.draft_kind, dtype, vocab, request, t->drafts);
     d.draft = d.draft_kind == CLS_DRAFT_NONE ? NULL : t->drafts;
-    d.logprobs_final = a->tokens[method][request].logprobs;
-    d.token_status = a->tokens[method][request].status;
+    cls_selftest_tokens *const of = &a->tokens[method][request];
+    of->logprobs[SELFTEST_WIDTH - 1] = -INFINITY; /* behind the rows */
+    of->status[SELFTEST_WIDTH - 1] = CLS_ROW_SKIPPED;
+    of->kept[SELFTEST_WIDTH - 1] = 0;
+    d.logprobs_final = of->logprobs;
+    d.token_status = of->status;
+    d.kept_counts = of->kept;
     v->struct_size = sizeof *v;
     const cls_status status = cls_host_verify(&d, v);
     uint32_t words[2 * SELFTEST_DRAFTS + 4] = {(uint32_t)v->accepted, (uint32_t)v->emitted,

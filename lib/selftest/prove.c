@@ -43,10 +43,15 @@ static cls_status find_features(const cls_sampler *s, uint32_t which, uint32_t *
     return CLS_OK;
 }
 
-/* Returns the parts of the self-test in which a kernel runs, and the features that these need. */
-static uint32_t parts_of(enum cls_kernel kernel, uint32_t *features)
+/* Returns the parts of the self-test in which a variant runs, and the features that these need. */
+static uint32_t parts_of(int variant, uint32_t *features)
 {
-    switch (kernel) {
+    if (variant == CLS_REPORT_2 || variant == CLS_KEPT_2) {
+        *features = CLS_FEATURE_VERIFY |
+                    (variant == CLS_KEPT_2 ? CLS_FEATURE_KEPT_SETS : CLS_FEATURE_LOGPROBS);
+        return PART_DRAFTS;
+    }
+    switch (cls_variants[variant].kernel) {
     case CLS_DISTRIBUTION:
     case CLS_REPORT:
         *features = CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS;
@@ -88,7 +93,7 @@ static cls_status select_cases(cls_selftest_run *t, int variant)
     cls_sampler *const s = t->sampler;
     uint32_t features;
     cls_status status = CLS_OK;
-    t->selection.parts = parts_of(kernel, &features);
+    t->selection.parts = parts_of(variant, &features);
     t->selection.methods = UINT32_C(1) << CLS_VERIFY_STANDARD;
     for (uint32_t i = 0; i < cls_selftest_case_count && status == CLS_OK; i++) {
         uint32_t more = 0;

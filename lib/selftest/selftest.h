@@ -21,6 +21,8 @@
 #define SELFTEST_METHODS 4  /* methods of verification */
 #define SELFTEST_REQUESTS 5 /* requests in a verification */
 #define SELFTEST_DRAFTS 3   /* drafts of each request */
+#define SELFTEST_WIDTH \
+    (SELFTEST_DRAFTS + 2) /* places of a request's outputs, one more than its rows */
 #define SELFTEST_ROWS (SELFTEST_REQUESTS * (SELFTEST_DRAFTS + 1))
 
 /* The stages of the report, in the order in which a step runs them. */
@@ -176,8 +178,9 @@ extern const uint32_t cls_selftest_table_count;
 
 /* What a verification reports on the tokens of a request. */
 typedef struct cls_selftest_tokens {
-    float logprobs[SELFTEST_DRAFTS + 1]; /* final ones */
-    int32_t status[SELFTEST_DRAFTS + 1];
+    float logprobs[SELFTEST_WIDTH]; /* final ones */
+    int32_t status[SELFTEST_WIDTH];
+    uint32_t kept[SELFTEST_WIDTH]; /* tokens of the kept sets */
 } cls_selftest_tokens;
 
 /* The results of the host functions, for what a selection runs. */
