@@ -136,7 +136,8 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row_group, u32 group, int count
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const u32 wants = args->wants, row = group_row(s, row_group), place = output_index(s, row_group);
+    const u32 wants = args->wants, row = group_row(s, row_group),
+              place = output_index(s, row_group);
     const i32 slot_index = group_slot(s, row_group);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);

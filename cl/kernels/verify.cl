@@ -305,7 +305,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         const u32 outputs = slot->outputs + w->depth;
         const i32 due = forced_id(slot, v->s->lists, lists, outputs, thinking);
         const u32 row_status = rows[w->row].status;
-        const int empty = (int)rows[w->row].no_token, relaxed = !one_token && relaxes(slot, thinking);
+        const int empty = (int)rows[w->row].no_token,
+                  relaxed = !one_token && relaxes(slot, thinking);
         int children = 0;
         const i32 own = relaxed && rows[w->row].relaxed
                             ? draft_id(v->s, v->request, v->nodes[w->row + 1])
@@ -317,9 +318,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                               : own;
         if (by_rows)
             w->status |= row_status & (CLS_ROW_NAN | CLS_ROW_INF);
-        if (due >= 0 &&
-            !(mask_allows(v->s, w->row, (u32)due) &&
-              grammar_allows(slot, v->s->lists, grammar_state, thinking, (u32)due))) {
+        if (due >= 0 && !(mask_allows(v->s, w->row, (u32)due) &&
+                          grammar_allows(slot, v->s->lists, grammar_state, thinking, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
             if (LOCAL_ID == 0)
@@ -347,8 +347,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
             *next = slot->adaptive;
         const text t = text_in_path(v, state, w->row, slot->length, w->depth);
         grammar_state = grammar_after(slot, v->s->lists, grammar_state, thinking, (u32)w->token);
-        u32 ended = ends_request(slot, lists, (u32)w->token, outputs + 1) |
-                    grammar_status(grammar_state);
+        u32 ended =
+            ends_request(slot, lists, (u32)w->token, outputs + 1) | grammar_status(grammar_state);
         if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))
             ended |= CLS_ROW_STOPPED | CLS_ROW_LOOP;
         w->status |= ended;

@@ -95,14 +95,14 @@ static inline i32 draft_id(const step_args *s, u32 request, i32 draft)
         s, draft_ids)[draft_place(s, request, (u32)draft, args->ids_stride, args->ids_apart)];
 }
 
-/* The outputs of a verification have places for all tokens that a request could emit, as many as
- * max_drafts + 1. Returns the first row of a request, or the end of the rows behind the last one. */
+/* Returns the first row of a request, or the end of the rows behind the last one. */
 static inline u32 first_row(const step_args *s, u32 request)
 {
     return request < s->args->requests ? (u32)request_firsts(s)[request] : s->args->n_rows;
 }
-/* Returns the index in the outputs at which a group reports on its row. Behind the rows there is a
- * group for each place that a request has more than rows. */
+/* Returns the index in the outputs at which a group reports on its row. Those of a verification
+ * have places for all tokens that a request could emit, as many as max_drafts + 1. Behind the rows
+ * there is a group for each place that a request has more than rows. */
 static inline u32 output_index(const step_args *s, u32 group)
 {
     const u32 rows = s->args->n_rows, width = s->args->max_drafts + 1;
