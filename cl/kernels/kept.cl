@@ -130,15 +130,13 @@ ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 
 /* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
  * and the status of a row whose set exceeds the capacity. Launch: as the survey. */
-ONE_COPY void kept_tiles(const step_args *s, u32 row_group, u32 group, int counting,
-                         __local u64 *scratch)
+ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, __local u64 *scratch)
 {
     __global const cls_args *const args = s->args;
     const u32 tiles = row_tiles(s), per_group = args->tiles_per_group, first = group * per_group,
               last = min(first + per_group, tiles);
-    const u32 wants = args->wants, row = group_row(s, row_group),
-              place = output_index(s, row_group);
-    const i32 slot_index = group_slot(s, row_group);
+    const u32 wants = args->wants, place = output_index(s, row);
+    const i32 slot_index = row_slot(s, row);
     __global u64 *const group_count = tile_sums_of(s, row);
     __global i32 *ids = OUTPUT(s, set_ids, CLS_OUT_SET_IDS);
     u32 capacity = args->set_capacity;
@@ -196,6 +194,16 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row_group, u32 group, int count
     }
 }
 
+/* Writes an empty set where a verification has no token, at one place. */
+static inline void kept_nothing(const step_args *s, u32 place)
+{
+    const u32 wants = s->args->wants, capacity = s->args->set_capacity;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_SET_COUNTS)))
+        OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = 0;
+    for (u32 i = LOCAL_ID; i < capacity && (wants & CLS_WANTS(CLS_OUT_SET_IDS)); i += WGS)
+        OUTPUT(s, set_ids, CLS_OUT_SET_IDS)[(size_t)place * capacity + i] = -1;
+}
+
 /* launch: CLS_KEPT_COUNT, CLS_KEPT_PLACE or CLS_KEPT_WRITE. */
 KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
 {
@@ -203,6 +211,8 @@ KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
     if (launch == CLS_KEPT_PLACE)
         kept_places(&s, scratch);
-    else
+    else if (get_group_id(1) < args->n_rows)
         kept_tiles(&s, get_group_id(1), get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
+    else if (launch == CLS_KEPT_WRITE && get_group_id(0) == 0)
+        kept_nothing(&s, place_behind(&s, get_group_id(1)));
 }

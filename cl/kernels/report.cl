@@ -90,29 +90,29 @@ static inline f32 report_token(const report *t, const row_logits *r, i32 id, int
 
 /* Reports the log-probability and the rank of the row's token. */
 static inline void report_drawn(const step_args *s, const report *t, const row_logits *r, i32 token,
-                                int no_token, int drawn, u32 group, shortlist *list)
+                                int no_token, int drawn, u32 row, shortlist *list)
 {
     const u32 wants = s->args->wants;
     f32 logprob;
     const f32 z = report_token(t, r, token, no_token, drawn, &logprob);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
-        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[output_index(s, group)] = logprob;
+        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[output_index(s, row)] = logprob;
     if (wants & CLS_WANTS(CLS_OUT_RANKS)) {
         const u32 count = z > CLS_MASKED ? report_count(t, key_of(z), list) : 0u;
         if (LOCAL_ID == 0)
-            OUTPUT(s, ranks, CLS_OUT_RANKS)[output_index(s, group)] = (i32)count;
+            OUTPUT(s, ranks, CLS_OUT_RANKS)[output_index(s, row)] = (i32)count;
     }
 }
 
 /* Reports the number of tokens in the set. */
-static inline void report_whole(const step_args *s, const report *t, int no_token, u32 group,
+static inline void report_whole(const step_args *s, const report *t, int no_token, u32 row,
                                 shortlist *list)
 {
     if (!(s->args->wants & CLS_WANTS(CLS_OUT_KEPT)))
         return;
     const u32 count = no_token ? 0u : report_count(t, report_lowest(t), list);
     if (LOCAL_ID == 0)
-        OUTPUT(s, kept, CLS_OUT_KEPT)[output_index(s, group)] = (i32)count;
+        OUTPUT(s, kept, CLS_OUT_KEPT)[output_index(s, row)] = (i32)count;
 }
 
 /* Returns the rank of a key in the list. */
@@ -128,10 +128,10 @@ static inline u32 listed_rank(const shortlist *list, i32 key)
  * list, the keys of the ids are put into the list. The list must have room for twice as many,
  * because the rest is needed for counting them. */
 static inline void report_given(const step_args *s, const report *t, const row_logits *r,
-                                int no_token, u32 group, u32 first, u32 n_ids, shortlist *list)
+                                int no_token, u32 row, u32 first, u32 n_ids, shortlist *list)
 {
     const u32 wants = s->args->wants;
-    const size_t from = (size_t)output_index(s, group) * s->args->given_n + first;
+    const size_t from = (size_t)output_index(s, row) * s->args->given_n + first;
     __global const i32 *const ids = OUTPUT(s, given_ids, CLS_OUT_GIVEN_IDS) + from;
     __global f32 *const logprobs = OUTPUT(s, given_logprobs, CLS_OUT_GIVEN_LOGPROBS) + from;
     __global i32 *const ranks = OUTPUT(s, given_ranks, CLS_OUT_GIVEN_RANKS) + from;
@@ -162,12 +162,11 @@ static inline void report_given(const step_args *s, const report *t, const row_l
 }
 
 /* Reports the entropy and the kept share of the mass, from the sums that the distribution left. */
-static inline void report_sums(const step_args *s, const report *t, int no_token, u32 group,
+static inline void report_sums(const step_args *s, const report *t, int no_token, u32 row,
                                __local u64 *scratch)
 {
     const u32 wants = s->args->wants;
-    __global const u64 *const sums =
-        s->pass + (size_t)group_row(s, group) * t->r.tiles * CLS_PIVOTS;
+    __global const u64 *const sums = s->pass + (size_t)row * t->r.tiles * CLS_PIVOTS;
     u64 sum[3];
     for (u32 i = 0; i < 3; i++) {
         u64 mine = 0;
@@ -177,18 +176,18 @@ static inline void report_sums(const step_args *s, const report *t, int no_token
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
         OUTPUT(s, entropy, CLS_OUT_ENTROPY)
-    [output_index(s, group)] = no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]);
+    [output_index(s, row)] = no_token || t->greedy ? 0.0f : report_entropy(t, sum[2]);
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
         OUTPUT(s, kept_mass, CLS_OUT_KEPT_MASS)
-    [output_index(s, group)] = no_token    ? 0.0f
-                               : t->greedy ? 1.0f
-                                           : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
+    [output_index(s, row)] = no_token    ? 0.0f
+                             : t->greedy ? 1.0f
+                                         : u64_to_f32(sum[1]) / u64_to_f32(sum[0]);
 }
 
 /* Reports the most likely tokens and the candidates, from the sorted list. */
-static inline void report_top(const step_args *s, const report *t, const shortlist *list, u32 group)
+static inline void report_top(const step_args *s, const report *t, const shortlist *list, u32 row)
 {
-    const u32 at = output_index(s, group);
+    const u32 at = output_index(s, row);
     const u32 wants = s->args->wants, top_n = s->args->top_n, candidates_n = s->args->candidates_n;
     for (u32 i = LOCAL_ID; i < max(top_n, candidates_n); i += WGS) {
         const size_t top = (size_t)at * top_n + i, candidate = (size_t)at * candidates_n + i;
@@ -216,13 +215,12 @@ static inline void report_top(const step_args *s, const report *t, const shortli
  * group. With CLS_RAW it reports on the raw row, and the survey in the arguments is that of the raw
  * row; otherwise on the final distribution. Launch: [(3 + given_n / given_each, rounded up) * WGS,
  * rows]. */
-ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlist *the_list)
+ONE_COPY void report_row(const step_args *s, u32 row, u32 part, const shortlist *the_list)
 {
     __global const cls_args *const args = s->args;
     shortlist list = *the_list;
     const u32 given_n = args->given_n, listed_n = max(args->top_n, args->candidates_n);
-    const u32 row = group_row(s, group);
-    const i32 slot_index = group_slot(s, group);
+    const i32 slot_index = row_slot(s, row);
     const row_logits r = row_view(s, row, slot_index);
     const cls_row out = s->rows[row];
     i32 max_key = out.max_key;
@@ -244,26 +242,60 @@ ONE_COPY void report_row(const step_args *s, u32 group, u32 part, const shortlis
         report_listed(&t, &r, &list);
     if (part >= REPORT_GIVEN) {
         const u32 each = args->given_each, first = (part - REPORT_GIVEN) * each;
-        report_given(s, &t, &r, no_token, group, first, min(each, given_n - first), &list);
+        report_given(s, &t, &r, no_token, row, first, min(each, given_n - first), &list);
     } else if (part == REPORT_TOKEN) {
-        report_drawn(s, &t, &r, out.token, no_token, !out.forced, group, &list);
+        report_drawn(s, &t, &r, out.token, no_token, !out.forced, row, &list);
     } else if (part == REPORT_WHOLE) {
-        report_whole(s, &t, no_token, group, &list);
+        report_whole(s, &t, no_token, row, &list);
         if (args->wants & CLS_WANTS_SUMS)
-            report_sums(s, &t, no_token, group, list.scratch);
+            report_sums(s, &t, no_token, row, list.scratch);
     } else if (listed_n > 0) {
         if (no_token)
             list.n = 0;
         else if (!t.listed)
             report_first(&t, max_key, listed_n, &list);
         list_sort(&list);
-        report_top(s, &t, &list, group);
+        report_top(s, &t, &list, row);
     }
+}
+
+/* Writes what outputs have where a verification has no token, at one place, by the row's group of
+ * its token. */
+static inline void report_nothing(const step_args *s, u32 place)
+{
+    __global const cls_args *const args = s->args;
+    const u32 wants = args->wants, top_n = args->top_n, candidates_n = args->candidates_n,
+              given_n = args->given_n;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_LOGPROBS)))
+        OUTPUT(s, logprobs, CLS_OUT_LOGPROBS)[place] = CLS_MASKED;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_RANKS)))
+        OUTPUT(s, ranks, CLS_OUT_RANKS)[place] = 0;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT)))
+        OUTPUT(s, kept, CLS_OUT_KEPT)[place] = 0;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))
+        OUTPUT(s, entropy, CLS_OUT_ENTROPY)[place] = 0.0f;
+    if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_KEPT_MASS)))
+        OUTPUT(s, kept_mass, CLS_OUT_KEPT_MASS)[place] = 0.0f;
+#define NOTHING(name, NAME, n, value) \
+    for (u32 i = LOCAL_ID; i < (n) && (wants & CLS_WANTS(CLS_OUT_##NAME)); i += WGS) \
+        OUTPUT(s, name, CLS_OUT_##NAME)[(size_t)place * (n) + i] = (value);
+    NOTHING(top_ids, TOP_IDS, top_n, -1)
+    NOTHING(top_logprobs, TOP_LOGPROBS, top_n, CLS_MASKED)
+    NOTHING(candidate_ids, CANDIDATE_IDS, candidates_n, -1)
+    NOTHING(candidate_logits, CANDIDATE_LOGITS, candidates_n, CLS_MASKED)
+    NOTHING(candidate_probs, CANDIDATE_PROBS, candidates_n, 0.0f)
+    NOTHING(given_logprobs, GIVEN_LOGPROBS, given_n, CLS_MASKED)
+    NOTHING(given_ranks, GIVEN_RANKS, given_n, 0)
+#undef NOTHING
 }
 
 KERNEL void cls_report(STEP_PARAMETERS(CLS_REPORT_BUFFERS))
 {
     SHORTLIST(list);
     const step_args s = STEP_OF(CLS_REPORT_BUFFERS);
-    report_row(&s, get_group_id(1), get_group_id(0), &list);
+    const u32 row = get_group_id(1), part = get_group_id(0);
+    if (row < args->n_rows) /* the same for the whole group, as is part */
+        report_row(&s, row, part, &list);
+    else if (part == REPORT_TOKEN)
+        report_nothing(&s, place_behind(&s, row));
 }

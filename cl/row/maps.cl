@@ -95,34 +95,31 @@ static inline i32 draft_id(const step_args *s, u32 request, i32 draft)
         s, draft_ids)[draft_place(s, request, (u32)draft, args->ids_stride, args->ids_apart)];
 }
 
-/* Returns the first row of a request, or the end of the rows behind the last one. */
+/* The outputs of a verification have places for all tokens that a request could emit, as many as
+ * max_drafts + 1. Returns the first row of a request, or the end of the rows behind the last one.
+ */
 static inline u32 first_row(const step_args *s, u32 request)
 {
     return request < s->args->requests ? (u32)request_firsts(s)[request] : s->args->n_rows;
 }
-/* Returns the index in the outputs at which a group reports on its row. Those of a verification
- * have places for all tokens that a request could emit, as many as max_drafts + 1. Behind the rows
- * there is a group for each place that a request has more than rows. */
-static inline u32 output_index(const step_args *s, u32 group)
+/* Returns where an output of a row goes. */
+static inline u32 output_index(const step_args *s, u32 row)
 {
-    const u32 rows = s->args->n_rows, width = s->args->max_drafts + 1;
+    return s->has & CLS_DRAFTS ? s->rows[row].place : row;
+}
+/* Returns the place of a group behind the rows. There is one for each place that a request of a
+ * verification has more than rows. */
+static inline u32 place_behind(const step_args *s, u32 group)
+{
+    const u32 behind = group - s->args->n_rows, width = s->args->max_drafts + 1;
     u32 lo = 0, hi = s->args->requests; /* the request is lo to hi - 1 */
-    if (!(s->has & CLS_DRAFTS))
-        return group;
-    if (group < rows)
-        return s->rows[group].place;
     SHORT_LOOP
     while (hi - lo > 1) {
         const u32 mid = (lo + hi) / 2;
-        if (mid * width - first_row(s, mid) <= group - rows)
+        if (mid * width - first_row(s, mid) <= behind)
             lo = mid;
         else
             hi = mid;
     }
-    return group - rows + first_row(s, lo + 1);
-}
-/* Returns a group's row; the last one for a group behind the rows, which has the slot -1. */
-static inline u32 group_row(const step_args *s, u32 group)
-{
-    return min(group, s->args->n_rows - 1);
+    return behind + first_row(s, lo + 1);
 }

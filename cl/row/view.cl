@@ -66,11 +66,6 @@ static inline i32 row_slot(const step_args *s, u32 row)
 #endif
     return slot_with_logits(mapped_slot(s, row), mapped_logits(s, row));
 }
-/* Does this for a group that reports on its row. */
-static inline i32 group_slot(const step_args *s, u32 group)
-{
-    return group < s->args->n_rows ? row_slot(s, group) : -1;
-}
 
 #if ROW
 /* Adds the row's mask and dense bias to its view, where the step has them. */
