@@ -386,9 +386,9 @@ typedef struct cls_row {
     u32 aim, min_depth; /* of adaptive p: the probability that it aims at, * 2^30, and the least
                            depth that it gives to a token of the set */
     i32 draft_key;
-    u32 forced; /* the token was not drawn from the row: it is one that the request forces or, of a
-                   verification, one that takes the place of the row's own */
-    u32 place;  /* of a row of a verification: where its outputs go among those of all requests */
+    u32 forced;  /* the token was not drawn from the row: it is one that the request forces or, of a
+                    verification, one that takes the place of the row's own */
+    u32 place;   /* of a row of a verification: where its outputs go among those of all requests */
     u32 relaxed; /* of a row of a verification: relaxed acceptance accepts the draft after it */
     cls_slot_adaptive next; /* with CLS_ACCEPTS_LATER: the adaptive state once the token is
                                accepted, of a request that has one */

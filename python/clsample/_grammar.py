@@ -131,7 +131,7 @@ class Grammar(Unique):
         init("cls_grammar_info", struct)
         must(lib.cls_grammar_query(self.handle, struct))
         found: GrammarInfo = record(GrammarInfo, struct)
-        return found._replace(digest=bytes(found.digest))
+        return found
 
     def mask(self, state: int = 0) -> np.ndarray[Any, Any]:
         """What a state, by its number, allows, as a step's mask: int32 [ceil(vocab / 32)]."""
@@ -192,7 +192,9 @@ def _arrays_of(transitions: Any, start: Any) -> Tuple[Arrays, Mapping[Any, int]]
     return _numbered(dict(enumerate(transitions)), start)
 
 
-def _numbered(transitions: Mapping[Any, Mapping[int, Any]], start: Any) -> Any:
+def _numbered(
+    transitions: Mapping[Any, Mapping[int, Any]], start: Any
+) -> Tuple[Arrays, Mapping[Any, int]]:
     """Numbers the states from 0, which is the start."""
     if start not in transitions:
         raise ValueError(f"start is {start!r}, which is no state of the transitions")

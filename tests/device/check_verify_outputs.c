@@ -263,7 +263,7 @@ static uint32_t step(steps *t, const reports *of, uint32_t k)
 /* ---------------------------------------------------------------------- compare */
 
 typedef struct census {
-    uint32_t tokens, replaced, empty, overflow, trees, without, requests, many;
+    uint32_t tokens, replaced, empty, overflow, trees, without, requests, many, relaxed, grammars;
 } census;
 
 static void same(const verifier *v, uint32_t i, uint32_t k, int which, uint32_t at, int32_t ours,
@@ -317,6 +317,8 @@ static void compare_call(verifier *v, const reports *ours, steps *t, const char 
     for (uint32_t i = 0; i < v->of->n; i++) {
         const int32_t slot = v->of->slots[i];
         c->requests++;
+        c->relaxed += v->of->requests->params[i].relaxed_top_k != 0;
+        c->grammars += v->of->requests->params[i].grammar != NULL;
         c->many += v->emitted[i] > 1;
         if (slot >= 0 && t->any_forced[i]) { /* both forget which ids were forced */
             must(cls_slot_force(t->sampler, (uint32_t)slot, NULL, 0));
@@ -413,10 +415,12 @@ START_TEST(as_one_at_a_time)
         drafts_free(of);
     }
     printf("%s: %u requests, %u with several tokens; %u tokens, %u not drawn from their rows, %u "
-           "rows too large for their sets, %u empty rows, %u places without a token, %u trees\n",
+           "rows too large for their sets, %u empty rows, %u places without a token, %u trees; %u "
+           "requests relaxed, %u with grammars\n",
            d->name, c.requests, c.many, c.tokens, c.replaced, c.overflow, c.empty, c.without,
-           c.trees);
+           c.trees, c.relaxed, c.grammars);
     ck_assert(c.tokens > c.requests / 2 && c.many > 0 && c.overflow > 0 && c.trees > 0);
+    ck_assert(c.grammars > 0 && (fixture_by_size(0, 1, 1) == 0 || c.relaxed > 0));
 }
 END_TEST
 

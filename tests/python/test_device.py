@@ -493,6 +493,9 @@ def test_verify_outputs(sampler, kind):
     assert block["top.ids"].shape == (2, 4, 2)
     with pytest.raises(clsample.BadArgument, match="probs is set"):
         sampler.verify(rows, [[3, 4, 5], []], requests, probs=True)
+    with pytest.raises(clsample.BadArgument, match="kept_set.offsets is set"):
+        kept = {"capacity": VOCAB, "offsets": True}
+        sampler.verify(rows, [[3, 4, 5], []], requests, kept_set=kept)
     with pytest.raises(ValueError, match=r"it must be \(2, 4, count\)"):
         sampler.verify(rows, [[3, 4, 5], []], requests, given=given[:, 0])
     ended(*requests)

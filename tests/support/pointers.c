@@ -51,6 +51,7 @@ void pointers_close(pointers *p)
 {
     must_cl(clFinish(p->d->queue));
     for (uint32_t i = 0; i < p->n; i++) {
+        must_cl(clReleaseMemObject(p->copy[i].of));
         if (p->kind == CLS_BUFFER_SVM) {
             clSVMFree(p->d->context, p->copy[i].at);
         } else {
@@ -82,6 +83,7 @@ cls_buffer pointers_to(pointers *p, cls_buffer of)
         must_cl(clGetMemObjectInfo(of.buffer, CL_MEM_SIZE, sizeof size, &size, NULL));
         void *const host = must_malloc(size);
         buffer_read(p->d, of.buffer, size, host);
+        must_cl(clRetainMemObject(of.buffer)); /* another one must not get its handle */
         p->copy[i].of = of.buffer;
         p->copy[i].size = size;
         p->copy[i].at = allocate(p, size);
