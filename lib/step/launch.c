@@ -80,8 +80,12 @@ cls_arguments cls_step_arguments(cls_plan *plan, const cls_sampler *s, enum cls_
     b->tile_key = plan->survey != NULL ? plan->survey[0] : raw ? s->raw_key : s->tile_key;
     b->tile_mass = plan->survey != NULL ? plan->survey[1] : raw ? s->raw_mass : s->tile_mass;
     b->tile_flags = plan->survey != NULL ? plan->survey[2] : raw ? s->raw_flags : s->tile_flags;
-    return cls_kernel_arguments(
-        cls_sampler_kernel(s, which, plan->step.logits.dtype, raw ? 0 : plan->needs), which, b);
+    /* Raw rows need nothing but the places that a verification reports to. */
+    const uint32_t needs = !raw                  ? plan->needs
+                           : which == CLS_REPORT ? plan->needs & CLS_FEATURE_VERIFY
+                                                 : 0;
+    return cls_kernel_arguments(cls_sampler_kernel(s, which, plan->step.logits.dtype, needs), which,
+                                b);
 }
 
 /* Returns how many groups a kernel has beside each other: of a verification, one for each request
