@@ -249,6 +249,7 @@ static inline void relax_rows(const verifier *v)
         const i32 id = draft_id(v->s, v->request, v->nodes[row + 1]);
         const int accepted = id >= 0 && (u32)id < v->s->vocab && !v->s->rows[row].no_token &&
                              is_relaxed(v, row, (u32)id);
+        BARRIER(); /* every item has read the row */
         if (LOCAL_ID == 0)
             v->s->rows[row].relaxed = (u32)accepted;
         BARRIER();
@@ -322,6 +323,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
                           grammar_allows(slot, v->s->lists, grammar_state, thinking, (u32)due))) {
             w->status |= CLS_ROW_EMPTY;
             w->token = -1;
+            BARRIER(); /* every item has read the row; the branch is the same for the whole group */
             if (LOCAL_ID == 0)
                 rows[w->row].status = (row_status & (CLS_ROW_NAN | CLS_ROW_INF)) | CLS_ROW_EMPTY;
             if (LOCAL_ID == 0)
@@ -335,6 +337,7 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         if (!one_token && (by_rows || w->depth < depth))
             at = child_with(v, w->row, w->token, &children);
         if (by_rows && !one_token && at == last && !children && !v->bonus && !is_single(v)) {
+            BARRIER();         /* every item has read the row */
             if (LOCAL_ID == 0) /* a forced id is not what ends the verification */
                 rows[w->row].no_token = 0;
             w->token = -1;

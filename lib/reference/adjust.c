@@ -97,7 +97,7 @@ static void mark_allowed(cls_scratch *w)
         return;
     cls_grammar_set(w->params.grammar, state, w->scratch);
     for (uint32_t i = 0; i < w->vocab; i++)
-        w->mark[i] &= w->scratch[i / 32] >> (i % 32) & 1u;
+        w->mark[i] = (uint8_t)(w->mark[i] & (w->scratch[i / 32] >> (i % 32) & 1u));
 }
 
 static void add_biases(cls_scratch *w)
