@@ -1046,7 +1046,7 @@ START_TEST(forced)
             runs++;
         }
         for (int v = 0; v < CLS_VARIANTS; v++)
-            of[v] += wanted.ran >> v & 1u;
+            of[v] += (uint32_t)(wanted.ran >> v & 1u);
         free(wanted.words);
         batch_free(b);
     }
