@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-# make check builds these examples and runs four of them as tests.
+# make check builds these examples and runs the quick ones as tests.
 check_PROGRAMS += examples/llamacpp/check_adapter examples/guidance examples/json examples/minimal examples/rows \
 	examples/server examples/speculative
 quick_examples = examples/guidance examples/llamacpp/check_adapter examples/rows examples/server examples/speculative

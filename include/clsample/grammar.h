@@ -9,12 +9,11 @@
  *
  * A state allows the ids of its transitions, and the end ids if it is final. After an end id the
  * request stops, whether or not stop_ids names that id. A token that the state does not allow,
- * which only cls_accept(), cls_verify() of another grammar's text, or `output` of cls_slot_begin()
- * can add, leaves the request without a state: its rows get CLS_ROW_EMPTY until a rollback, other
- * parameters or another beginning. A forced id that the state does not allow is not emitted: its
- * row gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
- * (params->thinking_start) its grammar does not apply; it begins behind the last id of
- * thinking_end.
+ * which only cls_accept() or `output` of cls_slot_begin() can add, leaves the request without a
+ * state: its rows get CLS_ROW_EMPTY until a rollback, other parameters or another beginning. A
+ * forced id that the state does not allow is not emitted: its row gets CLS_ROW_EMPTY, and the id
+ * stays due, as with masks. While a request thinks (params->thinking_start) its grammar does not
+ * apply; it begins behind the last id of thinking_end.
  *
  * The method: ids that no state distinguishes form a class, so that a state's transitions are
  * stored once a class. A set of many ids is a bitmap, which all states with the same set share; a

@@ -129,13 +129,13 @@ CLS_API cls_status cls_slot_reset(cls_sampler *sampler, uint32_t slot);
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_save(cls_sampler *sampler, cl_command_queue queue,
                                                  uint32_t slot, void *out, size_t *size);
 
-/* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab, keep,
- * history and rollback of the sampler that saved it, and logit_bias if the request has a logit bias
- * or allowed ids. `grammar`: the grammar that the request follows, or NULL if it follows none; a
- * state names its grammar by its digest. States that version 0.3 or a later one saved can be
- * loaded. CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version
- * does not read, of a text of 2^31 tokens or more, of another kind of sampler, or of another
- * grammar; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
+/* Restores a saved state in a slot, whatever the slot held. The sampler must have the vocab,
+ * counts, max_history and max_rollback of the sampler that saved it. `grammar`: the grammar that
+ * the request follows, which the state names by its digest; NULL if it follows none. States that
+ * version 0.3 or a later one saved can be loaded.
+ * CLS_OK; CLS_BAD_ARGUMENT: the bytes are damaged, cut short, in a format that this version does
+ * not read, of a text of 2^31 tokens or more, of another kind of sampler, or of another grammar;
+ * CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED; CLS_SELF_TEST_FAILED;
  * CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_load(cls_sampler *sampler, uint32_t slot,
                                                  const void *bytes, size_t size,

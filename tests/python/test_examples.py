@@ -54,6 +54,13 @@ def test_buffer(context, cl):
     assert len(lines["mean token of each row"].split()) == 4
 
 
+def test_guided(context):
+    pytest.importorskip("outlines_core")
+    out = run(SOURCE / "examples" / "python" / "guided.py", 70, 1500)
+    same = "70 of 70 texts are accepted, 70 are the same with masks"
+    assert out.count(same) == 3, out
+
+
 def test_tensors(context):
     pytest.importorskip("torch")
     out = run(SOURCE / "examples" / "python" / "tensors.py")
