@@ -103,8 +103,7 @@ void cls_shard_destroy(cls_shard *h)
     if (h == NULL)
         return;
     cls_shard_abandon(h);
-    if (h->sampler->last_queue != NULL) /* the last merge may still be reading partials */
-        clFinish(h->sampler->last_queue);
+    cls_rows_finish(h, h->sampler->last_queue);
     h->sampler->shard = NULL;
     cls_rows_destroy(h);
     if (h->gathered.buffer != NULL)

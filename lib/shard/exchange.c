@@ -235,8 +235,8 @@ static cls_status merge(cls_shard *h, const void *partials, size_t size, int *mo
     if (status == CLS_BAD_ARGUMENT || status == CLS_BUSY || status == CLS_OUT_OF_MEMORY)
         return status;
     h->exchange++;
-    if (status != CLS_OK && h->queue != NULL)
-        clFinish(h->queue); /* an upload may still read the partials, which the shard's end frees */
+    if (status != CLS_OK)
+        cls_rows_finish(h, h->queue);
     if (!*more) {
         h->completed += status == CLS_OK;
         close_step(h);

@@ -112,6 +112,12 @@ cls_status cls_rows_create(cls_shard *h)
                : cls_fail(CLS_OPENCL_ERROR, code, "cannot write a shard's memory on the device");
 }
 
+void cls_rows_finish(cls_shard *h, cl_command_queue queue)
+{
+    if (queue != NULL && clFinish(queue) != CL_SUCCESS && clFinish(queue) != CL_SUCCESS)
+        h->merging = (cls_host_buffer){NULL, 0, 0};
+}
+
 void cls_rows_destroy(cls_shard *h)
 {
     fixed all[FIXED];

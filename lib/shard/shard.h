@@ -150,6 +150,11 @@ uint64_t cls_rows_place(cls_shard *shard);
 cls_status cls_rows_create(cls_shard *shard);
 void cls_rows_destroy(cls_shard *shard);
 
+/* Waits for the queue of the last merge, since its upload reads the partials' copy. Waiting may
+ * fail by itself, so it is tried twice; if a lost device may still be reading, that copy is neither
+ * freed nor used again. The queue may be NULL. */
+void cls_rows_finish(cls_shard *shard, cl_command_queue queue);
+
 /* Enqueues the step up to its first partial. */
 cls_status cls_rows_open(cls_shard *shard, cl_uint n_wait, const cl_event *wait);
 

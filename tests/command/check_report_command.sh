@@ -68,7 +68,7 @@ for key in report_version clsample time system machine complete doing failures d
 done
 says "it is complete" '^  "complete": true,$' mine.json
 says "no failures" '^  "failures": \[\],$' mine.json
-is "stages" "$(grep -c '"message": ' mine.json)" 32
+is "stages" "$(grep -c '"message": ' mine.json)" 33
 is "types" "$(sed -n '/"dtypes"/,/]/p' mine.json | tr -d ' \n')" '"dtypes":["float32"],'
 is "cases" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' mine.json | tr '\n' ' ')" \
     "greedy topk plain topp_peaked "
