@@ -405,6 +405,10 @@ void cli_npy_rows(cli_npy *array, const cli_picked *picked);
 void cli_npy_close(cli_npy *array);
 void cli_npy_read(const char *path, cli_npy *array);
 
+/* The number of rows to read: those that are selected, or all. It fails if the array has not all of
+ * them, or more rows than a command can take. */
+uint32_t cli_npy_count(const cli_npy *array, const cli_picked *picked);
+
 /* Reads `size` bytes of data at an offset of a seekable file, which has them. */
 void cli_npy_at(cli_npy *array, uint64_t offset, void *to, size_t size);
 

@@ -33,8 +33,7 @@ static void refuse_type(const cli_npy *array, int32_t dtype)
 }
 
 /* Checks type, shape and size by the header. */
-static void check_logits(const cli_npy *array, cls_dtype type, int32_t dtype,
-                         const cli_picked *picked)
+static void check_logits(const cli_npy *array, cls_dtype type, int32_t dtype)
 {
     const char *const path = array->path;
     if (array->kind != types[type].kind || array->size != types[type].size)
@@ -43,14 +42,8 @@ static void check_logits(const cli_npy *array, cls_dtype type, int32_t dtype,
         cli_die("%s: the array has one dimension, but logits have two: [rows, vocab]", path);
     if (array->shape[1] > 1048576)
         cli_die("%s: a row has %" PRIu64 " tokens; the most is 1048576", path, array->shape[1]);
-    if (array->shape[0] > INT32_MAX)
-        cli_die("%s: the array has %" PRIu64 " rows, which are too many", path, array->shape[0]);
     if (array->bytes == 0)
         cli_die("%s: the array is empty", path);
-    for (uint32_t i = 0; i < (picked == NULL || picked->row == NULL ? 0 : picked->count); i++)
-        if (picked->row[i] >= array->shape[0])
-            cli_die("%s: there is no row %" PRIu32 "; the file has rows 0 to %" PRIu64,
-                    picked->option, picked->row[i], array->shape[0] - 1);
 }
 
 void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, cli_npy *array,
@@ -61,9 +54,9 @@ void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, 
     logits->dtype = dtype >= 0                               ? (cls_dtype)dtype
                     : array->kind == 'f' && array->size == 2 ? CLS_F16
                                                              : CLS_F32;
-    check_logits(array, logits->dtype, dtype, picked);
+    check_logits(array, logits->dtype, dtype);
+    logits->rows = cli_npy_count(array, picked);
     logits->file_rows = (uint32_t)array->shape[0];
-    logits->rows = picked == NULL || picked->row == NULL ? logits->file_rows : picked->count;
     logits->vocab = (uint32_t)array->shape[1];
     logits->size = array->size;
 }

@@ -258,6 +258,20 @@ void cli_npy_rows(cli_npy *array, const cli_picked *picked)
     cli_npy_close(array);
 }
 
+uint32_t cli_npy_count(const cli_npy *array, const cli_picked *picked)
+{
+    if (array->shape[0] > INT32_MAX)
+        cli_die("%s: the array has %" PRIu64 " rows, which are too many", array->path,
+                array->shape[0]);
+    if (picked == NULL || picked->row == NULL)
+        return (uint32_t)array->shape[0];
+    for (uint32_t i = 0; i < picked->count; i++)
+        if (picked->row[i] >= array->shape[0])
+            cli_die("%s: there is no row %" PRIu32 "; the file has rows 0 to %" PRIu64,
+                    picked->option, picked->row[i], array->shape[0] - 1);
+    return picked->count;
+}
+
 void cli_npy_read(const char *path, cli_npy *array)
 {
     cli_npy_open(path, array);

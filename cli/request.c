@@ -1,24 +1,28 @@
 /* SPDX-License-Identifier: MIT */
-/* Reads what the options that sample, verify and explain share refer to: logits, parameters, masks,
- * biases, prompts and outputs. */
+/* Reads what the options that sample, verify, explain and draft share refer to: logits, parameters,
+ * masks, biases, prompts and outputs. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "request.h"
 
-/* Reads the rows of an array. Messages say that it should be `what`. */
-static void array_read(const char *path, const cli_rows *rows, const char *what,
-                       bool (*fits)(const cli_npy *), cli_npy *array)
+/* Opens an array. Messages say that it should be `what`. */
+static void array_open(const char *path, const char *what, bool (*fits)(const cli_npy *),
+                       cli_npy *array)
 {
     cli_npy_open(path, array);
     if (array->bytes == 0)
         cli_die("%s: the array is empty", path);
     if (array->dims != 2 || !fits(array))
         cli_npy_refuse(array, what);
-    const cli_picked *const picked = cli_rows_in(path, array->shape[0], "rows", rows);
+}
+
+static void array_read(cli_npy *array, const cli_rows *rows)
+{
+    const cli_picked *const picked = cli_rows_in(array->path, array->shape[0], "rows", rows);
     if (array->shape[1] > INT32_MAX)
-        cli_die("%s: rows of %" PRIu64 " elements are too long", path, array->shape[1]);
+        cli_die("%s: rows of %" PRIu64 " elements are too long", array->path, array->shape[1]);
     cli_npy_rows(array, picked);
 }
 
@@ -32,7 +36,7 @@ static cli_rows rows_of_logits(const cli_request *q)
     return (cli_rows){q->logits.rows, q->logits.file_rows, q->picked_logits, of_logits};
 }
 
-/* The rows that belong to requests. Except in verify, they are the rows of the logits. */
+/* The rows that belong to requests. In sample and explain they are the rows of the logits. */
 static cli_rows rows_of_requests(const cli_request *q)
 {
     return (cli_rows){q->requests, q->file_requests, &q->picked, q->of};
@@ -61,7 +65,8 @@ static void mask_read(const cli_request *q, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(q);
     cli_npy mask;
-    array_read(q->mask, &rows, CLI_MASK_TYPES, cli_is_mask, &mask);
+    array_open(q->mask, CLI_MASK_TYPES, cli_is_mask, &mask);
+    array_read(&mask, &rows);
     job->mask = mask.data;
     job->mask_width = (uint32_t)mask.shape[1];
     job->mask_kind = cli_mask_kind(&mask);
@@ -74,7 +79,8 @@ static void bias_read(const cli_request *q, cli_job *job)
 {
     const cli_rows rows = rows_of_logits(q);
     cli_npy bias;
-    array_read(q->bias, &rows, CLI_BIAS_TYPES, cli_is_bias, &bias);
+    array_open(q->bias, CLI_BIAS_TYPES, cli_is_bias, &bias);
+    array_read(&bias, &rows);
     job->bias = bias.data;
     job->bias_dtype = cli_bias_dtype(&bias);
     job->bias_factor = q->bias_factor;
@@ -94,11 +100,18 @@ void cli_ids_narrow(void *ids, unsigned size, size_t count)
 }
 
 /* Reads prompts or outputs; rows that are shorter than the array are padded with -1. */
-static void tokens_read(const char *path, const cli_request *q, cli_tokens *tokens)
+static void tokens_read(const char *path, cli_request *q, cli_tokens *tokens)
 {
-    const cli_rows rows = rows_of_requests(q);
     cli_npy array;
-    array_read(path, &rows, "int32 [rows, tokens]", is_ids, &array);
+    if (path == NULL)
+        return;
+    array_open(path, "int32 [rows, tokens]", is_ids, &array);
+    if (q->file_requests == 0) {
+        q->requests = cli_npy_count(&array, &q->picked);
+        q->file_requests = (uint32_t)array.shape[0];
+    }
+    const cli_rows rows = rows_of_requests(q);
+    array_read(&array, &rows);
     tokens->ids = array.data;
     tokens->width = (uint32_t)array.shape[1];
     cli_ids_narrow(tokens->ids, array.size, (size_t)q->requests * tokens->width);
@@ -218,6 +231,12 @@ void cli_params_help(void)
 
 void cli_picked_read(cli_request *q) { cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked); }
 
+void cli_texts_read(cli_request *q, cli_job *job)
+{
+    tokens_read(q->prompt, q, &job->prompt);
+    tokens_read(q->output, q, &job->output);
+}
+
 void cli_sampling_read(cli_request *q, cli_job *job)
 {
     job->logits = &q->logits;
@@ -231,10 +250,7 @@ void cli_sampling_read(cli_request *q, cli_job *job)
         bias_read(q, job);
     else if (q->bias_factor != 1.0f)
         cli_die("--bias-factor: this option requires --bias");
-    if (q->prompt != NULL)
-        tokens_read(q->prompt, q, &job->prompt);
-    if (q->output != NULL)
-        tokens_read(q->output, q, &job->output);
+    cli_texts_read(q, job);
     infill_read(q, job);
     job->history = history_of(job, q->requests);
 }

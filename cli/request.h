@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The options that sample, verify and explain share, and the files that these options name. */
+/* The options that sample, verify, explain and draft share, and the files that these options name.
+ */
 #ifndef CLS_CLI_REQUEST_H
 #define CLS_CLI_REQUEST_H
 
@@ -25,7 +26,7 @@ typedef struct cli_request {
     /* Read from the files. */
     cli_logits logits;
     uint32_t requests;      /* rows of parameters, prompts and outputs */
-    uint32_t file_requests; /* those that --rows selects from */
+    uint32_t file_requests; /* those that --rows selects from; 0: as many as the first text has */
     const char *of;         /* the noun for these rows in messages */
     cls_params *rows;       /* [requests] */
     cli_ids *forces;        /* [requests] */
@@ -39,6 +40,12 @@ typedef struct cli_request {
     {"logits", CLI_INPUT, &(q)->logits_path, "FILE.npy", \
      "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16"}, \
     CLI_SAMPLING_OPTIONS(q)
+
+#define CLI_TEXT_OPTIONS(q) \
+    {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
+     "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
+    {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
+     "the tokens generated so far, in the same format as --prompt"}
 
 /* All of these options except --logits. A comma follows. */
 #define CLI_SAMPLING_OPTIONS(q) \
@@ -54,10 +61,7 @@ typedef struct cli_request {
     {"bias-factor", CLI_FLOAT, &(q)->bias_factor, "X", \
      "multiply the bias by X first (default 1); for guidance of scale s, X = 1/s - 1"}, \
     CLI_TITLE("Requests"), \
-    {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
-     "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
-    {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
-     "the tokens generated so far, in the same format as --prompt"}, \
+    CLI_TEXT_OPTIONS(q), \
     {"params", CLI_INPUT, &(q)->params_file, "FILE.json", \
      "the parameters of each row: an array with one object per row, or an object for all rows, " \
      "such as Transformers' generation_config.json"}, \
@@ -102,6 +106,9 @@ void cli_picked_read(cli_request *q); /* --rows */
 
 /* Reads --rows and all files that the options name. */
 void cli_request_read(cli_request *q, cli_job *job);
+
+/* Reads --prompt and --output. The fields from `picked` to `of` must be set. */
+void cli_texts_read(cli_request *q, cli_job *job);
 
 /* Reads all files except the logits. The fields from `picked` to `of` must be set. */
 void cli_sampling_read(cli_request *q, cli_job *job);
