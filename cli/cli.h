@@ -18,6 +18,7 @@
 
 int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
+int cls_cmd_draft(int argc, char **argv);
 int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_replay(int argc, char **argv);

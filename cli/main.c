@@ -13,6 +13,7 @@ static const struct command {
 } commands[] = {
     {"devices", cls_cmd_devices, "list the OpenCL devices and how clsample uses them", 1},
     {"sample", cls_cmd_sample, "draw tokens from logits in a file", 1},
+    {"draft", cls_cmd_draft, "draft tokens from the texts of requests in files, for verify", 1},
     {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files", 1},
     {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row", 1},
     {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one", 2},

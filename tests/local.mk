@@ -59,7 +59,7 @@ sized_command_tests = tests/command/check_verify_command.sh
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_shards_command.sh tests/command/check_replay.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh
+	tests/command/check_generation_config.sh tests/command/check_draft_command.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
