@@ -97,35 +97,50 @@ static inline u32 kept_after(u32 at, u32 count, u32 capacity)
     return count <= capacity - at ? at + count : at;
 }
 
-/* Writes the offsets of all rows' sets: row by row, a set gets the next place if all of it fits.
- * Launch: one group. */
+/* Writes the offsets of all sets: one by one, in the order of the outputs, a set gets what follows
+ * if all of it fits. Launch: one group. */
 ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 {
-    const u32 rows = s->args->n_rows, capacity = s->args->set_capacity;
+    const u32 rows = s->args->n_rows, capacity = s->args->set_capacity, places = output_count(s);
     __global i32 *const offsets = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS);
     u32 at = 0;
-    for (u32 first = 0; first < rows; first += WGS) {
-        const u32 row = first + LOCAL_ID, count = row < rows ? kept_count(s, row) : 0u;
-        u32 mine = at;
-#if WGS == 1
-        at = kept_after(at, count, capacity);
-#else
-        LOCAL_BARRIER();
-        scratch[LOCAL_ID] = (u64)count;
-        LOCAL_BARRIER();
-        /* Two rows at once, so that the trips for 65,535 rows are few enough (rule 5). */
-        for (u32 j = 0; j < WGS; j += 2) {
-            mine = j == LOCAL_ID ? at : mine;
-            at = kept_after(at, u64_lo(scratch[j]), capacity);
-            mine = j + 1 == LOCAL_ID ? at : mine;
-            at = kept_after(at, j + 1 < WGS ? u64_lo(scratch[j + 1]) : 0u, capacity);
-        }
+#if PLACES /* the counts, until the offsets replace them: some places have no row */
+    for (u32 place = LOCAL_ID; place < places; place += WGS)
+        offsets[place] = 0;
+    BARRIER();
+    for (u32 row = LOCAL_ID; row < rows; row += WGS)
+        offsets[output_index(s, row)] = (i32)kept_count(s, row);
+    BARRIER();
 #endif
-        if (row < rows)
-            offsets[row] = (i32)mine;
+    for (u32 first = 0; first < places; first += WGS) {
+        const u32 place = first + LOCAL_ID;
+        u32 count = 0, total;
+        if (place < places)
+            count = PLACES ? (u32)offsets[place] : kept_count(s, place);
+        u32 mine = at + wg_scan_u32(count, scratch, &total);
+        if (total <= capacity - at) { /* the same for the whole group */
+            at += total;
+        } else {
+#if WGS == 1
+            mine = at;
+#else
+            LOCAL_BARRIER();
+            scratch[LOCAL_ID] = (u64)count;
+            LOCAL_BARRIER();
+            /* Two at once, so that the trips for 65,535 rows are few enough (rule 5). */
+            for (u32 j = 0; j < WGS; j += 2) {
+                mine = j == LOCAL_ID ? at : mine;
+                at = kept_after(at, u64_lo(scratch[j]), capacity);
+                mine = j + 1 == LOCAL_ID ? at : mine;
+                at = kept_after(at, j + 1 < WGS ? u64_lo(scratch[j + 1]) : 0u, capacity);
+            }
+#endif
+        }
+        if (place < places)
+            offsets[place] = (i32)mine;
     }
     if (LOCAL_ID == 0)
-        offsets[rows] = (i32)at;
+        offsets[places] = (i32)at;
 }
 
 /* The first launch leaves the counts of the groups in `tile_sums`. The last one writes ids, counts,
@@ -143,7 +158,7 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
     if (!(wants & CLS_WANTS(CLS_OUT_SET_OFFSETS))) {
         ids += (size_t)place * capacity;
     } else if (!counting) { /* all of the set has a place, or nothing */
-        __global const i32 *const offset = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS) + row;
+        __global const i32 *const offset = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS) + place;
         ids += offset[0];
         capacity = (u32)(offset[1] - offset[0]);
     }
@@ -197,7 +212,8 @@ ONE_COPY void kept_tiles(const step_args *s, u32 row, u32 group, int counting, _
 /* Writes an empty set where a verification has no token, at one place. */
 static inline void kept_nothing(const step_args *s, u32 place)
 {
-    const u32 wants = s->args->wants, capacity = s->args->set_capacity;
+    const u32 wants = s->args->wants,
+              capacity = wants & CLS_WANTS(CLS_OUT_SET_OFFSETS) ? 0u : s->args->set_capacity;
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_SET_COUNTS)))
         OUTPUT(s, set_counts, CLS_OUT_SET_COUNTS)[place] = 0;
     for (u32 i = LOCAL_ID; i < capacity && (wants & CLS_WANTS(CLS_OUT_SET_IDS)); i += WGS)

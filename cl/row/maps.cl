@@ -112,6 +112,12 @@ static inline u32 output_index(const step_args *s, u32 row)
 {
     return PLACES && (s->has & CLS_DRAFTS) ? s->rows[row].place : row;
 }
+/* Returns how many places the outputs of all rows have. */
+static inline u32 output_count(const step_args *s)
+{
+    return PLACES && (s->has & CLS_DRAFTS) ? s->args->requests * (s->args->max_drafts + 1)
+                                           : s->args->n_rows;
+}
 /* Returns the place of a group behind the rows. There is one for each place that a request of a
  * verification has more than rows. */
 static inline u32 place_behind(const step_args *s, u32 group)

@@ -72,8 +72,8 @@ typedef struct cls_candidates {
  * A row whose set has more than `capacity` tokens gets its token and its state as always, the first
  * `capacity` ids, the true count, and CLS_ROW_OVERFLOW in its status.
  *
- * With `offsets` the sets of a step lie one behind the other, which takes less memory: most sets
- * have a few tokens. `capacity` is then the number of ids of the whole step. Rows get their places
+ * With `offsets` the sets of a call lie one behind the other, which takes less memory: most sets
+ * have a few tokens. `capacity` is then the number of ids of the whole call. Rows get their places
  * in order: row r has ids[offsets[r]] to ids[offsets[r + 1] - 1]. A row whose set does not fit
  * whole into what is left gets no ids, its two offsets are equal, and its status has
  * CLS_ROW_OVERFLOW; a row after it may fit. Counts are always true. The ids from offsets[rows] on
@@ -84,7 +84,7 @@ typedef struct cls_candidates {
  * replays the distribution that the token was drawn from: doc/integration.md, "Training". */
 typedef struct cls_kept_set {
     uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. With offsets, ids
-                          of the step: up to rows * vocab, and to 2^31 - 1. Above 0, at least one of
+                          of the call: up to rows * vocab, and to 2^31 - 1. Above 0, at least one of
                           the buffers must be set */
     uint32_t reserved[5]; /* 0 */
     cls_buffer ids;       /* int32 [rows, capacity], ascending; -1 beyond the row's last one. With

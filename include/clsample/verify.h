@@ -156,7 +156,7 @@ typedef struct cls_verify_call {
      * outputs describe that row's own distribution, raw or final, also where a draft was refused
      * and a token of the residual took its place. They are those of cls_sample() at this row, bit
      * for bit, for a token that it draws there or that cls_slot_force() makes it emit. `probs`,
-     * `final_logits`, `latest` and kept_set.offsets must be absent. */
+     * `final_logits` and `latest` must be absent. */
     const struct cls_outputs *outputs;
 
     /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
@@ -176,11 +176,11 @@ CLS_INIT_FUNCTION(cls_verify_call)
 /* Enqueues a verification. It takes 4 to 6 kernel launches, whatever the number of drafts, and 2
  * more where parameters need the threshold search. With `outputs` or `token_status` it takes 1
  * more, and besides 2 for what is of the raw rows, 1 for what is of the final distributions, 1 for
- * entropy or kept_mass, and 2 for kept_set. The random numbers are those of Philox at the row's
- * position; the draws that decide acceptance, and those that replace a refused draft, have their
- * own purposes in Philox's counter. Queue, events and results: as cls_sample(). CLS_OK;
- * CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does not
- * support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
+ * entropy or kept_mass, and 2 for kept_set, or 3 if it has offsets. The random numbers are those of
+ * Philox at the row's position; the draws that decide acceptance, and those that replace a refused
+ * draft, have their own purposes in Philox's counter. Queue, events and results: as cls_sample().
+ * CLS_OK; CLS_BAD_ARGUMENT: nothing was enqueued (among others, for a tree with a method that does
+ * not support trees); CLS_BUSY; CLS_OUT_OF_MEMORY: for mask.host; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_verify(cls_sampler *sampler, cl_command_queue queue,
                                               const cls_verify_call *call, cl_uint n_wait,
                                               const cl_event *wait, cl_event *done);

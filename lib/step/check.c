@@ -174,9 +174,11 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *s, cl_command_queue
 {
     plan->count[CLS_N_SLOTS] = s->slots;
     plan->count[CLS_N_ROWS] = plan->step.rows;
-    plan->count[CLS_N_OFFSETS] = (uint64_t)plan->step.rows + 1;
-    plan->count[CLS_N_PACKED_MOST] = (uint64_t)plan->step.rows * s->vocab < INT32_MAX
-                                         ? (uint64_t)plan->step.rows * s->vocab
+    if (plan->verify.requests == 0)
+        plan->count[CLS_N_PLACES] = plan->step.rows;
+    plan->count[CLS_N_OFFSETS] = plan->count[CLS_N_PLACES] + 1;
+    plan->count[CLS_N_PACKED_MOST] = plan->count[CLS_N_PLACES] * s->vocab < INT32_MAX
+                                         ? plan->count[CLS_N_PLACES] * s->vocab
                                          : INT32_MAX;
     plan->count[CLS_N_SHORTLIST] = s->context->shape.shortlist;
     cls_status status = cls_wait_check(s->context->cl, n_wait, wait);

@@ -94,10 +94,9 @@ static size_t groups_over_rows(const cls_plan *plan, enum cls_kernel which)
 {
     const int of_tokens = which == CLS_REPORT || which == CLS_KEPT,
               of_requests = which == CLS_VERIFY || which == CLS_ACCEPT;
-    return plan->verify.requests == 0 ? plan->step.rows
-           : of_tokens                ? (size_t)plan->count[CLS_N_PLACES]
-           : of_requests              ? plan->verify.requests
-                                      : plan->step.rows;
+    return of_tokens                                   ? (size_t)plan->count[CLS_N_PLACES]
+           : of_requests && plan->verify.requests != 0 ? plan->verify.requests
+                                                       : plan->step.rows;
 }
 
 cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls_kernel which,

@@ -29,7 +29,7 @@ enum cls_count {
     CLS_N_SET,
     CLS_N_PACKED, /* ids of all kept sets, where these have offsets */
     CLS_N_PACKED_MOST,
-    CLS_N_OFFSETS, /* rows, and one */
+    CLS_N_OFFSETS, /* places, and one */
     CLS_N_LOGITS_ROWS,
     CLS_N_LOGITS_WIDTH,
     CLS_N_LOGIT_BYTES,
@@ -46,7 +46,7 @@ enum cls_count {
     CLS_N_DRAFTS,      /* of all requests */
     CLS_N_DRAFT_IDS,   /* what they take of draft_ids and of `draft`, in elements */
     CLS_N_DRAFT_EXTENT,
-    CLS_N_PLACES, /* for all tokens that all requests could emit */
+    CLS_N_PLACES, /* of outputs: rows, or all tokens that all requests could emit */
     CLS_N_DRAFT_BYTES,
     CLS_COUNTS
 };

@@ -2,6 +2,21 @@
 /* The outputs of rows beside their tokens: which kernels write them, and with which arguments. */
 #include "step/step.h"
 
+#include <string.h>
+
+cls_status cls_outputs_read(cls_plan *plan, const cls_outputs *callers)
+{
+    cls_kept_set *const set = &plan->outputs.kept_set;
+    cls_status status = CLS_OK;
+    if (callers != NULL)
+        status = CLS_STRUCT_READ(&plan->outputs, callers, "outputs");
+    if (status == CLS_OK && !cls_buffer_is_blank(&set->offsets)) {
+        plan->packed = *set;
+        memset(set, 0, sizeof *set);
+    }
+    return status;
+}
+
 int cls_report_kinds(const cls_plan *plan)
 {
     const uint32_t wants = plan->wants & CLS_WANTS_OUTPUTS, either = wants & CLS_WANTS_OF_EITHER;

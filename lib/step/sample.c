@@ -74,13 +74,7 @@ static cl_int launch_step(cls_plan *plan, cls_commands *c, cl_event *done)
 static cls_status read_step(const void *callers, cls_plan *plan)
 {
     cls_status status = CLS_STRUCT_READ(&plan->step, callers, "step");
-    if (status == CLS_OK && plan->step.outputs != NULL)
-        status = CLS_STRUCT_READ(&plan->outputs, plan->step.outputs, "outputs");
-    if (!cls_buffer_is_blank(&plan->outputs.kept_set.offsets)) {
-        plan->packed = plan->outputs.kept_set;
-        memset(&plan->outputs.kept_set, 0, sizeof plan->outputs.kept_set);
-    }
-    return status;
+    return status == CLS_OK ? cls_outputs_read(plan, plan->step.outputs) : status;
 }
 
 static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)

@@ -150,6 +150,9 @@ cl_int cls_report_launch(cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* ------------------------------------------------------------ outputs.c */
 
+/* Reads the caller's outputs, which may be NULL. Kept sets with offsets become `packed`. */
+cls_status cls_outputs_read(cls_plan *plan, const cls_outputs *callers);
+
 /* The launches that write outputs, as returned by cls_report_kinds(): the report of the raw row,
  * the distribution over all tokens, the report of the final set, and the kept set. */
 enum {

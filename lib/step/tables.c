@@ -72,13 +72,11 @@
 #define FEATURE_KEPT_SETS CLS_FEATURE_KEPT_SETS
 #define FEATURE_SUMS (CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS)
 
-/* A row of a table of core/buffers.h, of a step's rows or of a verification's tokens. */
-#define OUTPUT_OF(R, S, WHICH, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
-    {BUFFER(S "->" #field, outputs.field, R, WIDTH, 4, ACCESS), .group = CLS_N_##COUNT, \
+/* A row of a table of core/buffers.h. */
+#define OUTPUT(S, WHICH, type, buffer_, field, ACCESS, WIDTH, COUNT, FEATURE) \
+    {BUFFER(S "->" #field, outputs.field, PLACES, WIDTH, 4, ACCESS), .group = CLS_N_##COUNT, \
      .feature = FEATURE_##FEATURE, .wants = CLS_WANTS(CLS_OUT_##WHICH), \
      TO(buffer_, output_offset[CLS_OUT_##WHICH])},
-#define OUTPUT(...) OUTPUT_OF(ROWS, __VA_ARGS__)
-#define TOKEN_OUTPUT(...) OUTPUT_OF(PLACES, __VA_ARGS__)
 
 #define COUNTS_OF_OUTPUTS \
     TOP_AND_GIVEN("outputs"), \
@@ -92,10 +90,20 @@
         ZERO("outputs->kept_set.reserved", outputs.kept_set.reserved, 5) \
     }
 
-/* A buffer of kept sets that lie one behind the other. */
+/* The buffers of kept sets that lie one behind the other. */
 #define PACKED_SET(field, ROWS, WIDTH, WHICH, BUFFER_) \
-    RESULT("outputs->kept_set." #field, packed.field, ROWS, WIDTH, CLS_OUT_##WHICH, BUFFER_), \
-        .group = CLS_N_PACKED, .feature = CLS_FEATURE_KEPT_SETS
+    { \
+        RESULT("outputs->kept_set." #field, packed.field, ROWS, WIDTH, CLS_OUT_##WHICH, BUFFER_), \
+            .group = CLS_N_PACKED, .feature = CLS_FEATURE_KEPT_SETS \
+    }
+#define PACKED_SETS \
+    {NUMBER("outputs->kept_set.capacity", packed.capacity, PACKED, PACKED_MOST, 0)}, \
+        PACKED_SET(ids, 1, PACKED, SET_IDS, set_ids), \
+        PACKED_SET(counts, PLACES, 1, SET_COUNTS, set_counts), \
+        PACKED_SET(offsets, OFFSETS, 1, SET_OFFSETS, set_offsets), \
+    { \
+        ZERO("outputs->kept_set.reserved", packed.reserved, 5) \
+    }
 
 static const cls_operand step[] = {
     LOGITS("step"),
@@ -119,12 +127,7 @@ static const cls_operand step[] = {
      TO(latest, latest_offset)},
     COUNTS_OF_OUTPUTS,
     CLS_OUTPUTS_TABLE(OUTPUT, "outputs") /* its rows end with a comma */
-    {NUMBER("outputs->kept_set.capacity", packed.capacity, PACKED, PACKED_MOST, 0)},
-    {PACKED_SET(ids, 1, PACKED, SET_IDS, set_ids)},
-    {PACKED_SET(counts, ROWS, 1, SET_COUNTS, set_counts)},
-    {PACKED_SET(offsets, OFFSETS, 1, SET_OFFSETS, set_offsets)},
-    {ZERO("outputs->kept_set.reserved", packed.reserved, 5)},
-};
+    PACKED_SETS};
 
 /* The maps of requests become maps of rows after they were checked. */
 static const cls_operand verify[] = {
@@ -161,12 +164,11 @@ static const cls_operand verify[] = {
      .feature =
          CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT},
     COUNTS_OF_OUTPUTS,
-    CLS_REPORT_TABLE(TOKEN_OUTPUT, "outputs") CLS_KEPT_TABLE(TOKEN_OUTPUT, "outputs") /* as above */
+    CLS_REPORT_TABLE(OUTPUT, "outputs") CLS_KEPT_TABLE(OUTPUT, "outputs") /* as above */
     {FIELD("outputs->probs", CLS_NEVER, outputs.probs), .word = ""},
     {FIELD("outputs->final_logits", CLS_NEVER, outputs.final_logits), .word = ""},
     {FIELD("outputs->latest", CLS_NEVER, outputs.latest), .word = ": use call->latest"},
-    {FIELD("outputs->kept_set.offsets", CLS_NEVER, outputs.kept_set.offsets), .word = ""},
-};
+    PACKED_SETS};
 
 static const cls_operand accept_call[] = {
     {INTS("call->tokens", CLS_REQUIRED, accept.tokens, ROWS, PER_ROW, CLS_MAP_TOKENS),

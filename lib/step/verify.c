@@ -236,8 +236,8 @@ static cls_status read_drafts(const void *callers, cls_plan *plan)
     plan->step.draws = c->draws;
     plan->step.mask = c->mask;
     plan->step.bias = c->bias;
-    if (status == CLS_OK && c->outputs != NULL)
-        status = CLS_STRUCT_READ(&plan->outputs, c->outputs, "outputs");
+    if (status == CLS_OK)
+        status = cls_outputs_read(plan, c->outputs);
     if (status == CLS_OK)
         status = check_call_rows(plan);
     if (status == CLS_OK)

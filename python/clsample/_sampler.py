@@ -601,7 +601,7 @@ class Sampler(Unique):
                 {
                     "requests": count,
                     "max_drafts": struct.max_drafts,
-                    "rows": count * (struct.max_drafts + 1),  # for what the library refuses
+                    "rows": count * (struct.max_drafts + 1),  # of offsets
                     "slot_count": self.slot_count,
                     "vocab": self.vocab,
                 },

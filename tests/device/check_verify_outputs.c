@@ -55,9 +55,12 @@ static const struct {
     [OUT_STATUS] = {"status", 1, CLS_ROW_SKIPPED},
 };
 
-/* Outputs of some places, all in one buffer, and the given ids in another one. */
+/* Outputs of some places, all in one buffer, the given ids in another one, and kept sets that lie
+ * one behind the other, with their offsets, in a third. */
 typedef struct reports {
-    uint32_t places, capacity;
+    uint32_t places, capacity, packed; /* ids of all sets; 0: the fixed form */
+    int *lost;                         /* which sets had no room among all */
+    cl_mem sets;
     cls_outputs call;
     cl_mem buffer, given;
     cls_buffer of[OUTPUTS];
@@ -111,9 +114,64 @@ static void reports_open(reports *o, device *d, uint32_t places, uint32_t capaci
         .capacity = capacity, .ids = o->of[OUT_SET_IDS], .counts = o->of[OUT_SET_COUNTS]};
 }
 
+static uint32_t places_of(const verifier *v) { return v->width + 1; }
+
+/* Lets the kept sets lie one behind the other, with room for so many ids. */
+static void reports_pack(reports *o, device *d, uint32_t ids)
+{
+    const size_t size = ids * sizeof *o->all;
+    o->packed = ids;
+    o->lost = must_calloc(o->places, sizeof *o->lost);
+    o->sets = buffer_of(d, size + (o->places + 1) * sizeof *o->all, NULL);
+    o->call.kept_set.capacity = ids;
+    o->call.kept_set.ids = (cls_buffer){.buffer = o->sets};
+    o->call.kept_set.offsets = (cls_buffer){.buffer = o->sets, .offset = size};
+}
+
+/* Checks the offsets and which sets had no room, and brings sets and statuses into the fixed form.
+ */
+static void reports_unpack(reports *o, const verifier *v, const char *where)
+{
+    const size_t ints = o->packed + (size_t)o->places + 1;
+    int32_t *const sets = must_calloc(ints, sizeof *sets), *const offsets = sets + o->packed,
+                   *const wanted = must_calloc(o->places + 1, sizeof *wanted);
+    int any = 0, larger = 0; /* of a request */
+    buffer_read(v->d, o->sets, ints * sizeof *sets, sets);
+    must(cls_host_kept_offsets(o->places, report_at(o, OUT_SET_COUNTS, 0), o->packed, wanted));
+    ck_assert_msg(memcmp(wanted, offsets, (o->places + 1) * sizeof *wanted) == 0,
+                  "%s: the offsets differ from those of the host", where);
+    for (uint32_t place = 0; place < o->places; place++) {
+        int32_t *const request = v->status + place / places_of(v);
+        const uint32_t count = (uint32_t)report_at(o, OUT_SET_COUNTS, place)[0];
+        int32_t *const status = (int32_t *)report_at(o, OUT_STATUS, place),
+                       *const ids = (int32_t *)report_at(o, OUT_SET_IDS, place);
+        o->lost[place] = offsets[place + 1] - offsets[place] != (int32_t)count;
+        ck_assert_msg(!(*status & CLS_ROW_OVERFLOW) == !o->lost[place],
+                      "%s: place %u has %u ids and the status %d", where, place, count, *status);
+        any |= o->lost[place];
+        larger |= count > o->capacity;
+        *status &= ~CLS_ROW_OVERFLOW;
+        *status |= count > o->capacity ? CLS_ROW_OVERFLOW : 0;
+        if ((place + 1) % places_of(v) == 0) {
+            ck_assert_msg(!(*request & CLS_ROW_OVERFLOW) == !any,
+                          "%s: the status of place %u is "
+                          "%d",
+                          where, place, *request);
+            *request &= ~CLS_ROW_OVERFLOW;
+            *request |= larger ? CLS_ROW_OVERFLOW : 0;
+            any = larger = 0;
+        }
+        for (uint32_t i = 0; i < o->capacity && !o->lost[place]; i++)
+            ids[i] = i < count ? sets[(uint32_t)offsets[place] + i] : -1;
+    }
+    free(sets);
+    free(wanted);
+}
+
 static void reports_close(reports *o)
 {
-    release_buffers(o->buffer, o->given);
+    release_buffers(o->buffer, o->given, o->sets);
+    free(o->lost);
     free(o->all);
     free(o->ids);
 }
@@ -168,8 +226,6 @@ static void steps_close(steps *t)
     reports_close(&t->out);
     release_buffers(t->tokens);
 }
-
-static uint32_t places_of(const verifier *v) { return v->width + 1; }
 
 static const int32_t *tokens_of(const verifier *v, uint32_t i)
 {
@@ -264,6 +320,7 @@ static uint32_t step(steps *t, const reports *of, uint32_t k)
 
 typedef struct census {
     uint32_t tokens, replaced, empty, overflow, trees, without, requests, many, relaxed, grammars;
+    uint32_t lost, packed; /* sets */
 } census;
 
 static void same(const verifier *v, uint32_t i, uint32_t k, int which, uint32_t at, int32_t ours,
@@ -282,9 +339,10 @@ static void compare(const verifier *v, const reports *ours, const steps *t, uint
                     const char *where, census *c)
 {
     const uint32_t place = i * places_of(v) + k;
-    const int exists = k < (uint32_t)v->emitted[i], looked = t->slots[i] >= 0;
+    const int exists = k < (uint32_t)v->emitted[i], looked = t->slots[i] >= 0,
+              lost = ours->packed != 0 && ours->lost[place];
     for (int which = 0; which < OUTPUTS; which++)
-        for (uint32_t at = 0; at < width_of(ours, which); at++) {
+        for (uint32_t at = 0; at < width_of(ours, which) && !(lost && which == OUT_SET_IDS); at++) {
             const int32_t *const by_step = report_at(&t->out, which, i);
             int32_t wanted = exists || looked ? by_step[at] : outputs[which].none;
             if (which == OUT_STATUS && exists && t->forced[i])
@@ -302,6 +360,8 @@ static void compare(const verifier *v, const reports *ours, const steps *t, uint
     c->empty += !exists && looked && (report_at(&t->out, OUT_STATUS, i)[0] & CLS_ROW_EMPTY);
     c->overflow += exists && (report_at(ours, OUT_STATUS, place)[0] & CLS_ROW_OVERFLOW);
     c->without += !exists;
+    c->lost += (uint32_t)lost;
+    c->packed += ours->packed != 0 && !lost && report_at(ours, OUT_SET_COUNTS, place)[0] > 0;
 }
 
 /* The reports of a call are those of steps, and the slots are the same after both. */
@@ -352,7 +412,7 @@ static void compare_host(const verifier *v, const reports *o, int kind, const ch
                  of->token_status[place], where);
             same(v, i, k, OUT_SET_COUNTS, 0, report_at(o, OUT_SET_COUNTS, place)[0],
                  (int32_t)of->kept_counts[place], where);
-            for (uint32_t at = 0; at < o->capacity; at++)
+            for (uint32_t at = 0; at < o->capacity && !(o->packed != 0 && o->lost[place]); at++)
                 same(v, i, k, OUT_SET_IDS, at, report_at(o, OUT_SET_IDS, place)[at],
                      of->kept_ids[(size_t)place * o->capacity + at], where);
         }
@@ -385,6 +445,8 @@ START_TEST(as_one_at_a_time)
         verifier_open(&v, d, context, of, (int)rng_below(&r, 2), wide);
         steps_open(&t, &v, context, capacity, kind);
         reports_open(&o, d, n * places_of(&v), capacity, kind);
+        if (rng_below(&r, 2)) /* room for few sets, or for all */
+            reports_pack(&o, d, 1 + rng_below(&r, rng_below(&r, 2) ? vocab : o.places * vocab));
         drafts_report(of, places_of(&v), capacity);
         cls_sampler_force_search(v.sampler, search);
         cls_sampler_force_search(t.sampler, search);
@@ -402,6 +464,8 @@ START_TEST(as_one_at_a_time)
             drafts_reference(of);
             verifier_run(&v);
             reports_read(&o, d);
+            if (o.packed != 0)
+                reports_unpack(&o, &v, where);
             verifier_equal(&v, where);
             compare_host(&v, &o, kind, where);
             compare_call(&v, &o, &t, where, &c);
@@ -416,9 +480,10 @@ START_TEST(as_one_at_a_time)
     }
     printf("%s: %u requests, %u with several tokens; %u tokens, %u not drawn from their rows, %u "
            "rows too large for their sets, %u empty rows, %u places without a token, %u trees; %u "
-           "requests relaxed, %u with grammars\n",
+           "requests relaxed, %u with grammars; %u sets one behind the other, %u without room\n",
            d->name, c.requests, c.many, c.tokens, c.replaced, c.overflow, c.empty, c.without,
-           c.trees, c.relaxed, c.grammars);
+           c.trees, c.relaxed, c.grammars, c.packed, c.lost);
+    ck_assert(c.packed > 0 && c.lost > 0);
     ck_assert(c.tokens > c.requests / 2 && c.many > 0 && c.overflow > 0 && c.trees > 0);
     ck_assert(c.grammars > 0 && (fixture_by_size(0, 1, 1) == 0 || c.relaxed > 0));
 }

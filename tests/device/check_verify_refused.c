@@ -115,7 +115,11 @@ static void refuse_outputs(verifier *v, cl_mem small)
     REFUSE_OUTPUT(final_logits, enough,
                   "outputs->final_logits is set, but cls_verify() has no such output");
     REFUSE_OUTPUT(kept_set.offsets, enough,
-                  "outputs->kept_set.offsets is set, but cls_verify() has no such output");
+                  "outputs->kept_set.offsets is set, but outputs->kept_set.capacity is 0");
+    const cls_kept_set larger = {.capacity = 1000000, .offsets = enough},
+                       longer = {.capacity = 1, .offsets = small_one};
+    REFUSE_OUTPUT(kept_set, larger, "outputs->kept_set.capacity is 1000000; it must be at most");
+    REFUSE_OUTPUT(kept_set, longer, "outputs->kept_set.offsets needs");
     REFUSE_OUTPUT(latest, enough,
                   "outputs->latest is set, but cls_verify() has no such output: use call->latest");
     REFUSE_OUTPUT(logprob_kind, 2, "outputs->logprob_kind is 2");

@@ -491,11 +491,17 @@ def test_verify_outputs(sampler, kind):
     block = found.get()
     assert (block["logprobs"] == found.logprobs.get()).all()
     assert block["top.ids"].shape == (2, 4, 2)
+    again = [sampler.begin(seed=s, top_p=0.9) for s in range(2)]
+    packed = {"capacity": 2 * 4 * VOCAB, "ids": True, "counts": True, "offsets": True}
+    sets = sampler.verify(rows, [[3, 4, 5], []], again, kept_set=packed).kept_set
+    counts, offsets, ids = sets.counts.get(), sets.offsets.get(), sets.ids.get()
+    assert (counts == found.kept_set.counts.get()).all() and counts.shape == (2, 4)
+    assert (np.diff(offsets) == counts.ravel()).all() and offsets.shape == (9,)
+    for place, kept in enumerate(found.kept_set.ids.get().reshape(8, VOCAB)):
+        assert (ids[offsets[place] : offsets[place + 1]] == kept[kept >= 0]).all()
+    ended(*again)
     with pytest.raises(clsample.BadArgument, match="probs is set"):
         sampler.verify(rows, [[3, 4, 5], []], requests, probs=True)
-    with pytest.raises(clsample.BadArgument, match="kept_set.offsets is set"):
-        kept = {"capacity": VOCAB, "offsets": True}
-        sampler.verify(rows, [[3, 4, 5], []], requests, kept_set=kept)
     with pytest.raises(ValueError, match=r"it must be \(2, 4, count\)"):
         sampler.verify(rows, [[3, 4, 5], []], requests, given=given[:, 0])
     ended(*requests)
