@@ -68,7 +68,8 @@ static inline int state_rollback(cls_slot *slot, const slot_state *s, u32 n, u32
     }
     if (n > 0) {
         adaptive_load(s, slot->length - n, &slot->adaptive);
-        slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
+        if (slot->flags & CLS_SLOT_THINKING) /* else an earlier request may have left its states */
+            slot->thinking = s->thinking[(slot->length - n) % s->n_adaptive];
         if (slot->flags & CLS_SLOT_GRAMMAR)
             slot->grammar_state = grammar_ring(s)[(slot->length - n) % s->n_adaptive];
     }
