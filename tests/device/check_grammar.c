@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that requests with a grammar draw, on the device and by the host functions, what the same
  * requests draw with masks that the host makes for each step from the table of the automaton: alone
- * and beside other requests, with rollbacks, forks, saved slots and tokens from outside, with steps
- * enqueued ahead; and what happens at the ends of a grammar. */
+ * and beside other requests, with rollbacks, forks, saved slots, deferred rows and tokens from
+ * outside, with steps enqueued ahead; and what happens at the ends of a grammar. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,12 +151,42 @@ static void append(story *s, int32_t token, int32_t of_free)
     s->longest = s->length > s->longest ? s->length : s->longest;
 }
 
+/* Makes the step of all requests in two calls: it draws the tokens, and accepts them then. A fork
+ * of the grammar's request makes the step at once; it draws the same and is left in the same state.
+ */
+static void deferred_step(story *s)
+{
+    int32_t drawn[2];
+    cls_accept_call call;
+    must(cls_slot_copy(s->b.sampler, FORK, FOLLOWS));
+    s->b.step.defer_accept = 1;
+    bench_step(&s->b);
+    s->b.step.defer_accept = 0;
+    drawn[0] = s->b.token[FOLLOWS];
+    drawn[1] = s->b.status[FOLLOWS];
+    cls_accept_call_init(&call);
+    call.rows = 3;
+    call.tokens.device = s->b.step.tokens;
+    must(cls_accept(s->b.sampler, s->d->queue, &call, 0, NULL, NULL));
+    bench_row(&s->b, FORK);
+    ck_assert_msg(drawn[0] == s->b.token[0] && drawn[1] == s->b.status[0],
+                  "%s: token %d, status %d; not deferred %d, %d", s->d->name, drawn[0], drawn[1],
+                  s->b.token[0], s->b.status[0]);
+    ck_assert_msg(slots_are_same(s->d->queue, s->b.sampler, FOLLOWS, s->b.sampler, FORK),
+                  "%s: after %u tokens in state %u a deferred row and cls_accept() leave another "
+                  "slot than a row",
+                  s->d->name, s->length, s->state[s->length]);
+}
+
 /* Makes a step of all requests, and compares the three ways. */
-static void compare_step(story *s, uint32_t step)
+static void compare_step(story *s, uint32_t step, int defers)
 {
     set_inputs(s, step);
     const cls_host_result host = on_host(s);
-    bench_step(&s->b);
+    if (defers)
+        deferred_step(s);
+    else
+        bench_step(&s->b);
     const int32_t *const token = s->b.token, *const status = s->b.status;
     ck_assert_msg(token[FOLLOWS] == host.token && status[FOLLOWS] == host.status,
                   "%s: step %u after %u tokens: token %d, status %d; on the host %d, %d",
@@ -242,7 +272,7 @@ START_TEST(as_masks)
         for (uint32_t step = 0; step < 2 * LENGTH; step++) {
             const uint32_t event = rng_below(&r, 8), most = s.length < 3 ? s.length : 3;
             if (s.stopped && rng_below(&r, 2)) /* it stays stopped */
-                compare_step(&s, step);
+                compare_step(&s, step, rng_below(&r, 4) == 0);
             else if (s.stopped || s.length == LENGTH)
                 roll_back(&s, most);
             else if (s.state[s.length] == CLS_GRAMMAR_DEAD && event < 4)
@@ -256,7 +286,7 @@ START_TEST(as_masks)
             else if (event == 3 && rng_below(&r, 2))
                 begin(&s, s.length);
             else
-                compare_step(&s, step);
+                compare_step(&s, step, rng_below(&r, 4) == 0);
             ends += s.state[s.length] == CLS_GRAMMAR_ENDED;
             dead += s.state[s.length] == CLS_GRAMMAR_DEAD;
             tokens++;
@@ -464,6 +494,14 @@ START_TEST(thinking)
     expect_row(&b, 6, CLS_ROW_FORCED, "the last id of thinking_forced");
     expect_row(&b, 1, 0, "the grammar begins behind it");
     expect_row(&b, 3, 0, "and goes on");
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    expect_row(&b, 1, 0, "a request that does not think, in the slot of one that did");
+    expect_row(&b, 3, 0, "its second token");
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    expect_row(&b, 3, 0, "a rollback makes no request think that never did");
     bench_close(&b);
     cls_grammar_destroy(g);
 }
