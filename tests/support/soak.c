@@ -43,71 +43,11 @@ int guest_has_adaptive_state(const guest *g)
     return p->mirostat != 0 || p->adaptive_target >= 0.0f || p->top_p_decay < 1.0f;
 }
 
-static uint32_t outputs(const guest *g)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < g->b->tokens->output_count; i++)
-        n += g->b->tokens->output[i] >= 0 && (uint32_t)g->b->tokens->output[i] < g->b->vocab;
-    return n;
-}
-
-static int32_t ends(const guest *g, int32_t token, uint32_t n)
-{
-    const cls_params *const p = g->b->params;
-    int32_t status = 0;
-    if (p->max_tokens != 0 && n >= p->max_tokens)
-        status = CLS_ROW_STOPPED | CLS_ROW_LENGTH;
-    for (uint32_t i = 0; i < p->stop_ids.count && n >= p->min_tokens; i++)
-        status = p->stop_ids.ids[i] == token ? CLS_ROW_STOPPED : status;
-    return status;
-}
-
-/* Returns the status bits of a loop at the end of the output, with `next` behind it unless that is
- * -1. */
-static int32_t loops(const guest *g, int32_t next)
-{
-    const cls_params *const p = g->b->params;
-    const tokens *const t = g->b->tokens;
-    int32_t *const ids = malloc((t->output_count + 1) * sizeof *ids);
-    uint32_t n = 0;
-    int found = 0;
-    ck_assert_msg(ids != NULL, "out of memory");
-    for (uint32_t i = 0; i <= t->output_count; i++) {
-        const int32_t id = i < t->output_count ? t->output[i] : next;
-        if (id >= 0 && (uint32_t)id < g->b->vocab)
-            ids[n++] = id;
-    }
-    for (uint32_t length = p->loop_min; length <= p->loop_max && !found && p->loop_repeats != 0;
-         length++) {
-        uint32_t same = 0;
-        while (same + length < n && ids[n - 1 - same] == ids[n - 1 - same - length])
-            same++;
-        found = same >= length * (p->loop_repeats - 1);
-    }
-    free(ids);
-    return found ? CLS_ROW_STOPPED | CLS_ROW_LOOP : 0;
-}
-
-int32_t guest_ends(const guest *g, int32_t token)
-{
-    return ends(g, token, outputs(g) + 1) | loops(g, token);
-}
-
 int guest_stopped(const guest *g)
-{
-    const tokens *const t = g->b->tokens;
-    int32_t last = -1;
-    for (uint32_t i = 0; i < t->output_count; i++)
-        last = t->output[i] >= 0 && (uint32_t)t->output[i] < g->b->vocab ? t->output[i] : last;
-    return last >= 0 && (ends(g, last, outputs(g)) | loops(g, -1)) != 0;
-}
-
-int32_t guest_due(const guest *g)
 {
     const cls_host_row h = batch_host_row(g->b, 0);
     cls_host_result result = {.struct_size = sizeof result};
-    return cls_host_sample(&h, &result) == CLS_OK && (result.status & CLS_ROW_FORCED) ? result.token
-                                                                                      : -1;
+    return cls_host_sample(&h, &result) == CLS_OK && (result.status & CLS_ROW_SKIPPED) != 0;
 }
 
 void guest_force(guest *g, const int32_t *ids, uint32_t n)
@@ -523,7 +463,8 @@ void soak_move_all(soak *s)
     new_sampler(s);
     for (uint32_t slot = 0; slot < SOAK_SLOTS; slot++) {
         if (bytes[slot] != NULL)
-            soak_require_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot], NULL));
+            soak_require_ok(s, cls_slot_load(s->sampler, slot, bytes[slot], size[slot],
+                                             s->guest[slot].b->params->grammar));
         free(bytes[slot]);
     }
 }
@@ -558,16 +499,16 @@ void soak_print(const soak_counts *n, const char *who)
 {
 #define N(x) (unsigned long long)n->x
     printf("%s: %llu calls, %llu rows (%llu of steps compared), %llu tokens; %llu requests (%llu "
-           "forks), %llu moves, "
+           "forks, %llu with grammars), %llu moves, "
            "%llu rollbacks, %llu changes of parameters, %llu times forced ids; %llu steps "
            "deferred, %llu acceptances, "
            "%llu verifications (%llu of "
            "%llu drafts accepted), %llu scored; %llu with masks, %llu with biases, "
            "%llu with reports, %llu with "
            "a search; %llu samplers, %llu times busy\n",
-           who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(moves),
-           N(rollbacks), N(changes), N(forced), N(deferred), N(accepts), N(verified), N(accepted),
-           N(drafts), N(scored), N(masks), N(biases), N(reports), N(searches), N(samplers),
-           N(busy));
+           who, N(calls), N(rows), N(compared), N(tokens), N(guests), N(forks), N(grammars),
+           N(moves), N(rollbacks), N(changes), N(forced), N(deferred), N(accepts), N(verified),
+           N(accepted), N(drafts), N(scored), N(masks), N(biases), N(reports), N(searches),
+           N(samplers), N(busy));
 #undef N
 }

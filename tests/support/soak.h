@@ -43,7 +43,7 @@ typedef struct flight {
 } flight;
 
 typedef struct soak_counts {
-    uint64_t calls, rows, tokens, compared, guests, forks, moves, rollbacks, changes, forced,
+    uint64_t calls, rows, tokens, compared, guests, forks, grammars, moves, rollbacks, changes, forced,
         deferred, accepts, verified, drafts, accepted, scored, masks, biases, reports, searches,
         samplers, busy;
 } soak_counts;
@@ -104,11 +104,8 @@ void soak_code(const soak *s, cl_int code, const char *call);
 
 /* Returns whether a request has an adaptive state, which the host must follow. */
 int guest_has_adaptive_state(const guest *g);
-/* Returns the stop bits of a request after a token. */
-int32_t guest_ends(const guest *g, int32_t token);
+/* Returns whether a request has stopped, by the reference. */
 int guest_stopped(const guest *g);
-/* Returns the id that the request must emit next, or -1. */
-int32_t guest_due(const guest *g);
 /* Forces ids, and sets those of the request's next rows after its tokens have changed. */
 void guest_force(guest *g, const int32_t *ids, uint32_t n);
 void guest_set_forced(guest *g);

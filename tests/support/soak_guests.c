@@ -13,11 +13,11 @@ static batch *new_request(soak *s)
     params_random(b->params, b->vocab, &s->r);
     if (rng_below(&s->r, 12) == 0)
         params_infill(b->params, b->vocab, &s->r);
-    b->forces = rng_below(&s->r, 4) == 0;
+    b->forces = rng_below(&s->r, 2) == 0;
     batch_requests(b, &s->r);
     b->tokens->forced_count = 0; /* force() forces ids */
-    b->params->grammar = NULL;   /* guest_ends() knows no grammars */
-    if (rng_below(&s->r, 2)) {   /* most do not stop soon */
+    s->n.grammars += b->params->grammar != NULL;
+    if (rng_below(&s->r, 2)) { /* most do not stop soon */
         b->params->stop_ids = (cls_ids){NULL, 0};
     }
     if (b->params->max_tokens != 0)
@@ -69,7 +69,8 @@ static void move(soak *s, uint32_t from, uint32_t to)
     soak_require(s, bytes != NULL, "out of memory");
     soak_require_ok(s, cls_slot_save(s->sampler, s->queue, from, bytes, &size));
     soak_require_ok(s, cls_slot_reset(s->sampler, from));
-    soak_require_ok(s, cls_slot_load(s->sampler, to, bytes, size, NULL));
+    soak_require_ok(s,
+                    cls_slot_load(s->sampler, to, bytes, size, s->guest[from].b->params->grammar));
     free(bytes);
     s->guest[to] = s->guest[from];
     s->guest[from].b = NULL;
