@@ -26,6 +26,7 @@ static void triplet_open(triplet *t, device *d, uint32_t vocab, rng *r)
     *t = (triplet){.d = d, .b = b};
     b->history = 4 + rng_below(r, 40);
     b->keep = (int32_t)rng_below(r, 3);
+    b->forces = rng_below(r, 2) == 0;
     batch_random(b, r);
     batch_requests(b, r);
     cls_sampler_options o = sampler_options(vocab, ROWS);
@@ -376,7 +377,8 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY);
+    fixture_random(CLS_FEATURE_ACCEPT | CLS_FEATURE_STATE | CLS_FEATURE_VERIFY |
+                   CLS_FEATURE_FORCED);
     fixture_begin(ON_DEVICES);
     add_device_test(as_separate_calls);
     add_device_test(out_of_range);
