@@ -101,18 +101,17 @@ const char *faulty_leaked(const faulty_live *before)
 /* ---------------------------------------------------------------------- calls */
 
 /* Finds the real function. */
-static void *look_up(faulty_call which)
+static void *look_up(const char *name)
 {
-    static void *library, *found[FAULTY_COUNT];
+    static void *library;
     if (library == NULL)
         library = dlopen("libOpenCL.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (library != NULL && found[which] == NULL)
-        found[which] = dlsym(library, calls[which].name);
-    if (found[which] == NULL) {
-        fprintf(stderr, "no %s in libOpenCL.so.1\n", calls[which].name);
+    void *const found = library != NULL ? dlsym(library, name) : NULL;
+    if (found == NULL) {
+        fprintf(stderr, "no %s in libOpenCL.so.1\n", name);
         exit(99);
     }
-    return found[which];
+    return found;
 }
 
 /* Returns the error of a call that must fail, or CL_SUCCESS if the call is made. */
@@ -145,7 +144,7 @@ static cl_int fault(faulty_call which)
 /* Converts a pointer to data into a pointer to a function, for which ISO C has no cast. */
 #define REAL(name, parameters, type) \
     type(CL_API_CALL *real) parameters; \
-    void *const found = look_up(FAULTY_##name); \
+    void *const found = look_up(#name); \
     memcpy(&real, &found, sizeof real)
 
 #define CALL(name, parameters, arguments, errors, done) \
@@ -193,7 +192,19 @@ FAULTY_CALLS(CALL)
 FAULTY_MAKERS(MAKE)
 FAULTY_RELEASES(RELEASE)
 
-/* The layer has no extensions, and nothing of OpenCL 2.0. */
+void *CL_API_CALL clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint alignment)
+{
+    REAL(clSVMAlloc, (cl_context, cl_bitfield, size_t, cl_uint), void *);
+    return real(context, flags, size, alignment);
+}
+
+void CL_API_CALL clSVMFree(cl_context context, void *memory)
+{
+    REAL(clSVMFree, (cl_context, void *), void);
+    real(context, memory);
+}
+
+/* The layer has no extensions. */
 void *CL_API_CALL clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
                                                            const char *name)
 {

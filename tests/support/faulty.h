@@ -138,6 +138,13 @@ typedef enum faulty_kind {
          (cl_event o, cl_int status, void(CL_CALLBACK *notify)(cl_event, cl_int, void *), \
          void *data), \
          (o, status, notify, data), (FAULTY_ALL), ) \
+    call(clSetKernelArgSVMPointer, (cl_kernel o, cl_uint at, const void *value), (o, at, value), \
+         (FAULTY_ALL), ) \
+    call(clEnqueueSVMMemcpy, \
+         (cl_command_queue o, cl_bool block, void *to, const void *from, size_t size, \
+         cl_uint n_wait, \
+          const cl_event *wait, cl_event *event), \
+         (o, block, to, from, size, n_wait, wait, event), (FAULTY_MOVE), FAULTY_EVENT) \
     call(clFlush, (cl_command_queue o), (o), (FAULTY_QUEUE), ) \
     call(clFinish, (cl_command_queue o), (o), (FAULTY_QUEUE, -9999), ) \
     call(clRetainContext, (cl_context o), (o), (FAULTY_ALL), FAULTY_LIVE(CONTEXTS, 1)) \
@@ -194,6 +201,15 @@ typedef enum faulty_kind {
 typedef enum faulty_call {
     FAULTY_CALLS(FAULTY_NAME) FAULTY_MAKERS(FAULTY_NAME) FAULTY_RELEASES(FAULTY_NAME) FAULTY_COUNT
 } faulty_call;
+
+/* OpenCL's headers declare these for programs of version 2.0. Memory is for the tests: no fault meets
+ * its functions. */
+cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel o, cl_uint at, const void *value);
+cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue o, cl_bool block, void *to, const void *from,
+                                      size_t size, cl_uint n_wait, const cl_event *wait,
+                                      cl_event *event);
+void *CL_API_CALL clSVMAlloc(cl_context context, cl_bitfield flags, size_t size, cl_uint alignment);
+void CL_API_CALL clSVMFree(cl_context context, void *memory);
 
 /* Starts counting at 0; only calls made while faulty_on is set are counted. The n-th call of
  * `which` (FAULTY_COUNT: of any) fails without reaching the driver. A release that fails is still

@@ -95,6 +95,46 @@ static cls_status change_params(life *l)
     return cls_slot_params(l->sampler, 0, &p);
 }
 
+/* Makes a grammar of two states, each of which forbids other ids. */
+static cls_status grammar_create(life *l)
+{
+    enum { STATES = 2, MOST = 4096 };
+    static int32_t ids[STATES * MOST];
+    static uint32_t next[STATES * MOST];
+    uint64_t offsets[STATES + 1] = {0};
+    cls_grammar_options o;
+    cls_grammar_options_init(&o);
+    for (uint32_t s = 0; s < STATES; s++) {
+        offsets[s + 1] = offsets[s];
+        for (uint32_t id = 0; id < l->vocab; id++)
+            if ((id + 2 * s) % 5 != 4) {
+                ids[offsets[s + 1]] = (int32_t)id;
+                next[offsets[s + 1]++] = id % STATES;
+            }
+    }
+    o.vocab = l->vocab;
+    o.states = STATES;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    return cls_grammar_create(&o, &l->grammar);
+}
+
+static cls_status follow(life *l)
+{
+    cls_params p = plain(7);
+    p.grammar = l->grammar;
+    return cls_slot_params(l->sampler, 3, &p);
+}
+
+/* The request keeps the grammar. */
+static cls_status grammar_destroy(life *l)
+{
+    cls_grammar_destroy(l->grammar);
+    l->grammar = NULL;
+    return CLS_OK;
+}
+
 static cls_status append(life *l) { return cls_slot_append_prompt(l->sampler, 1, prompt, 7); }
 static cls_status next_turn(life *l) { return cls_slot_next_turn(l->sampler, 1, prompt, 7); }
 static cls_status copy(life *l) { return cls_slot_copy(l->sampler, 3, 0); }
@@ -210,6 +250,7 @@ static cls_status destroy(life *l)
     cls_sampler_destroy(l->sampler);
     cls_readback_destroy(l->ring);
     cls_head_destroy(l->head);
+    grammar_destroy(l);
     l->sampler = NULL;
     l->ring = NULL;
     l->head = NULL;
@@ -292,6 +333,29 @@ static cls_status unadorned(life *l)
     cls_outputs o;
     step_of(l, &s, &o, SLOTS);
     return cls_sample(l->sampler, l->queue, &s, 0, NULL, &l->done);
+}
+
+/* Returns a copy that is named by a pointer, if the device has such memory. */
+static cls_buffer pointer_to(life *l, cls_buffer of)
+{
+    return l->has_svm ? pointers_to(&l->svm, of) : of;
+}
+
+/* Makes a step some of whose buffers are pointers. */
+static cls_status pointed(life *l)
+{
+    cls_step s;
+    cls_outputs o;
+    step_of(l, &s, &o, SLOTS);
+    s.logits.values = pointer_to(l, s.logits.values);
+    s.tokens = pointer_to(l, s.tokens);
+    return cls_sample(l->sampler, l->queue, &s, 2, l->waits, &l->done);
+}
+static cls_status pointed_start(life *l)
+{
+    const cls_buffer tokens = pointer_to(l, (cls_buffer){.buffer = l->out});
+    return cls_readback_start(l->ring, l->queue, &tokens, LIFE_ROWS * sizeof(int32_t), 2, l->waits,
+                              &l->ticket);
 }
 
 /* Makes a step on the only shard, with all its exchanges. */
@@ -445,6 +509,9 @@ const life_call life_calls[] = {
     {"cls_slot_copy()", copy, LIFE_SLOT},
     {"cls_sampler_check()", check, LIFE_OTHER},
     {"cls_readback_get()", ring_get, LIFE_OTHER},
+    {"cls_grammar_create()", grammar_create, LIFE_OTHER},
+    {"cls_slot_params(), with a grammar", follow, LIFE_SLOT},
+    {"cls_grammar_destroy()", grammar_destroy, LIFE_OTHER},
     {"cls_sample(), deferred", deferred, LIFE_STEP},
     {"cls_accept()", accept, LIFE_STEP},
     {"cls_slot_force()", force, LIFE_SLOT},
@@ -460,6 +527,9 @@ const life_call life_calls[] = {
     {"cls_sampler_memory()", memory, LIFE_OTHER},
     {"cls_logprobs()", logprobs, LIFE_STEP},
     {"cls_sample()", unadorned, LIFE_STEP},
+    {"cls_sample(), with pointers", pointed, LIFE_STEP},
+    {"cls_readback_start(), of a pointer", pointed_start, LIFE_OTHER},
+    {"cls_readback_get(), of a pointer", ring_get, LIFE_OTHER},
     {"cls_head_create()", head_create, LIFE_OTHER},
     {"cls_head_logits()", head_first, LIFE_OTHER},
     {"cls_head_logits(), another map", head_second, LIFE_OTHER},
@@ -532,10 +602,14 @@ void life_open(life *l, device *d, cls_context *context, uint32_t vocab)
     l->head_out_size = HEAD_ROWS * (size_t)vocab * sizeof(float);
     l->out = buffer_of(d, l->out_size, NULL);
     l->head_out = buffer_of(d, l->head_out_size, NULL);
+    l->has_svm = pointers_open(&l->svm, d, CLS_BUFFER_SVM);
+    pointer_to(l, (cls_buffer){.buffer = l->logits}); /* before any fault */
+    pointer_to(l, (cls_buffer){.buffer = l->out});
 }
 
 void life_close(life *l)
 {
+    pointers_close(&l->svm);
     release_buffers(l->logits, l->bias, l->given, l->drafts, l->weight, l->head_bias, l->hidden,
                     l->out, l->head_out);
     for (int i = 0; i < 2; i++)

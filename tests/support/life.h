@@ -7,6 +7,7 @@
 
 #include "clsample/head.h"
 #include "fixture.h"
+#include "pointers.h"
 
 enum { LIFE_ROWS = 6, LIFE_SAVED = 1 << 16 };
 
@@ -19,6 +20,8 @@ typedef struct life {
     cl_mem logits, bias, given, drafts, weight, head_bias, hidden; /* inputs of the calls */
     cl_mem out, head_out;                                          /* outputs of the calls */
     size_t out_size, head_out_size, at;
+    pointers svm; /* copies of buffers, if the device has such memory */
+    int has_svm;
     float *draft; /* [LIFE_ROWS, vocab] probabilities */
     uint32_t *mask;
 
@@ -26,6 +29,7 @@ typedef struct life {
     cls_shard *shard; /* the only one of the vocabulary */
     cls_readback *ring;
     cls_head *head;
+    cls_grammar *grammar;
     cl_event waits[2], done;
     uint64_t ticket;
 
