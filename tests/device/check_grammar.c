@@ -395,7 +395,7 @@ enum { ENDED = CLS_ROW_STOPPED | CLS_ROW_SKIPPED };
 /* Ends, tokens from outside, other parameters, turns and forced ids, step by step. */
 START_TEST(ends)
 {
-    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7};
+    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7}, longer[] = {4, 1, 2};
     device *const d = fixture_device(_i);
     bench b = open_small(d);
     cls_grammar *const g = small_grammar(8, 1), *const other = small_grammar(8, 6);
@@ -411,7 +411,7 @@ START_TEST(ends)
     must(cls_slot_rollback(b.sampler, 0, 2));
     accept_one(&b, 5);
     expect_row(&b, -1, CLS_ROW_EMPTY, "after an id that state 1 forbids");
-    accept_one(&b, 2);
+    accept_one(&b, 1);
     expect_row(&b, -1, CLS_ROW_EMPTY, "a dead state stays dead");
     must(cls_slot_params(b.sampler, 0, &p));
     expect_row(&b, -1, CLS_ROW_EMPTY, "the same grammar keeps its state");
@@ -440,6 +440,11 @@ START_TEST(ends)
     expect_row(&b, 7, CLS_ROW_STOPPED, "prompt is no output");
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 3));
     expect_row(&b, -1, ENDED, "the output ends with an end id");
+    p.grammar_state = 2;
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, longer, 3));
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    expect_row(&b, 3, 0, "a rollback into the output with which the request began");
+    p.grammar_state = 0;
 
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 1));
     must(cls_slot_force(b.sampler, 0, forced, 3));
@@ -566,6 +571,9 @@ START_TEST(grammars)
     must(cls_slot_load(b.sampler, 1, bytes, size, equal));
     bench_row(&b, 1);
     ck_assert_int_eq(b.token[0], 7);
+    must(cls_slot_next_turn(b.sampler, 1, NULL, 0));
+    bench_row(&b, 1);
+    ck_assert_int_eq(b.token[0], 3); /* a turn of the loaded slot begins in state 1, too */
     p.grammar = NULL;
     p.grammar_state = 0;
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));

@@ -134,8 +134,9 @@ START_TEST(calls)
 {
     const cls_grammar_options o = small_options();
     const int32_t text[] = {1, -1, 3, 8, 7};
-    cls_grammar *g;
-    cls_grammar_info info = {.struct_size = sizeof info};
+    cls_grammar *g, *ends;
+    cls_grammar_options ends_otherwise = o;
+    cls_grammar_info info = {.struct_size = sizeof info}, other = info;
     uint32_t state = 0;
     int32_t words[1];
     must(cls_grammar_create(&o, &g));
@@ -143,6 +144,11 @@ START_TEST(calls)
     ck_assert_uint_eq(info.classes, 4);
     ck_assert_uint_eq(info.bitmaps, 0);
     ck_assert_uint_eq(info.bytes, 140);
+    ends_otherwise.end_ids.ids = (const int32_t[]){6};
+    must(cls_grammar_create(&ends_otherwise, &ends));
+    must(cls_grammar_query(ends, &other));
+    ck_assert_mem_ne(info.digest, other.digest, sizeof info.digest);
+    cls_grammar_destroy(ends);
     must(cls_grammar_advance(g, text, 4, &state));
     ck_assert_uint_eq(state, 2);
     must(cls_grammar_advance(g, text + 4, 1, &state));
