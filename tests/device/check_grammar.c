@@ -10,7 +10,9 @@
 #include "automaton.h"
 #include "bench.h"
 
-#define FEATURES (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_HISTORY)
+#define FEATURES \
+    (CLS_FEATURE_FORCED | CLS_FEATURE_ACCEPT | CLS_FEATURE_MASK | CLS_FEATURE_HISTORY | \
+     CLS_FEATURE_VERIFY)
 
 enum { SLOTS = 4, LENGTH = 24, ROLLBACK = 6 };
 /* Slot 0 follows the grammar, slot 1 has masks, slot 2 has neither, and slot 3 is for forks. */
@@ -360,14 +362,14 @@ static cls_grammar *small_grammar(uint32_t vocab, int32_t first)
     return g;
 }
 
-/* A sampler of one row, in which higher ids are likelier. */
+/* A sampler of rows in which higher ids are likelier. */
 static bench open_small(device *d)
 {
-    cls_sampler_options o = sampler_options(8, 2);
-    float x[16];
+    cls_sampler_options o = sampler_options(8, 3);
+    float x[24];
     o.max_history = 16;
     o.max_rollback = 8;
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 24; i++)
         x[i] = (float)(i % 8);
     bench b = bench_open(d, &o, x);
     return b;
@@ -379,6 +381,25 @@ static void expect_row(bench *b, int32_t token, int32_t status, const char *what
     ck_assert_msg(b->token[0] == token && b->status[0] == status,
                   "%s: %s: token %d, status %d, not %d, %d", b->d->name, what, b->token[0],
                   b->status[0], token, status);
+}
+
+/* Verifies two drafts of slot 0, which are accepted. */
+static void expect_drafts(bench *b, const int32_t drafts[2], int32_t token, const char *what)
+{
+    static const int32_t cu[] = {0, 3};
+    int32_t got[3];
+    cls_verify_call call;
+    cls_verify_call_init(&call);
+    call.requests = 1;
+    call.row_offsets = cu;
+    call.logits = b->step.logits;
+    call.draft_ids.host = drafts;
+    call.tokens = b->step.tokens;
+    must(cls_verify(b->sampler, b->d->queue, &call, 0, NULL, NULL));
+    buffer_read(b->d, call.tokens.buffer, sizeof got, got);
+    ck_assert_msg(got[0] == drafts[0] && got[1] == drafts[1] && got[2] == token,
+                  "%s: %s: tokens %d, %d, %d, not %d, %d, %d", b->d->name, what, got[0], got[1],
+                  got[2], drafts[0], drafts[1], token);
 }
 
 static void accept_one(bench *b, int32_t token)
@@ -442,8 +463,8 @@ START_TEST(ends)
     expect_row(&b, -1, ENDED, "the output ends with an end id");
     p.grammar_state = 2;
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, longer, 3));
-    must(cls_slot_rollback(b.sampler, 0, 1));
-    expect_row(&b, 3, 0, "a rollback into the output with which the request began");
+    must(cls_slot_rollback(b.sampler, 0, 2));
+    expect_row(&b, 1, 0, "a rollback into the output with which the request began");
     p.grammar_state = 0;
 
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, text, 1));
@@ -467,7 +488,8 @@ END_TEST
 /* The grammar does not apply while the request thinks, with and without a budget. */
 START_TEST(thinking)
 {
-    static const int32_t start[] = {5}, end[] = {6}, forced[] = {5, 6}, thinks[] = {5, 4, 3, 6, 1};
+    static const int32_t start[] = {5}, end[] = {6}, forced[] = {5, 6}, thinks[] = {5, 4, 3, 6, 1},
+                         drafts[] = {6, 1};
     device *const d = fixture_device(_i);
     bench b = open_small(d);
     cls_grammar *const g = small_grammar(8, 1);
@@ -482,6 +504,8 @@ START_TEST(thinking)
     expect_row(&b, 1, 0, "the grammar begins behind thinking_end");
     must(cls_slot_rollback(b.sampler, 0, 2));
     expect_row(&b, 7, 0, "thinking again");
+    must(cls_slot_force(b.sampler, 0, end, 1));
+    expect_drafts(&b, drafts, 3, "thinking ends within drafts");
     p.thinking_start = (cls_ids){start, 1};
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks + 4, 1));
     expect_row(&b, 3, 0, "no thinking begins");
@@ -580,20 +604,59 @@ START_TEST(grammars)
     size = sizeof bytes;
     must(cls_slot_save(b.sampler, d->queue, 0, bytes, &size));
     must_refuse(cls_slot_load(b.sampler, 1, bytes, size, g), "bytes are a slot without one");
-    for (int i = 0; i < 40; i++) { /* those that no request follows any more are given free */
-        p.grammar = i % 2 ? g : other;
-        must(cls_slot_begin(b.sampler, (uint32_t)i / 2 % 2, &p, NULL, 0, NULL, 0));
-        must(cls_slot_copy(b.sampler, 1, 0));
-        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
-        expect_row(&b, i % 2 ? 1 : 6, 0, "its first id");
-    }
-    must(cls_sampler_memory(b.sampler, &two));
-    ck_assert_uint_le(two.lists, 4 * one.lists);
     bench_close(&b);
     cls_grammar_destroy(g);
     cls_grammar_destroy(equal);
     cls_grammar_destroy(other);
     cls_grammar_destroy(wide);
+}
+END_TEST
+
+/* Returns the likeliest id that the first state of an automaton allows. */
+static int32_t first_of(const automaton *a)
+{
+    int32_t id = (int32_t)a->vocab - 1;
+    while (automaton_after(a, 0, id) == CLS_GRAMMAR_DEAD)
+        id--;
+    return id;
+}
+
+/* What a grammar takes is given free when the last of the requests that follow it leaves, whether
+ * that is the first one or its fork. */
+START_TEST(leaving)
+{
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    automaton *const a = must_malloc(sizeof *a);
+    rng r = {fixture_seed() + 2};
+    cls_memory m[2] = {{.struct_size = sizeof m[0]}, {.struct_size = sizeof m[0]}};
+    cls_params p, none;
+    cls_params_init(&none);
+    none.temperature = 0.0f;
+    p = none;
+    for (uint32_t i = 0; i < 60; i++) {
+        const uint32_t left = i % 2, stays = 1 - left;
+        automaton_draw(a, 8, &r);
+        cls_grammar *const g = automaton_grammar(a);
+        p.grammar = g;
+        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        must(cls_slot_copy(b.sampler, 1, 0));
+        cls_grammar_destroy(g);
+        bench_row(&b, 0);
+        must(cls_slot_begin(b.sampler, left, &none, NULL, 0, NULL, 0));
+        must(cls_slot_begin(b.sampler, 2, &none, NULL, 0, NULL, 0));
+        bench_row(&b, 2);
+        must(cls_slot_next_turn(b.sampler, stays, NULL, 0));
+        bench_row(&b, (int32_t)stays);
+        ck_assert_int_eq(b.token[0], first_of(a));
+        must(cls_slot_begin(b.sampler, stays, &none, NULL, 0, NULL, 0));
+        bench_row(&b, 2);
+        must(cls_sampler_memory(b.sampler, &m[i > 20]));
+    }
+    ck_assert_uint_eq(m[0].host, m[1].host);
+    ck_assert_uint_eq(m[0].lists, m[1].lists);
+    bench_close(&b);
+    free(a);
 }
 END_TEST
 
@@ -606,5 +669,6 @@ int main(void)
     add_device_test(ends);
     add_device_test(thinking);
     add_device_test(grammars);
+    add_device_test(leaving);
     return fixture_end();
 }
