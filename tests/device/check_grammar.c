@@ -384,10 +384,11 @@ static void expect_row(bench *b, int32_t token, int32_t status, const char *what
 }
 
 /* Verifies two drafts of slot 0, which are accepted. */
-static void expect_drafts(bench *b, const int32_t drafts[2], int32_t token, const char *what)
+static void expect_drafts(bench *b, const int32_t drafts[2], int32_t token, int32_t status,
+                          const char *what)
 {
     static const int32_t cu[] = {0, 3};
-    int32_t got[3];
+    int32_t got[3], bits;
     cls_verify_call call;
     cls_verify_call_init(&call);
     call.requests = 1;
@@ -395,11 +396,13 @@ static void expect_drafts(bench *b, const int32_t drafts[2], int32_t token, cons
     call.logits = b->step.logits;
     call.draft_ids.host = drafts;
     call.tokens = b->step.tokens;
+    call.status = b->step.status;
     must(cls_verify(b->sampler, b->d->queue, &call, 0, NULL, NULL));
     buffer_read(b->d, call.tokens.buffer, sizeof got, got);
-    ck_assert_msg(got[0] == drafts[0] && got[1] == drafts[1] && got[2] == token,
-                  "%s: %s: tokens %d, %d, %d, not %d, %d, %d", b->d->name, what, got[0], got[1],
-                  got[2], drafts[0], drafts[1], token);
+    buffer_read_at(b->d, call.status.buffer, call.status.offset, sizeof bits, &bits);
+    ck_assert_msg(got[0] == drafts[0] && got[1] == drafts[1] && got[2] == token && bits == status,
+                  "%s: %s: tokens %d, %d, %d, status %d, not %d, %d, %d, %d", b->d->name, what,
+                  got[0], got[1], got[2], bits, drafts[0], drafts[1], token, status);
 }
 
 static void accept_one(bench *b, int32_t token)
@@ -416,7 +419,8 @@ enum { ENDED = CLS_ROW_STOPPED | CLS_ROW_SKIPPED };
 /* Ends, tokens from outside, other parameters, turns and forced ids, step by step. */
 START_TEST(ends)
 {
-    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7}, longer[] = {4, 1, 2};
+    static const int32_t forced[] = {3, 5, 7}, text[] = {1, 2, 7}, longer[] = {4, 1, 2},
+                         drafts[] = {1, 3};
     device *const d = fixture_device(_i);
     bench b = open_small(d);
     cls_grammar *const g = small_grammar(8, 1), *const other = small_grammar(8, 6);
@@ -475,6 +479,10 @@ START_TEST(ends)
     must(cls_slot_force(b.sampler, 0, forced + 2, 1));
     expect_row(&b, 7, CLS_ROW_FORCED | CLS_ROW_STOPPED, "a forced end id");
     expect_row(&b, -1, ENDED, "after a forced end id");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_force(b.sampler, 0, drafts, 2));
+    expect_drafts(&b, drafts, 7, CLS_ROW_FORCED | CLS_ROW_STOPPED, "forced drafts, and the end");
+    expect_row(&b, -1, ENDED, "after a verified end id");
 
     cls_grammar_destroy(g);
     must(cls_slot_rollback(b.sampler, 0, 1));
@@ -505,7 +513,7 @@ START_TEST(thinking)
     must(cls_slot_rollback(b.sampler, 0, 2));
     expect_row(&b, 7, 0, "thinking again");
     must(cls_slot_force(b.sampler, 0, end, 1));
-    expect_drafts(&b, drafts, 3, "thinking ends within drafts");
+    expect_drafts(&b, drafts, 3, CLS_ROW_FORCED, "thinking ends within drafts");
     p.thinking_start = (cls_ids){start, 1};
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks + 4, 1));
     expect_row(&b, 3, 0, "no thinking begins");

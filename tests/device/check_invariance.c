@@ -20,6 +20,7 @@ static batch *source(uint32_t vocab)
     rng r = {fixture_seed()};
     batch *const b = batch_new(ROWS, vocab, CLS_F32, 0, 0);
     b->history = 100;
+    b->forces = 1;
     for (uint32_t row = 0; row < ROWS; row++) {
         batch_row(b, row, row % 4 == 3 ? ROW_EQUAL : ROW_COARSE, rng_bits(&r));
         params_random(&b->params[row], vocab, &r);
@@ -157,7 +158,7 @@ END_TEST
 int main(int argc, char **argv)
 {
     all = argc > 1 && strcmp(argv[1], "all") == 0;
-    fixture_random(0);
+    fixture_random(CLS_FEATURE_FORCED);
     fixture_begin(ON_DEVICES);
     add_device_test(batches_places_strides_types);
     add_device_test(shapes);

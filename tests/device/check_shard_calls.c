@@ -218,6 +218,8 @@ typedef enum difference {
     OTHER_STOP_IDS,
     OTHER_MAX_TOKENS,
     OTHER_ALLOWED_IDS,
+    OTHER_GRAMMAR,
+    OTHER_STATE, /* of the grammar, with the same parameters and tokens */
     ROLLED_BACK,
     OTHER_DRAW,
     OTHER_MAP,
@@ -230,10 +232,36 @@ typedef enum difference {
 } difference;
 
 static const char *const difference_names[DIFFERENCES] = {
-    "seed",        "stream",    "temperature", "top-k",      "penalty",   "position",
-    "more output", "output id", "prompt",      "logit bias", "stop ids",  "max tokens",
-    "allowed ids", "rollback",  "draws",       "draw map",   "positions", "random bits",
-    "slots",       "invalid",   "deferred"};
+    "seed",        "stream",      "temperature",   "top-k",      "penalty",  "position",
+    "more output", "output id",   "prompt",        "logit bias", "stop ids", "max tokens",
+    "allowed ids", "grammar",     "grammar state", "rollback",   "draws",    "draw map",
+    "positions",   "random bits", "slots",         "invalid",    "deferred"};
+
+/* They allow all ids in both of their states, and stay there but for one id. */
+enum { DISAGREE_VOCAB = 300 };
+static cls_grammar *grammars[2];
+
+static cls_grammar *grammar_with(uint32_t after_zero)
+{
+    enum { STATES = 2, ALL = STATES * DISAGREE_VOCAB };
+    int32_t ids[ALL];
+    uint32_t next[ALL];
+    const uint64_t offsets[STATES + 1] = {0, DISAGREE_VOCAB, ALL};
+    cls_grammar_options o;
+    cls_grammar *g;
+    for (uint32_t i = 0; i < ALL; i++) {
+        ids[i] = (int32_t)(i % DISAGREE_VOCAB);
+        next[i] = i != 0 ? i / DISAGREE_VOCAB : after_zero;
+    }
+    cls_grammar_options_init(&o);
+    o.vocab = DISAGREE_VOCAB;
+    o.states = STATES;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    must(cls_grammar_create(&o, &g));
+    return g;
+}
 
 /* Begins the request of row 2, or changes the step, as all other shards do not. */
 static void differ(twin *t, twin_side *s, difference what)
@@ -248,6 +276,7 @@ static void differ(twin *t, twin_side *s, difference what)
     p.logit_bias = (cls_biases){&bias, 1};
     p.stop_ids = (cls_ids){&stop, 1};
     p.allowed_ids = (cls_ids){allowed, 8};
+    p.grammar = grammars[0];
     switch (what) {
     case OTHER_SEED:
         p.seed++;
@@ -288,11 +317,21 @@ static void differ(twin *t, twin_side *s, difference what)
     case OTHER_ALLOWED_IDS:
         p.allowed_ids.count--;
         break;
+    case OTHER_GRAMMAR:
+        p.grammar = grammars[1];
+        break;
+    case OTHER_STATE:
+        p.grammar_state = 1;
+        break;
     default:
         break;
     }
     must(cls_slot_begin(s->sampler, 2, &p, prompt, prompts, output, outputs));
     switch (what) {
+    case OTHER_STATE: /* the same grammar keeps its state */
+        p.grammar_state = 0;
+        must(cls_slot_params(s->sampler, 2, &p));
+        break;
     case ROLLED_BACK:
         must(cls_slot_rollback(s->sampler, 2, 1));
         break;
@@ -358,8 +397,10 @@ static void refuse(twin *t, const char *name)
 START_TEST(disagreement)
 {
     device *const d = fixture_device(_i);
-    const uint32_t vocab = 300, borders[] = {0, 77, 200, vocab};
+    const uint32_t vocab = DISAGREE_VOCAB, borders[] = {0, 77, 200, vocab};
     uint32_t faults = 0;
+    for (uint32_t i = 0; i < 2; i++)
+        grammars[i] = grammar_with(i);
     for (uint32_t kind = 0; kind < fixture_by_size(3, 6, 6); kind++) {
         batch *const b = batch_new(4, vocab, CLS_F32, 0, 0);
         twin t;
@@ -389,6 +430,8 @@ START_TEST(disagreement)
         twin_close(&t);
         batch_free(b);
     }
+    for (uint32_t i = 0; i < 2; i++)
+        cls_grammar_destroy(grammars[i]);
     ck_assert_uint_eq(faults, 0);
 }
 END_TEST

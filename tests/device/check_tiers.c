@@ -74,6 +74,7 @@ static batch *random_batch(uint32_t vocab, rng *r)
     batch *const b = batch_new(6, vocab, CLS_F32, vocab + rng_below(r, 5), 0);
     batch_random(b, r);
     b->history = 60;
+    b->forces = 1;
     batch_mask(b, r, 50, 0);
     batch_requests(b, r);
     batch_bias(b, r, CLS_F32);
@@ -238,7 +239,7 @@ END_TEST
 
 int main(int argc, char **argv)
 {
-    fixture_random(0);
+    fixture_random(CLS_FEATURE_FORCED);
     all = argc > 1 && strcmp(argv[1], "all") == 0;
     fixture_begin(ON_DEVICES);
     add_test(spread);
