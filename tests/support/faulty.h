@@ -202,8 +202,8 @@ typedef enum faulty_call {
     FAULTY_CALLS(FAULTY_NAME) FAULTY_MAKERS(FAULTY_NAME) FAULTY_RELEASES(FAULTY_NAME) FAULTY_COUNT
 } faulty_call;
 
-/* OpenCL's headers declare these for programs of version 2.0. Memory is for the tests: no fault meets
- * its functions. */
+/* OpenCL's headers declare these for programs of version 2.0. Memory is for the tests: no fault
+ * meets its functions. */
 cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel o, cl_uint at, const void *value);
 cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue o, cl_bool block, void *to, const void *from,
                                       size_t size, cl_uint n_wait, const cl_event *wait,

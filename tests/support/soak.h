@@ -43,9 +43,9 @@ typedef struct flight {
 } flight;
 
 typedef struct soak_counts {
-    uint64_t calls, rows, tokens, compared, guests, forks, grammars, moves, rollbacks, changes, forced,
-        deferred, accepts, verified, drafts, accepted, scored, masks, biases, reports, searches,
-        samplers, busy;
+    uint64_t calls, rows, tokens, compared, guests, forks, grammars, moves, rollbacks, changes,
+        forced, deferred, accepts, verified, drafts, accepted, scored, masks, biases, reports,
+        searches, samplers, busy;
 } soak_counts;
 
 typedef struct soak {
