@@ -262,6 +262,7 @@ START_TEST(told)
         batch_random(b, &r);
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
+        b->forces = i % 2 == 0;
         if (i % 3 != 0)
             batch_requests(b, &r);
         if (i % 4 == 2)
@@ -361,6 +362,7 @@ START_TEST(many_given)
         }
         if (i % 3 == 1)
             batch_mask(b, &r, 50, 0);
+        b->forces = i % 8 == 2;
         if (i % 4 == 2)
             batch_requests(b, &r);
         const uint32_t shortlist = i % 4 == 1 ? 16 : 0, top_n = shortlist ? 16 : 128;
@@ -549,7 +551,7 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS);
+    fixture_random(CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_FORCED);
     fixture_begin(ON_DEVICES);
     add_device_test(told);
     add_device_test(few_outputs);

@@ -104,6 +104,7 @@ static batch *some_batch(int dtype, rng *r)
 {
     batch *const b = batch_new(ROWS, VOCAB, dtype, VOCAB + 2, 4);
     b->keep = CLS_COUNTS_ALL;
+    b->forces = 1;
     batch_random(b, r);
     batch_requests(b, r);
     b->mask_kind = dtype == CLS_F32 ? CLS_MASK_PACKED : CLS_MASK_BOOL;
