@@ -539,6 +539,8 @@ const life_call life_calls[] = {
     {"cls_shard_sample()", sharded, LIFE_STEP},
     {"cls_shard_gather()", gathered, LIFE_STEP},
     {"cls_shard_sample(), again", sharded, LIFE_STEP},
+    {"cls_grammar_create(), again", grammar_create, LIFE_OTHER},
+    {"cls_slot_params(), with a grammar that no step copies", follow, LIFE_SLOT},
     {"the end", destroy, LIFE_OTHER},
 };
 const uint32_t life_count = sizeof life_calls / sizeof life_calls[0];
