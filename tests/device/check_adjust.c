@@ -24,6 +24,7 @@ static batch *random_batch(uint32_t i, rng *r)
     b->keep = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].keep;
     b->biased = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].biased;
     b->history = keeps[i % 4 == 3 ? 4 + i / 4 % 2 : i / 2 % 4].history;
+    b->forces = i % 5 == 0;
     batch_requests(b, r);
     for (uint32_t row = 0; row < b->rows; row += 3)
         b->params[row].temperature = 0.0f;
@@ -182,7 +183,7 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
+    fixture_random(CLS_FEATURE_FORCED | CLS_FEATURE_MASK | CLS_FEATURE_BIAS);
     fixture_begin(ON_DEVICES);
     add_device_test(random_requests);
     add_device_test(counts_follow);

@@ -176,6 +176,7 @@ START_TEST(all_kinds)
             b->mask_kind = i % 2 ? CLS_MASK_BOOL : CLS_MASK_PACKED;
             batch_mask(b, &r, i % 4 == 0 ? 3 : 50, 0);
         }
+        b->forces = i % 2 == 0;
         if (i % 3 != 0)
             batch_requests(b, &r);
         if (i % 4 == 2)
@@ -533,8 +534,8 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS |
-                   CLS_FEATURE_KEPT_SETS);
+    fixture_random(CLS_FEATURE_FORCED | CLS_FEATURE_MASK | CLS_FEATURE_BIAS | CLS_FEATURE_LOGPROBS |
+                   CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS);
     fixture_begin(ON_DEVICES);
     add_device_test(all_kinds);
     add_device_test(ties_and_sizes);

@@ -171,6 +171,7 @@ static void check_rows(device *d, cls_context *context, uint32_t rows, uint32_t 
     char what[200];
     client s;
     cl_mem map = NULL;
+    b->forces = rng_below(r, 2) == 0;
     batch_random(b, r);
     batch_requests(b, r);
     if (rng_below(r, 2))
@@ -308,7 +309,7 @@ END_TEST
 
 int main(void)
 {
-    fixture_random(CLS_FEATURE_MASK | CLS_FEATURE_KEPT_SETS);
+    fixture_random(CLS_FEATURE_FORCED | CLS_FEATURE_MASK | CLS_FEATURE_KEPT_SETS);
     fixture_begin(ON_DEVICES);
     add_device_test(all_kinds);
     add_device_test(shards);
