@@ -59,6 +59,8 @@ cl_int clReleaseMemObject(cl_mem);
 cl_int clGetMemObjectInfo(cl_mem, cl_uint, size_t, void *, size_t *);
 cl_int clEnqueueReadBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
                            const cl_event *, cl_event *);
+cl_int clEnqueueSVMMemcpy(cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint,
+                          const cl_event *, cl_event *);
 cl_int clEnqueueWriteBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
                             cl_uint, const cl_event *, cl_event *);
 cl_int clEnqueueCopyBuffer(cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint,

@@ -16,7 +16,8 @@ CLS_API int cls_opencl_open(const char *path);
  * CL_PLATFORM_NOT_FOUND_KHR. */
 #define NO_LOADER (-1001)
 
-/* X(name, parameters, arguments): functions that return an error code. */
+/* X(name, parameters, arguments): functions that return an error code. The headers of version 1.2
+ * declare all but those of SVM. */
 #define CODES(X) \
     X(clBuildProgram, \
       (cl_program a, cl_uint b, const cl_device_id *c, const char *d, \
@@ -47,6 +48,10 @@ CLS_API int cls_opencl_open(const char *path);
        size_t g, size_t h, size_t i, size_t j, void *k, cl_uint l, const cl_event *m, \
        cl_event *n), \
       (a, b, c, d, e, f, g, h, i, j, k, l, m, n)) \
+    X(clEnqueueSVMMemcpy, \
+      (cl_command_queue a, cl_bool b, void *c, const void *d, size_t e, cl_uint f, \
+       const cl_event *g, cl_event *h), \
+      (a, b, c, d, e, f, g, h)) \
     X(clEnqueueUnmapMemObject, \
       (cl_command_queue a, cl_mem b, void *c, cl_uint d, const cl_event *e, cl_event *f), \
       (a, b, c, d, e, f)) \
@@ -94,6 +99,7 @@ CLS_API int cls_opencl_open(const char *path);
     X(clRetainEvent, (cl_event a), (a)) \
     X(clRetainMemObject, (cl_mem a), (a)) \
     X(clSetKernelArg, (cl_kernel a, cl_uint b, size_t c, const void *d), (a, b, c, d)) \
+    X(clSetKernelArgSVMPointer, (cl_kernel a, cl_uint b, const void *c), (a, b, c)) \
     X(clWaitForEvents, (cl_uint a, const cl_event *b), (a, b))
 
 /* X(type, name, parameters, arguments): functions that return an object, and an error code in the
@@ -119,6 +125,7 @@ CLS_API int cls_opencl_open(const char *path);
 
 #define DEFINE_CODE(name, parameters, arguments) \
     static cl_int(CL_API_CALL *loader_##name) parameters; \
+    CL_API_ENTRY cl_int CL_API_CALL name parameters; \
     CL_API_ENTRY cl_int CL_API_CALL name parameters \
     { \
         return loader_##name != NULL ? loader_##name arguments : NO_LOADER; \
@@ -137,7 +144,7 @@ CODES(DEFINE_CODE)
     }
 OBJECTS(DEFINE_OBJECT)
 
-/* Pointers of SVM and USM, which the package does not take, would need this. */
+/* Pointers of USM, which the package does not take, would need this. */
 void *CL_API_CALL clGetExtensionFunctionAddressForPlatform(cl_platform_id platform,
                                                            const char *name)
 {

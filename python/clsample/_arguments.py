@@ -45,7 +45,7 @@ class Call:
         self.context = context
         self.copy = copy
         self.copied = False  # values of the host were copied
-        self.lent: List[Any] = []  # what the device reads of the host's memory
+        self.lent: List[Any] = []  # what the device uses, and OpenCL does not keep
         self.keep: List[Any] = []
         self.wait: List[Any] = []
         self.events: List[str] = []  # the arguments that these events are of
@@ -66,7 +66,17 @@ class Call:
         return {f"wait[{i}]": name for i, name in enumerate(self.events)}
 
     def buffer(self, target: Any, found: View) -> None:
-        target.buffer, target.offset = found.mem, found.offset
+        """Fills a cls_buffer."""
+        mem, target.offset = found.mem, found.offset
+        if not isinstance(mem, _opencl.Svm):
+            target.buffer = mem
+            return
+        before = mem.pointer % 16  # the library's pointers are multiples
+        target.kind = _types.BufferKind.SVM
+        target.pointer = ffi.cast("void *", mem.pointer - before)
+        target.offset += before
+        target.size = mem.size - found.offset
+        self.lent.append(mem.owner)
 
     # -------------------------------------------------------------- logits
 
@@ -85,15 +95,15 @@ class Call:
     ) -> Tuple[View, str]:
         """An array [rows, width], from the device or the host, and the type of its elements.
         rows: None for any number."""
-        if _opencl.is_pyopencl(value, "MemoryObjectHolder"):
-            mem = _opencl.address(name, value, "cl_mem", self.context._tables)
+        if _opencl.is_memory(value):
+            mem = _opencl.memory(name, value, self.context._tables)
             elements = "float32" if dtype is None else named_type(dtype)
             count = 1 if rows is None else rows
             self.theirs = True
             return View(mem, (count, width), elements, 0, width, [], None), elements
-        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+        if _arrays.on_device(value):
             found = self.view(name, value)
-            self.theirs = self.theirs or getattr(value, "_theirs", False)
+            self.theirs |= getattr(value, "_theirs", _opencl.is_pyopencl(value, "SVM"))
             if self.queue is None:
                 self.queue = found.queue
         else:
@@ -150,7 +160,7 @@ class Call:
         """Fills a cls_ints of `count` elements, None for any number, and returns their shape."""
         if value is None:
             return (0,)
-        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+        if _arrays.on_device(value):
             found = self.view(name, value)
             if found.dtype not in ("int32", "uint32"):
                 raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
@@ -171,7 +181,7 @@ class Call:
 
     def random_bits(self, target: Any, value: Any, rows: int) -> None:
         """Fills the cls_buffer of a step's own random bits."""
-        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+        if _arrays.on_device(value):
             found = self.view("random_bits", value)
             if found.dtype != "uint64":
                 raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
@@ -189,7 +199,7 @@ class Call:
             if row_map is not None:
                 raise TypeError(f"{name}_map is given, but {name} is not")
             return
-        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+        if _arrays.on_device(value):
             found = self.view(name, value)
             shape, elements, stride = found.shape, found.dtype, found.row_stride
             self.buffer(target.words, found)
@@ -353,9 +363,9 @@ class Writer:
             )
         self.call.buffer(target, found)
         if not isinstance(value, DeviceArray):
-            self.theirs.append(value)
-            mem = _opencl.retained(found.mem, "MemObject")
-            context = self.call.context
+            if _opencl.is_pyopencl(value, "Array"):
+                self.theirs.append(value)
+            mem, context = _opencl.kept(found.mem), self.call.context
             value = class_of(name)(context, mem, shape, DTYPES[elements], found.offset)
         array: DeviceArray = value
         self.arrays.append(array)
@@ -413,7 +423,7 @@ class Writer:
     def inputs(self, target: Any, name: str, value: Any) -> int:
         """Ids [rows, count] that the call reads; their number in a row."""
         rows = shape_of(self.rows, self.sizes)
-        if isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array"):
+        if _arrays.on_device(value):
             found = self.call.view(name, value)
             if found.dtype != "int32":
                 raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")

@@ -66,14 +66,14 @@ class DeviceArray:
 
     @property
     def mem(self) -> Any:
-        """The cl_mem, as cffi's object."""
-        if self._mem is None:
-            raise ValueError("the array was released")
-        return self._mem
+        """The cl_mem, as cffi's object, or an _opencl.Svm."""
+        return _opencl.alive("the array", self._mem)
 
     @property
     def int_ptr(self) -> int:
-        """The cl_mem, as a number."""
+        """The cl_mem, as a number. SVM has none."""
+        if isinstance(self.mem, _opencl.Svm):
+            raise ValueError("the array is SVM, which has no cl_mem; as_pyopencl() has its pointer")
         return int(ffi.cast("intptr_t", self.mem))
 
     @property
@@ -184,16 +184,13 @@ class DeviceArray:
 
     def as_pyopencl(self) -> Any:
         """The same memory as a pyopencl.array.Array, which waits for the event."""
-        import pyopencl
         import pyopencl.array
 
-        _opencl.loader().clRetainMemObject(self.mem)
-        data = pyopencl.Buffer.from_int_ptr(self.int_ptr, retain=False)
         array = pyopencl.array.Array(
             self.queue.as_pyopencl(),
             self.shape,
             self._numpy_type,
-            data=data,
+            data=_opencl.as_pyopencl(self.mem),
             offset=self.offset,
             strides=self._strides,
         )
@@ -217,22 +214,29 @@ class View(NamedTuple):
     queue: Any  # the cl_command_queue on which the contents were made, or None
 
 
+def on_device(value: Any) -> bool:
+    """Whether it is an array that view() takes: this package's, pyopencl's, or one in SVM."""
+    theirs = _opencl.is_pyopencl
+    return isinstance(value, DeviceArray) or theirs(value, "Array") or theirs(value, "SVM")
+
+
 def view(context: Context, name: str, value: Any) -> View:
-    """A device array: this package's or pyopencl's. Its rows must be contiguous."""
+    """A device array. Its rows must be contiguous."""
     if isinstance(value, DeviceArray):
-        if value._mem is None:
-            raise ValueError(f"{name} was released")
+        mem = _opencl.alive(name, value._mem)
         dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)
         events = [] if value._event is None else [value._event]
-        return View(
-            value._mem, value.shape, dtype, value.offset, value.row_stride, events, value._queue
-        )
-    if not _opencl.is_pyopencl(value, "Array"):
+        return View(mem, value.shape, dtype, value.offset, value.row_stride, events, value._queue)
+    if not on_device(value):
         raise TypeError(f"{name} must be an array on the device, not {type(value).__name__}")
+    tables = context._tables
+    if _opencl.is_pyopencl(value, "SVM"):
+        array, mem = np.asarray(value.mem), _opencl.memory(name, value, tables)
+        stride = row_stride(name, array.shape, array.strides, array.itemsize)
+        return View(mem, array.shape, element_name(array.dtype), 0, stride, [], None)
     if value.base_data is None:
         raise ValueError(f"{name} has no buffer; its shape is {value.shape}")
-    tables = context._tables
-    mem = _opencl.address(name, value.base_data, "cl_mem", tables)
+    mem = _opencl.memory(name, value.base_data, tables)
     strides, itemsize = value.strides, value.dtype.itemsize
     events = [
         _opencl.address(f"{name}.events", event, "cl_event", tables) for event in value.events
@@ -289,16 +293,16 @@ def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize
 def wrap(
     context: Context, buffer: Any, shape: Any, dtype: Any, offset: Any, stride: Any
 ) -> DeviceArray:
-    """A part of a pyopencl.Buffer as a DeviceArray; Context.array() documents it."""
-    if not _opencl.is_pyopencl(buffer, "MemoryObjectHolder"):
-        raise TypeError(f"buffer must be a pyopencl.Buffer, not {type(buffer).__name__}")
+    """A part of pyopencl's memory as a DeviceArray; Context.array() documents it."""
+    if not _opencl.is_pyopencl(buffer, "MemoryObjectHolder", "SVMPointer"):
+        raise TypeError(
+            f"buffer must be a pyopencl.Buffer or pyopencl's SVM, not {type(buffer).__name__}"
+        )
     found_shape = shape_of("shape", shape)
     found_type = device_type(dtype)
     start = integer("offset", offset, "uint64_t")
     elements = None if stride is None else integer("row_stride", stride, "uint64_t")
-    mem = _opencl.retained(
-        _opencl.address("buffer", buffer, "cl_mem", context._tables), "MemObject"
-    )
+    mem = _opencl.kept(_opencl.memory("buffer", buffer, context._tables))
     array = DeviceArray(context, mem, found_shape, found_type, start, elements)
     rows = array.size // found_shape[-1] if array.size else 0
     need = start + (

@@ -255,7 +255,7 @@ class Context(Unique):
         offset: int = 0,
         row_stride: Optional[int] = None,
     ) -> DeviceArray:
-        """A part of a pyopencl.Buffer as an array, which keeps the buffer alive.
+        """A part of a pyopencl.Buffer, or of pyopencl's SVM, as an array, which keeps it alive.
 
         shape: (rows, elements), or one number. dtype: as NumPy's, or "bfloat16". offset: bytes to
         the first element. row_stride: elements from row to row.

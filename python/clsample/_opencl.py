@@ -8,7 +8,7 @@ import collections
 import os
 import sys
 import threading
-from typing import Any, Deque, Iterable, List, Mapping, Optional, Tuple
+from typing import Any, Deque, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _library
 from ._cffi import ffi
@@ -149,7 +149,13 @@ def is_pyopencl(value: Any, *names: str) -> bool:
         return False
     if names == ("Array",):
         module = sys.modules.get("pyopencl.array")
-    return module is not None and isinstance(value, tuple(getattr(module, n) for n in names))
+    classes = tuple(getattr(module, n, ()) for n in names)  # old versions lack some
+    return module is not None and isinstance(value, classes)
+
+
+def is_memory(value: Any) -> bool:
+    """Whether it is pyopencl's memory that has no shape: a buffer, or an allocation of SVM."""
+    return is_pyopencl(value, "MemoryObjectHolder", "SVMPointer") and not is_pyopencl(value, "SVM")
 
 
 def address(name: str, value: Any, ctype: str, tables: Optional[Mapping[str, Any]] = None) -> Any:
@@ -169,6 +175,30 @@ def address(name: str, value: Any, ctype: str, tables: Optional[Mapping[str, Any
     return handle
 
 
+class Svm(NamedTuple):
+    """Shared virtual memory, which stands where other memory has its cl_mem."""
+
+    pointer: int
+    size: int  # bytes
+    owner: Any  # pyopencl's object, which frees the memory
+
+
+def memory(name: str, value: Any, tables: Mapping[str, Any]) -> Any:
+    """What pyopencl's memory is to calls: a cl_mem, or an Svm."""
+    if not is_pyopencl(value, "SVMPointer"):
+        return address(name, value, "cl_mem", tables)
+    if value.size is None:
+        raise ValueError(f"{name} is SVM of unknown size; a pyopencl.SVMAllocation has one")
+    return alive(name, Svm(value.svm_ptr, value.size, value))
+
+
+def alive(name: str, mem: Any) -> Any:
+    """A DeviceArray's memory, unless it was released."""
+    if mem is None or (isinstance(mem, Svm) and not mem.owner.svm_ptr):
+        raise ValueError(f"{name} was released")
+    return mem
+
+
 def tables_of(context: Any) -> Mapping[str, Any]:
     """What address() compares. A driver may have one table for all kinds of objects, or several: a
     buffer that is made for the comparison tells which."""
@@ -182,6 +212,21 @@ def tables_of(context: Any) -> Mapping[str, Any]:
 
 
 # --------------------------------------------------------------- own objects
+
+
+def kept(mem: Any) -> Any:
+    """The same memory, kept by the result."""
+    return mem if isinstance(mem, Svm) else retained(mem, "MemObject")
+
+
+def as_pyopencl(mem: Any) -> Any:
+    """Memory as pyopencl's object."""
+    import pyopencl
+
+    if isinstance(mem, Svm):
+        return mem.owner
+    loader().clRetainMemObject(mem)
+    return pyopencl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", mem)), retain=False)
 
 
 def retained(handle: Any, kind: str) -> Any:
@@ -245,13 +290,14 @@ def _release_event(handle: Any) -> None:
         _loader.clReleaseEvent(handle)
 
 
-# What commands in flight use of the host's memory: (event, what to keep), until the event is
+# What commands in flight use, and OpenCL does not keep: (event, what to keep), until the event is
 # complete. The event is None after a failure, which leaves unknown what still runs.
 _lent: Deque[Tuple[Any, Any]] = collections.deque()
 
 
 def lend(event: Any, keep: Any) -> None:
     """Keeps what the commands before an event use."""
+    settle()
     _lent.append((event, keep))
 
 
@@ -369,23 +415,20 @@ def queue_device(queue: Any) -> Any:
     return _info("clGetCommandQueueInfo", queue, QUEUE_DEVICE, "cl_device_id")
 
 
-def buffer_size(buffer: Any) -> int:
-    return int(_info("clGetMemObjectInfo", buffer, MEM_SIZE, "size_t"))
+def buffer_size(mem: Any) -> int:
+    if isinstance(mem, Svm):
+        return mem.size
+    return int(_info("clGetMemObjectInfo", mem, MEM_SIZE, "size_t"))
 
 
-def read(queue: Any, buffer: Any, offset: int, target: Any, event: Optional[Any]) -> None:
+def read(queue: Any, mem: Any, offset: int, target: Any, event: Optional[Any]) -> None:
     """Waits for the event, and copies bytes to a NumPy array."""
-    wait = ffi.NULL if event is None else ffi.new("cl_event[1]", [event])
-    code = loader().clEnqueueReadBuffer(
-        queue,
-        buffer,
-        1,
-        offset,
-        target.nbytes,
-        ffi.from_buffer(target),
-        0 if event is None else 1,
-        wait,
-        ffi.NULL,
-    )
+    cl, to, size = loader(), ffi.from_buffer(target), target.nbytes
+    wait = (0, ffi.NULL) if event is None else (1, ffi.new("cl_event[1]", [event]))
+    if isinstance(mem, Svm):
+        source = ffi.cast("void *", mem.pointer + offset)
+        code = cl.clEnqueueSVMMemcpy(queue, 1, to, source, size, *wait, ffi.NULL)
+    else:
+        code = cl.clEnqueueReadBuffer(queue, mem, 1, offset, size, to, *wait, ffi.NULL)
     check(code, "reading a buffer")
     settle()

@@ -124,8 +124,8 @@ def _form(logits: Any) -> str:
         return "device"
     if _opencl.is_pyopencl(logits, "Array"):
         return "pyopencl"
-    if _opencl.is_pyopencl(logits, "MemoryObjectHolder"):
-        raise TypeError("logits must be an array; Context.array() makes one of a buffer")
+    if _opencl.is_pyopencl(logits, "MemoryObjectHolder", "SVMPointer"):
+        raise TypeError("logits must be an array; Context.array() makes one of a buffer or SVM")
     torch = sys.modules.get("torch")
     return "torch" if torch is not None and isinstance(logits, torch.Tensor) else "numpy"
 

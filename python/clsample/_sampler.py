@@ -12,7 +12,7 @@ import numpy as np
 
 from . import _drafts, _opencl, _structs, _types
 from ._arguments import Call, Writer
-from ._arrays import DeviceArray
+from ._arrays import DeviceArray, on_device
 from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
@@ -248,7 +248,7 @@ class Sampler(Unique):
 
     def _slots(self, call: Call, target: Any, requests: Any) -> int:
         """Fills the map from rows to slots, and returns the number of rows."""
-        if isinstance(requests, DeviceArray) or _opencl.is_pyopencl(requests, "Array"):
+        if on_device(requests):
             return math.prod(call.ints(target, "requests", requests, None))
         if isinstance(requests, Request):
             requests = (requests,)
@@ -338,16 +338,16 @@ class Sampler(Unique):
         """Enqueues one step, a token for each row, and returns at once.
 
         logits      [rows, vocab] of float32, float16 or bfloat16: a DeviceArray, a
-                    pyopencl.array.Array, a pyopencl.Buffer, which needs `queue` where the context
-                    has none, or an array of the host: NumPy's, or by DLPack, as a torch tensor. The
-                    types other than float32 must be in the sampler's `dtypes`. One row may be
-                    [vocab].
+                    pyopencl.array.Array, a pyopencl.Buffer or SVMAllocation or the pyopencl.SVM of
+                    an array, which need `queue` where the context has none, or an array of the
+                    host: NumPy's, or by DLPack, as a torch tensor. The types other than float32
+                    must be in the sampler's `dtypes`. One row may be [vocab].
         copy        of logits and biases on the host. None: a CPU that shares the host's memory
                     reads them where they are, and they must not change until the step is done;
                     others copy them before the call returns. True: they are always copied. False:
                     ValueError if they must be.
-        dtype       the type of a Buffer's elements (default float32), or "bfloat16" for logits
-                    that come as uint16
+        dtype       the type of the elements of a Buffer or an SVMAllocation (default float32), or
+                    "bfloat16" for logits that come as uint16
         requests    the request of each row; None skips a row. Or an int32 array of slots on the
                     device. A request may occur once, except with defer_accept.
         mask        the tokens that rows may draw: bool [rows, vocab], or int32 [rows,
