@@ -216,8 +216,7 @@ class View(NamedTuple):
 
 def on_device(value: Any) -> bool:
     """Whether it is an array that view() takes: this package's, pyopencl's, or one in SVM."""
-    theirs = _opencl.is_pyopencl
-    return isinstance(value, DeviceArray) or theirs(value, "Array") or theirs(value, "SVM")
+    return isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array", "SVM")
 
 
 def view(context: Context, name: str, value: Any) -> View:

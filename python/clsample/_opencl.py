@@ -147,10 +147,9 @@ def is_pyopencl(value: Any, *names: str) -> bool:
     module = sys.modules.get("pyopencl")
     if module is None:
         return False
-    if names == ("Array",):
-        module = sys.modules.get("pyopencl.array")
-    classes = tuple(getattr(module, n, ()) for n in names)  # old versions lack some
-    return module is not None and isinstance(value, classes)
+    arrays = sys.modules.get("pyopencl.array")
+    classes = [getattr(arrays if n == "Array" else module, n, ()) for n in names]  # or none: ()
+    return isinstance(value, tuple(classes))
 
 
 def is_memory(value: Any) -> bool:
