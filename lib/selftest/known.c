@@ -66,11 +66,11 @@ const cls_selftest_known cls_selftest_table[] = {
     {10, 0x6c213c64u},   {10, 0x7f08a8b3u},   {4996, 0xf6c3793cu}, {13, 0x7c9393dau},
     {29, 0x26e0dd50u},   {2, 0x4037b559u},    {2, 0x36a2f2a8u},    {3907, 0xaab55d95u},
     {2, 0x2d5c357cu},    {1, 0x3f5e6155u},    {1655, 0x1f53a9d8u}, {4894, 0x92342112u},
-    {1, 0x3ded8f00u},    {17, 0x4fb4d62fu},   {5, 0x963c0b38u},    {0, 0x73e4dbfcu},
-    {17, 0x2fb8654du},   {10, 0xd06e3e21u},   {4998, 0x0be1114du}, {14, 0xb97b234au},
-    {4, 0x3ebf6c39u},    {27, 0x3c5b9117u},   {10, 0x625079c6u},   {4998, 0x0be1114du},
-    {5, 0xc002f1eeu},    {4, 0x3ebf6c39u},    {31, 0xa50e5319u},   {10, 0x625079c6u},
-    {4998, 0x0be1114du}, {5, 0xc002f1eeu},    {4, 0xaf5573b6u},    {31, 0x522e755au},
-    {10, 0x625079c6u},   {4998, 0x0be1114du},
+    {1, 0x3ded8f00u},    {17, 0x4fb4d62fu},   {179, 0x60c88ddcu},  {2058, 0x589d3d4du},
+    {5, 0x963c0b38u},    {0, 0x73e4dbfcu},    {17, 0x2fb8654du},   {10, 0xd06e3e21u},
+    {4998, 0x0be1114du}, {14, 0xb97b234au},   {4, 0x3ebf6c39u},    {27, 0x3c5b9117u},
+    {10, 0x625079c6u},   {4998, 0x0be1114du}, {5, 0xc002f1eeu},    {4, 0x3ebf6c39u},
+    {31, 0xa50e5319u},   {10, 0x625079c6u},   {4998, 0x0be1114du}, {5, 0xc002f1eeu},
+    {4, 0xaf5573b6u},    {31, 0x522e755au},   {10, 0x625079c6u},   {4998, 0x0be1114du},
 };
 const uint32_t cls_selftest_table_count = sizeof cls_selftest_table / sizeof *cls_selftest_table;
