@@ -25,11 +25,11 @@ passed=0 failed=0
 cat >"$dir/table" <<'END'
 1@random numbers@c[2] = stream[0];@c[2] = stream[1];
 1@survey@flags |= ANY(nan) ? CLS_ROW_NAN : 0u;@flags |= ANY(nan) ? CLS_ROW_INF : 0u;
-1@biases@return x + VLOAD(r->bias + i);@return x - VLOAD(r->bias + i);
+1@biases@return x + bias;@return x - bias;
 1@p-less@at_key(w, depth_q20_key(w->top, w->scale, p_less_depth(@at_key(w, 0x00400000 + depth_q20_key(w->top, w->scale, p_less_depth(
-1@infill@list->mass[i] * 5 < mass@list->mass[i] * 2 < mass
+1@infill@u32 shares = only_ends ? 0 : 5,@u32 shares = only_ends ? 0 : 2,
 1@report@: u64_to_f32(sum[1]) / u64_to_f32(sum[0]);@: u64_to_f32(sum[0]) / u64_to_f32(sum[1]);
-1@verify: match@next = v->ids[v->nodes[at]] == out.token ? at : last;@next = v->ids[v->nodes[at]] != out.token ? at : last;
+1@verify: match@v->nodes[at]) == out.token ? at : last;@v->nodes[at]) != out.token ? at : last;
 1@verify: block@*prefix_prob = ratio_q63(*prefix_prob, out->target_prob, out->draft_prob);@*prefix_prob = ratio_q63(*prefix_prob, out->draft_prob, out->target_prob);
 2@masks@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + i));@const IV allowed = CAT(convert_int, VEC)(VLOAD((__global const uchar *)r->mask + (i ^ VEC)));
 2@penalties@const f32 often = frequency * (f32)count;@const f32 often = frequency * (f32)(count + 1);
@@ -56,7 +56,8 @@ cat >"$dir/table" <<'END'
 5@report@hits = kept_lanes(r, i, kind);@hits = kept_lanes(r, i, kind) & ~1u;
 4@adaptive p@const u32 twice = 2 * target;@const u32 twice = target;
 4@top-p decay@top_p = u64_hi((u64)top_p * decay);@top_p = u64_hi((u64)top_p * (decay / 2));
-4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due);@forced = emits = 1;
+4@forced tokens@forced = emits = mask_allows(&s, row, (u32)due) &&@forced = emits = due >= 0 &&
+2@shards@at[2] = u64_hi(mass[i]);@at[2] = u64_hi(mass[i]) + 0x40000000u;
 4@slots@state_rollback(slot, s, c->tokens, a->rollback, scratch)@state_rollback(slot, s, c->tokens + 1, a->rollback, scratch)
 END
 
