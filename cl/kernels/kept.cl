@@ -101,14 +101,14 @@ static inline u32 kept_after(u32 at, u32 count, u32 capacity)
  * if all of it fits. Launch: one group. */
 ONE_COPY void kept_places(const step_args *s, __local u64 *scratch)
 {
-    const u32 rows = s->args->n_rows, capacity = s->args->set_capacity, places = output_count(s);
+    const u32 capacity = s->args->set_capacity, places = output_count(s);
     __global i32 *const offsets = OUTPUT(s, set_offsets, CLS_OUT_SET_OFFSETS);
     u32 at = 0;
 #if PLACES /* the counts, until the offsets replace them: some places have no row */
     for (u32 place = LOCAL_ID; place < places; place += WGS)
         offsets[place] = 0;
     BARRIER();
-    for (u32 row = LOCAL_ID; row < rows; row += WGS)
+    for (u32 row = LOCAL_ID; row < s->args->n_rows; row += WGS)
         offsets[output_index(s, row)] = (i32)kept_count(s, row);
     BARRIER();
 #endif
