@@ -130,7 +130,8 @@ static void check_final(const batch *b, uint32_t row, const outputs *o, const fl
     check_set(b, row, set, reference, where);
     brute_make(&of, set, b->vocab, scale, adapts(&b->params[row]) ? reference : NULL);
     brute_make(&all, adjusted, b->vocab, scale, NULL);
-    double share = none ? 0.0 : greedy ? 1.0 : 0.0;
+    /* Of an empty set a forced id may be the token. */
+    double share = !none && greedy && of.n != 0 ? 1.0 : 0.0;
     for (uint32_t i = 0; i < b->vocab; i++) {
         const double expected = exp(of.logprob[i]);
         share += !greedy && set[i] > -INFINITY ? exp(all.logprob[i]) : 0.0;
