@@ -151,12 +151,13 @@ typedef struct cls_verify_call {
 
     /* What else to write about the emitted tokens, or NULL. In place of the rows of a step, the
      * outputs have [requests, max_drafts + 1] places, as `tokens` has, and behind a request's last
-     * token the marks of a row without a token. So has `given.ids`. Token k of a request was
-     * emitted at the row after tokens 0 to k - 1, in a tree along the path that was emitted. The
-     * outputs describe that row's own distribution, raw or final, also where a draft was refused
-     * and a token of the residual took its place. They are those of cls_sample() at this row, bit
-     * for bit, for a token that it draws there or that cls_slot_force() makes it emit. `probs`,
-     * `final_logits` and `latest` must be absent. */
+     * token the marks of a row without a token. So has `given.ids`; kept_set.offsets has one
+     * number more than there are places. Token k of a request was emitted at the row after tokens 0
+     * to k - 1, in a tree along the path that was emitted. The outputs describe that row's own
+     * distribution, raw or final, also where a draft was refused and a token of the residual took
+     * its place. They are those of cls_sample() at this row, bit for bit, for a token that it draws
+     * there or that cls_slot_force() makes it emit. `probs`, `final_logits` and `latest` must be
+     * absent. */
     const struct cls_outputs *outputs;
 
     /* int32 [requests]: how many of the request's draft ids are in the vocabulary, so how many
