@@ -107,6 +107,31 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
     return CLS_OK;
 }
 
+cls_status cls_context_create_host(const cls_context_options *callers, cls_context **out)
+{
+    cls_context_options o;
+    cls_shape shape;
+    cls_context_options_init(&o);
+    if (out == NULL)
+        return cls_refuse("out is NULL");
+    *out = NULL;
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
+    if (status == CLS_OK)
+        status = cls_shape_of_host(&o, &shape);
+    if (status != CLS_OK)
+        return status;
+    cls_context *const context = calloc(1, sizeof *context);
+    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
+        free(context);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
+    }
+    atomic_init(&context->references, 1);
+    context->shape = shape;
+    context->options.dtypes = o.dtypes;
+    *out = context;
+    return CLS_OK;
+}
+
 cls_status cls_context_info(const cls_context *context, cls_device_info *info)
 {
     cls_device_info check;
@@ -125,7 +150,7 @@ cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t f
     if (context == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "context is NULL");
     const cls_status status = cls_features_check("", dtypes, features);
-    if (status != CLS_OK)
+    if (status != CLS_OK || context->shape.host)
         return status;
     const cls_variant_set variants =
         features == CLS_FEATURES_ALL

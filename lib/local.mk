@@ -14,15 +14,15 @@ library_sources = \
 	lib/programs/stored.c lib/programs/container.c lib/programs/binaries.c lib/programs/cache.c \
 	lib/queue/events.c lib/queue/arguments.c lib/queue/pointers.c lib/queue/buffers.c lib/queue/readback.c \
 	lib/request/param_table.c lib/request/params.c lib/request/infill.c lib/request/arrays.c lib/request/lists.c lib/request/grammar.c \
-	lib/reference/open.c lib/reference/text.c lib/reference/adjust.c lib/reference/set.c \
+	lib/reference/host.c lib/reference/state.c lib/reference/text.c lib/reference/slot.c lib/reference/adjust.c lib/reference/set.c \
 	lib/reference/stages/infill.c lib/reference/stages/min_p.c lib/reference/stages/mirostat.c \
 	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
 	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
 	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
-	lib/reference/draw.c lib/reference/verify.c lib/reference/walk.c lib/reference/lookup.c \
+	lib/reference/draw.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c lib/reference/stateless.c \
 	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
-	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
+	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \

@@ -46,7 +46,8 @@ cls_status cls_struct_read(void *object, size_t our_size, size_t min_size, const
 /* ------------------------------------------------------- queues and events */
 
 /* Sets *in_order to 1 if the queue is in order, otherwise to 0. Fails if the queue does not belong
- * to the context and its device. */
+ * to the context and its device. Here and below a context of NULL is the host's: it has no queues
+ * and no events, which are refused. */
 cls_status cls_queue_check(cl_context context, cl_device_id device, cl_command_queue queue,
                            int *in_order);
 
@@ -101,7 +102,7 @@ static inline int cls_buffer_is_set(const cls_buffer *b)
 
 /* Finds the functions for pointers of a kind, unless they were found. Fails if the device or its
  * OpenCL has no such memory; `name` is the argument's, for the message. */
-#define CLS_BUFFER_KINDS (CLS_BUFFER_USM + 1)
+#define CLS_BUFFER_KINDS (CLS_BUFFER_HOST + 1)
 cls_status cls_pointer_calls_find(cl_device_id device, const char *name, int32_t kind,
                                   cls_pointer_calls *calls);
 
@@ -127,8 +128,8 @@ void cls_ranges_begin(cls_ranges *ranges);
 /* Fails if the fields of a buffer, which may be absent, do not fit its kind. */
 cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
-/* Records the bytes [offset, offset + size) of a buffer in `ranges`. Fails if they do not lie in a
- * buffer of the context, or if the device has no such memory, if the offset is not a multiple of
+/* Records the bytes [offset, offset + size) of a buffer in `ranges`. `context` is NULL for a host's
+ * memory. Fails if they do not lie in a buffer of the context, or if the device has no such memory, if the offset is not a multiple of
  * the element's size, or if the buffer's flags forbid the access. `name` is the argument's, for
  * messages, and remains as long as `ranges`. */
 cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,

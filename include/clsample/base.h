@@ -110,7 +110,8 @@ typedef enum cls_dtype {
 typedef enum cls_buffer_kind {
     CLS_BUFFER_MEM = 0, /* a cl_mem, in `buffer` */
     CLS_BUFFER_SVM = 1, /* shared virtual memory at `pointer`, of clSVMAlloc() */
-    CLS_BUFFER_USM = 2  /* unified shared memory at `pointer`, of clDeviceMemAllocINTEL(), ... */
+    CLS_BUFFER_USM = 2, /* unified shared memory at `pointer`, of clDeviceMemAllocINTEL(), ... */
+    CLS_BUFFER_HOST = 3 /* memory of the host at `pointer`, for a context without a device */
 } cls_buffer_kind;
 
 /* A buffer of the caller's: a cl_mem, or memory at a pointer. If both are NULL the struct stands
@@ -128,6 +129,9 @@ typedef enum cls_buffer_kind {
  * `size` bytes of the kind's memory are there, which the context's device may access until the
  * event is complete. Coarse-grained SVM must not be mapped during that time.
  *
+ * A context without a device (cls_context_create_host()) takes memory of the host alone, and a
+ * device does not take it: the other kinds are CLS_BAD_ARGUMENT.
+ *
  * All calls return CLS_UNSUPPORTED_DEVICE for a pointer of a kind that the device does not have
  * (CL_DEVICE_SVM_CAPABILITIES, CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL), or if its functions are
  * missing. They are clSetKernelArgSVMPointer() and clEnqueueSVMMemcpy() of OpenCL 2.0, and
@@ -137,7 +141,8 @@ typedef struct cls_buffer {
     uint64_t offset;  /* bytes; a multiple of the element's size */
     uint64_t size;    /* bytes from the offset on that the call may use; of a cl_mem 0: to its end;
                          of a pointer never 0 */
-    void *pointer;    /* of the other kinds, a multiple of 16 bytes; else NULL */
+    void *pointer;    /* of the other kinds, a multiple of 16 bytes, of CLS_BUFFER_HOST one of the
+                         element's size; else NULL */
     int32_t kind;     /* a cls_buffer_kind */
     int32_t reserved; /* 0 */
 } cls_buffer;

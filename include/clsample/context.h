@@ -56,6 +56,8 @@ typedef struct cls_device_info {
      * cls_context_program(). */
     uint32_t origin;
     uint32_t groups_per_unit; /* as in the options */
+    uint32_t host;            /* 1: the context is the host's, without a device; else 0 */
+    uint32_t reserved;        /* 0 */
 } cls_device_info;
 CLS_INIT_FUNCTION(cls_device_info)
 
@@ -156,6 +158,24 @@ typedef struct cls_context cls_context;
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_device_id device,
                                                       const cls_context_options *options,
                                                       cls_context **out);
+
+/* Opens the host: a context without a device, whose samplers do on the host what those of a device
+ * do, in plain C, one row after the other, with the same results. No OpenCL is needed or called,
+ * and nothing is compiled: cls_context_compile() and cls_sampler_compile() only check their bits.
+ *
+ * Calls that enqueue take no queue and no events: `queue` is NULL, n_wait is 0, the work is done
+ * when the call returns, and *done becomes NULL. Buffers are of the kind CLS_BUFFER_HOST. Slot
+ * calls take effect at once. Tokens, statuses, positions, log-probabilities, ranks, kept sets and
+ * saved slots are those of a device, byte for byte; `probs`, `kept_mass`, the probabilities of
+ * candidates and the entropy may differ in the last bit. Shards, the LM head and compiled programs
+ * need a device.
+ *
+ * options: NULL for defaults. `dtypes` and `shortlist` (0: 1,024) mean what they mean for a
+ * device; the other fields are checked, and have no effect. The context and its samplers may be
+ * used after fork(). Any thread may call this.
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY. On failure *out is NULL. */
+CLS_API CLS_WARN_UNUSED cls_status cls_context_create_host(const cls_context_options *options,
+                                                           cls_context **out);
 
 /* Releases a context. Its samplers and readbacks keep what they need of it, so handles may
  * be destroyed in any order. NULL is allowed. */

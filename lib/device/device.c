@@ -126,6 +126,8 @@ static cls_status query_properties(cl_device_id device, properties *p)
 
 /* ----------------------------------------------------------------- the options */
 
+enum { DEFAULT_SHORTLIST = 1024 }; /* entries, where local memory allows */
+
 static cls_status check_context_options(const cls_context_options *o)
 {
     if (o->vector != 0 && o->vector != 2 && o->vector != 4 && o->vector != 8 && o->vector != 16)
@@ -215,7 +217,7 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
                                    cls_shape *shape)
 {
     const uint64_t local = shape->local_mem_size;
-    shape->shortlist = o->shortlist != 0 ? o->shortlist : 1024;
+    shape->shortlist = o->shortlist != 0 ? o->shortlist : DEFAULT_SHORTLIST;
     while (o->shortlist == 0 && shape->shortlist > 16 &&
            list_bytes(shape->shortlist, shape->row_group) > local)
         shape->shortlist /= 2;
@@ -286,6 +288,7 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
         return status;
     if (!p.compiler && o.binary == NULL && o.cache_dir == NULL)
         return cls_fail_no_compiler();
+    shape->host = 0;
     shape->compiler = p.compiler != CL_FALSE;
     shape->nvidia = p.nvidia;
     shape->extra_options = cls_test_build_options != NULL ? cls_test_build_options : "";
@@ -301,6 +304,16 @@ cls_status cls_shape_query(cl_device_id device, const cls_context_options *calle
     if (status == CLS_OK)
         status = choose_shortlist(&p, &o, shape);
     return status == CLS_OK ? choose_tier(device, &o, shape) : status;
+}
+
+cls_status cls_shape_of_host(const cls_context_options *o, cls_shape *shape)
+{
+    memset(shape, 0, sizeof *shape);
+    shape->host = 1;
+    shape->work_group = shape->row_group = shape->vector = shape->compute_units = 1;
+    shape->shortlist = o->shortlist != 0 ? o->shortlist : DEFAULT_SHORTLIST;
+    shape->tier = CLS_TIER_INT64;
+    return check_context_options(o);
 }
 
 cls_status cls_fail_no_compiler(void)
@@ -348,6 +361,7 @@ void cls_shape_report(const cls_shape *shape, uint32_t origin, cls_device_info *
     info.max_work_group = shape->max_work_group;
     info.tier = shape->tier;
     info.subgroups = shape->subgroups;
+    info.host = (uint32_t)shape->host;
     info.origin = origin;
     memcpy(callers, &info, size < sizeof info ? size : sizeof info);
 }

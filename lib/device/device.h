@@ -29,6 +29,7 @@ typedef struct cls_shape {
     uint32_t tier;                           /* a cls_tier other than CLS_TIER_AUTO */
     uint32_t subgroups;                      /* a cls_subgroups */
     uint32_t standard;         /* version of OpenCL C: 120, or what sub-groups require */
+    int host;                  /* 1: there is no device */
     int compiler;              /* 1 if the device has a compiler */
     int nvidia;                /* 1 if that compiler accepts cl_nv_compiler_options */
     const char *extra_options; /* for its compiler: cls_test_build_options, or "" */
@@ -39,6 +40,9 @@ typedef struct cls_shape {
  * device's limits, or if the device cannot run the kernels. */
 cls_status cls_shape_query(cl_device_id device, const cls_context_options *options,
                            cls_shape *shape);
+
+/* Sets the shape of the host, which has no device. Fails if an option is invalid. */
+cls_status cls_shape_of_host(const cls_context_options *options, cls_shape *shape);
 
 /* Records that the device has no compiler and that there are no compiled programs for it. */
 cls_status cls_fail_no_compiler(void);

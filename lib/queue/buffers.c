@@ -98,19 +98,35 @@ static cls_status check_buffer_size(const char *name, const cls_buffer *b, size_
 }
 
 static cls_status check_pointer(cl_device_id device, const char *name, const cls_buffer *b,
-                                cls_ranges *ranges)
+                                uint64_t element, cls_ranges *ranges)
 {
     const uintptr_t address = (uintptr_t)b->pointer;
-    if (address % POINTER_ALIGNMENT != 0)
-        return cls_refuse("%s.pointer is no multiple of %d bytes; %s.offset can be", name,
-                          POINTER_ALIGNMENT, name);
+    const uint64_t unit = b->kind == CLS_BUFFER_HOST ? element : POINTER_ALIGNMENT;
+    if (address % unit != 0)
+        return cls_refuse("%s.pointer is no multiple of %llu bytes; %s.offset can be", name,
+                          (unsigned long long)unit, name);
     if (b->size == 0)
-        return cls_refuse("%s.size is 0, but OpenCL does not know how large a pointer's memory is",
+        return cls_refuse("%s.size is 0, but nothing else says how large a pointer's memory is",
                           name);
     if (b->offset > UINTPTR_MAX - address || b->size > UINTPTR_MAX - address - b->offset)
         return cls_refuse("%s: %llu bytes from offset %llu on are beyond the last address", name,
                           (unsigned long long)b->size, (unsigned long long)b->offset);
-    return cls_pointer_calls_find(device, name, b->kind, &ranges->calls[b->kind]);
+    return b->kind == CLS_BUFFER_HOST
+               ? CLS_OK
+               : cls_pointer_calls_find(device, name, b->kind, &ranges->calls[b->kind]);
+}
+
+/* Fails if a buffer is the host's and the context a device's, or the other way round. */
+static cls_status check_side(const char *name, const cls_buffer *b, int is_host)
+{
+    if (is_host == (b->kind == CLS_BUFFER_HOST))
+        return CLS_OK;
+    return is_host ? cls_refuse("%s.kind is %d, but the context has no device: its buffers are "
+                                "pointers of the kind CLS_BUFFER_HOST",
+                                name, (int)b->kind)
+                   : cls_refuse("%s is memory of the host (CLS_BUFFER_HOST), which only a context "
+                                "of cls_context_create_host() takes",
+                                name);
 }
 
 cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,
@@ -129,10 +145,12 @@ cls_status cls_buffer_check(cl_context context, cl_device_id device, const char 
     cls_mem_info own;
     const cls_mem_info *m;
     cls_status status = cls_buffer_kind_check(name, b);
+    if (status == CLS_OK && cls_buffer_is_set(b))
+        status = check_side(name, b, context == NULL);
     if (status != CLS_OK)
         return status;
     if (b->pointer != NULL) {
-        status = check_pointer(device, name, b, ranges);
+        status = check_pointer(device, name, b, element, ranges);
         if (status == CLS_OK)
             status = check_buffer_size(name, b, (size_t)(b->offset + b->size), size, element);
         if (status == CLS_OK)

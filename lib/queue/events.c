@@ -8,6 +8,11 @@ cls_status cls_queue_check(cl_context wanted, cl_device_id wanted_device, cl_com
     cl_context context = NULL;
     cl_device_id device = NULL;
     cl_command_queue_properties properties = 0;
+    *in_order = 1;
+    if (wanted == NULL)
+        return queue == NULL ? CLS_OK
+                             : cls_refuse("queue is set, but the context has no device: its calls "
+                                          "take no queue");
     if (queue == NULL)
         return cls_refuse("queue is NULL");
     cl_int code = clGetCommandQueueInfo(queue, CL_QUEUE_CONTEXT, sizeof context, &context, NULL);
@@ -53,6 +58,9 @@ cls_status cls_wait_check(cl_context context, cl_uint n_wait, const cl_event *wa
     if ((n_wait == 0) != (wait == NULL))
         return cls_refuse("n_wait is %u, but wait is %s", (unsigned)n_wait,
                           wait == NULL ? "NULL" : "not NULL");
+    if (n_wait != 0 && context == NULL)
+        return cls_refuse("n_wait is %u, but the context has no device: its calls take no events",
+                          (unsigned)n_wait);
     for (cl_uint i = 0; i < n_wait && status == CLS_OK; i++)
         status = check_event(context, i, wait[i]);
     return status;

@@ -42,8 +42,10 @@ void cls_readback_destroy(cls_readback *r)
         ended &= cls_upload_wait(&r->entries[i].done);
         release_entry(&r->entries[i]);
     }
-    if (r->data != NULL && ended &&
-        clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
+    if (r->context->shape.host)
+        free(r->data);
+    else if (r->data != NULL && ended &&
+             clEnqueueUnmapMemObject(r->queue, r->pinned, r->data, 0, NULL, NULL) == CL_SUCCESS)
         clFinish(r->queue);
     if (r->queue != NULL)
         clReleaseCommandQueue(r->queue);
@@ -75,6 +77,10 @@ static cls_status map_ring(cls_readback *r)
     const cls_context *const c = r->context;
     const size_t size = r->stride * r->depth;
     cl_int code;
+    if (c->shape.host)
+        return (r->data = malloc(size)) != NULL
+                   ? CLS_OK
+                   : cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a readback");
     r->pinned = clCreateBuffer(c->cl, CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR, size, NULL, &code);
     if (code == CL_SUCCESS)
         r->queue = clCreateCommandQueue(c->cl, c->device, 0, &code);
@@ -158,6 +164,12 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     const cls_status status = check_start(r, queue, from, size, n_wait, wait, ticket, &ranges);
     if (status != CLS_OK)
         return status;
+    unsigned char *const to = r->data + (size_t)(r->next % r->depth) * r->stride;
+    if (r->context->shape.host) {
+        memcpy(to, (const char *)from->pointer + from->offset, size);
+        *ticket = r->next++;
+        return CLS_OK;
+    }
     entry *const e = &r->entries[r->next % r->depth];
     cl_int state, code = query_state(e, &state);
     if (code != CL_SUCCESS)
@@ -169,8 +181,7 @@ cls_status cls_readback_start(cls_readback *r, cl_command_queue queue, const cls
     code = clRetainCommandQueue(queue);
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot retain queue");
-    code = cls_buffer_read(queue, from, 0, size, r->data + (size_t)(r->next % r->depth) * r->stride,
-                           ranges.calls, n_wait, wait, &done);
+    code = cls_buffer_read(queue, from, 0, size, to, ranges.calls, n_wait, wait, &done);
     if (code != CL_SUCCESS) {
         clReleaseCommandQueue(queue);
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot enqueue the read");

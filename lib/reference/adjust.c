@@ -32,7 +32,7 @@ static float load(const void *values, int32_t dtype, uint32_t i)
     }
 }
 
-static int mask_allows(const cls_host_row *row, uint32_t i)
+static int mask_allows(const cls_row_inputs *row, uint32_t i)
 {
     if (row->mask == NULL)
         return 1;
@@ -43,45 +43,34 @@ static int mask_allows(const cls_host_row *row, uint32_t i)
 
 int cls_scratch_allows(const cls_scratch *w, uint32_t id)
 {
-    return mask_allows(&w->row, id) && cls_scratch_after(w, id) != CLS_GRAMMAR_DEAD;
+    return mask_allows(&w->row, id) && cls_text_allows(w->request, id);
 }
 
 /* ------------------------------------------------------------------------ text */
 
-static void add_text(cls_scratch *w, const int32_t *ids, uint32_t n)
+/* Sets the text to what DRY, n-grams and bad words see. */
+static void read_text(cls_scratch *w)
 {
-    for (uint32_t i = 0; i < n; i++)
-        if (ids[i] >= 0 && (uint32_t)ids[i] < w->vocab)
-            w->text[w->length++] = (uint32_t)ids[i];
+    const cls_host_slot *const h = w->request;
+    const uint32_t most = CLS_LAYOUT_HISTORY(h->layout) < CLS_MAX_HISTORY
+                              ? CLS_LAYOUT_HISTORY(h->layout)
+                              : CLS_MAX_HISTORY;
+    w->length = h->slot.length < most ? h->slot.length : most;
+    w->outputs = 0;
+    for (uint32_t i = 0; i < w->length; i++) {
+        const uint32_t entry = cls_text_entry(h, w->length - i);
+        w->text[i] = entry & CLS_ENTRY_ID;
+        w->outputs = entry & CLS_ENTRY_OUTPUT ? w->outputs + 1 : 0;
+    }
 }
 
-void cls_scratch_text(cls_scratch *w)
+/* Returns 1 if the first n tokens of the text end with these. */
+static int latest_are(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count)
 {
-    w->length = 0;
-    add_text(w, w->row.prompt, w->row.prompt_count);
-    const uint32_t prompt = w->length;
-    add_text(w, w->row.output, w->row.output_count);
-    w->outputs = w->length - prompt;
-}
-
-static int is_output(const cls_scratch *w, uint32_t at) { return at >= w->length - w->outputs; }
-
-/* Returns how many of the latest tokens DRY and n-grams read. */
-static uint32_t history(const cls_scratch *w)
-{
-    const uint32_t most =
-        w->row.max_history < CLS_MAX_HISTORY ? w->row.max_history : CLS_MAX_HISTORY;
-    return most != 0 && most < w->length ? most : w->length;
-}
-
-uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)
-{
-    for (uint32_t i = 0; i < w->params.stop_ids.count && outputs >= w->params.min_tokens; i++)
-        if ((uint32_t)w->params.stop_ids.ids[i] == id)
-            return CLS_ROW_STOPPED;
-    return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
-               ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
-               : 0;
+    uint32_t same = 0;
+    while (count <= n && same < count && w->text[n - count + same] == (uint32_t)ids[same])
+        same++;
+    return same == count;
 }
 
 /* ---------------------------------------------------------------------- biases */
@@ -89,13 +78,13 @@ uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)
 /* Marks the tokens that params->allowed_ids and the grammar allow. */
 static void mark_allowed(cls_scratch *w)
 {
-    uint32_t state;
+    const cls_grammar *const g = w->params.grammar;
     memset(w->mark, !cls_params_allow_some(&w->params), w->vocab);
     for (uint32_t i = 0; i < w->params.allowed_ids.count; i++)
         w->mark[w->params.allowed_ids.ids[i]] = 1;
-    if (!cls_scratch_grammar(w, &state))
+    if (g == NULL || w->slot.thinking != 0)
         return;
-    cls_grammar_set(w->params.grammar, state, w->scratch);
+    cls_grammar_set(g, w->slot.grammar_state, w->scratch);
     for (uint32_t i = 0; i < w->vocab; i++)
         w->mark[i] = (uint8_t)(w->mark[i] & (w->scratch[i / 32] >> (i % 32) & 1u));
 }
@@ -128,8 +117,7 @@ static void ban_words(cls_scratch *w)
     for (uint32_t i = 0; i < w->params.bad_words.count; i++) {
         const cls_ids *const word = &w->params.bad_words.sequences[i];
         const uint32_t before = word->count - 1;
-        if (before <= w->outputs && before <= history(w) &&
-            cls_text_ends_with(w, w->length, word->ids, before))
+        if (before <= w->outputs && latest_are(w, w->length, word->ids, before))
             w->z[word->ids[before]] = -INFINITY;
     }
 }
@@ -155,7 +143,7 @@ static int is_exempt(const cls_ids *exempt, uint32_t id)
 static void ban_ngrams(cls_scratch *w, uint32_t n)
 {
     const cls_params *const p = &w->params;
-    uint32_t most = history(w);
+    uint32_t most = w->length;
     if (p->ngram_window != 0 && p->ngram_window < most)
         most = p->ngram_window;
     if (p->ngram_output_only && w->outputs < most)
@@ -169,31 +157,21 @@ static void ban_ngrams(cls_scratch *w, uint32_t n)
 
 static void ban_stops(cls_scratch *w)
 {
-    for (uint32_t i = 0; i < w->params.stop_ids.count && w->outputs < w->params.min_tokens; i++)
+    for (uint32_t i = 0; i < w->params.stop_ids.count && w->slot.outputs < w->slot.min_tokens; i++)
         w->z[w->params.stop_ids.ids[i]] = -INFINITY;
 }
 
 /* ------------------------------------------------------------------- penalties */
 
-/* Marks the count of a token that occurs but to which only the repetition penalty applies. */
-#define REPETITION_ONLY 0x80000000u
-
 static void add_penalties(cls_scratch *w)
 {
     const cls_slot *const slot = &w->slot;
-    memset(w->scratch, 0, w->vocab * sizeof *w->scratch);
-    for (uint32_t i = slot->window != 0 && w->length > slot->window ? w->length - slot->window : 0;
-         i < w->length; i++) {
-        uint32_t *const count = &w->scratch[w->text[i]];
-        if (!is_output(w, i) && !(slot->flags & CLS_SLOT_SCOPE_ALL))
-            *count |= REPETITION_ONLY;
-        else if ((*count & ~REPETITION_ONLY) < CLS_MAX_COUNT)
-            *count += 1;
+    for (uint32_t i = 0; i < w->vocab; i++) {
+        const uint32_t count = cls_host_slot_count(w->request, i);
+        if (count != 0 || cls_host_slot_in_context(w->request, i))
+            w->z[i] = penalize(w->z[i], count, slot->repetition, slot->reciprocal, slot->frequency,
+                               slot->presence);
     }
-    for (uint32_t i = 0; i < w->vocab; i++)
-        if (w->scratch[i] != 0)
-            w->z[i] = penalize(w->z[i], w->scratch[i] & ~REPETITION_ONLY, slot->repetition,
-                               slot->reciprocal, slot->frequency, slot->presence);
 }
 
 /* ------------------------------------------------------------------------- DRY */
@@ -205,8 +183,7 @@ static uint32_t breaker_at(const cls_scratch *w, uint32_t back)
     for (uint32_t b = 0; b < w->params.dry_breakers.count; b++) {
         const cls_ids *const breaker = &w->params.dry_breakers.sequences[b];
         if (breaker->count > longest && breaker->count <= back + 1 &&
-            cls_text_ends_with(w, w->length - (back + 1) + breaker->count, breaker->ids,
-                               breaker->count))
+            latest_are(w, w->length - (back + 1) + breaker->count, breaker->ids, breaker->count))
             longest = breaker->count;
     }
     return longest;
@@ -237,8 +214,7 @@ static void subtract_penalty(cls_scratch *w, uint32_t id, uint32_t exponent)
 static void add_dry(cls_scratch *w)
 {
     const cls_params *const p = &w->params;
-    const uint32_t n =
-        p->dry_window != 0 && p->dry_window < history(w) ? p->dry_window : history(w);
+    const uint32_t n = p->dry_window != 0 && p->dry_window < w->length ? p->dry_window : w->length;
     if (!cls_dry_is_on(p) || n <= p->dry_allowed_length)
         return;
     const uint32_t first = w->length - n, most = count_after_breaker(w, n);
@@ -260,7 +236,7 @@ static void add_dry(cls_scratch *w)
 /* --------------------------------------------------------------------- the row */
 
 /* Returns what the dense bias adds to a token. A factor of 1 adds the values as they are. */
-static float dense_bias(const cls_host_row *row, uint32_t id)
+static float dense_bias(const cls_row_inputs *row, uint32_t id)
 {
     const float value = load(row->bias, row->bias_dtype, id);
     return row->bias_factor == 1.0f ? value : scale_bias(value, row->bias_factor);
@@ -268,9 +244,12 @@ static float dense_bias(const cls_host_row *row, uint32_t id)
 
 uint32_t cls_scratch_read(cls_scratch *w, int raw)
 {
-    const cls_host_row *const row = &w->row;
+    const cls_row_inputs *const row = &w->row;
     uint32_t status = 0;
-    mark_allowed(w);
+    if (!raw) {
+        read_text(w);
+        mark_allowed(w);
+    }
     for (uint32_t i = 0; i < w->vocab; i++) {
         float x = load(row->logits, row->dtype, i);
         if (!raw && row->bias != NULL)

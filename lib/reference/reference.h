@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference: samples one row, or verifies one request, on the host in plain C. It shares only
- * the arithmetic of cl/core with the kernels. Every stage follows its definition, on a fully sorted
- * row. */
+/* The reference: requests on the host in plain C, and what the calls that enqueue do with them. It
+ * is what a sampler without a device runs, and the definition of what kernels compute. It shares
+ * only the arithmetic and the types of cl/core with them. Every stage follows its definition, on a
+ * fully sorted row. */
 #ifndef CLS_REFERENCE_H
 #define CLS_REFERENCE_H
 
@@ -16,17 +17,115 @@ typedef struct cls_preference {
     uint32_t id;
 } cls_preference;
 
-/* A row while it is sampled. */
+/* -------------------------------------------------------- state.c and slot.c */
+
+/* A request on the host: what a slot of a device holds, in the same form (cl/core/types.h), and
+ * what the lists of a device have beside it. */
+typedef struct cls_host_slot {
+    cls_slot slot;
+    const cls_params *params; /* of the request; NULL before the first one */
+    const int32_t *forced;    /* [slot.n_forced] the ids of cls_slot_force() */
+    uint32_t *state;          /* [state_words()] */
+    uint32_t vocab, layout;
+} cls_host_slot;
+
+/* Returns how many tokens of the latest output a rollback can remove. */
+uint32_t cls_host_slot_removable(const cls_host_slot *h);
+
+/* Returns how often a token counts for penalties. */
+uint32_t cls_host_slot_count(const cls_host_slot *h, uint32_t id);
+
+/* Forgets all counts. */
+void cls_host_slot_clear(const cls_host_slot *h);
+
+/* Sets how often a token counts, and whether it is in context. */
+void cls_host_slot_set_count(const cls_host_slot *h, uint32_t id, uint32_t count, int in_context);
+
+/* Returns 1 if a token is in context, for the repetition penalty alone. */
+int cls_host_slot_in_context(const cls_host_slot *h, uint32_t id);
+
+/* Returns an entry of the ring by its index in the text, and the adaptive state and the states of
+ * the thinking and of the grammar before the token there. */
+uint32_t *cls_host_slot_entry(const cls_host_slot *h, uint32_t at);
+cls_slot_adaptive *cls_host_slot_adaptive(const cls_host_slot *h, uint32_t at);
+uint32_t *cls_host_slot_thinking(const cls_host_slot *h, uint32_t at);
+uint32_t *cls_host_slot_grammar(const cls_host_slot *h, uint32_t at);
+
+/* Do what the slot calls say. Ids outside the vocabulary are left out. The parameters and the
+ * forced ids stay the caller's, and remain as long as the request has them. */
+void cls_host_slot_begin(cls_host_slot *h, const cls_slot *slot, const cls_params *params);
+void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark);
+void cls_host_slot_turn(cls_host_slot *h);
+void cls_host_slot_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params);
+void cls_host_slot_force(cls_host_slot *h, const int32_t *ids, uint32_t n);
+void cls_host_slot_copy(cls_host_slot *h, const cls_host_slot *from);
+
+/* Removes n tokens of output. A request that has fewer ends. */
+void cls_host_slot_rollback(cls_host_slot *h, uint32_t n);
+
+/* Accepts a token of output. next: the adaptive state after it; NULL: that of the pending token, if
+ * this is it, and else the one before. */
+void cls_host_slot_accept(cls_host_slot *h, uint32_t id, const cls_slot_adaptive *next);
+
+/* Determines again whether the request has stopped, after a slot call. */
+void cls_host_slot_check(cls_host_slot *h);
+
+/* --------------------------------------------------------- text.c */
+
+/* Returns the entry that lies `back` before the end of the text, from 1. */
+uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back);
+
+/* Returns the state of the thinking after an id: 0 outside it, else 1 plus the output tokens that
+ * count. */
+uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output);
+
+/* Returns the state of the grammar after an output token. */
+uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id);
+
+/* Returns the id that the next row must emit, or -1. */
+int32_t cls_text_forced(const cls_host_slot *h);
+
+/* Returns 1 if the next draft is judged by relaxed acceptance. */
+int cls_text_relaxes(const cls_host_slot *h);
+
+/* Returns 1 if the grammar, where it applies, allows an id next. */
+int cls_text_allows(const cls_host_slot *h, uint32_t id);
+
+/* Returns the cls_row_status bits with which a token, as the next one, ends the request; 0 if it
+ * does not. cls_text_loops() has that of a loop, and cls_text_stops() those of the others. */
+uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id);
+uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry);
+
+/* ------------------------------------------------------------------ a row */
+
+/* What a row has beside its request. All pointers are the caller's. */
+typedef struct cls_row_inputs {
+    const void *logits; /* [vocab] of dtype */
+    const void *mask;   /* NULL: everything is allowed */
+    const void *bias;   /* [vocab] of bias_dtype; NULL: none */
+    int32_t dtype, bias_dtype;
+    uint32_t mask_width; /* as cls_mask.width */
+    int32_t mask_kind;
+    float bias_factor;
+    uint32_t position, draw;
+    const uint64_t *random_bits; /* in place of Philox's, or NULL */
+    int32_t invalid_token;
+    int32_t slot; /* -1: the row is skipped; -2: a map names nothing that exists */
+} cls_row_inputs;
+
+/* A row while it is sampled. Its memory is that of a sampler, and serves one row after another. */
 typedef struct cls_scratch {
-    cls_host_row row; /* the caller's and its parameters, in this version's size */
-    cls_params params;
-    cls_infill infill;
-    cls_slot slot;           /* its adaptive state is the one before the token */
-    cls_slot_adaptive given; /* the caller's, if row->adaptive.begun is not 0 */
+    cls_row_inputs row;
+    const cls_host_slot *request; /* NULL: the row has none */
+    cls_params params;            /* copies of the request's */
+    cls_slot slot;
+    cls_infill infill;  /* the sampler's tables, if it has them */
+    uint32_t shortlist; /* the most tokens of a list */
     uint32_t vocab, tiles;
     cls_row trace; /* the record of the row: its masses, target and cut */
 
-    /* The request's valid tokens: prompt, then `outputs` of output. */
+    /* The latest tokens, as far as DRY, n-grams and bad words see them, and how many of them at the
+     * end are output. */
     uint32_t *text;
     uint32_t length, outputs;
 
@@ -44,79 +143,51 @@ typedef struct cls_scratch {
     double *bias;          /* [vocab] sums of biases; NaN if a token has none */
     uint8_t *mark;         /* [vocab] marks sets of tokens */
     cls_preference *order; /* [vocab] for typical sampling */
-    uint32_t *scratch;     /* [vocab] counts of tokens in the text, or ids in another order */
+    uint32_t *scratch;     /* [vocab] exponents of DRY, words of a bitmap, ids in another order */
+
+    /* Whether a token was drawn, also where another one was emitted; and what it was and the
+     * adaptive state after it. */
+    int drew;
+    int32_t drawn;
+    cls_slot_adaptive after_drawn;
 } cls_scratch;
 
-/* ---------------------------------------------------- sample.c and open.c */
-
-/* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut.
- * Fails as that does. */
-cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
-
-/* Checks the caller's row, copies it and its parameters, and allocates memory for it and for `more`
- * tokens of output. Fails if an argument is invalid or memory runs out. The caller calls
- * cls_scratch_close() in any case. */
-cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_t more);
+/* Allocates memory for rows, and for `text` tokens of their texts. Returns 0 if memory runs out;
+ * cls_scratch_close() frees what was allocated. */
+int cls_scratch_open(cls_scratch *w, uint32_t vocab, uint32_t text);
 void cls_scratch_close(cls_scratch *w);
 
-/* Samples the row, from its logits to its token. If there is a token (w->trace.no_token is 0), the
- * work has the final set and its units afterwards. result->probs and result->kept_ids must be set
- * or NULL. Unless `forces` is 1, ids that the request must emit are ignored, and so is whether it
- * has stopped. */
-void cls_scratch_run(cls_scratch *w, int forces, cls_host_result *result);
+/* -------------------------------------------------------- sample.c */
 
-/* Turns the result of a row that was sampled without forces into the one of the row that emits a
+/* Samples a row, from its logits to its token. If a token was drawn (w->trace.no_token is 0), the
+ * scratch has the final set and its units afterwards. Unless `forces` is 1, ids that the request
+ * must emit are ignored, and so is whether it has stopped. */
+void cls_scratch_run(cls_scratch *w, const cls_host_slot *request, const cls_row_inputs *row,
+                     int forces);
+
+/* Turns the record of a row that was sampled without forces into that of the row that emits a
  * token. forced: the request must emit it. */
-void cls_scratch_emit(cls_scratch *w, int32_t token, int forced, cls_host_result *result);
+void cls_scratch_emit(cls_scratch *w, int32_t token, int forced);
 
-/* Checks what the caller has set for the kept sets of rows. `name` is that of their struct. */
-cls_status cls_kept_check(const char *name, const int32_t *ids, uint32_t capacity, uint32_t vocab);
+/* Returns 1 if adaptive p replaces the draw. */
+static inline int cls_is_adaptive(const cls_scratch *w)
+{
+    return (w->slot.flags & CLS_SLOT_ADAPTIVE) != 0;
+}
 
-/* Returns 1 if the request has stopped with the work's text. */
-int cls_scratch_stopped(const cls_scratch *w);
+/* Return the weight of a token of the set in the draw, and the sum of these weights. Those of
+ * adaptive p replace the masses. */
+uint64_t cls_drawn_weight(const cls_scratch *w, uint32_t id);
+uint64_t cls_drawn_sum(const cls_scratch *w);
 
 /* ------------------------------------------------------- adjust.c */
 
-/* Sets the text to the request's valid tokens. */
-void cls_scratch_text(cls_scratch *w);
-
-/* Returns the cls_row_status bits of a token that ends the request, or 0, except for those of
- * loops. `outputs` is the length of the output including this token. */
-uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id);
-
-/* Returns 1 if the row's mask allows a token, and the request's grammar after the work's text. */
+/* Returns 1 if the row's mask allows a token, and the request's grammar. */
 int cls_scratch_allows(const cls_scratch *w, uint32_t id);
 
 /* Sets z to the logits with NaN and +inf replaced, adjusted unless `raw` is 1, and the units for a
  * temperature of 1. Returns the cls_row_status bits of NaN and +inf. */
 uint32_t cls_scratch_read(cls_scratch *w, int raw);
-
-/* --------------------------------------------------------- text.c */
-
-/* Returns the id that the request must emit after the work's text, or -1. `at`: how many of the
- * caller's forced ids the text has. */
-int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at);
-
-/* Returns 1 if drafts are accepted by relaxed acceptance after the work's text. */
-int cls_scratch_relaxes(const cls_scratch *w);
-/* Sets *state to the state of the request's grammar after the work's text. Returns 0 if the request
- * has none, or if it thinks, where the grammar does not apply. */
-int cls_scratch_grammar(const cls_scratch *w, uint32_t *state);
-
-/* Returns the state of the grammar after the text and this token; 0 where no grammar applies. */
-uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id);
-
-/* Return the cls_row_status bits of a token with which the grammar ends, or 0; and 1 if the work's
- * text has ended with one. */
-uint32_t cls_scratch_ends(const cls_scratch *w, uint32_t id);
-int cls_scratch_ended(const cls_scratch *w);
-
-/* Returns 1 if the first n tokens of the text end with these. */
-int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count);
-
-/* Returns the cls_row_status bits of a loop if the first `length` tokens of the text, of which
- * `outputs` are output, end in one with this token after them; otherwise 0. */
-uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id);
 
 /* ---------------------------------------------------------- set.c */
 
@@ -169,32 +240,109 @@ cls_stage_run cls_stage_temperature, cls_stage_top_k, cls_stage_top_p, cls_stage
 /* Runs the chain over the sorted row. */
 void cls_chain_run(cls_scratch *w);
 
+/* ------------------------------------------------------ outputs.c */
+
+/* Where the outputs of a row go. */
+typedef struct cls_row_outputs {
+    void *at[CLS_OUTPUTS];          /* by cls_output; NULL: not wanted */
+    uint32_t top, given, kept, set; /* how many elements those that are lists have */
+    int raw;                        /* 1: of CLS_LOGPROB_RAW */
+    int wants_set;                  /* 1 if a kept set is wanted */
+    int packed; /* 1: `set` ids are left for all sets, and a set gets ids if they are enough */
+} cls_row_outputs;
+
+/* Writes the outputs of a row that was sampled, whose status gets CLS_ROW_OVERFLOW if its set does
+ * not fit. Returns how many ids of the set were written. */
+uint32_t cls_outputs_write(cls_scratch *w, const cls_row_outputs *out);
+
+/* Writes those of the raw row alone, which need no request. */
+void cls_outputs_write_raw(cls_scratch *w, const cls_row_outputs *out);
+
+/* Writes those of a row without a token. */
+void cls_outputs_clear(const cls_row_outputs *out, uint32_t vocab);
+
 /* ------------------------------------------------------- verify.c */
+
+/* A request's drafts, as cls_verify_call describes them. */
+typedef struct cls_drafts {
+    const cls_row_inputs *rows; /* [count + 1] */
+    uint32_t count;
+    const int32_t *ids; /* ids_stride apart */
+    uint64_t ids_stride;
+    const int32_t *parents; /* [count] the draft that each follows, counted like `first`, or -1 */
+    int32_t first;          /* the number of the first of these drafts */
+    const void *draft;      /* the distributions of `kind`, draft_stride elements apart */
+    uint64_t draft_stride;
+    int32_t method, kind, disable_bonus;
+    float epsilon, delta;
+} cls_drafts;
+
+/* What a verification gives a request. */
+typedef struct cls_emitted {
+    int32_t tokens[CLS_MAX_DRAFTS + 1], nodes[CLS_MAX_DRAFTS]; /* then -1 */
+    uint32_t accepted, emitted; /* drafts that were emitted, and tokens in all */
+} cls_emitted;
 
 /* A request with its drafts while it is verified. */
 typedef struct cls_verification {
-    cls_host_drafts drafts; /* in this version's size, with all strides set */
-    cls_host_row first;     /* the request's first row */
-    cls_scratch w;          /* samples one row after the other */
-    uint32_t outputs;       /* length of the request's output, without drafts */
-    uint32_t status;        /* of the rows that were sampled and the tokens that were emitted */
-    int one_token;          /* 1 if the request takes only one token from a call */
-    int by_token;           /* 1 if a draft is accepted only if the row draws it */
-    int32_t *output;        /* the request's output, then the drafts that were accepted */
-    int32_t *ids;           /* the drafts, without a stride */
+    cls_drafts drafts;
+    const cls_host_slot *request; /* does not change */
+    int32_t slot;                 /* of the request; -1: skipped; -2: none */
+    cls_host_slot trial;          /* the request with the tokens before the row that is sampled */
+    cls_scratch *w;
+    uint64_t *p, *q; /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
+    uint32_t status; /* of the rows that were sampled and the tokens that were emitted */
+    int one_token;   /* 1 if the request takes only one token from a call */
+    int by_token;    /* 1 if a draft is accepted only if the row draws it */
     struct {
         uint32_t row;
         int forced;                /* the request had to emit the token */
     } emitted[CLS_MAX_DRAFTS + 1]; /* of each emitted token */
     int32_t last_row;              /* the row that should have given the next token, or -1 */
-    int last_masked; /* 1 if the request had to emit a token there that its mask forbids */
-    uint64_t *p, *q; /* [vocab] probabilities of the row and of the draft after it, * 2^63 */
-    cls_host_verified result;
+    int last_forbidden; /* 1 if the request had to emit an id there that its mask forbids */
+    cls_slot_adaptive
+        next; /* the request's adaptive state afterwards, but for the decay of top-p */
+    cls_emitted result;
 } cls_verification;
 
-/* --------------------------------------------------------- walk.c */
+/* Judges the drafts: sets the result, and the status but for CLS_ROW_OVERFLOW. */
+void cls_verification_run(cls_verification *v);
 
-/* Judges the drafts. Sets v->status and v->result, except for the status of the result. */
-void cls_verification_walk(cls_verification *v);
+/* Sample the rows of the emitted tokens again, to report on them in order: begin, and then for each
+ * place. Returns 1 if the place has a token, whose row the scratch then has; the trial must accept
+ * the token before the next place. The scratch's record has the status of the place in any case. */
+void cls_verification_begin_report(cls_verification *v);
+int cls_verification_report(cls_verification *v, uint32_t place);
+
+/* ------------------------------------------------------- lookup.c */
+
+/* Sets drafts to k tokens that followed the end of a text, as cls_draft() does. Returns k, or 0 if
+ * there are none; then they are `fill`. `text`: [n] the tokens that are searched. */
+uint32_t cls_lookup(const cls_draft_call *call, const int32_t *text, uint32_t n, int32_t *drafts,
+                    uint64_t stride);
+
+/* --------------------------------------------------------- host.c */
+
+/* What a sampler without a device has in place of device memory and kernels. Steps allocate nothing
+ * of it. */
+typedef struct cls_host {
+    uint32_t vocab, slots;
+    cls_host_slot *slot; /* [slots] */
+    int32_t **forced;    /* [slots] copies of forced ids */
+    cls_scratch row;
+    cls_verification verification;
+    cls_row_inputs *inputs; /* [max_rows] */
+    int32_t *text;          /* [history] for look-ups */
+    int32_t *infill;        /* the tables of cls_sampler_infill(), or NULL */
+    uint32_t *memory;       /* the states of the slots and of the trial */
+} cls_host;
+
+/* Allocates it, for slots with this layout. Returns NULL if memory runs out. */
+cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint32_t max_rows,
+                          uint32_t shortlist);
+void cls_host_destroy(cls_host *host);
+
+/* Returns its bytes, for so many rows. */
+uint64_t cls_host_size(const cls_host *host, uint32_t max_rows);
 
 #endif

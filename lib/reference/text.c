@@ -1,118 +1,123 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference of what follows from the end of a request's text: the ids that it must emit, by its
- * thinking budget or because the caller forces them, the state of its grammar, and whether its
- * output ends in a loop. */
+/* What a request's text says of its next token: the id that it must be, if it must be one, which
+ * ids the grammar allows, and whether it ends the request. */
 #include "reference/reference.h"
 
-int cls_text_ends_with(const cls_scratch *w, uint32_t n, const int32_t *ids, uint32_t count)
+uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back)
 {
-    uint32_t same = 0;
-    while (count <= n && same < count && w->text[n - count + same] == (uint32_t)ids[same])
+    return *cls_host_slot_entry(h, h->slot.length - back);
+}
+
+/* Returns 1 if the text, followed by an id, ends with these, of which there is at least one. */
+static int ends_with(const cls_host_slot *h, uint32_t id, const cls_ids *ids)
+{
+    uint32_t same = 1;
+    if (ids->count == 0 || ids->count - 1 > h->slot.length ||
+        (uint32_t)ids->ids[ids->count - 1] != id)
+        return 0;
+    while (same < ids->count &&
+           (cls_text_entry(h, same) & CLS_ENTRY_ID) == (uint32_t)ids->ids[ids->count - 1 - same])
         same++;
-    return same == count;
+    return same == ids->count;
 }
 
-/* What a text leaves: whether the request thinks, how many output tokens of the thinking count, and
- * how many ids of thinking_forced the output has; and the state of its grammar. */
-typedef struct text_state {
-    int thinks;
-    uint32_t count, emitted, grammar;
-} text_state;
+/* -------------------------------------------------------------------- thinking */
 
-/* Follows the thinking through token i of the text. */
-static void think(const cls_scratch *w, uint32_t i, int is_output, text_state *t)
+/* Returns the id that ends the thinking next, because its budget is used up, or -1. */
+static int32_t due_id(const cls_host_slot *h)
 {
-    const cls_params *const p = &w->params;
-    const int is_due = t->thinks && p->thinking_forced.count != 0 && t->count >= p->thinking_budget;
-    if (!t->thinks) {
-        t->thinks = p->thinking_start.count != 0 &&
-                    cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
-    } else if (is_due && is_output && w->text[i] == (uint32_t)p->thinking_forced.ids[t->emitted]) {
-        t->emitted++;
-        t->thinks = t->emitted < p->thinking_forced.count;
-    } else if (p->thinking_end.count != 0 &&
-               cls_text_ends_with(w, i + 1, p->thinking_end.ids, p->thinking_end.count)) {
-        t->thinks = 0;
-    } else if (!is_due && is_output) {
-        t->count++;
-    }
-    if (!t->thinks)
-        t->count = t->emitted = 0;
+    const cls_slot *const s = &h->slot;
+    const cls_ids *const forced = &h->params->thinking_forced;
+    const uint32_t count = s->thinking - 1;
+    return s->thinking != 0 && count >= s->thinking_budget &&
+                   count - s->thinking_budget < forced->count
+               ? forced->ids[count - s->thinking_budget]
+               : -1;
 }
 
-static text_state state_of_text(const cls_scratch *w)
+uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output)
 {
-    const cls_params *const p = &w->params;
-    const uint32_t prompt = w->length - w->outputs;
-    const int follows = (w->slot.flags & CLS_SLOT_THINKING) != 0;
-    text_state t = {follows && p->thinking_start.count == 0, 0, 0, p->grammar_state};
-    for (uint32_t i = 0; i < w->length && (follows || p->grammar != NULL); i++) {
-        if (p->grammar != NULL && i >= prompt && !t.thinks)
-            t.grammar = grammar_next(p->grammar->words, t.grammar, w->text[i]);
-        if (follows)
-            think(w, i, i >= prompt, &t);
-    }
-    return t;
+    const cls_slot *const s = &h->slot;
+    const cls_params *const p = h->params;
+    const int32_t due = due_id(h);
+    if (!(s->flags & CLS_SLOT_THINKING))
+        return s->thinking;
+    if (s->thinking == 0)
+        return (uint32_t)ends_with(h, id, &p->thinking_start);
+    if (is_output && due == (int32_t)id)
+        return s->thinking - s->thinking_budget < p->thinking_forced.count ? s->thinking + 1 : 0;
+    if (ends_with(h, id, &p->thinking_end))
+        return 0;
+    return is_output && due < 0 ? s->thinking + 1 : s->thinking; /* due ids do not count */
 }
 
-int cls_scratch_relaxes(const cls_scratch *w)
+int32_t cls_text_forced(const cls_host_slot *h)
 {
-    return w->params.relaxed_top_k != 0 && state_of_text(w).thinks;
+    const cls_slot *const s = &h->slot;
+    const uint32_t at = s->outputs - s->forced_from;
+    return at < s->n_forced ? h->forced[at] : due_id(h);
 }
 
-int32_t cls_scratch_forced(const cls_scratch *w, uint32_t at)
+int cls_text_relaxes(const cls_host_slot *h)
 {
-    const cls_ids *const forced = &w->params.thinking_forced;
-    if (at < w->row.forced_count)
-        return w->row.forced_ids[at];
-    if (forced->count == 0)
-        return -1;
-    const text_state t = state_of_text(w);
-    return t.thinks && t.count >= w->params.thinking_budget ? forced->ids[t.emitted] : -1;
+    return (h->slot.flags & CLS_SLOT_RELAXED) != 0 && h->slot.thinking != 0;
 }
 
 /* ------------------------------------------------------------------------ grammar */
 
-int cls_scratch_grammar(const cls_scratch *w, uint32_t *state)
+/* Returns 1 if the request follows a grammar and does not think. */
+static int grammar_applies(const cls_host_slot *h)
 {
-    if (w->params.grammar == NULL)
-        return 0;
-    const text_state t = state_of_text(w);
-    *state = t.grammar;
-    return !t.thinks;
+    return h->params->grammar != NULL && h->slot.thinking == 0;
 }
 
-uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id)
+uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
 {
-    uint32_t state;
-    return cls_scratch_grammar(w, &state) ? grammar_next(w->params.grammar->words, state, id) : 0;
+    return grammar_applies(h) ? grammar_next(h->params->grammar->words, h->slot.grammar_state, id)
+                              : h->slot.grammar_state;
 }
 
-uint32_t cls_scratch_ends(const cls_scratch *w, uint32_t id)
+int cls_text_allows(const cls_host_slot *h, uint32_t id)
 {
-    return cls_scratch_after(w, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0;
+    return !grammar_applies(h) || cls_text_grammar(h, id) != CLS_GRAMMAR_DEAD;
 }
 
-int cls_scratch_ended(const cls_scratch *w)
+/* ------------------------------------------------------------------------ the end */
+
+uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id)
 {
-    return w->params.grammar != NULL && state_of_text(w).grammar == CLS_GRAMMAR_ENDED;
+    const cls_slot *const s = &h->slot;
+    const cls_ids *const stop = &h->params->stop_ids;
+    const uint32_t outputs = s->outputs + 1;
+    const uint32_t ended =
+        cls_text_grammar(h, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK;
+    for (uint32_t i = 0; i < stop->count && outputs >= s->min_tokens; i++)
+        if ((uint32_t)stop->ids[i] == id)
+            return CLS_ROW_STOPPED | ended;
+    return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
+                                                          : ended;
 }
 
-/* -------------------------------------------------------------------------- loops */
-
-uint32_t cls_scratch_loops(const cls_scratch *w, uint32_t length, uint32_t outputs, uint32_t id)
+/* Returns 1 if the text, followed by an entry, ends with n output tokens that stand there `repeats`
+ * times. */
+static int repeats(const cls_host_slot *h, uint32_t entry, uint32_t n, uint32_t times)
 {
-    const cls_params *const p = &w->params;
-    for (uint32_t n = p->loop_min; p->loop_repeats != 0 && n <= p->loop_max; n++) {
-        const uint64_t all = (uint64_t)n * p->loop_repeats;
-        uint32_t same = 0; /* tokens before the end that equal those n tokens earlier */
-        if (all > (uint64_t)outputs + 1)
-            break;
-        while (same < all - n &&
-               w->text[length - same - n] == (same == 0 ? id : w->text[length - same]))
-            same++;
-        if (same == all - n)
+    const uint32_t kind = CLS_ENTRY_ID | CLS_ENTRY_OUTPUT, all = n * times;
+    uint32_t same = 0;
+    while (same < all - n &&
+           (((same == 0 ? entry : cls_text_entry(h, same)) ^ cls_text_entry(h, same + n)) & kind) ==
+               0)
+        same++;
+    return same == all - n;
+}
+
+uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry)
+{
+    const cls_slot *const s = &h->slot;
+    if (!(s->flags & CLS_SLOT_LOOPS) || !(entry & CLS_ENTRY_OUTPUT))
+        return CLS_ROW_OK;
+    for (uint32_t n = s->loop_min; n <= s->loop_max && n * s->loop_repeats <= s->length + 1; n++)
+        if (repeats(h, entry, n, s->loop_repeats))
             return CLS_ROW_STOPPED | CLS_ROW_LOOP;
-    }
-    return 0;
+    return CLS_ROW_OK;
 }

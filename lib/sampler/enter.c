@@ -59,6 +59,10 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
                         "options->no_late_compile forbids to compile it",
                         names);
     }
+    if (s->host != NULL) { /* nothing is compiled for the host */
+        s->features |= missing;
+        return CLS_OK;
+    }
     s->missing = missing;
     return CLS_BAD_ARGUMENT;
 }

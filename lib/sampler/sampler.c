@@ -71,16 +71,22 @@ static cls_status allocate_device(cls_sampler *s)
     return status;
 }
 
+/* Allocates host memory: what a step checks and, without a device, what it runs on; or else what
+ * its uploads read. */
 static cls_status allocate_host(cls_sampler *s)
 {
+    const int has_device = !s->context->shape.host;
     int missing = 0;
     s->request = calloc(s->slots, sizeof *s->request);
     s->slot_is_used = calloc(s->slots, 1);
     s->device_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->device_maps);
     s->expanded_maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->expanded_maps);
+    if (!has_device)
+        s->host = cls_host_create(s->vocab, s->layout, s->slots, s->max_rows,
+                                  s->context->shape.shortlist);
     missing |= s->request == NULL || s->slot_is_used == NULL || s->device_maps == NULL ||
-               s->expanded_maps == NULL;
-    for (int i = 0; i < CLS_STAGING_COUNT; i++) {
+               s->expanded_maps == NULL || (!has_device && s->host == NULL);
+    for (int i = 0; i < CLS_STAGING_COUNT && has_device; i++) {
         s->staging[i].maps = calloc((size_t)CLS_MAPS * s->max_rows, sizeof *s->staging[i].maps);
         s->staging[i].masks =
             (cls_host_buffer){s->host_mask_size != 0 ? malloc((size_t)s->host_mask_size) : NULL, 0,
@@ -162,6 +168,14 @@ static cls_status set_infill(cls_sampler *s, const cls_infill *callers)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for the infill tables");
     memcpy(table, infill.end_ids.ids, infill.end_ids.count * sizeof *table);
     memcpy(table + infill.end_ids.count, infill.prefix_of, s->vocab * sizeof *table);
+    if (s->host != NULL) {
+        free(s->host->infill);
+        s->host->infill = table;
+        s->host->row.infill.end_ids = (cls_ids){table, infill.end_ids.count};
+        s->host->row.infill.prefix_of = table + infill.end_ids.count;
+        atomic_store(&s->has_infill, 1);
+        return CLS_OK;
+    }
     const cl_mem buffer = clCreateBuffer(s->context->cl, CL_MEM_READ_ONLY | CL_MEM_COPY_HOST_PTR,
                                          n * sizeof *table, table, &code);
     free(table);
@@ -256,9 +270,9 @@ cls_status cls_sampler_open(cls_context *context, const cls_sampler_options *cal
         s->tiles * CLS_MAX_TILES_PER_TILE) /* the maxima of max tiles need a float each */
         s->scratch_stride = s->tiles * CLS_MAX_TILES_PER_TILE;
     status = allocate_host(s);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = allocate_device(s);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = clear_slots(s);
     if (status != CLS_OK) {
         cls_sampler_destroy(s);
@@ -302,6 +316,7 @@ void cls_sampler_destroy(cls_sampler *s)
             clReleaseKernel(s->kernels[i / CLS_VARIANTS][i % CLS_VARIANTS].handle);
     cls_context_destroy(s->context);
     cls_requests_free(s);
+    cls_host_destroy(s->host);
     free(s->slot_is_used);
     free(s->device_maps);
     free(s->expanded_maps);
@@ -318,6 +333,14 @@ cls_status cls_sampler_memory(const cls_sampler *s, cls_memory *callers)
     if (status != CLS_OK)
         return status;
     cls_memory_init(&m);
+    if (s->host != NULL) {
+        m.host = sizeof *s + s->slots * (sizeof *s->request + 1) +
+                 2 * (uint64_t)CLS_MAPS * s->max_rows * sizeof(int32_t) + s->needs.arrays +
+                 (s->needs.shortlist + 1) * sizeof *s->needs.listed +
+                 cls_host_size(s->host, s->max_rows);
+        CLS_STRUCT_WRITE(&m, callers);
+        return CLS_OK;
+    }
     list_fixed_buffers((cls_sampler *)(uintptr_t)s, all);
     for (size_t i = 2; i < FIXED_BUFFERS; i++)
         m.rows += all[i].bytes;

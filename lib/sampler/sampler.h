@@ -6,7 +6,7 @@
 #define CLS_SAMPLER_H
 
 #include "queue/queue.h"
-#include "request/request.h"
+#include "reference/reference.h"
 
 /* ------------------------------------------------ enter.c and sampler.c */
 
@@ -112,6 +112,7 @@ typedef struct cls_needs {
 
 struct cls_sampler {
     cls_context *context;
+    cls_host *host; /* in place of the device's memory, if the context has no device; else NULL */
     uint32_t vocab, max_rows, slots;
     uint32_t counts, history, rollback;
     uint32_t layout;           /* CLS_LAYOUT() of a slot's state */

@@ -1,31 +1,27 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves and loads slots. A saved slot consists of these values, little-endian and without padding:
+/* Saves and loads slots. A saved slot consists of these values, little-endian and without padding.
+ * They follow from the calls alone, so that a device and the host save the same bytes:
  *
- *     "clsslot\n", format, vocab, keep, history, rollback
- *     in format 6: the digest of the grammar, and the state in which it begins
- *     the number of parameters, then these in the order of their ids (lib/base/param_table.h)
- *     the logit bias (id, value), stop ids, allowed ids, breakers and bad words (a count
- *     and the ids of each), the ids of the thinking budget
- *     the number of output tokens, position, length and longest length of the history
- *     the adaptive state, the pending token, the adaptive state after that token
- *     the entries of the ring, oldest first
- *     the adaptive state before each token that can be rolled back, oldest first
- *     the tokens that occur: id with IN_CONTEXT_BIT, count
- *     in format 5: with a thinking budget its state, and that before each token that can be rolled
- *     back, oldest first; the number of forced ids, their place in the output, and the ids
- *     in format 6: the state of the grammar, and that before each token that can be rolled back,
- *     oldest first
- *     FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
+ *     the magic number, the format; vocab, counts, max_history, max_rollback
+ *     the digest of the grammar, and the state in which it begins; 0 without one
+ *     the number of parameters, then these in the order of their ids (lib/base/param_table.h), as
+ * far as the last one that is not its default; their lists, of sequences with a count each the
+ * number of output tokens, position, length and longest length of the text the entries of the ring,
+ * oldest first: an id, CLS_ENTRY_OUTPUT, and CLS_ENTRY_FIRST only without a penalty window and for
+ * tokens that a rollback can remove the number of tokens that count or are in context, and of each
+ * its id and its count only with Mirostat, adaptive p or top-p decay: the adaptive state, that
+ * before each token that a rollback can remove, the pending token or -1, and only with one the
+ * state after it only if the thinking is followed: its state, and those before these tokens only
+ * with a grammar: its state, and those before these tokens the forced ids that are due or that a
+ * rollback makes due again: their number, the place of the first one in the output, and the ids;
+ * without any 0 and 0 FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
  *
- * A slot is saved in the oldest format that has what it needs, which older libraries read: 6 with a
- * grammar, 5 with a thinking budget or forced ids, else 4. Loading checks every value, since the
- * bytes may come from anywhere. */
+ * Loading checks every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
 
-#define FORMAT 6u
-#define OLDEST_FORMAT 2u /* the oldest format that can be read */
+#define FORMAT 7u
 #define IN_CONTEXT_BIT 0x80000000u
 #define MOST_TOKENS 0x7fffffffu /* of a text that is loaded, so that the next ones have numbers */
 static const char slot_magic[8] = {'c', 'l', 's', 's', 'l', 'o', 't', '\n'};
@@ -40,7 +36,6 @@ typedef struct stream {
     size_t offset, size;
     int reading;
     int is_cut_short; /* 1 if a read or write exceeded the size */
-    uint32_t format;  /* the format of the bytes that are read */
     uint32_t unknown; /* the id of a field that this library does not have */
 } stream;
 
@@ -128,14 +123,11 @@ static uint32_t params_to_save(cls_params *p)
     return n;
 }
 
-/* Writes or reads the fields in the order of their ids. Formats before 4 have a fixed number. */
+/* Writes or reads the fields in the order of their ids. */
 static void put_params(stream *b, cls_params *p)
 {
-    uint32_t n = b->format == 2 ? 42 : 43;
-    if (!b->reading)
-        n = params_to_save(p);
-    if (b->format >= 4)
-        put_u32(b, &n);
+    uint32_t n = b->reading ? 0 : params_to_save(p);
+    put_u32(b, &n);
     for (uint32_t id = 1; id <= n && !b->is_cut_short; id++) {
         const cls_param *const param = cls_param_by_id(id);
         if (param == NULL) {
@@ -196,15 +188,16 @@ static cls_status read_list(stream *b, const cls_list_param *l, cls_params *p)
  * which may be NULL. */
 static cls_status read_grammar(stream *b, const cls_grammar *grammar, cls_params *p)
 {
+    static const uint8_t none[CLS_DIGEST_SIZE];
     uint8_t digest[CLS_DIGEST_SIZE];
-    if (b->format < 6)
-        return grammar == NULL ? CLS_OK
-                               : cls_refuse("grammar is set, but bytes are a slot without one");
     put_bytes(b, digest, sizeof digest);
     put_u32(b, &p->grammar_state);
     p->grammar = grammar;
     if (b->is_cut_short)
         return damaged("they are cut short");
+    if (memcmp(digest, none, sizeof digest) == 0)
+        return grammar == NULL ? CLS_OK
+                               : cls_refuse("grammar is set, but bytes are a slot without one");
     return grammar != NULL && memcmp(digest, grammar->digest, sizeof digest) == 0
                ? CLS_OK
                : cls_refuse(grammar == NULL
@@ -237,211 +230,203 @@ static cls_status read_params(stream *b, const cls_sampler *s, const cls_grammar
 
 /* ------------------------------------------------------------------------ state */
 
-/* Returns the adaptive state before a token of the history, in a slot's state. */
-static cls_slot_adaptive *ring_adaptive(const cls_sampler *s, uint32_t *state, uint32_t at)
-{
-    return (cls_slot_adaptive *)(void *)(state + state_adaptive(s->vocab, s->layout) +
-                                         at % s->rollback * CLS_ADAPTIVE_WORDS);
-}
-
-/* Returns the state of the thinking budget before a token of the history, in a slot's state. */
-static uint32_t *thinking_before(const cls_sampler *s, uint32_t *state, uint32_t at)
-{
-    return state + state_thinking(s->vocab, s->layout) + at % s->rollback;
-}
-
-/* Returns the state of the grammar before a token of the history, in a slot's state. */
-static uint32_t *grammar_before(const cls_sampler *s, uint32_t *state, uint32_t at)
-{
-    return state + state_grammar(s->vocab, s->layout) + at % s->rollback;
-}
-
-/* Returns the index of the oldest token whose adaptive state is stored. */
-static uint32_t oldest_adaptive(const cls_sampler *s, const cls_slot *slot)
-{
-    return slot->length > s->rollback ? slot->length - s->rollback : 0;
-}
-
 /* Returns the index of the oldest entry that is still in the ring. */
-static uint32_t oldest_entry(const cls_slot *slot, uint32_t n_ring)
+static uint32_t oldest_entry(const cls_host_slot *h)
 {
-    return slot->longest > n_ring ? slot->longest - n_ring : 0;
+    const uint32_t n = CLS_LAYOUT_RING(h->layout);
+    return h->slot.longest > n ? h->slot.longest - n : 0;
 }
 
 /* Returns `why` if what was read is cut short or impossible, and NULL if it is not or was written.
  */
 static const char *fault_if(const stream *b, int impossible, const char *why)
 {
-    return b->reading && (b->is_cut_short || impossible) ? why : NULL;
+    return !b->reading ? NULL : b->is_cut_short ? "they are cut short" : impossible ? why : NULL;
 }
 
-static const char *put_adaptive(stream *b, const cls_slot *slot, cls_slot_adaptive *m)
+/* Returns 1 if an entry that was read has CLS_ENTRY_FIRST where none is saved. */
+static int has_stray_marks(const cls_host_slot *h)
 {
-    put_words(b, m, CLS_ADAPTIVE_WORDS);
-    const char *const fault = cls_adaptive_fault(slot, m);
-    return fault_if(b, fault != NULL, b->is_cut_short ? "they are cut short" : fault);
+    const uint32_t length = h->slot.length,
+                   first = h->slot.window != 0 ? length : length - cls_host_slot_removable(h);
+    int stray = 0;
+    for (uint32_t i = oldest_entry(h); i < first; i++)
+        stray |= (*cls_host_slot_entry(h, i) & CLS_ENTRY_FIRST) != 0;
+    return stray;
 }
 
-/* Writes or reads a slot and its state but for the tokens that occur. Returns what is impossible in
- * what was read, or NULL. */
-static const char *put_state(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state)
+/* Writes or reads the entries of the ring. */
+static const char *put_entries(stream *b, const cls_host_slot *h)
 {
-    const uint32_t n_ring = CLS_LAYOUT_RING(s->layout);
+    const uint32_t length = h->slot.length, removable = b->reading ? 0 : cls_host_slot_removable(h);
+    int impossible = 0;
+    for (uint32_t i = oldest_entry(h); i < length && !b->is_cut_short; i++) {
+        uint32_t *const entry = cls_host_slot_entry(h, i), written = *entry;
+        if (h->slot.window != 0 || i < length - removable)
+            written &= ~CLS_ENTRY_FIRST;
+        put_u32(b, b->reading ? entry : &written);
+        impossible |= (*entry & CLS_ENTRY_ID) >= h->vocab ||
+                      (*entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0;
+    }
+    const char *const fault = fault_if(b, impossible, "the history has an impossible token");
+    return fault == NULL ? fault_if(b, has_stray_marks(h), "a token has an impossible mark")
+                         : fault;
+}
+
+/* Writes or reads how much of the text there is, and its entries. */
+static const char *put_text(stream *b, cls_host_slot *h)
+{
+    cls_slot *const slot = &h->slot;
     put_u32(b, &slot->outputs);
     put_u32(b, &slot->position);
     put_u32(b, &slot->length);
     put_u32(b, &slot->longest);
-    const char *fault =
+    const char *const fault =
         fault_if(b,
                  slot->longest > MOST_TOKENS || slot->length > slot->longest ||
-                     slot->outputs > slot->length || slot->length < oldest_entry(slot, n_ring) ||
-                     slot->longest - slot->length > s->rollback,
+                     slot->outputs > slot->length || slot->length < oldest_entry(h) ||
+                     slot->longest - slot->length > CLS_LAYOUT_ROLLBACK(h->layout),
                  "the history's length is impossible");
-    if (fault == NULL)
-        fault = put_adaptive(b, slot, &slot->adaptive);
-    put_words(b, &slot->pending, 1);
-    if (fault == NULL)
-        fault = put_adaptive(b, slot, &slot->next_adaptive);
-    for (uint32_t i = oldest_entry(slot, n_ring); i < slot->length && fault == NULL; i++) {
-        uint32_t *const entry = &state[state_ring(s->vocab, s->layout) + i % n_ring];
-        put_u32(b, entry);
-        fault = fault_if(b,
-                         (*entry & CLS_ENTRY_ID) >= s->vocab ||
-                             (*entry & ~(CLS_ENTRY_ID | CLS_ENTRY_OUTPUT | CLS_ENTRY_FIRST)) != 0,
-                         "the history has an impossible token");
-    }
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && fault == NULL; i++)
-        fault = put_adaptive(b, slot, ring_adaptive(s, state, i));
-    return fault;
+    return fault == NULL ? put_entries(b, h) : fault;
 }
 
-static uint32_t count_in(const cls_sampler *s, const uint32_t *state, uint32_t id)
+static uint32_t count_in_text(const cls_host_slot *h)
 {
-    const uint32_t *const counts = state + state_counts(s->vocab, s->layout);
-    uint16_t count;
-    if (s->counts == CLS_COUNTS_PRESENCE)
-        return counts[id / 32] >> (id % 32) & 1u;
-    memcpy(&count, (const char *)counts + 2 * (size_t)id, sizeof count);
-    return count;
-}
-
-static void write_tokens(stream *b, const cls_sampler *s, const uint32_t *state)
-{
-    const uint32_t *const in_context = state + state_in_context(s->vocab, s->layout);
-    const size_t count_offset = b->offset;
     uint32_t n = 0;
-    put_u32(b, &n);
-    for (uint32_t id = 0; s->counts != CLS_COUNTS_NONE && id < s->vocab; id++) {
-        uint32_t count = count_in(s, state, id), word = id;
-        if (in_context[id / 32] >> (id % 32) & 1u)
-            word |= IN_CONTEXT_BIT;
-        if (count == 0 && word == id)
-            continue;
-        put_u32(b, &word);
-        put_u32(b, &count);
-        n++;
-    }
-    if (b->out != NULL && !b->is_cut_short) {
-        stream head = {.out = b->out + count_offset, .size = sizeof n};
-        put_u32(&head, &n);
-    }
+    for (uint32_t id = 0; id < h->vocab; id++)
+        n += cls_host_slot_count(h, id) != 0 || cls_host_slot_in_context(h, id);
+    return n;
 }
 
-static const char *read_tokens(stream *b, const cls_sampler *s, uint32_t *state)
+/* Writes or reads the tokens that count or are in context. */
+static const char *put_counts(stream *b, const cls_host_slot *h)
 {
-    uint32_t *const counts = state + state_counts(s->vocab, s->layout), *const in_context =
-                                                                            state +
-                                                                            state_in_context(
-                                                                                s->vocab,
-                                                                                s->layout);
-    uint32_t n = 0, next = 0;
+    const uint32_t counting = CLS_LAYOUT_COUNTS(h->layout);
+    const uint32_t most = counting == CLS_COUNTS_PRESENCE ? 1 : CLS_MAX_COUNT;
+    uint32_t n = b->reading ? 0 : count_in_text(h), next = 0;
     put_u32(b, &n);
-    if (b->is_cut_short || (n != 0 && s->counts == CLS_COUNTS_NONE))
-        return "they are cut short";
+    if (b->reading && n != 0 && counting == CLS_COUNTS_NONE)
+        return "the sampler does not count tokens";
     for (uint32_t i = 0; i < n; i++) {
         uint32_t word = 0, count = 0;
+        while (!b->reading && cls_host_slot_count(h, next) == 0 &&
+               !cls_host_slot_in_context(h, next))
+            next++;
+        if (!b->reading) {
+            count = cls_host_slot_count(h, next);
+            word = next | (cls_host_slot_in_context(h, next) ? IN_CONTEXT_BIT : 0);
+        }
         put_u32(b, &word);
         put_u32(b, &count);
-        const uint32_t id = word & ~IN_CONTEXT_BIT, bit = 1u << (id % 32);
-        if (b->is_cut_short || id < next || id >= s->vocab ||
-            count > (s->counts == CLS_COUNTS_PRESENCE ? 1 : CLS_MAX_COUNT) ||
-            (count == 0 && word == id))
+        const uint32_t id = word & ~IN_CONTEXT_BIT;
+        if (b->is_cut_short)
+            return "they are cut short";
+        if (b->reading &&
+            (id < next || id >= h->vocab || count > most || (count == 0 && word == id)))
             return "a token's count is impossible";
+        if (b->reading)
+            cls_host_slot_set_count(h, id, count, word != id);
         next = id + 1;
-        state[id / 32] |= bit;
-        if (word != id)
-            in_context[id / 32] |= bit;
-        if (s->counts == CLS_COUNTS_PRESENCE) {
-            counts[id / 32] |= count != 0 ? bit : 0;
-        } else {
-            const uint16_t narrow = (uint16_t)count;
-            memcpy((char *)counts + 2 * (size_t)id, &narrow, sizeof narrow);
-        }
     }
     return NULL;
 }
 
-/* Writes or reads what format 5 has beyond format 4, but for the forced ids. A state of the
- * thinking budget counts tokens, then ids that were emitted, of which the last one ends the
- * thinking. */
-static const char *put_forced(stream *b, const cls_sampler *s, cls_slot *slot, uint32_t *state)
+static const char *put_adaptive(stream *b, const cls_host_slot *h, cls_slot_adaptive *m)
 {
-    const int thinks = (slot->flags & CLS_SLOT_THINKING) != 0;
-    const uint32_t most = slot->thinking_budget + slot->n_thinking_forced;
-    int impossible = 0;
-    if (thinks)
-        put_u32(b, &slot->thinking);
-    for (uint32_t i = oldest_adaptive(s, slot); i < slot->length && thinks; i++) {
-        put_u32(b, thinking_before(s, state, i));
-        impossible |= *thinking_before(s, state, i) > most;
-    }
-    put_u32(b, &slot->n_forced);
-    put_u32(b, &slot->forced_from);
-    return fault_if(b, impossible || slot->thinking > most,
-                    "the state of the thinking budget is impossible");
+    put_words(b, m, CLS_ADAPTIVE_WORDS);
+    const char *const fault = cls_adaptive_fault(&h->slot, m);
+    return fault_if(b, fault != NULL, fault);
 }
 
-/* Writes or reads the states of the grammar. */
-static const char *put_grammar_states(stream *b, const cls_sampler *s, cls_slot *slot,
-                                      uint32_t states, uint32_t *state)
+static const char *put_adaptive_states(stream *b, cls_host_slot *h)
 {
+    cls_slot *const slot = &h->slot;
+    const char *fault = NULL;
+    if (!(slot->flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)))
+        return NULL;
+    fault = put_adaptive(b, h, &slot->adaptive);
+    for (uint32_t n = cls_host_slot_removable(h); n > 0 && fault == NULL; n--)
+        fault = put_adaptive(b, h, cls_host_slot_adaptive(h, slot->length - n));
+    put_words(b, &slot->pending, 1);
+    if (slot->pending != -1 && fault == NULL)
+        fault = put_adaptive(b, h, &slot->next_adaptive);
+    return fault;
+}
+
+/* Writes or reads a state now, and before each token that can be removed; none is above `most`,
+ * except those of a grammar that allow nothing. */
+static const char *put_states(stream *b, const cls_host_slot *h, uint32_t *now,
+                              uint32_t *(*before)(const cls_host_slot *, uint32_t), uint32_t most,
+                              const char *why)
+{
+    const uint32_t removable = cls_host_slot_removable(h);
     int impossible = 0;
-    for (uint32_t i = oldest_adaptive(s, slot); i <= slot->length; i++) {
-        uint32_t *const at = i < slot->length ? grammar_before(s, state, i) : &slot->grammar_state;
+    for (uint32_t i = 0; i <= removable; i++) {
+        uint32_t *const at = i == 0 ? now : before(h, h->slot.length - removable + i - 1);
         put_u32(b, at);
-        impossible |= *at >= states && *at != CLS_GRAMMAR_ENDED && *at != CLS_GRAMMAR_DEAD;
+        impossible |= *at > most && !(before == cls_host_slot_grammar &&
+                                      (*at == CLS_GRAMMAR_ENDED || *at == CLS_GRAMMAR_DEAD));
     }
-    return fault_if(b, impossible, "a state of the grammar is impossible");
+    return fault_if(b, impossible, why);
+}
+
+/* Writes or reads the states of the thinking, which count tokens and then ids that were emitted, of
+ * which the last one ends it, and those of the grammar. */
+static const char *put_text_states(stream *b, cls_host_slot *h)
+{
+    cls_slot *const slot = &h->slot;
+    const char *fault = NULL;
+    if (slot->flags & CLS_SLOT_THINKING)
+        fault = put_states(b, h, &slot->thinking, cls_host_slot_thinking,
+                           slot->thinking_budget + h->params->thinking_forced.count,
+                           "the state of the thinking budget is impossible");
+    if (fault == NULL && (slot->flags & CLS_SLOT_GRAMMAR))
+        fault = put_states(b, h, &slot->grammar_state, cls_host_slot_grammar,
+                           h->params->grammar->states - 1, "a state of the grammar is impossible");
+    return fault;
 }
 
 /* ------------------------------------------------------------------------ save */
 
-static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cls_slot *slot,
-                       uint32_t *state, uint32_t *forced)
+/* Returns how many forced ids no rollback can make due again. */
+static uint32_t used_forced(const cls_host_slot *h)
 {
-    const uint32_t format = slot->flags & CLS_SLOT_GRAMMAR                             ? 6
-                            : (slot->flags & CLS_SLOT_THINKING) || slot->n_forced != 0 ? 5
-                                                                                       : 4;
-    uint32_t head[] = {format, s->vocab, s->counts, s->history, s->rollback};
-    cls_params p = r->params;
-    b->format = format;
+    const cls_slot *const slot = &h->slot;
+    const uint32_t earliest = slot->outputs - cls_host_slot_removable(h),
+                   used = earliest > slot->forced_from ? earliest - slot->forced_from : 0;
+    return used < slot->n_forced ? used : slot->n_forced;
+}
+
+/* Writes the forced ids that are due, or that a rollback can make due again. */
+static void write_forced(stream *b, const cls_host_slot *h)
+{
+    const cls_slot *const slot = &h->slot;
+    const uint32_t skipped = used_forced(h);
+    uint32_t n = slot->n_forced - skipped, from = n != 0 ? slot->forced_from + skipped : 0;
+    put_u32(b, &n);
+    put_u32(b, &from);
+    put_words(b, (int32_t *)(uintptr_t)h->forced + skipped, n);
+}
+
+static void write_slot(stream *b, const cls_sampler *s, cls_host_slot *h)
+{
+    uint32_t head[] = {FORMAT, s->vocab, s->counts, s->history, s->rollback};
+    uint8_t digest[CLS_DIGEST_SIZE] = {0};
+    cls_params p = *h->params;
+    if (p.grammar != NULL)
+        memcpy(digest, p.grammar->digest, sizeof digest);
     put_bytes(b, (void *)(uintptr_t)slot_magic, sizeof slot_magic);
     put_words(b, head, sizeof head / sizeof head[0]);
-    if (format >= 6) {
-        put_bytes(b, (void *)(uintptr_t)p.grammar->digest, CLS_DIGEST_SIZE);
-        put_u32(b, &slot->grammar_begin);
-    }
+    put_bytes(b, digest, sizeof digest);
+    put_u32(b, &p.grammar_state);
     put_params(b, &p);
     for (const cls_list_param *l = NULL; (l = cls_list_after(l)) != NULL;)
         put_list(b, l, &p);
-    put_state(b, s, slot, state);
-    write_tokens(b, s, state);
-    if (format >= 5) {
-        put_forced(b, s, slot, state);
-        put_words(b, forced, slot->n_forced);
-    }
-    if (format >= 6)
-        put_grammar_states(b, s, slot, p.grammar->states, state);
+    put_text(b, h);
+    put_counts(b, h);
+    put_adaptive_states(b, h);
+    put_text_states(b, h);
+    write_forced(b, h);
     uint64_t sum = b->out != NULL ? hash(b->out, b->offset) : 0;
     put_u64(b, &sum);
 }
@@ -449,7 +434,7 @@ static void write_slot(stream *b, const cls_sampler *s, const cls_request *r, cl
 /* Reads a slot, its state and its forced ids from the device, after the steps and slot calls
  * before. The caller frees *forced. */
 static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
-                        cls_slot *device_slot, uint32_t *state, uint32_t **forced)
+                        cls_slot *device_slot, uint32_t *state, int32_t **forced)
 {
     const size_t size = state_words(s->vocab, s->layout) * sizeof *state;
     cls_commands c;
@@ -488,38 +473,49 @@ static cls_status fetch(cls_sampler *s, cl_command_queue queue, uint32_t slot,
     return code == CL_SUCCESS ? CLS_OK : cls_fail(CLS_OPENCL_ERROR, code, "cannot read the slot");
 }
 
+/* Writes a slot, or only counts its bytes. */
+static cls_status save_state(const cls_sampler *s, uint32_t slot, cls_host_slot *h, void *out,
+                             size_t *size)
+{
+    stream count = {.size = SIZE_MAX};
+    if (!(h->slot.flags & CLS_SLOT_BEGUN))
+        return cls_refuse(
+            "slot %u no longer has a request: a rollback removed more tokens than it had",
+            (unsigned)slot);
+    write_slot(&count, s, h);
+    const size_t room = *size;
+    *size = count.offset;
+    if (out != NULL && room < count.offset)
+        return cls_refuse("*size is %zu, but the slot requires %zu bytes", room, count.offset);
+    stream b = {.out = out, .size = count.offset};
+    if (out != NULL)
+        write_slot(&b, s, h);
+    return CLS_OK;
+}
+
 static cls_status save_slot(cls_sampler *s, cl_command_queue queue, uint32_t slot, void *out,
                             size_t *size)
 {
-    cls_slot device_slot;
+    int32_t *forced = NULL;
+    int ordered;
     cls_status status = cls_slot_check(s, slot, 1);
+    if (status == CLS_OK && size == NULL)
+        status = cls_refuse("size is NULL");
+    if (status == CLS_OK && s->host != NULL)
+        status = cls_queue_check(NULL, NULL, queue, &ordered);
     if (status != CLS_OK)
         return status;
-    if (size == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "size is NULL");
-    uint32_t *const state = malloc(state_words(s->vocab, s->layout) * sizeof *state),
-                    *forced = NULL;
-    if (state == NULL)
+    if (s->host != NULL)
+        return save_state(s, slot, &s->host->slot[slot], out, size);
+    cls_host_slot h = {.params = &s->request[slot].params, .vocab = s->vocab, .layout = s->layout};
+    h.state = malloc(state_words(s->vocab, s->layout) * sizeof *h.state);
+    if (h.state == NULL)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a slot's state");
-    status = fetch(s, queue, slot, &device_slot, state, &forced);
-    if (status == CLS_OK && !(device_slot.flags & CLS_SLOT_BEGUN))
-        status =
-            cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                     "slot %u no longer has a request: a rollback removed more tokens than it had",
-                     (unsigned)slot);
-    if (status == CLS_OK) {
-        stream count = {.size = SIZE_MAX};
-        write_slot(&count, s, &s->request[slot], &device_slot, state, forced);
-        if (out != NULL && *size < count.offset) {
-            status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "*size is %zu, but the slot requires %zu bytes", *size, count.offset);
-        } else if (out != NULL) {
-            stream b = {.out = out, .size = count.offset};
-            write_slot(&b, s, &s->request[slot], &device_slot, state, forced);
-        }
-        *size = count.offset;
-    }
-    free(state);
+    status = fetch(s, queue, slot, &h.slot, h.state, &forced);
+    h.forced = forced;
+    if (status == CLS_OK)
+        status = save_state(s, slot, &h, out, size);
+    free(h.state);
     free(forced);
     return status;
 }
@@ -542,11 +538,9 @@ static cls_status read_header(stream *b, const cls_sampler *s)
     if (b->is_cut_short || memcmp(start, slot_magic, sizeof slot_magic) != 0)
         return damaged("bad slot_magic");
     put_u32(b, &theirs);
-    if (!b->is_cut_short && (theirs < OLDEST_FORMAT || theirs > FORMAT))
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "bytes are a slot saved in format %u; this library reads %u to %u",
-                        (unsigned)theirs, OLDEST_FORMAT, FORMAT);
-    b->format = theirs;
+    if (!b->is_cut_short && theirs != FORMAT)
+        return cls_refuse("bytes are a slot saved in format %u; this library reads format %u",
+                          (unsigned)theirs, FORMAT);
     uint64_t sum = 0;
     if (b->size < b->offset + sizeof sum)
         return damaged("they are cut short");
@@ -567,10 +561,12 @@ static cls_status read_header(stream *b, const cls_sampler *s)
 }
 
 /* Reads the forced ids, which follow the other lists. */
-static cls_status read_forced_ids(stream *b, const cls_sampler *s, cls_checked_params *p)
+static cls_status read_forced(stream *b, const cls_sampler *s, cls_checked_params *p)
 {
     cls_slot *const slot = &p->slot;
-    if (slot->n_forced > (b->size - b->offset) / sizeof(uint32_t))
+    put_u32(b, &slot->n_forced);
+    put_u32(b, &slot->forced_from);
+    if (b->is_cut_short || slot->n_forced > (b->size - b->offset) / sizeof(uint32_t))
         return damaged("they are cut short");
     if (slot->n_forced == 0)
         return CLS_OK;
@@ -592,21 +588,20 @@ static cls_status read_forced_ids(stream *b, const cls_sampler *s, cls_checked_p
 static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params *p,
                              uint32_t *state)
 {
-    const char *fault = put_state(b, s, &p->slot, state);
-    cls_status status = CLS_OK;
+    cls_host_slot h = {p->slot, &p->params, NULL, state, s->vocab, s->layout};
+    const char *fault = put_text(b, &h);
     if (fault == NULL)
-        fault = read_tokens(b, s, state);
-    p->slot.thinking = 0;
-    if (fault == NULL && b->format >= 5)
-        fault = put_forced(b, s, &p->slot, state);
-    if (fault != NULL)
-        return damaged(fault);
-    if (b->format >= 5)
-        status = read_forced_ids(b, s, p);
-    if (status == CLS_OK && b->format >= 6) {
-        fault = put_grammar_states(b, s, &p->slot, p->params.grammar->states, state);
-        status = fault == NULL ? CLS_OK : damaged(fault);
-    }
+        fault = put_counts(b, &h);
+    if (fault == NULL)
+        fault = put_adaptive_states(b, &h);
+    if (fault == NULL)
+        fault = put_text_states(b, &h);
+    p->slot = h.slot;
+    cls_status status = fault == NULL ? read_forced(b, s, p) : damaged(fault);
+    h.slot = p->slot;
+    if (status == CLS_OK &&
+        (used_forced(&h) != 0 || (h.slot.n_forced == 0 && h.slot.forced_from != 0)))
+        status = damaged("the place of the forced ids is impossible");
     if (status == CLS_OK && b->offset != b->size)
         status = damaged("there are bytes after the end");
     return status;

@@ -161,6 +161,8 @@ static void free_request(cls_sampler *s, uint32_t slot)
     cls_lists_release(s, r->lists);
     cls_lists_release(s, r->forced);
     cls_lists_release(s, r->grammar);
+    if (s->host != NULL)
+        cls_grammar_release(r->params.grammar);
     cls_arrays_free(&r->params);
     memset(&r->params, 0, sizeof r->params);
     memset(&r->slot, 0, sizeof r->slot);
@@ -179,26 +181,35 @@ static cls_status allocate_lists(cls_sampler *s, cls_checked_params *p)
     return status;
 }
 
-/* Moves checked parameters into a slot, and their lists into a change. */
-static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_change *c)
+/* Makes checked parameters and their lists those of a slot's request. */
+static void hold_params(cls_sampler *s, uint32_t slot, cls_checked_params *p)
 {
-    cls_lists *const lists = p->lists, *const grammar = p->grammar;
+    cls_request *const r = &s->request[slot];
+    if (s->host != NULL && p->params.grammar != NULL)
+        cls_grammar_retain(p->params.grammar);
     free_request(s, slot);
-    c->lists = cls_pending_words_count(s);
-    c->n_lists = p->n_words;
-    c->params = p->slot;
-    c->params.lists = lists != NULL ? lists->offset : 0;
-    c->params.forced += c->params.lists;
-    c->params.grammar = grammar != NULL ? grammar->offset : 0;
-    cls_pending_words_add(s, p->words, p->n_words);
-    s->request[slot].slot = p->slot;
-    s->request[slot].params = p->params;
-    s->request[slot].params.grammar = grammar != NULL ? grammar->grammar : NULL;
-    s->request[slot].lists = lists;
-    s->request[slot].grammar = grammar;
+    r->slot = p->slot;
+    r->params = p->params;
+    if (p->grammar != NULL)
+        r->params.grammar = p->grammar->grammar;
+    r->lists = p->lists;
+    r->grammar = p->grammar;
     cls_needs_add(s, slot);
     memset(&p->params, 0, sizeof p->params); /* its arrays are the request's now */
     cls_checked_params_free(p);
+}
+
+/* Moves checked parameters into a slot, and their lists into a change. */
+static void move_params(cls_sampler *s, uint32_t slot, cls_checked_params *p, cls_change *c)
+{
+    c->lists = cls_pending_words_count(s);
+    c->n_lists = p->n_words;
+    c->params = p->slot;
+    c->params.lists = p->lists != NULL ? p->lists->offset : 0;
+    c->params.forced += c->params.lists;
+    c->params.grammar = p->grammar != NULL ? p->grammar->offset : 0;
+    cls_pending_words_add(s, p->words, p->n_words);
+    hold_params(s, slot, p);
 }
 
 void cls_requests_free(cls_sampler *s)
@@ -215,9 +226,10 @@ void cls_requests_free(cls_sampler *s)
     free(s->pending_words.data);
 }
 
-/* Sets the ids that a request is forced to emit, which may be NULL, and their digest. The request
- * takes over the reference. */
-static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced, uint64_t digest)
+/* Says whether a request is forced to emit ids, and where they are on a device, or NULL, with their
+ * digest. The request takes over the reference. */
+static void set_forced(cls_sampler *s, uint32_t slot, int is_forced, cls_lists *forced,
+                       uint64_t digest)
 {
     cls_request *const r = &s->request[slot];
     cls_needs_remove(s, slot);
@@ -225,8 +237,43 @@ static void set_forced(cls_sampler *s, uint32_t slot, cls_lists *forced, uint64_
     r->forced = forced;
     r->forced_digest = digest;
     r->slot.flags &= ~CLS_SLOT_FORCED;
-    r->slot.flags |= forced != NULL ? CLS_SLOT_FORCED : 0;
+    r->slot.flags |= is_forced ? CLS_SLOT_FORCED : 0;
     cls_needs_add(s, slot);
+}
+
+/* Replaces the host's copy of the ids that a request is forced to emit. Fails if memory runs out.
+ */
+static cls_status copy_forced(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    int32_t *copy = NULL;
+    if (n != 0 && (copy = malloc(n * sizeof *copy)) == NULL)
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %u forced ids",
+                        (unsigned)n);
+    if (n != 0)
+        memcpy(copy, ids, n * sizeof *copy);
+    free(s->host->forced[slot]);
+    s->host->forced[slot] = copy;
+    return CLS_OK;
+}
+
+/* Makes checked parameters those of a slot on the host: `act` begins with them or changes to them.
+ */
+static cls_host_slot *host_params(cls_sampler *s, uint32_t slot, cls_checked_params *p,
+                                  void (*act)(cls_host_slot *, const cls_slot *,
+                                              const cls_params *))
+{
+    cls_host_slot *const h = &s->host->slot[slot];
+    act(h, &p->slot, &p->params);
+    hold_params(s, slot, p);
+    h->params = &s->request[slot].params;
+    return h;
+}
+
+/* Returns a slot on the host, or NULL if a rollback has ended its request. */
+static cls_host_slot *begun_slot(const cls_sampler *s, uint32_t slot)
+{
+    cls_host_slot *const h = &s->host->slot[slot];
+    return h->slot.flags & CLS_SLOT_BEGUN ? h : NULL;
 }
 
 /* ------------------------------------------------------------------ slot calls */
@@ -268,13 +315,20 @@ cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params
     if (status != CLS_OK)
         return status;
     status = cls_sampler_require(s, cls_features_to_begin(&p.slot));
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, tokens, p.n_words);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
+    }
+    if (s->host != NULL) {
+        cls_host_slot *const h = host_params(s, slot, &p, cls_host_slot_begin);
+        cls_host_slot_append(h, prompt, prompt_count, 0);
+        cls_host_slot_append(h, output, output_count, CLS_ENTRY_OUTPUT);
+        cls_host_slot_check(h);
+        return CLS_OK;
     }
     s->pending_needs_state |= begins_with_state(&p.slot);
     cls_change *const c = cls_change_replace(s, CLS_CHANGE_BEGIN, slot);
@@ -291,6 +345,14 @@ static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *pr
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
         status = check_tokens("prompt", prompt, prompt_count);
+    if (status == CLS_OK && s->host != NULL) {
+        cls_host_slot *const h = begun_slot(s, slot);
+        if (h != NULL) {
+            cls_host_slot_append(h, prompt, prompt_count, 0);
+            cls_host_slot_check(h);
+        }
+        return CLS_OK;
+    }
     if (status == CLS_OK)
         status = cls_change_append_tokens(s, slot, prompt, prompt_count);
     if (status == CLS_OK)
@@ -312,10 +374,19 @@ cls_status cls_try_next_turn(cls_sampler *s, uint32_t slot, const int32_t *promp
         status = check_tokens("prompt", prompt, prompt_count);
     if (status == CLS_OK)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, prompt_count, 0);
     if (status != CLS_OK)
         return status;
+    if (s->host != NULL) {
+        cls_host_slot *const h = begun_slot(s, slot);
+        if (h != NULL) {
+            cls_host_slot_turn(h);
+            cls_host_slot_append(h, prompt, prompt_count, 0);
+            cls_host_slot_check(h);
+        }
+        return CLS_OK;
+    }
     cls_change_add(s, CLS_CHANGE_TURN, slot)->words = cls_pending_words_count(s);
     cls_change_add_tokens(s, slot, prompt, prompt_count, 0);
     return CLS_OK;
@@ -338,20 +409,38 @@ cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *param
                      (unsigned)slot);
     if (status == CLS_OK)
         status = cls_sampler_require(s, cls_features_of_slot(&p.slot) | CLS_FEATURE_STATE);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, 0, p.n_words);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = allocate_lists(s, &p);
     if (status != CLS_OK) {
         cls_checked_params_free(&p);
         return status;
     }
     cls_lists *const forced = s->request[slot].forced; /* stays */
+    const int is_forced = (s->request[slot].slot.flags & CLS_SLOT_FORCED) != 0;
     const uint64_t digest = s->request[slot].forced_digest;
     if (forced != NULL)
         forced->references++;
-    move_params(s, slot, &p, cls_change_add_params(s, slot, &p.slot));
-    set_forced(s, slot, forced, digest);
+    if (s->host == NULL)
+        move_params(s, slot, &p, cls_change_add_params(s, slot, &p.slot));
+    else if (begun_slot(s, slot) != NULL)
+        cls_host_slot_check(host_params(s, slot, &p, cls_host_slot_params));
+    else
+        hold_params(s, slot, &p);
+    set_forced(s, slot, is_forced, forced, digest);
+    return CLS_OK;
+}
+
+static cls_status force_on_host(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    cls_host_slot *const h = begun_slot(s, slot);
+    const cls_status status = copy_forced(s, slot, ids, n);
+    if (status != CLS_OK)
+        return status;
+    if (h != NULL)
+        cls_host_slot_force(h, s->host->forced[slot], n);
+    set_forced(s, slot, n != 0, NULL, 1);
     return CLS_OK;
 }
 
@@ -371,6 +460,8 @@ cls_status cls_try_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint
                           (int)ids[i], (unsigned)s->vocab);
     if (status == CLS_OK)
         status = cls_sampler_require(s, CLS_FEATURE_STATE | (n != 0 ? CLS_FEATURE_FORCED : 0));
+    if (status == CLS_OK && s->host != NULL)
+        return force_on_host(s, slot, ids, n);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, n);
     if (status == CLS_OK)
@@ -383,8 +474,32 @@ cls_status cls_try_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint
     c->n_lists = n;
     c->params.lists = forced != NULL ? forced->offset : 0;
     cls_pending_words_add(s, (const uint32_t *)ids, n);
-    set_forced(s, slot, forced, n != 0 ? cls_hash_bytes(1, ids, n * sizeof *ids) : 1);
+    set_forced(s, slot, n != 0, forced, n != 0 ? cls_hash_bytes(1, ids, n * sizeof *ids) : 1);
     return CLS_OK;
+}
+
+/* Copies the host's part of a request, and on the host all of it. The slot takes over the
+ * parameters. */
+static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_params *params)
+{
+    const cls_request *const r = &s->request[from];
+    cls_request *const copy = &s->request[to];
+    if (s->host != NULL && params->grammar != NULL)
+        cls_grammar_retain(params->grammar);
+    free_request(s, to);
+    copy->slot = r->slot;
+    copy->params = *params;
+    copy->lists = r->lists;
+    copy->forced = r->forced;
+    copy->forced_digest = r->forced_digest;
+    copy->grammar = r->grammar;
+    if (r->lists != NULL)
+        r->lists->references++;
+    if (r->forced != NULL)
+        r->forced->references++;
+    if (r->grammar != NULL)
+        r->grammar->references++;
+    cls_needs_add(s, to);
 }
 
 cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
@@ -394,30 +509,28 @@ cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
         status = cls_slot_check(s, from, 1);
     if (status != CLS_OK || to == from)
         return status;
-    const cls_request *const r = &s->request[from];
-    cls_params params = r->params;
+    cls_params params = s->request[from].params;
     status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, 0, 0);
     if (status == CLS_OK)
         status = cls_arrays_copy(&params);
     if (status != CLS_OK)
         return status;
-    free_request(s, to);
-    s->request[to].slot = r->slot;
-    s->request[to].params = params;
-    s->request[to].lists = r->lists;
-    s->request[to].forced = r->forced;
-    s->request[to].forced_digest = r->forced_digest;
-    if (r->lists != NULL)
-        r->lists->references++;
-    if (r->forced != NULL)
-        r->forced->references++;
-    s->request[to].grammar = r->grammar;
-    if (r->grammar != NULL)
-        r->grammar->references++;
-    cls_needs_add(s, to);
-    cls_change_add_copy(s, to, from);
+    if (s->host != NULL) {
+        const cls_host_slot *const source = &s->host->slot[from];
+        status = copy_forced(s, to, source->forced, source->slot.n_forced);
+        if (status != CLS_OK) {
+            cls_arrays_free(&params);
+            return status;
+        }
+        cls_host_slot_copy(&s->host->slot[to], source);
+        s->host->slot[to].params = &s->request[to].params;
+        s->host->slot[to].forced = s->host->forced[to];
+    }
+    copy_request(s, to, from, &params);
+    if (s->host == NULL)
+        cls_change_add_copy(s, to, from);
     return CLS_OK;
 }
 
@@ -433,22 +546,31 @@ cls_status cls_try_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
             (unsigned)n, (unsigned)s->rollback);
     if (n != 0)
         status = cls_sampler_require(s, CLS_FEATURE_STATE);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, 0, 0);
-    if (status == CLS_OK && n != 0)
+    if (status != CLS_OK || n == 0)
+        return status;
+    if (s->host == NULL) {
         cls_change_add(s, CLS_CHANGE_ROLLBACK, slot)->tokens = n;
-    return status;
+    } else if (begun_slot(s, slot) != NULL) {
+        cls_host_slot_rollback(&s->host->slot[slot], n);
+        cls_host_slot_check(&s->host->slot[slot]);
+    }
+    return CLS_OK;
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)
 {
     cls_status status = cls_slot_check(s, slot, 0);
-    if (status == CLS_OK)
+    if (status == CLS_OK && s->host == NULL)
         status = cls_changes_reserve(s, 0, 0);
     if (status != CLS_OK)
         return status;
     free_request(s, slot);
-    cls_change_replace(s, CLS_CHANGE_RESET, slot);
+    if (s->host == NULL)
+        cls_change_replace(s, CLS_CHANGE_RESET, slot);
+    else
+        s->host->slot[slot].slot.flags = 0;
     return CLS_OK;
 }
 
@@ -457,12 +579,35 @@ cls_status cls_slot_reset(cls_sampler *s, uint32_t slot)
     return CLS_GUARDED_CALL(s, reset_slot(s, slot));
 }
 
+/* Loads a slot on the host. Fails if memory runs out. */
+static cls_status put_on_host(cls_sampler *s, uint32_t slot, cls_checked_params *p,
+                              const uint32_t *state)
+{
+    cls_host_slot *const h = &s->host->slot[slot];
+    const cls_slot loaded = p->slot;
+    const int32_t *const forced = (const int32_t *)(const void *)(p->words + loaded.forced);
+    const cls_status status =
+        copy_forced(s, slot, loaded.n_forced != 0 ? forced : NULL, loaded.n_forced);
+    if (status != CLS_OK)
+        return status;
+    hold_params(s, slot, p);
+    set_forced(s, slot, loaded.n_forced != 0, NULL, 1);
+    h->slot = loaded;
+    h->params = &s->request[slot].params;
+    h->forced = s->host->forced[slot];
+    memcpy(h->state, state, state_words(h->vocab, h->layout) * sizeof *state);
+    cls_host_slot_check(h);
+    return CLS_OK;
+}
+
 cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, const uint32_t *state)
 {
     const uint32_t n = state_words(s->vocab, s->layout);
     const int is_forced = p->slot.n_forced != 0;
     cls_status status = cls_sampler_require(s, cls_features_of_slot(&p->slot) | CLS_FEATURE_STATE |
                                                    (is_forced ? CLS_FEATURE_FORCED : 0));
+    if (status == CLS_OK && s->host != NULL)
+        return put_on_host(s, slot, p, state);
     if (status == CLS_OK)
         status = cls_changes_reserve(s, 0, (size_t)n + p->n_words);
     if (status == CLS_OK)
@@ -477,7 +622,7 @@ cls_status cls_slot_put(cls_sampler *s, uint32_t slot, cls_checked_params *p, co
     move_params(s, slot, p, c);
     if (is_forced) {
         lists->references++;
-        set_forced(s, slot, lists, forced_digest);
+        set_forced(s, slot, 1, lists, forced_digest);
     }
     c->words = cls_pending_words_count(s);
     cls_pending_words_add(s, state, n);

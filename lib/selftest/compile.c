@@ -152,6 +152,10 @@ cls_status cls_compile(cls_context *context, uint32_t dtypes, cls_variant_set va
 cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
 {
     const cls_variant_set variants = cls_variants_of(features);
+    if (s->host != NULL) { /* nothing is compiled for the host */
+        s->features = features;
+        return CLS_OK;
+    }
     cls_status status = cls_compile(s->context, s->dtypes, variants);
     for (int32_t d = 0; d < CLS_DTYPES && status == CLS_OK; d++)
         if ((s->dtypes >> d & 1u) || (d == CLS_F32 && (features & CLS_FEATURE_SHARD)))

@@ -7,6 +7,7 @@
 
 #include "reference/reference.h"
 #include "selftest/compile.h"
+#include "reference/stateless.h"
 #include "shard/shard.h"
 #include "step/step.h"
 

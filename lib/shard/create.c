@@ -72,6 +72,8 @@ cls_status cls_try_shard(cls_sampler *s, const cls_shard_options *callers, cls_s
     if (s == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
+    if (status == CLS_OK && s->host != NULL)
+        status = cls_refuse("the sampler has no device, which a shard needs");
     if (status == CLS_OK)
         status = check_shard_options(&o, s->vocab);
     if (status == CLS_OK)

@@ -220,6 +220,10 @@ cls_status cls_call_enqueue(const cls_call *call, cls_plan *plan, cls_sampler *s
     cls_commands c;
     cl_event end = NULL;
     cl_int code;
+    if (s->host != NULL) {
+        call->run(plan, s);
+        return CLS_OK;
+    }
     const cls_status status = cls_plan_upload(plan, s, queue, n_wait, wait, &c, &code);
     if (status != CLS_OK)
         return status;

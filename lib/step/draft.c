@@ -64,7 +64,8 @@ static cl_int launch_lookup(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_draft(cls_sampler *s, cl_command_queue queue, const cls_draft_call *callers,
                      cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    static const cls_call call = {&cls_draft_operands, read_lookup, finish_lookup, launch_lookup,
-                                  "cannot enqueue the look-up of drafts"};
+    static const cls_call call = {&cls_draft_operands, read_lookup,
+                                  finish_lookup,       launch_lookup,
+                                  cls_run_lookup,      "cannot enqueue the look-up of drafts"};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

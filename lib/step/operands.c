@@ -11,6 +11,11 @@ static void *at(const cls_plan *plan, uint16_t offset) { return (char *)(uintptr
 
 static cls_buffer *buffer_of(const cls_plan *plan, const cls_operand *o) { return at(plan, o->at); }
 
+const cls_buffer *cls_operand_buffer(const cls_plan *plan, const cls_operand *o)
+{
+    return buffer_of(plan, o);
+}
+
 /* Returns an operand's data on the host, or NULL. */
 static const void *host_of(const cls_plan *plan, const cls_operand *o)
 {
@@ -202,6 +207,8 @@ static cls_status check_features(const cls_sampler *s, cls_plan *plan, uint32_t 
 {
     char names[CLS_FEATURE_NAMES];
     uint32_t missing = needs & ~s->features;
+    if (s->host != NULL) /* nothing is compiled for the host */
+        return CLS_OK;
     for (uint32_t i = 0; i < plan->n_present; i++) {
         const uint32_t feature = plan->operands->row[plan->present[i]].feature;
         if ((feature & s->features) == 0)
@@ -222,7 +229,7 @@ static uint32_t wide_rows(const cls_plan *plan, const cls_sampler *s, cls_ranges
 {
     const cls_logits *const l = &plan->step.logits;
     const cls_shape *const shape = &s->context->shape;
-    if (shape->vector != 4 || (shape->work_group == 1 && shape->row_group == 1))
+    if (s->host != NULL || shape->vector != 4 || (shape->work_group == 1 && shape->row_group == 1))
         return 0;
     return (plan->count[CLS_N_LOGITS_ROWS] == 1 ||
             l->row_stride * plan->count[CLS_N_LOGIT_BYTES] % 16 == 0) &&

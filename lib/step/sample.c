@@ -91,8 +91,8 @@ static cls_status finish_step(cls_sampler *sampler, cls_plan *plan)
     return cls_row_slots_check(sampler, s->rows, s->defer_accept, plan);
 }
 
-const cls_call cls_step_call = {&cls_step_operands, read_step, finish_step, launch_step,
-                                "cannot enqueue the step"};
+const cls_call cls_step_call = {&cls_step_operands, read_step,    finish_step,
+                                launch_step,        cls_run_step, "cannot enqueue the step"};
 
 cls_status cls_sample(cls_sampler *s, cl_command_queue queue, const cls_step *step, cl_uint n_wait,
                       const cl_event *wait, cl_event *done)
@@ -132,8 +132,9 @@ static cl_int launch_accepted(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_accept(cls_sampler *s, cl_command_queue queue, const cls_accept_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    static const cls_call call = {&cls_accept_operands, read_accepted, finish_accepted,
-                                  launch_accepted, "cannot enqueue the acceptance"};
+    static const cls_call call = {&cls_accept_operands, read_accepted,
+                                  finish_accepted,      launch_accepted,
+                                  cls_run_accept,       "cannot enqueue the acceptance"};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
 

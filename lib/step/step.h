@@ -49,6 +49,9 @@ typedef struct cls_plan {
 
 /* ----------------------------------------------------------- operands.c */
 
+/* Returns the buffer of an operand. */
+const cls_buffer *cls_operand_buffer(const cls_plan *plan, const cls_operand *operand);
+
 /* Returns 1 if a buffer is absent and says nothing else. */
 int cls_buffer_is_blank(const cls_buffer *buffer);
 
@@ -71,12 +74,14 @@ void cls_plan_set_logits(cls_plan *plan, const cls_sampler *sampler, const cls_l
 /* -------------------------------------------------------------- check.c */
 
 /* A call that enqueues: its table, how the caller's struct is read into the plan, what is done once
- * all operands are right, how its kernels are launched, and the message if that fails. */
+ * all operands are right, how its kernels are launched, what the host does in their place, and the
+ * message if a launch fails. */
 typedef struct cls_call {
     const cls_operands *operands;
     cls_status (*read)(const void *callers, cls_plan *plan);
     cls_status (*finish)(cls_sampler *sampler, cls_plan *plan);
     cl_int (*launch)(cls_plan *plan, cls_commands *c, cl_event *done);
+    void (*run)(const cls_plan *plan, cls_sampler *sampler); /* without a device */
     const char *failure;
 } cls_call;
 extern const cls_call cls_step_call; /* of cls_sample() */
@@ -102,6 +107,15 @@ cls_status cls_plan_check(cls_plan *plan, const cls_sampler *sampler, cl_command
  * plan->needs. Fails if a row's slot does not exist or has no request, or if `shared` is 0 and two
  * rows use one slot. The slots of a map on the device are unknown to the host and not checked. */
 cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t n, int shared, cls_plan *plan);
+
+/* --------------------------------------------------------------- host.c */
+
+/* Do what the kernels of a checked call do, for a sampler without a device. */
+void cls_run_step(const cls_plan *plan, cls_sampler *sampler);
+void cls_run_accept(const cls_plan *plan, cls_sampler *sampler);
+void cls_run_logprobs(const cls_plan *plan, cls_sampler *sampler);
+void cls_run_lookup(const cls_plan *plan, cls_sampler *sampler);
+void cls_run_verify(const cls_plan *plan, cls_sampler *sampler);
 
 /* ------------------------------------------------- launch.c and sample.c */
 

@@ -346,7 +346,8 @@ static cl_int launch_verify(cls_plan *plan, cls_commands *c, cl_event *done)
 cls_status cls_verify(cls_sampler *s, cl_command_queue queue, const cls_verify_call *callers,
                       cl_uint n_wait, const cl_event *wait, cl_event *done)
 {
-    static const cls_call call = {&cls_verify_operands, read_drafts, finish_drafts, launch_verify,
-                                  "cannot enqueue the verification"};
+    static const cls_call call = {&cls_verify_operands, read_drafts,
+                                  finish_drafts,        launch_verify,
+                                  cls_run_verify,       "cannot enqueue the verification"};
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }

@@ -12,14 +12,14 @@ static struct {
     cls_params p;
     cls_host_row row;
     cls_host_candidates list;
-    cls_scratch w; /* what the reference computed from the row */
+    cls_stateless one; /* what the reference computed from the row */
 } block;
 
 /* -------------------------------------------------------------- what is given */
 
 static int begin(char **word, uint32_t n)
 {
-    cls_scratch_close(&block.w);
+    cls_host_destroy(block.one.host);
     memset(&block, 0, sizeof block);
     memset(block.allowed, 1, sizeof block.allowed);
     block.is_list = strcmp(word[0], "list") == 0;
@@ -114,14 +114,14 @@ static void write_tiles(FILE *f, const cls_scratch *w)
 
 static int write_results(FILE *f)
 {
-    cls_scratch *const w = &block.w;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_scratch *w;
     block.is_done = 1;
     if (block.is_list)
         return 1;
-    if (block.n != block.row.vocab || cls_scratch_open(w, &block.row, 0) != CLS_OK)
+    if (block.n != block.row.vocab || cls_stateless_open(&block.one, &block.row) != CLS_OK)
         return 0;
-    cls_scratch_run(w, 1, &result);
+    w = &block.one.host->row;
+    cls_scratch_run(w, block.one.host->slot, &block.one.in, 1);
     fprintf(f, "status %u\n", (unsigned)w->trace.status);
     if (w->trace.no_token)
         return 1;
@@ -162,8 +162,8 @@ static int write_draw(FILE *f, char **word, int is_given)
         return 0;
     if (!is_given)
         fprintf(f, " %016" PRIx64,
-                philox_bits(CLS_PURPOSE_TOKEN, block.w.slot.seed, block.w.slot.stream, position,
-                            number));
+                philox_bits(CLS_PURPOSE_TOKEN, block.one.host->row.slot.seed,
+                            block.one.host->row.slot.stream, position, number));
     fprintf(f, " %" PRIu64 " %d\n", trace.drawn, (int)result.token);
     return 1;
 }

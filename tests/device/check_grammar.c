@@ -561,7 +561,7 @@ static void load_changed(bench *b, const uint8_t *bytes, size_t size, const cls_
             refused += status != CLS_OK;
             if (status == CLS_OK)
                 bench_row(b, 1);
-            else if (at + 12 == size && words[i] == 3) /* the state now: there are three */
+            else if (at + 20 == size && words[i] == 3) /* a state: there are three */
                 must_say("a state of the grammar is impossible");
         }
     ck_assert_uint_gt(refused, size / 4);

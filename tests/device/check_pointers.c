@@ -412,7 +412,7 @@ static void refusals(device *d, pointers *p)
     REFUSE(tokens.pointer, at + 4, "step->tokens.pointer is no multiple of 16 bytes");
     REFUSE(tokens.buffer, before.tokens.buffer, "step->tokens.buffer is set, but");
     REFUSE(tokens.kind, CLS_BUFFER_MEM, "step->tokens.pointer is set, but step->tokens.kind is 0");
-    REFUSE(tokens.kind, 3, "step->tokens.kind is 3, which is not a cls_buffer_kind");
+    REFUSE(tokens.kind, 4, "step->tokens.kind is 4, which is not a cls_buffer_kind");
     REFUSE(tokens.kind, -1, "step->tokens.kind is -1, which is not a cls_buffer_kind");
     REFUSE(tokens.reserved, 1, "step->tokens.reserved is 1");
     REFUSE(tokens.pointer, s.step.status.pointer, "step->tokens, bytes");

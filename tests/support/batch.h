@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 #include "inputs.h"
-#include "reference/reference.h"
+#include "reference/stateless.h"
 #include "step/step.h"
 #include "oracle.h"
 

@@ -370,17 +370,15 @@ void batch_bias(batch *b, rng *r, int dtype)
 static void forbid_by_grammar(const cls_host_row *row, float *adjusted)
 {
     int32_t *const words = must_malloc((row->vocab + 31) / 32 * sizeof *words);
-    cls_scratch w;
-    uint32_t state;
-    must(cls_scratch_open(&w, row, 0));
-    cls_scratch_text(&w);
-    if (cls_scratch_grammar(&w, &state)) {
-        must(cls_grammar_mask(row->params->grammar, state, words));
+    cls_stateless w;
+    must(cls_stateless_open(&w, row));
+    if (w.host->slot->slot.thinking == 0) {
+        must(cls_grammar_mask(row->params->grammar, w.host->slot->slot.grammar_state, words));
         for (uint32_t i = 0; i < row->vocab; i++)
             if (!((uint32_t)words[i / 32] >> (i % 32) & 1u))
                 adjusted[i] = -INFINITY;
     }
-    cls_scratch_close(&w);
+    cls_host_destroy(w.host);
     free(words);
 }
 

@@ -51,14 +51,14 @@ static uint32_t drop_unlikely(cls_scratch *w, const uint64_t *mass, uint64_t sha
     return texts;
 }
 
-#define INFILL_MAX_TOKENS 128
+#define INFILL_MAX_TOKENS 128u
 
 uint32_t cls_stage_infill(cls_scratch *w)
 {
     uint64_t mass[INFILL_MAX_TOKENS]; /* by rank */
     uint64_t ends = 0, texts = 0, left;
     w->trace.listed = 1;
-    if (w->n > INFILL_MAX_TOKENS) {
+    if (w->n > INFILL_MAX_TOKENS || w->n > w->shortlist) {
         w->trace.status |= CLS_ROW_UNFIT;
         return 0;
     }

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* The memory of a sampler without a device. */
+#include "reference/reference.h"
+
+#include <stdlib.h>
+
+/* The arrays of a row, each with its number of elements. */
+#define ARRAYS(X) \
+    X(text, text) \
+    X(z, n) \
+    X(set, n) \
+    X(scratch, n) \
+    X(bias, n) \
+    X(mark, n) \
+    X(order, n) \
+    X(tile_max, w->tiles) \
+    X(unit, w->tiles)
+
+int cls_scratch_open(cls_scratch *w, uint32_t vocab, uint32_t text)
+{
+    const size_t n = vocab;
+    memset(w, 0, sizeof *w);
+    w->vocab = vocab;
+    w->tiles = (vocab + CLS_TILE - 1) / CLS_TILE;
+#define ALLOCATE(name, count) (w->name = calloc((size_t)(count), sizeof *w->name)) != NULL &&
+    return ARRAYS(ALLOCATE) 1;
+}
+
+void cls_scratch_close(cls_scratch *w)
+{
+#define FREE(name, count) free(w->name);
+    ARRAYS(FREE)
+}
+
+/* Allocates the states of the slots and of the trial, which are 0. */
+static int allocate_slots(cls_host *h, uint32_t layout)
+{
+    const size_t words = state_words(h->vocab, layout), all = (size_t)h->slots + 1;
+    h->slot = calloc(h->slots, sizeof *h->slot);
+    h->forced = calloc(h->slots, sizeof *h->forced);
+    h->memory =
+        words < SIZE_MAX / sizeof *h->memory / all ? calloc(all, words * sizeof *h->memory) : NULL;
+    if (h->slot == NULL || h->forced == NULL || h->memory == NULL)
+        return 0;
+    for (size_t i = 0; i < all; i++) {
+        cls_host_slot *const slot = i < h->slots ? &h->slot[i] : &h->verification.trial;
+        *slot =
+            (cls_host_slot){.state = h->memory + i * words, .vocab = h->vocab, .layout = layout};
+    }
+    return 1;
+}
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint32_t max_rows,
+                          uint32_t shortlist)
+{
+    cls_host *const h = calloc(1, sizeof *h);
+    if (h == NULL)
+        return NULL;
+    h->vocab = vocab;
+    h->slots = slots;
+    h->inputs = calloc(max_rows, sizeof *h->inputs);
+    h->text = calloc(CLS_LAYOUT_HISTORY(layout), sizeof *h->text);
+    h->verification.p = calloc(vocab, sizeof *h->verification.p);
+    h->verification.q = calloc(vocab, sizeof *h->verification.q);
+    h->verification.w = &h->row;
+    if (!cls_scratch_open(&h->row, vocab, least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY)) ||
+        !allocate_slots(h, layout) || h->inputs == NULL || h->text == NULL ||
+        h->verification.p == NULL || h->verification.q == NULL) {
+        cls_host_destroy(h);
+        return NULL;
+    }
+    h->row.shortlist = shortlist;
+    return h;
+}
+
+void cls_host_destroy(cls_host *h)
+{
+    if (h == NULL)
+        return;
+    for (uint32_t i = 0; h->forced != NULL && i < h->slots; i++)
+        free(h->forced[i]);
+    cls_scratch_close(&h->row);
+    free(h->slot);
+    free(h->forced);
+    free(h->memory);
+    free(h->inputs);
+    free(h->text);
+    free(h->verification.p);
+    free(h->verification.q);
+    free(h->infill);
+    free(h);
+}
+
+uint64_t cls_host_size(const cls_host *h, uint32_t max_rows)
+{
+    const cls_scratch *const w = &h->row;
+    const uint64_t n = h->vocab,
+                   text = least(CLS_LAYOUT_HISTORY(h->slot[0].layout), CLS_MAX_HISTORY);
+    uint64_t size =
+        sizeof *h + h->slots * (sizeof *h->slot + sizeof *h->forced) +
+        (h->slots + UINT64_C(1)) * state_words(h->vocab, h->slot[0].layout) * sizeof *h->memory +
+        max_rows * (uint64_t)sizeof *h->inputs +
+        CLS_LAYOUT_HISTORY(h->slot[0].layout) * (uint64_t)sizeof *h->text +
+        2 * n * sizeof *h->verification.p;
+#define SIZE(name, count) size += (count) * (uint64_t)sizeof *w->name;
+    ARRAYS(SIZE)
+    return size;
+}

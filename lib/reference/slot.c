@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* A request on the host: what a slot keeps of its tokens, and how slot calls and accepted tokens
+ * change that. An entry of the ring either counts (output tokens do, and with CLS_SLOT_SCOPE_ALL
+ * prompt tokens, too) and is in the counts, or it is in context, for the repetition penalty
+ * alone. */
+#include "reference/reference.h"
+
+/* Stores what a rollback restores, before the token at an index. */
+static void store_states(const cls_host_slot *h, uint32_t at)
+{
+    if (CLS_LAYOUT_ROLLBACK(h->layout) == 0)
+        return;
+    *cls_host_slot_adaptive(h, at) = h->slot.adaptive;
+    *cls_host_slot_thinking(h, at) = h->slot.thinking;
+    *cls_host_slot_grammar(h, at) = h->slot.grammar_state;
+}
+
+/* --------------------------------------------------------------------- counts */
+
+static int counts_tokens(const cls_host_slot *h)
+{
+    return CLS_LAYOUT_COUNTS(h->layout) != CLS_COUNTS_NONE;
+}
+
+static int entry_counts(const cls_host_slot *h, uint32_t entry)
+{
+    return (entry & CLS_ENTRY_OUTPUT) != 0 || (h->slot.flags & CLS_SLOT_SCOPE_ALL) != 0;
+}
+
+/* Counts an entry. Returns it, with CLS_ENTRY_FIRST if no equal token counted before it. */
+static uint32_t add_entry(const cls_host_slot *h, uint32_t entry)
+{
+    const uint32_t id = entry & CLS_ENTRY_ID, count = cls_host_slot_count(h, id);
+    const int counted = entry_counts(h, entry), in_context = cls_host_slot_in_context(h, id);
+    entry &= ~CLS_ENTRY_FIRST;
+    if (!counts_tokens(h))
+        return entry;
+    cls_host_slot_set_count(h, id, counted && count < CLS_MAX_COUNT ? count + 1 : count,
+                            in_context || !counted);
+    return counted && count == 0 ? entry | CLS_ENTRY_FIRST : entry;
+}
+
+/* Takes an entry out of the counts. `last`: no other one of its token and kind is left. A count
+ * that has reached its maximum stays there, since its true value is unknown. */
+static void remove_entry(const cls_host_slot *h, uint32_t entry, int last)
+{
+    const uint32_t id = entry & CLS_ENTRY_ID, count = cls_host_slot_count(h, id);
+    const int in_context = cls_host_slot_in_context(h, id);
+    if (!counts_tokens(h))
+        return;
+    if (!entry_counts(h, entry))
+        cls_host_slot_set_count(h, id, count, in_context && !last);
+    else if (CLS_LAYOUT_COUNTS(h->layout) == CLS_COUNTS_PRESENCE)
+        cls_host_slot_set_count(h, id, last ? 0 : count, in_context);
+    else if (count > 0 && count < CLS_MAX_COUNT)
+        cls_host_slot_set_count(h, id, count - 1, in_context);
+}
+
+/* Counts the latest n tokens again, and no others. */
+static void recount(const cls_host_slot *h, uint32_t n)
+{
+    if (!counts_tokens(h))
+        return;
+    cls_host_slot_clear(h);
+    for (uint32_t i = h->slot.length - n; i < h->slot.length; i++)
+        *cls_host_slot_entry(h, i) = add_entry(h, *cls_host_slot_entry(h, i));
+}
+
+/* Counts what is in the penalty window, if there is one. */
+static void recount_window(const cls_host_slot *h)
+{
+    const cls_slot *const s = &h->slot;
+    if (s->window != 0)
+        recount(h, s->window < s->length ? s->window : s->length);
+}
+
+/* Returns 1 if two entries count as one token. */
+static int entries_are_alike(const cls_host_slot *h, uint32_t a, uint32_t b)
+{
+    return ((a ^ b) & CLS_ENTRY_ID) == 0 && entry_counts(h, a) == entry_counts(h, b);
+}
+
+/* Takes the entry out of the counts that the next one pushes out of the window. */
+static void leave_window(const cls_host_slot *h, uint32_t next)
+{
+    const cls_slot *const s = &h->slot;
+    if (s->window == 0 || s->length < s->window)
+        return;
+    const uint32_t first = s->length - s->window, leaving = *cls_host_slot_entry(h, first);
+    int others = entries_are_alike(h, leaving, next);
+    for (uint32_t i = first + 1; i < s->length; i++)
+        others |= entries_are_alike(h, leaving, *cls_host_slot_entry(h, i));
+    remove_entry(h, leaving, !others);
+}
+
+/* ------------------------------------------------------------------ slot calls */
+
+/* Returns whether a request has ended by its latest token or by the number of its tokens. */
+static int has_stopped(const cls_host_slot *h)
+{
+    const cls_slot *const s = &h->slot;
+    if (s->outputs == 0)
+        return 0;
+    if (s->grammar_state == CLS_GRAMMAR_ENDED ||
+        (s->max_tokens != 0 && s->outputs >= s->max_tokens))
+        return 1;
+    const uint32_t latest = *cls_host_slot_entry(h, s->length - 1);
+    const cls_ids *const stop = &h->params->stop_ids;
+    if (s->outputs < s->min_tokens || !(latest & CLS_ENTRY_OUTPUT))
+        return 0;
+    for (uint32_t i = 0; i < stop->count; i++)
+        if ((uint32_t)stop->ids[i] == (latest & CLS_ENTRY_ID))
+            return 1;
+    return 0;
+}
+
+void cls_host_slot_check(cls_host_slot *h)
+{
+    cls_slot *const s = &h->slot;
+    s->stopped = 0;
+    if (!(s->flags & CLS_SLOT_BEGUN))
+        return;
+    s->stopped = (uint32_t)has_stopped(h);
+    if (s->length == 0)
+        return;
+    s->length--; /* a loop is found when its last token follows */
+    s->stopped |= cls_text_loops(h, *cls_host_slot_entry(h, s->length)) != 0;
+    s->length++;
+}
+
+void cls_host_slot_begin(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
+{
+    h->slot = *slot;
+    h->slot.n_forced = h->slot.forced_from = 0;
+    h->params = params;
+    h->forced = NULL;
+    cls_host_slot_clear(h);
+}
+
+void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark)
+{
+    cls_slot *const s = &h->slot;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= h->vocab)
+            continue;
+        const uint32_t id = (uint32_t)ids[i];
+        store_states(h, s->length);
+        if (mark != 0)
+            s->grammar_state = cls_text_grammar(h, id);
+        s->thinking = cls_text_thinking(h, id, mark != 0);
+        if (mark != 0 && (s->flags & CLS_SLOT_DECAYS))
+            s->adaptive.top_p = top_p_next(s, s->adaptive.top_p, ids[i]);
+        *cls_host_slot_entry(h, s->length) = s->window == 0 ? add_entry(h, id | mark) : id | mark;
+        s->length++;
+        s->position += mark != 0;
+        s->outputs += mark != 0;
+    }
+    s->longest = s->length > s->longest ? s->length : s->longest;
+    s->pending = -1;
+    recount_window(h);
+}
+
+void cls_host_slot_turn(cls_host_slot *h)
+{
+    cls_slot *const s = &h->slot;
+    for (uint32_t i = 0; i < CLS_LAYOUT_RING(h->layout); i++)
+        *cls_host_slot_entry(h, i) &= CLS_ENTRY_ID;
+    if (s->window == 0 && !(s->flags & CLS_SLOT_SCOPE_ALL))
+        for (uint32_t id = 0; id < h->vocab; id++)
+            if (cls_host_slot_count(h, id) != 0)
+                cls_host_slot_set_count(h, id, 0, 1);
+    recount_window(h);
+    s->outputs = 0;
+    s->pending = -1;
+    s->adaptive.top_p = s->top_p;
+    s->thinking = s->thinking != 0; /* the budget of the turn begins */
+    s->n_forced = 0;
+    s->grammar_state = s->grammar_begin;
+}
+
+/* Returns an adaptive state under new parameters: the parts of samplers that were on stay. */
+static cls_slot_adaptive carry_adaptive(const cls_slot *now, const cls_slot *was,
+                                        const cls_slot_adaptive *state)
+{
+    const uint32_t both = now->flags & was->flags;
+    const cls_slot_adaptive begins = adaptive_begin(now);
+    cls_slot_adaptive carried = *state;
+    if (!(both & CLS_SLOT_MIROSTAT))
+        carried.mu = begins.mu;
+    if (!(both & CLS_SLOT_ADAPTIVE)) {
+        carried.sum = begins.sum;
+        carried.weight = begins.weight;
+    }
+    if (!(both & CLS_SLOT_DECAYS) || now->top_p != was->top_p)
+        carried.top_p = begins.top_p;
+    return carried;
+}
+
+/* Returns a state of the thinking under new parameters, of which `begins` is the state in which
+ * they begin. The tokens that counted still count, but not for more than the new budget; and of the
+ * ids that end the thinking as many have been emitted as before. `ids`: how many of them there are.
+ */
+static uint32_t carry_thinking(const cls_slot *now, const cls_slot *was, uint32_t begins,
+                               uint32_t ids, uint32_t state)
+{
+    if (!(now->flags & CLS_SLOT_THINKING))
+        return 0;
+    if (!(was->flags & CLS_SLOT_THINKING))
+        return begins;
+    if (state == 0)
+        return 0;
+    const uint32_t count = state - 1, budget = was->thinking_budget,
+                   emitted = count > budget ? count - budget : 0;
+    if (emitted != 0)
+        return emitted < ids ? 1 + now->thinking_budget + emitted : 0;
+    return 1 + (count < now->thinking_budget ? count : now->thinking_budget);
+}
+
+static int is_same_grammar(const cls_params *a, const cls_params *b)
+{
+    return a->grammar != NULL && b->grammar != NULL &&
+           memcmp(a->grammar->digest, b->grammar->digest, CLS_DIGEST_SIZE) == 0;
+}
+
+void cls_host_slot_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params)
+{
+    const cls_slot was = h->slot;
+    cls_slot *const s = &h->slot;
+    const int keeps_grammar = is_same_grammar(params, h->params);
+    *s = *slot;
+    h->params = params;
+    s->position = was.position;
+    s->outputs = was.outputs;
+    s->length = was.length;
+    s->longest = was.longest;
+    s->n_forced = was.n_forced;
+    s->forced_from = was.forced_from;
+    s->thinking =
+        carry_thinking(s, &was, slot->thinking, params->thinking_forced.count, was.thinking);
+    s->adaptive = carry_adaptive(s, &was, &was.adaptive);
+    s->grammar_state = keeps_grammar ? was.grammar_state : slot->grammar_state;
+    for (uint32_t i = 0; i < CLS_LAYOUT_ROLLBACK(h->layout); i++) {
+        uint32_t *const thinking = cls_host_slot_thinking(h, i);
+        cls_slot_adaptive *const adaptive = cls_host_slot_adaptive(h, i);
+        *thinking =
+            carry_thinking(s, &was, slot->thinking, params->thinking_forced.count, *thinking);
+        *adaptive = carry_adaptive(s, &was, adaptive);
+        if (!keeps_grammar)
+            *cls_host_slot_grammar(h, i) = slot->grammar_state;
+    }
+    if (s->window != was.window || ((s->flags ^ was.flags) & CLS_SLOT_SCOPE_ALL)) {
+        const uint32_t most = s->window != 0 ? s->window : CLS_LAYOUT_HISTORY(h->layout);
+        recount(h, most < s->length ? most : s->length);
+    }
+}
+
+void cls_host_slot_force(cls_host_slot *h, const int32_t *ids, uint32_t n)
+{
+    h->forced = ids;
+    h->slot.n_forced = n;
+    h->slot.forced_from = h->slot.outputs;
+}
+
+void cls_host_slot_copy(cls_host_slot *h, const cls_host_slot *from)
+{
+    h->slot = from->slot;
+    h->params = from->params;
+    h->forced = from->forced;
+    memcpy(h->state, from->state, state_words(h->vocab, h->layout) * sizeof *h->state);
+}
+
+void cls_host_slot_rollback(cls_host_slot *h, uint32_t n)
+{
+    cls_slot *const s = &h->slot;
+    if (n > cls_host_slot_removable(h)) {
+        s->flags = 0;
+        return;
+    }
+    for (; n > 0; n--) {
+        const uint32_t entry = *cls_host_slot_entry(h, --s->length);
+        if (s->window == 0)
+            remove_entry(h, entry, (entry & CLS_ENTRY_FIRST) != 0);
+        s->adaptive = *cls_host_slot_adaptive(h, s->length);
+        s->thinking = *cls_host_slot_thinking(h, s->length);
+        s->grammar_state = *cls_host_slot_grammar(h, s->length);
+        s->position--;
+        s->outputs--;
+    }
+    s->pending = -1;
+    recount_window(h);
+}
+
+/* -------------------------------------------------------------------- a token */
+
+void cls_host_slot_accept(cls_host_slot *h, uint32_t id, const cls_slot_adaptive *next)
+{
+    cls_slot *const s = &h->slot;
+    const uint32_t ends = cls_text_stops(h, id) | cls_text_loops(h, id | CLS_ENTRY_OUTPUT),
+                   top_p = s->adaptive.top_p, grammar_state = cls_text_grammar(h, id);
+    store_states(h, s->length);
+    s->thinking = cls_text_thinking(h, id, 1);
+    s->grammar_state = grammar_state;
+    const uint32_t entry = add_entry(h, id | CLS_ENTRY_OUTPUT);
+    leave_window(h, entry);
+    *cls_host_slot_entry(h, s->length) = entry;
+    if (next != NULL)
+        s->adaptive = *next;
+    else if (s->pending == (int32_t)id)
+        s->adaptive = s->next_adaptive;
+    s->adaptive.top_p = s->flags & CLS_SLOT_DECAYS ? top_p_next(s, top_p, (int32_t)id) : top_p;
+    s->pending = -1;
+    s->position++;
+    s->outputs++;
+    s->length++;
+    s->longest = s->length > s->longest ? s->length : s->longest;
+    s->stopped = ends != 0;
+}
