@@ -22,6 +22,7 @@ int cls_cmd_draft(int argc, char **argv);
 int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_replay(int argc, char **argv);
+int cls_cmd_run(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_tune(int argc, char **argv);

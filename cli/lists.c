@@ -271,6 +271,39 @@ void cli_lists_parse(const cli_lists *texts, cls_params *params)
 #undef PARSE_LIST
 }
 
+/* The parts of a text between slashes, each as the command line would have it. */
+static cli_list parts_of(const char *text)
+{
+    cli_list parts = {NULL, 0};
+    for (;; text++) {
+        const size_t length = strcspn(text, "/");
+        char *const part = cli_alloc(length + 1, 1);
+        memcpy(part, text, length);
+        cli_set(CLI_LIST, &parts, NULL, NULL, part);
+        text += length;
+        if (*text == '\0')
+            return parts;
+    }
+}
+
+bool cli_list_from_text(const char *field, const char *what, const char *text, cls_params *params)
+{
+    const cli_list parts = parts_of(text);
+    if (strcmp(field, "chain") == 0) {
+        chain_parse(what, text, params);
+        return true;
+    }
+#define LIST_FROM_TEXT(p, kind, list, kept, option, meta, key, help) \
+    if (strcmp(field, #list) == 0) { \
+        read_##kind(&(source){what, true}, list_of(&parts, add_##kind), \
+                    &params->list.CLS_ARRAY_##kind, &params->list.count); \
+        return true; \
+    }
+    CLS_LISTS(LIST_FROM_TEXT, )
+#undef LIST_FROM_TEXT
+    return false;
+}
+
 void cli_list_from_json(const char *key, const char *what, json_t *value, cls_params *params)
 {
     const source from = {what, false};

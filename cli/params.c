@@ -56,6 +56,30 @@ static const char *reason_of_refusal(void)
     return text;
 }
 
+bool cli_param_set(const char *what, const char *field, const char *text, cls_params *params)
+{
+    const cli_option fields[] = {CLS_PARAMS(CLI_PARAM_OPTION, params) CLI_NO_OPTION};
+    const struct {
+        const char *name;
+        void *value;
+    } others[] = {{"only_allowed", &params->only_allowed},
+                  {"grammar_state", &params->grammar_state}};
+    for (int i = 0; i < NUMBERS; i++) {
+        if (strcmp(names[i].field, field) != 0)
+            continue;
+        /* In a text a switch has a value. */
+        cli_set(fields[i].type == CLI_SWITCH ? CLI_INT : fields[i].type, fields[i].value,
+                fields[i].meta, what, text);
+        return true;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(others[i].name, field) == 0) {
+            cli_set(CLI_UINT, others[i].value, NULL, what, text);
+            return true;
+        }
+    return cli_list_from_text(field, what, text, params);
+}
+
 void cli_params_check(const cls_params *params, uint32_t vocab)
 {
     const struct name *at_fault;

@@ -31,6 +31,9 @@ typedef struct cli_lists {
 /* Parses the texts into params. */
 void cli_lists_parse(const cli_lists *texts, cls_params *params);
 
+/* Sets the chain, or the list that is this field, from a text. Returns false if there is none. */
+bool cli_list_from_text(const char *field, const char *what, const char *text, cls_params *params);
+
 /* Sets the chain, or the list with this key, from a JSON value. Messages begin with `what`. */
 void cli_list_from_json(const char *key, const char *what, json_t *value, cls_params *params);
 
@@ -60,6 +63,11 @@ void cli_grammar_digest(const cls_grammar *grammar, char digest[CLI_DIGEST]);
 /* Stores a JSON value as cli_set() does a text. An integer that exceeds JSON's 63 bits is a string.
  */
 void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
+
+/* Sets a parameter by the name of its field from a text: a number, a list of ids "1,2", of biases
+ * "1:0.5,2:-inf", or of sequences "1,2/3", or the chain. Returns false if there is no such parameter.
+ * `what` is what messages begin with. */
+bool cli_param_set(const char *what, const char *field, const char *text, cls_params *params);
 
 /* Checks the parameters of the command line. The message names the option whose value the library
  * refuses. */

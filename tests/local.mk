@@ -105,7 +105,7 @@ found_tests = tests/stress/check_faults_found
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a libsingle.a
-libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c tests/support/inputs.c tests/support/batch.c tests/support/requests.c \
+libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \

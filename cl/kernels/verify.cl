@@ -304,8 +304,11 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
     w->status = read;
     for (;;) {
         const u32 outputs = slot->outputs + w->depth;
-        const i32 due = forced_id(slot, v->s->lists, lists, outputs, thinking);
         const u32 row_status = rows[w->row].status;
+        /* After a row whose maps name no mask or bias, nothing is emitted. */
+        const i32 due = row_status & CLS_ROW_NO_SLOT
+                            ? -1
+                            : forced_id(slot, v->s->lists, lists, outputs, thinking);
         const int empty = (int)rows[w->row].no_token,
                   relaxed = !one_token && relaxes(slot, thinking);
         int children = 0;

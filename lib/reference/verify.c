@@ -345,9 +345,8 @@ void cls_verification_run(cls_verification *v)
     v->one_token = (flags & (CLS_SLOT_STATEFUL | CLS_SLOT_DECAYS)) != 0; /* never if it is greedy */
     v->by_token = (flags & CLS_SLOT_GREEDY) != 0 || v->drafts.method == CLS_VERIFY_MATCH;
     if (v->slot < 0 || v->request->slot.stopped) {
-        v->status = v->slot == -1 ? CLS_ROW_SKIPPED
-                    : v->slot < 0 ? CLS_ROW_NO_SLOT
-                                  : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
+        cls_scratch_run(v->w, v->request, &v->drafts.rows[0], 1);
+        v->status = v->w->trace.status;
         return;
     }
     if (v->one_token || !cls_text_relaxes(&v->trial)) { /* else emit_tokens() judges */

@@ -303,6 +303,7 @@ static void report_request(const cls_plan *plan, const cls_sampler *s, uint32_t 
 {
     cls_verification *const v = &s->host->verification;
     const uint32_t width = plan->verify.max_drafts + 1;
+    int32_t *const status = output_at(plan, CLS_VERIFIED_TOKEN_STATUS, request);
     if ((plan->wants & (CLS_WANTS_OUTPUTS | CLS_WANTS(CLS_VERIFIED_TOKEN_STATUS))) == 0)
         return;
     cls_verification_begin_report(v);
@@ -310,8 +311,8 @@ static void report_request(const cls_plan *plan, const cls_sampler *s, uint32_t 
         const uint64_t place = (uint64_t)request * width + i;
         const int has_token = cls_verification_report(v, i);
         write_outputs(plan, s, place, has_token, packed);
-        write_int(output_at(plan, CLS_VERIFIED_TOKEN_STATUS, place),
-                  (int32_t)s->host->row.trace.status);
+        if (status != NULL)
+            status[i] = (int32_t)s->host->row.trace.status;
         if (!has_token)
             continue;
         v->status |= s->host->row.trace.status & CLS_ROW_OVERFLOW;

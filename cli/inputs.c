@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "inputs.h"
-#include "step/step.h"
+#include "clsample.h"
 
 #include <math.h>
 #include <string.h>

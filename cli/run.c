@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample run: runs texts of calls on the host and on devices, and compares all that is written. */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { EQUAL, DIFFERENT }; /* exit statuses, beside cli_failure */
+enum { MOST_SIDES = 64 };
+
+/* ----------------------------------------------------------------- comparisons */
+
+/* A difference between what two sides wrote. */
+typedef struct difference {
+    uint32_t statement;
+    char text[400];
+} difference;
+
+/* Whether two floats differ by more than the last bits. */
+static bool is_far(const unsigned char *a, const unsigned char *b)
+{
+    int32_t x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    const int64_t apart = (int64_t)x - y;
+    return apart > 4 || apart < -4;
+}
+
+static void describe_element(const run_record *r, size_t i, char text[64])
+{
+    int32_t n;
+    float x;
+    memcpy(&n, r->bytes + 4 * i, sizeof n);
+    memcpy(&x, r->bytes + 4 * i, sizeof x);
+    if (n > -100000 && n < 10000000)
+        snprintf(text, 64, "%" PRId32, n);
+    else
+        snprintf(text, 64, "%.9g (0x%08" PRIx32 ")", (double)x, (uint32_t)n);
+}
+
+/* Whether two sentences differ; those on requests in other slots differ in their numbers. */
+static bool sentences_differ(const run_record *a, const run_record *b, bool in_other_slots)
+{
+    size_t i = 0, k = 0;
+    for (;; i++, k++) {
+        while (in_other_slots && i < a->size && isdigit(a->bytes[i]))
+            i++;
+        while (in_other_slots && k < b->size && isdigit(b->bytes[k]))
+            k++;
+        if (i >= a->size || k >= b->size)
+            return (i >= a->size) != (k >= b->size);
+        if (a->bytes[i] != b->bytes[k])
+            return true;
+    }
+}
+
+/* Describes how two records differ; returns false if they do not. */
+static bool records_differ(const run_record *a, const run_record *b, const run_side *on,
+                           char text[400])
+{
+    const char *const side = on->name;
+    char is[64], should[64];
+    if (strcmp(a->name, b->name) != 0 || a->statement != b->statement) {
+        snprintf(text, 400, "%s: %s was written, and %s on the host", side, b->name, a->name);
+        return true;
+    }
+    if (strcmp(a->name, "refusal") == 0) {
+        snprintf(text, 400, "%s: \"%.*s\", on the host \"%.*s\"", side, (int)b->size,
+                 (const char *)b->bytes, (int)a->size, (const char *)a->bytes);
+        return sentences_differ(a, b, on->way == RUN_PERMUTED);
+    }
+    if (a->size != b->size) {
+        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size, a->size);
+        return true;
+    }
+    for (size_t i = 0; i < a->size / 4; i++) {
+        if (memcmp(a->bytes + 4 * i, b->bytes + 4 * i, 4) == 0 ||
+            (a->near && !is_far(a->bytes + 4 * i, b->bytes + 4 * i)))
+            continue;
+        describe_element(b, i, is);
+        describe_element(a, i, should);
+        if (a->width > 1)
+            snprintf(text, 400, "%s: %s, row %zu, element %zu is %s, on the host %s", side, a->name,
+                     i / a->width, i % a->width, is, should);
+        else
+            snprintf(text, 400, "%s: %s, element %zu is %s, on the host %s", side, a->name, i, is,
+                     should);
+        return true;
+    }
+    const size_t rest = a->size / 4 * 4;
+    snprintf(text, 400, "%s: the last bytes of %s differ", side, a->name);
+    return memcmp(a->bytes + rest, b->bytes + rest, a->size - rest) != 0;
+}
+
+static bool sides_differ(const run_side *host, const run_side *side, difference *d)
+{
+    for (uint32_t i = 0; i < host->records || i < side->records; i++) {
+        if (i >= host->records || i >= side->records) {
+            d->statement = i < host->records ? host->record[i].statement : side->record[i].statement;
+            snprintf(d->text, sizeof d->text, "%s: more or less was written", side->name);
+            return true;
+        }
+        d->statement = host->record[i].statement;
+        if (records_differ(&host->record[i], &side->record[i], side, d->text))
+            return true;
+    }
+    return false;
+}
+
+/* --------------------------------------------------------------------- expected */
+
+/* What the host wrote in a statement under a name, or NULL. */
+static const run_record *record_of(const run_side *host, uint32_t statement, const char *name)
+{
+    for (uint32_t i = 0; i < host->records; i++)
+        if (host->record[i].statement == statement && strcmp(host->record[i].name, name) == 0)
+            return &host->record[i];
+    return NULL;
+}
+
+static int32_t int_at(const run_record *r, size_t i)
+{
+    int32_t n = -1;
+    if (r != NULL && (i + 1) * sizeof n <= r->size)
+        memcpy(&n, r->bytes + i * sizeof n, sizeof n);
+    return n;
+}
+
+static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",  "SKIPPED",
+                                           "NO_SLOT", "STOPPED", "LENGTH", "UNFIT",
+                                           "LOOP",    "FORCED",  "OVERFLOW"};
+
+/* Appends the names of a status. */
+static void add_status(run_text *t, int32_t status)
+{
+    const char *before = " ";
+    for (int bit = 0; bit < 11; bit++)
+        if (status >> bit & 1) {
+            run_add(t, "%s%s", before, status_names[bit]);
+            before = "|";
+        }
+}
+
+/* What a statement wrote, in the form in which texts expect it: "4 FORCED, -1 EMPTY". */
+static char *written(const run_side *host, const run_statement *s, uint32_t statement)
+{
+    const run_record *const refusal = record_of(host, statement, "refusal"),
+                     *const tokens = record_of(host, statement, "tokens"),
+                     *const drafts = record_of(host, statement, "drafts"),
+                     *const status = record_of(host, statement, "status");
+    run_text t = {NULL, 0};
+    run_add(&t, "%s", "");
+    if (refusal != NULL) {
+        run_add(&t, "refused %.*s", (int)refusal->size, (const char *)refusal->bytes);
+        return t.text;
+    }
+    const bool verifies = strcmp(s->verb, "verify") == 0;
+    const size_t rows = status != NULL ? status->size / 4 : 0,
+                 width = verifies && rows != 0 ? tokens->size / 4 / rows : 1;
+    for (size_t row = 0; row < rows; row++) {
+        if (row > 0)
+            run_add(&t, ", ");
+        for (size_t i = 0; i < width; i++)
+            if (!verifies || int_at(tokens, row * width + i) >= 0)
+                run_add(&t, "%s%" PRId32, i > 0 ? " " : "", int_at(tokens, row * width + i));
+        if (verifies && int_at(tokens, row * width) < 0)
+            run_add(&t, "none");
+        add_status(&t, int_at(status, row));
+    }
+    for (size_t i = 0; drafts != NULL && i < drafts->size / 4; i++)
+        if (int_at(drafts, i) != 0x5a5a5a5a)
+            run_add(&t, "%s%" PRId32, i > 0 ? " " : "", int_at(drafts, i));
+    return t.text;
+}
+
+/* Whether two words are equal; names of a status may have any order. */
+static bool same_word(const char *a, const char *b, size_t length)
+{
+    if (memchr(a, '|', length) == NULL)
+        return strncmp(a, b, length) == 0;
+    for (size_t i = 0, n; i < length; i += n + 1) {
+        bool found = false;
+        n = strcspn(a + i, "|, \t");
+        for (size_t k = 0, m; k < length; k += m + 1) {
+            m = strcspn(b + k, "|, \t");
+            found |= m == n && strncmp(a + i, b + k, n) == 0;
+        }
+        if (!found)
+            return false;
+    }
+    return true;
+}
+
+static bool same_words(const char *a, const char *b)
+{
+    for (;;) {
+        a += strspn(a, " \t");
+        b += strspn(b, " \t");
+        const size_t n = strcspn(a, " \t"), m = strcspn(b, " \t");
+        if (n != m || !same_word(a, b, n))
+            return false;
+        if (n == 0)
+            return true;
+        a += n;
+        b += m;
+    }
+}
+
+/* Checks what the script expects. */
+static bool expectations_fail(const run_side *host, const run_script *script, difference *d)
+{
+    for (uint32_t i = 0; i < script->count; i++) {
+        const run_statement *const s = &script->statement[i];
+        if (s->expect == NULL)
+            continue;
+        const char *const is = written(host, s, i);
+        const bool refused = strncmp(s->expect, "refused", 7) == 0;
+        const char *const part = s->expect + 7 + strspn(s->expect + (refused ? 7 : 0), " ");
+        if (refused ? strncmp(is, "refused", 7) == 0 && strstr(is, part) != NULL
+                    : same_words(is, s->expect))
+            continue;
+        d->statement = i;
+        snprintf(d->text, sizeof d->text, "line %" PRIu32 ": it is %.150s, but %.150s is expected",
+                 s->line, *is != '\0' ? is : "nothing", s->expect);
+        return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------------- shrink */
+
+/* Expands the random statements of a script, to whose seeds a number is added. */
+static run_script expanded(const run_script *script, uint32_t add_to_seed)
+{
+    run_script all = {script->path, NULL, 0};
+    const run_statement *sampler = NULL;
+    for (uint32_t i = 0; i < script->count; i++) {
+        const run_statement *const s = &script->statement[i];
+        run_script part = {script->path, &script->statement[i], 1};
+        if (strcmp(s->verb, "sampler") == 0)
+            sampler = s;
+        if (strcmp(s->verb, "random") == 0) {
+            if (sampler == NULL)
+                run_die(s, "there is no sampler yet");
+            part = run_parse(script->path, run_random(s, sampler, add_to_seed));
+            for (uint32_t k = 0; k < part.count; k++)
+                part.statement[k].line = s->line;
+        }
+        all.statement = cli_grow(all.statement, (size_t)all.count + part.count, sizeof *s);
+        memcpy(all.statement + all.count, part.statement, part.count * sizeof *s);
+        all.count += part.count;
+    }
+    return all;
+}
+
+static bool fails(run_side *host, run_side *side, const run_script *script, difference *d)
+{
+    jmp_buf escape;
+    run_escape = &escape;
+    if (setjmp(escape) != 0) { /* what was left out is needed */
+        run_abandon(host);
+        run_abandon(side);
+        run_escape = NULL;
+        return false;
+    }
+    run_script_on(host, script);
+    side->reference = host;
+    run_script_on(side, script);
+    run_escape = NULL;
+    return side->left_out == NULL && sides_differ(host, side, d);
+}
+
+/* Leaves out statements, in ever smaller parts, as long as the rest fails; then words. */
+static void shrink(run_side *host, run_side *side, run_script *script, difference *d)
+{
+    run_statement *const kept = cli_alloc(script->count, sizeof *kept);
+    uint32_t tries = 0;
+    for (uint32_t part = script->count / 2; part >= 1 && tries < 400; part /= 2)
+        for (uint32_t from = 1; from < script->count && tries < 400;) {
+            const uint32_t n = part < script->count - from ? part : script->count - from;
+            const run_script less = {script->path, kept, script->count - n};
+            const void *const memory = cli_memory();
+            difference other;
+            memcpy(kept, script->statement, from * sizeof *kept);
+            memcpy(kept + from, script->statement + from + n,
+                   (script->count - from - n) * sizeof *kept);
+            tries++;
+            if (fails(host, side, &less, &other)) {
+                *d = other;
+                memcpy(script->statement, kept, less.count * sizeof *kept);
+                script->count = less.count;
+            } else {
+                from += n;
+            }
+            cli_memory_end(memory);
+        }
+    for (uint32_t i = 0; i < script->count; i++)
+        for (uint32_t w = script->statement[i].words; w-- > 0 && tries < 1000; tries++) {
+            run_statement *const s = &script->statement[i];
+            const run_word word = s->word[w];
+            const void *const memory = cli_memory();
+            difference other;
+            if (*word.key == '\0' || strcmp(s->verb, "sampler") == 0 ||
+                strcmp(word.key, "slots") == 0 || strcmp(word.key, "from") == 0 ||
+                strcmp(word.key, "drafts") == 0 || strcmp(word.key, "tokens") == 0)
+                continue;
+            memmove(s->word + w, s->word + w + 1, (s->words - w - 1) * sizeof *s->word);
+            s->words--;
+            if (fails(host, side, script, &other)) {
+                *d = other;
+            } else {
+                memmove(s->word + w + 1, s->word + w, (s->words - w) * sizeof *s->word);
+                s->word[w] = word;
+                s->words++;
+            }
+            cli_memory_end(memory);
+        }
+}
+
+static void print_script(const run_script *script, const difference *d)
+{
+    for (uint32_t i = 0; i < script->count; i++) {
+        const run_statement *const s = &script->statement[i];
+        printf("  %s%s", i == d->statement ? "> " : "  ", s->verb);
+        for (uint32_t w = 0; w < s->words; w++)
+            printf(" %s%s%s", s->word[w].key, *s->word[w].key != '\0' ? "=" : "", s->word[w].value);
+        printf("\n");
+    }
+}
+
+/* --------------------------------------------------------------------- command */
+
+typedef struct command {
+    const char *device, *sides;
+    uint32_t seeds;
+    bool shrinks;
+    cls_context_options options;
+    run_side side[MOST_SIDES]; /* the first is the host */
+    uint32_t count;
+    uint64_t statements, left_out;
+} command;
+
+static const struct known_side {
+    const char *name;
+    run_way way;
+    uint32_t shards;
+} known_sides[] = {
+    {"device", RUN_PLAIN, 0},          {"out-of-order", RUN_OUT_OF_ORDER, 0},
+    {"ahead", RUN_AHEAD, 0},           {"alone", RUN_ALONE, 0},
+    {"permuted", RUN_PERMUTED, 0},     {"shards-2", RUN_SHARDS, 2},
+    {"shards-3", RUN_SHARDS, 3},       {"shards-5", RUN_SHARDS, 5},
+    {"host-alone", RUN_ALONE, 0},      {"host-permuted", RUN_PERMUTED, 0},
+};
+enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
+
+static bool is_chosen(const command *c, const char *name)
+{
+    const size_t length = strlen(name);
+    if (c->sides == NULL)
+        return strcmp(name, "device") == 0 && c->device != NULL;
+    if (strcmp(c->sides, "all") == 0)
+        return true;
+    for (const char *at = c->sides; (at = strstr(at, name)) != NULL; at++)
+        if ((at == c->sides || at[-1] == ',') && (at[length] == ',' || at[length] == '\0'))
+            return true;
+    return false;
+}
+
+static void open_sides(command *c)
+{
+    c->count = 1;
+    c->side[0] = (run_side){.name = "host", .on_host = true, .options = c->options};
+    for (int i = 0; i < KNOWN_SIDES; i++) {
+        const struct known_side *const k = &known_sides[i];
+        if (is_chosen(c, k->name))
+            c->side[c->count++] = (run_side){.name = k->name,
+                                             .way = k->way,
+                                             .shards = k->shards,
+                                             .on_host = strncmp(k->name, "host", 4) == 0,
+                                             .options = c->options};
+    }
+    for (uint32_t i = 0; i < c->count; i++)
+        run_open(&c->side[i], c->device);
+}
+
+/* Runs a script on all sides. Returns true, and prints why, if something differs. */
+static bool run_everywhere(command *c, run_script *script, const char *name)
+{
+    run_side *const host = &c->side[0];
+    difference d;
+    host->reference = NULL;
+    run_script_on(host, script);
+    if (expectations_fail(host, script, &d)) {
+        printf("%s: %s\n", name, d.text);
+        return true;
+    }
+    c->statements += script->count;
+    for (uint32_t i = 1; i < c->count; i++) {
+        run_side *const side = &c->side[i];
+        side->reference = host;
+        run_script_on(side, script);
+        c->left_out += side->left_out != NULL;
+        if (side->left_out != NULL || !sides_differ(host, side, &d))
+            continue;
+        printf("%s: %s\n", name, d.text);
+        if (c->shrinks)
+            shrink(host, side, script, &d);
+        printf("%s\nThis differs in the statement behind >:\n\n", d.text);
+        print_script(script, &d);
+        return true;
+    }
+    return false;
+}
+
+static bool has_random(const run_script *script)
+{
+    for (uint32_t i = 0; i < script->count; i++)
+        if (strcmp(script->statement[i].verb, "random") == 0)
+            return true;
+    return false;
+}
+
+static int run_file(command *c, const char *path)
+{
+    const run_script script = run_read(path);
+    const uint32_t seeds = has_random(&script) ? c->seeds : 1;
+    for (uint32_t i = 0; i < seeds; i++) {
+        const void *const memory = cli_memory();
+        char name[64] = "";
+        if (seeds > 1)
+            snprintf(name, sizeof name, ", seed +%" PRIu32, i);
+        cli_progress("%s%s", path, name);
+        run_script one = expanded(&script, i);
+        const size_t size = strlen(path) + strlen(name) + 1;
+        char *const title = cli_alloc(size, 1);
+        snprintf(title, size, "%s%s", path, name);
+        if (run_everywhere(c, &one, title)) {
+            cli_progress("%s", "");
+            return DIFFERENT;
+        }
+        cli_memory_end(memory);
+    }
+    cli_progress("%s", "");
+    return EQUAL;
+}
+
+int cls_cmd_run(int argc, char **argv)
+{
+    command *const c = cli_alloc(1, sizeof *c);
+    cli_list files = {NULL, 0};
+    const char *path[256];
+    int paths = 0, left = 1, result = EQUAL;
+    bool keeps = false;
+    c->seeds = 1;
+    cls_context_options_init(&c->options);
+    const cli_option options[] = {
+        CLI_TITLE("Sides"),
+        {"device", CLI_STRING, &c->device, "N",
+         "also run on this device, whose number clsample devices prints"},
+        {"sides", CLI_STRING, &c->sides, "LIST",
+         "the sides to compare with the host: device, out-of-order, ahead, alone, permuted, "
+         "shards-2, shards-3, shards-5, host-alone, host-permuted, or all"},
+        {"seeds", CLI_UINT, &c->seeds, "N",
+         "run texts with random statements N times, with other seeds (default 1)"},
+        {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
+        CLI_DEVICE_OPTIONS(&c->options),
+        CLI_SHAPE_OPTIONS(&c->options),
+        CLI_NO_OPTION};
+    (void)files;
+    for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
+        if (argv[i][0] != '-' && (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
+                                  strcmp(argv[i - 1], "--whole") == 0) &&
+            paths < 256)
+            path[paths++] = argv[i];
+        else
+            argv[left++] = argv[i];
+    }
+    cli_parse(left, argv, "clsample run FILE... [--device N] [--sides LIST]",
+              "Runs texts of calls on the host and on other sides, and compares all that the calls "
+              "write. man clsample-run describes the text.",
+              options);
+    if (paths == 0)
+        cli_die("run needs the name of a file; clsample run --help says more");
+    c->shrinks = !keeps;
+    open_sides(c);
+    for (int i = 0; i < paths && result == EQUAL; i++)
+        result = run_file(c, path[i]);
+    if (result == EQUAL)
+        printf("%" PRIu64 " statements on %" PRIu32 " side%s: all equal%s\n", c->statements,
+               c->count, c->count == 1 ? "" : "s",
+               c->left_out != 0 ? "; some sides left texts out" : "");
+    for (uint32_t i = 0; i < c->count; i++)
+        run_close(&c->side[i]);
+    return result;
+}

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample run: a text of calls, which runs on several sides: the host, devices, and devices in
+ * other ways. All that the calls write is compared. The page of clsample-run describes the text.
+ *
+ *     run_text.c    reads the text: statements, and their words
+ *     run_data.c    makes what the words stand for: logits, masks, drafts, grammars
+ *     run_side.c    a side: its sampler, its memory, and what it wrote
+ *     run_calls.c   statements that enqueue
+ *     run_slots.c   statements on slots, and the others
+ *     run_random.c  makes texts of random calls
+ *     run_why.c     says why a token of a log is not the one that is drawn
+ *     run.c         the command: chooses sides, compares them, and shrinks a text that fails
+ */
+#ifndef CLS_CLI_RUN_H
+#define CLS_CLI_RUN_H
+
+#include <setjmp.h>
+
+#include "inputs.h"
+#include "params.h"
+
+/* ------------------------------------------------------------- cli/run_text.c */
+
+/* A word of a statement: KEY=VALUE, or a value alone, whose key is "". */
+typedef struct run_word {
+    const char *key, *value;
+} run_word;
+
+typedef struct run_statement {
+    const char *path; /* for messages */
+    uint32_t line;
+    const char *text; /* the whole line */
+    const char *verb;
+    run_word *word;
+    uint32_t words;
+    const char *expect; /* what follows ->, or NULL */
+} run_statement;
+
+typedef struct run_script {
+    const char *path;
+    run_statement *statement;
+    uint32_t count;
+} run_script;
+
+/* Reads a file, or makes a script of a text. */
+run_script run_read(const char *path);
+run_script run_parse(const char *path, const char *text);
+
+/* Ends the command with a sentence on a statement: "FILE: line 3: ...", or jumps to run_escape,
+ * which is set while statements are left out to see whether a shorter text fails, too. */
+extern jmp_buf *run_escape;
+_Noreturn void run_die(const run_statement *s, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+
+/* The value of a word, or NULL. run_value() ends the command if there is none. */
+const char *run_find(const run_statement *s, const char *key);
+const char *run_value(const run_statement *s, const char *key);
+
+/* A number; `absent` if there is no such word. */
+uint64_t run_number(const run_statement *s, const char *key, uint64_t absent);
+
+/* Numbers that are separated by commas; a part may be FIRST-LAST or COUNT*NUMBER. *count becomes
+ * their number. NULL: there is no such word. `text` is the value, `key` its name for messages. */
+int32_t *run_numbers(const run_statement *s, const char *key, const char *text, uint32_t *count);
+int32_t *run_list(const run_statement *s, const char *key, uint32_t *count);
+
+/* The slots of the first word without a key. */
+int32_t *run_slots(const run_statement *s, uint32_t *count);
+
+/* Reads "NAME:A:B": returns 1 if the text is NAME, and the numbers after it, which are 0 where they
+ * are missing. */
+int run_is(const run_statement *s, const char *text, const char *name, uint64_t number[3]);
+
+/* Ends the command if a word's key is none of `keys`, which a space separates, and no field of the
+ * struct, which may be NULL. */
+void run_check_keys(const run_statement *s, const char *keys, const char *structure);
+
+/* Sets the fields of a struct of the library that words name, unless they are among `keys`. */
+void run_set_fields(const run_statement *s, const char *keys, const char *structure,
+                    void *object);
+
+/* ------------------------------------------------------------- cli/run_data.c */
+
+/* Rows of random logits, each of a random kind or of `kind`. */
+void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
+int run_kind(const run_statement *s, const char *name); /* of rows: by its name */
+
+/* Masks that allow some of the tokens; values of biases; probabilities of drafts. */
+void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width);
+void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype);
+float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab);
+
+/* One of the likeliest tokens of a row of logits, or now and then another one or none. */
+int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab);
+
+/* A grammar of random transitions, which ends with id 0. */
+cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
+                                uint32_t vocab);
+
+/* ------------------------------------------------------------- cli/run_side.c */
+
+/* How a side differs from the host. */
+typedef enum run_way {
+    RUN_PLAIN,
+    RUN_OUT_OF_ORDER, /* a queue that is out of order */
+    RUN_AHEAD,        /* results are read many steps later */
+    RUN_SVM,          /* buffers are pointers */
+    RUN_ALONE,        /* each row of a step is a step */
+    RUN_PERMUTED,     /* rows in another order, requests in other slots */
+    RUN_SHARDS,       /* the vocabulary is divided */
+    RUN_WAYS
+} run_way;
+
+/* What a statement wrote. */
+typedef struct run_record {
+    uint32_t statement;
+    const char *name;
+    bool near; /* floats whose last bits may differ */
+    size_t size, width; /* bytes; elements of a row */
+    unsigned char *bytes;
+} run_record;
+
+/* A result that is still on the device. */
+typedef struct run_pending {
+    uint32_t record;
+    uint32_t reverse; /* rows that are in the opposite order; 0: none */
+    cls_buffer buffer;
+} run_pending;
+
+typedef struct run_named {
+    const char *name;
+    void *object; /* a cls_grammar, or bytes */
+    size_t size;
+} run_named;
+
+enum { RUN_MOST_SHARDS = 5 };
+
+typedef struct run_side {
+    const char *name;
+    run_way way;
+    uint32_t shards;
+    bool on_host;
+    cls_context_options options;
+    cli_target target; /* of the host only the context */
+    void (*prepare)(cls_sampler *sampler); /* what a test does with a new sampler; or NULL */
+
+    /* While a script runs. */
+    const run_statement *now;
+    uint32_t index;
+    cls_sampler *sampler[RUN_MOST_SHARDS]; /* one, or one of each shard */
+    cls_shard *shard[RUN_MOST_SHARDS];
+    cls_sampler_options sampler_options;
+    const struct run_side *reference; /* has run the script before; or NULL */
+    bool reverses;                    /* the rows of this call are in the opposite order */
+    const run_statement *logits, *outputs; /* the latest statements that set them */
+    run_named *named;
+    uint32_t names;
+    run_record *record;
+    uint32_t records;
+    run_pending *pending;
+    uint32_t n_pending;
+    cls_buffer *memory; /* of the calls in flight */
+    uint32_t n_memory;
+    const char *left_out; /* why the script does not run on this side, or NULL */
+} run_side;
+
+/* Opens a side's device and context; a failure ends the command. */
+void run_open(run_side *side, const char *device);
+void run_close(run_side *side);
+
+/* Runs a script; afterwards side->record has what it wrote. */
+void run_script_on(run_side *side, const run_script *script);
+
+/* Releases the samplers. The records stay. */
+void run_end(run_side *side);
+
+/* Waits for the calls in flight and reads their results, or only waits and releases the memory. */
+void run_drain(run_side *side);
+void run_abandon(run_side *side);
+
+/* Memory of the side: with these contents, and for results, which are compared under their names.
+ */
+cls_buffer run_buffer(run_side *side, const void *data, size_t size);
+cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near);
+
+/* What the reference's call returned; CLS_OK without a reference. */
+cls_status run_reference(const run_side *side);
+
+/* Records what a call returned, and drops the results that it did not write. */
+void run_returned(run_side *side, cls_status status, uint32_t since);
+
+/* Records bytes. */
+void run_note(run_side *side, const char *name, const void *bytes, size_t size);
+
+/* Something that a statement named. */
+run_named *run_name_find(run_side *side, const char *name);
+void run_name_set(run_side *side, const char *name, void *object, size_t size);
+
+/* The slot of the side for one of the script. */
+int32_t run_slot(const run_side *side, int32_t slot);
+
+/* Leaves the script out on this side. */
+void run_leave_out(run_side *side, const char *why);
+
+/* ------------------------------------------------- cli/run_calls.c, run_slots.c */
+
+void run_step(run_side *side, const run_statement *s);
+void run_verify(run_side *side, const run_statement *s);
+void run_accept(run_side *side, const run_statement *s);
+void run_draft(run_side *side, const run_statement *s);
+void run_logprobs(run_side *side, const run_statement *s);
+void run_slot_statement(run_side *side, const run_statement *s);
+void run_sampler(run_side *side, const run_statement *s);
+
+/* Sets parameters from words. */
+void run_params(run_side *side, const run_statement *s, cls_params *params);
+
+/* ------------------------------------------------------------ cli/run_random.c */
+
+/* The text of a random statement: one statement a line. `sampler` is the latest statement of one
+ * before it. */
+char *run_random(const run_statement *random, const run_statement *sampler, uint32_t add_to_seed);
+
+/* Appends parameters to a text, those that do not have their defaults: " temperature=0.5 ...". */
+typedef struct run_text {
+    char *text;
+    size_t length;
+} run_text;
+void run_add(run_text *t, const char *format, ...)
+#if defined(__GNUC__)
+    __attribute__((format(printf, 2, 3)))
+#endif
+    ;
+void run_add_params(run_text *t, const cls_params *params);
+
+#endif

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: MIT */
+/* Makes the data that the words of clsample run stand for. The same words make the same data on
+ * every side. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { MOST_ELEMENTS = 1 << 28 };
+
+int run_kind(const run_statement *s, const char *name)
+{
+    for (int i = 0; i < ROW_KINDS; i++) {
+        const char *const known = row_kind_names[i];
+        size_t k = 0;
+        while (name[k] != '\0' && name[k] == (known[k] == ' ' ? '-' : known[k]))
+            k++;
+        if (name[k] == '\0' && known[k] == '\0')
+            return i;
+    }
+    run_die(s, "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
+               "quarter-ties, bits, all-NaN",
+            name);
+}
+
+static void *room(uint64_t rows, uint64_t width, size_t element)
+{
+    if (rows * width > MOST_ELEMENTS)
+        cli_die("%llu rows of %llu elements are too many", (unsigned long long)rows,
+                (unsigned long long)width);
+    return cli_alloc((size_t)(rows * width), element);
+}
+
+void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype)
+{
+    const size_t size = dtype_size(dtype);
+    char *const to = room(rows, vocab, size);
+    float *const row = cli_alloc(vocab, sizeof *row);
+    for (uint32_t r = 0; r < rows; r++) {
+        rng any = {seed * 1000003 + r};
+        /* Rows without a token are rare. */
+        const int of = kind >= 0 ? kind
+                                 : (int)rng_below(&any, rng_below(&any, 8) ? ROW_GOOD : ROW_KINDS);
+        row_fill((row_kind)of, row, vocab, rng_bits(&any));
+        for (uint32_t i = 0; i < vocab; i++)
+            dtype_encode(dtype, row[i], to + ((size_t)r * vocab + i) * size);
+    }
+    cli_free(row);
+    return to;
+}
+
+void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width)
+{
+    const bool bytes = kind == CLS_MASK_BOOL;
+    unsigned char *const to = room(rows, width, bytes ? 1 : sizeof(uint32_t));
+    rng r = {seed ^ 0x6d61736b};
+    const size_t n = (size_t)rows * width;
+    for (size_t i = 0; i < n && bytes; i++)
+        to[i] = rng_below(&r, 100) < percent ? (unsigned char)(1 + rng_below(&r, 255)) : 0;
+    for (size_t i = 0; i < n && !bytes; i++) {
+        uint32_t word = 0;
+        for (int b = 0; b < 32; b++)
+            word |= (uint32_t)(rng_below(&r, 100) < percent) << b;
+        memcpy(to + i * sizeof word, &word, sizeof word);
+    }
+    return to;
+}
+
+void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype)
+{
+    const size_t size = dtype_size(dtype), n = (size_t)rows * vocab;
+    char *const to = room(rows, vocab, size);
+    rng r = {seed ^ 0x62696173};
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t what = rng_below(&r, 400);
+        const float x = what < 4 ? -INFINITY : what < 200 ? 0.0f : (float)(2.0 * rng_normal(&r));
+        dtype_encode(dtype, what == 4 && seed % 4 == 0 ? NAN : x, to + i * size);
+    }
+    return to;
+}
+
+float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab)
+{
+    float *const to = room(rows, vocab, sizeof *to);
+    rng r = {seed ^ 0x70726f62};
+    for (uint32_t row = 0; row < rows; row++) {
+        float *const p = to + (size_t)row * vocab;
+        float sum = 0.0f;
+        for (uint32_t i = 0; i < vocab; i++)
+            sum += p[i] = rng_below(&r, 8) == 0 ? 0.0f : (float)exp(2.0 * rng_normal(&r));
+        for (uint32_t i = 0; i < vocab; i++)
+            p[i] /= sum > 0.0f ? sum : 1.0f;
+        if (rng_below(&r, 16) == 0)
+            p[rng_below(&r, vocab)] = rng_below(&r, 2) ? NAN : -1.0f;
+    }
+    return to;
+}
+
+int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab)
+{
+    const uint32_t what = rng_below(r, 20), skip = rng_below(r, 8) < 5 ? 0 : rng_below(r, 4);
+    int32_t found = -1;
+    float limit = INFINITY;
+    if (what == 0)
+        return rng_below(r, 2) ? -1 : (int32_t)vocab;
+    if (what == 1)
+        return (int32_t)rng_below(r, vocab);
+    for (uint32_t n = 0; n <= skip; n++) {
+        float best = -INFINITY;
+        for (uint32_t i = 0; i < vocab; i++) {
+            const float x = dtype_decode(dtype, (const char *)logits + i * dtype_size(dtype));
+            if (x < limit && x > best) {
+                best = x;
+                found = (int32_t)i;
+            }
+        }
+        limit = best;
+    }
+    return found;
+}
+
+cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
+                                uint32_t vocab)
+{
+    rng r = {seed ^ 0x6772616d};
+    cls_grammar_options o;
+    cls_grammar *grammar;
+    const int32_t end = 0;
+    if (states < 1 || (uint64_t)states * vocab > MOST_ELEMENTS)
+        run_die(s, "states=%u: a grammar has 1 to %u states here", (unsigned)states,
+                (unsigned)(MOST_ELEMENTS / vocab));
+    uint64_t *const offsets = cli_alloc(states + (size_t)1, sizeof *offsets);
+    int32_t *const ids = cli_alloc((size_t)states * vocab, sizeof *ids);
+    uint32_t *const next = cli_alloc((size_t)states * vocab, sizeof *next);
+    uint8_t *const final = cli_alloc(states, 1);
+    uint64_t n = 0;
+    for (uint32_t state = 0; state < states; state++) {
+        const uint32_t dense = rng_below(&r, 3) == 0 ? 2 : 2 + rng_below(&r, 30);
+        const uint32_t few = rng_below(&r, 4);
+        final[state] = vocab < 2 || rng_below(&r, 3) == 0;
+        for (uint32_t id = 1; id < vocab; id++)
+            if (rng_below(&r, dense) == 0 || (few == 0 && id == 1 + state % (vocab - 1))) {
+                ids[n] = (int32_t)id;
+                next[n++] = rng_below(&r, 4) ? rng_below(&r, states) : state;
+            }
+        offsets[state + 1] = n;
+        final[state] |= offsets[state] == n;
+    }
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = states;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final;
+    o.end_ids = (cls_ids){&end, 1};
+    if (cls_grammar_create(&o, &grammar) != CLS_OK)
+        run_die(s, "%s", cls_error_message());
+    return grammar;
+}

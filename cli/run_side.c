@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/* A side of clsample run: the sampler of a script on the host or on a device, the memory of its
+ * calls, and the records of what they wrote. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { CANARY = 0x5a, MOST_AHEAD = 12 };
+
+/* ---------------------------------------------------------------------- open */
+
+void run_open(run_side *side, const char *device)
+{
+    const cl_command_queue_properties properties =
+        side->way == RUN_OUT_OF_ORDER ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
+    if (side->on_host) {
+        if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
+            cli_die("%s", cls_error_message());
+    } else if (cli_open(device, &side->options, properties, &side->target) != 0) {
+        exit(cli_failure);
+    }
+}
+
+void run_close(run_side *side)
+{
+    run_end(side);
+    if (side->on_host)
+        cls_context_destroy(side->target.context);
+    else
+        cli_close(&side->target);
+}
+
+/* --------------------------------------------------------------------- memory */
+
+static cls_buffer allocate(run_side *side, const void *data, size_t size)
+{
+    cls_buffer b = {.size = size};
+    cl_int error;
+    if (side->on_host) {
+        b.kind = CLS_BUFFER_HOST;
+        b.pointer = cli_alloc(size, 1);
+        memcpy(b.pointer, data, size);
+        return b;
+    }
+    void *copy;
+    memcpy(&copy, &data, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
+    b.buffer = clCreateBuffer(side->target.cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, copy,
+                              &error);
+    if (error != CL_SUCCESS)
+        run_die(side->now, "%s: a buffer of %zu bytes cannot be created (OpenCL error %d)",
+                side->name, size, (int)error);
+    return b;
+}
+
+cls_buffer run_buffer(run_side *side, const void *data, size_t size)
+{
+    if (size == 0)
+        return (cls_buffer){.buffer = NULL};
+    const cls_buffer b = allocate(side, data, size);
+    side->memory = cli_grow(side->memory, side->n_memory + (size_t)1, sizeof *side->memory);
+    side->memory[side->n_memory++] = b;
+    return b;
+}
+
+static run_record *add_record(run_side *side, const char *name, size_t size)
+{
+    side->record = cli_grow(side->record, side->records + (size_t)1, sizeof *side->record);
+    run_record *const r = &side->record[side->records++];
+    *r = (run_record){.statement = side->index, .name = name, .size = size, .width = 1};
+    r->bytes = cli_alloc(size, 1);
+    return r;
+}
+
+cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near)
+{
+    const size_t size = rows * width * sizeof(float);
+    if (size == 0)
+        return (cls_buffer){.buffer = NULL};
+    run_record *const r = add_record(side, name, size);
+    r->near = near;
+    r->width = width;
+    memset(r->bytes, CANARY, size);
+    const cls_buffer b = run_buffer(side, r->bytes, size);
+    side->pending = cli_grow(side->pending, side->n_pending + (size_t)1, sizeof *side->pending);
+    side->pending[side->n_pending++] =
+        (run_pending){side->records - 1, side->reverses ? rows : 0, b};
+    return b;
+}
+
+void run_note(run_side *side, const char *name, const void *bytes, size_t size)
+{
+    memcpy(add_record(side, name, size)->bytes, bytes, size);
+}
+
+void run_returned(run_side *side, cls_status status, uint32_t since)
+{
+    if (status != CLS_OK) { /* nothing was written */
+        side->records = since;
+        while (side->n_pending > 0 && side->pending[side->n_pending - 1].record >= since)
+            side->n_pending--;
+        const char *const message = cls_error_message();
+        run_note(side, "refusal", message, strlen(message));
+    }
+    if (status == CLS_OPENCL_ERROR || status == CLS_BUILD_FAILED || status == CLS_SELF_TEST_FAILED)
+        run_die(side->now, "%s: %s", side->name, cls_error_message());
+    const int32_t value = status;
+    run_note(side, "returned", &value, sizeof value);
+    if (side->way != RUN_AHEAD || side->n_pending > MOST_AHEAD)
+        run_drain(side);
+}
+
+cls_status run_reference(const run_side *side)
+{
+    const run_side *const of = side->reference;
+    uint32_t lo = 0, hi = of != NULL ? of->records : 0;
+    cls_status status = CLS_OK;
+    while (lo < hi) {
+        const uint32_t middle = (lo + hi) / 2;
+        if (of->record[middle].statement < side->index)
+            lo = middle + 1;
+        else
+            hi = middle;
+    }
+    for (; of != NULL && lo < of->records && of->record[lo].statement == side->index; lo++)
+        if (strcmp(of->record[lo].name, "returned") == 0)
+            memcpy(&status, of->record[lo].bytes, sizeof(int32_t));
+    return status;
+}
+
+/* Puts the rows of a record into the opposite order. */
+static void reverse_rows(run_record *r, uint32_t rows)
+{
+    const size_t row = r->size / rows;
+    unsigned char *const turned = cli_alloc(r->size, 1);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(turned + i * row, r->bytes + (rows - 1 - i) * row, row);
+    cli_free(r->bytes);
+    r->bytes = turned;
+}
+
+static void release_memory(run_side *side)
+{
+    for (uint32_t i = 0; i < side->n_memory; i++) {
+        if (side->on_host)
+            cli_free(side->memory[i].pointer);
+        else
+            clReleaseMemObject(side->memory[i].buffer);
+    }
+    side->n_memory = side->n_pending = 0;
+}
+
+void run_drain(run_side *side)
+{
+    if (!side->on_host && side->n_memory != 0 && clFinish(side->target.queue) != CL_SUCCESS)
+        run_die(side->now, "%s: the device failed", side->name);
+    for (uint32_t i = 0; i < side->n_pending; i++) {
+        run_record *const r = &side->record[side->pending[i].record];
+        const cls_buffer *const b = &side->pending[i].buffer;
+        if (side->on_host)
+            memcpy(r->bytes, b->pointer, r->size);
+        else if (clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, r->size, r->bytes,
+                                     0, NULL, NULL) != CL_SUCCESS)
+            run_die(side->now, "%s: a result cannot be read", side->name);
+        if (side->pending[i].reverse > 1)
+            reverse_rows(r, side->pending[i].reverse);
+    }
+    release_memory(side);
+}
+
+void run_abandon(run_side *side)
+{
+    if (!side->on_host)
+        clFinish(side->target.queue);
+    release_memory(side);
+    run_end(side);
+}
+
+/* ---------------------------------------------------------------------- names */
+
+run_named *run_name_find(run_side *side, const char *name)
+{
+    for (uint32_t i = 0; i < side->names; i++)
+        if (strcmp(side->named[i].name, name) == 0)
+            return &side->named[i];
+    return NULL;
+}
+
+void run_name_set(run_side *side, const char *name, void *object, size_t size)
+{
+    run_named *found = run_name_find(side, name);
+    if (found == NULL) {
+        side->named = cli_grow(side->named, side->names + (size_t)1, sizeof *side->named);
+        found = &side->named[side->names++];
+    } else if (found->size == 0) {
+        cls_grammar_destroy(found->object);
+    }
+    *found = (run_named){name, object, size};
+}
+
+/* -------------------------------------------------------------------- scripts */
+
+void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
+
+static const struct verb {
+    const char *name;
+    void (*run)(run_side *side, const run_statement *s);
+    bool needs_sampler;
+} verbs[] = {
+    {"sampler", run_sampler, false},
+    {"logits", run_slot_statement, false},
+    {"outputs", run_slot_statement, false},
+    {"grammar", run_slot_statement, true},
+    {"infill", run_slot_statement, true},
+    {"begin", run_slot_statement, true},
+    {"params", run_slot_statement, true},
+    {"append", run_slot_statement, true},
+    {"turn", run_slot_statement, true},
+    {"force", run_slot_statement, true},
+    {"copy", run_slot_statement, true},
+    {"rollback", run_slot_statement, true},
+    {"reset", run_slot_statement, true},
+    {"save", run_slot_statement, true},
+    {"load", run_slot_statement, true},
+    {"same", run_slot_statement, true},
+    {"compile", run_slot_statement, true},
+    {"step", run_step, true},
+    {"verify", run_verify, true},
+    {"accept", run_accept, true},
+    {"draft", run_draft, true},
+    {"logprobs", run_logprobs, true},
+};
+enum { VERBS = sizeof verbs / sizeof *verbs };
+
+static const struct verb *verb_of(const run_statement *s)
+{
+    cli_near near = {.word = s->verb, .length = strlen(s->verb)};
+    for (int i = 0; i < VERBS; i++) {
+        if (strcmp(s->verb, verbs[i].name) == 0)
+            return &verbs[i];
+        cli_near_try(&near, verbs[i].name);
+    }
+    run_die(s, "'%.40s' is no statement%s", s->verb, cli_near_text(&near, ""));
+}
+
+void run_script_on(run_side *side, const run_script *script)
+{
+    side->records = 0;
+    side->record = NULL;
+    side->left_out = NULL;
+    side->logits = side->outputs = NULL;
+    for (uint32_t i = 0; i < script->count && side->left_out == NULL; i++) {
+        const run_statement *const s = &script->statement[i];
+        const struct verb *const verb = verb_of(s);
+        side->now = s;
+        side->index = i;
+        if (verb->needs_sampler && side->sampler[0] == NULL)
+            run_die(s, "there is no sampler yet: a script begins with one, such as sampler "
+                       "vocab=40 slots=3");
+        verb->run(side, s);
+    }
+    run_drain(side);
+    run_end(side);
+}
+
+void run_end(run_side *side)
+{
+    for (uint32_t i = 0; i < RUN_MOST_SHARDS; i++) {
+        cls_shard_destroy(side->shard[i]);
+        cls_sampler_destroy(side->sampler[i]);
+        side->shard[i] = NULL;
+        side->sampler[i] = NULL;
+    }
+    for (uint32_t i = 0; i < side->names; i++)
+        if (side->named[i].size == 0)
+            cls_grammar_destroy(side->named[i].object);
+    side->names = 0;
+    side->named = NULL; /* these arrays are freed with the script's memory */
+    side->memory = NULL;
+    side->pending = NULL;
+}

@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The statements of clsample run that enqueue nothing: samplers, slots, grammars. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+/* The samplers of the side: of a side without shards one. */
+#define EACH(side, i) (uint32_t i = 0; i < ((side)->shards != 0 ? (side)->shards : 1); i++)
+
+/* ------------------------------------------------------------------- samplers */
+
+/* Numbers of words: bits of features or types, or a kind of counts. */
+static const struct bit {
+    const char *name;
+    uint32_t value;
+} feature_names[] = {{"shortlist", CLS_FEATURE_SHORTLIST}, {"search", CLS_FEATURE_SEARCH},
+                     {"penalties", CLS_FEATURE_PENALTIES}, {"history", CLS_FEATURE_HISTORY},
+                     {"samplers", CLS_FEATURE_SAMPLERS},   {"state", CLS_FEATURE_STATE},
+                     {"mask", CLS_FEATURE_MASK},           {"bias", CLS_FEATURE_BIAS},
+                     {"logprobs", CLS_FEATURE_LOGPROBS},   {"probs", CLS_FEATURE_PROBS},
+                     {"kept_sets", CLS_FEATURE_KEPT_SETS}, {"accept", CLS_FEATURE_ACCEPT},
+                     {"verify", CLS_FEATURE_VERIFY},       {"forced", CLS_FEATURE_FORCED},
+                     {"shard", CLS_FEATURE_SHARD},         {"all", CLS_FEATURES_ALL},
+                     {NULL, 0}},
+  dtype_bits[] = {{"f32", 1u << CLS_F32}, {"f16", 1u << CLS_F16}, {"bf16", 1u << CLS_BF16},
+                  {"all", 7}, {NULL, 0}},
+  count_names[] = {{"none", CLS_COUNTS_NONE}, {"presence", CLS_COUNTS_PRESENCE},
+                   {"all", CLS_COUNTS_ALL}, {NULL, 0}};
+
+static uint32_t parse_bits(const run_statement *s, const char *key, const struct bit *names,
+                           uint32_t absent)
+{
+    const char *text = run_find(s, key);
+    uint32_t bits = 0;
+    if (text == NULL)
+        return absent;
+    if (*text >= '0' && *text <= '9')
+        return (uint32_t)run_number(s, key, 0);
+    while (*text != '\0') {
+        const size_t length = strcspn(text, ",");
+        const struct bit *b = names;
+        while (b->name != NULL && (strlen(b->name) != length || strncmp(b->name, text, length)))
+            b++;
+        if (b->name == NULL)
+            run_die(s, "%s: '%.*s' is unknown", key, (int)(length < 40 ? length : 40), text);
+        bits |= b->value;
+        text += length + (text[length] == ',');
+    }
+    return bits;
+}
+
+static void add_shard(run_side *side, uint32_t i)
+{
+    cls_shard_options o;
+    cls_shard_options_init(&o);
+    o.shard_count = side->shards;
+    o.shard = i;
+    if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
+        run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
+}
+
+void run_sampler(run_side *side, const run_statement *s)
+{
+    static const char keys[] = "slots rows features dtypes counts";
+    cls_sampler_options o;
+    run_check_keys(s, keys, "cls_sampler_options");
+    run_drain(side);
+    run_end(side);
+    cls_sampler_options_init(&o);
+    o.features = CLS_FEATURES_ALL & ~(side->shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
+    o.dtypes = 7;
+    run_set_fields(s, keys, "cls_sampler_options", &o);
+    o.slot_count = (uint32_t)run_number(s, "slots", o.slot_count);
+    o.max_rows = (uint32_t)run_number(s, "rows", o.slot_count != 0 ? o.slot_count : o.max_rows);
+    o.features = parse_bits(s, "features", feature_names, o.features);
+    o.dtypes = parse_bits(s, "dtypes", dtype_bits, o.dtypes);
+    o.counts = (int32_t)parse_bits(s, "counts", count_names, (uint32_t)o.counts);
+    if ((uint64_t)o.slot_count * (o.vocab + (uint64_t)o.max_history * 2 + o.max_rollback * 12) >
+        UINT64_C(1) << 31)
+        run_die(s, "a sampler of this size takes more memory than clsample run allows");
+    side->sampler_options = o;
+    if (o.slot_count == 0)
+        side->sampler_options.slot_count = o.max_rows;
+    if (side->shards > o.vocab) {
+        run_leave_out(side, "there are more shards than tokens");
+        return;
+    }
+    const uint32_t since = side->records;
+    cls_status status = CLS_OK;
+    for EACH (side, i)
+        if (status == CLS_OK)
+            status = cli_compile_done(
+                cls_sampler_create(side->target.context, &o, &side->sampler[i]));
+    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
+        add_shard(side, i);
+    for EACH (side, i)
+        if (status == CLS_OK && side->prepare != NULL)
+            side->prepare(side->sampler[i]);
+    run_returned(side, status, since);
+}
+
+/* ------------------------------------------------------------------ parameters */
+
+static bool is_of_params(const char *key)
+{
+    return strcmp(key, "prompt") != 0 && strcmp(key, "output") != 0 && strcmp(key, "grammar") != 0 &&
+           *key != '\0';
+}
+
+static cls_grammar *grammar_of(run_side *side, const run_statement *s)
+{
+    const char *const name = run_find(s, "grammar");
+    const run_named *const found = name != NULL ? run_name_find(side, name) : NULL;
+    if (name != NULL && (found == NULL || found->size != 0))
+        run_die(s, "grammar=%.40s is no grammar of this script", name);
+    return found != NULL ? found->object : NULL;
+}
+
+void run_params(run_side *side, const run_statement *s, cls_params *params)
+{
+    cls_params_init(params);
+    for (uint32_t i = 0; i < s->words; i++) {
+        char what[80];
+        const char *const key = s->word[i].key;
+        if (!is_of_params(key))
+            continue;
+        snprintf(what, sizeof what, "line %" PRIu32 ": %.50s", s->line, key);
+        if (!cli_param_set(what, key, s->word[i].value, params))
+            run_die(s, "'%.40s' is no parameter", key);
+    }
+    params->grammar = grammar_of(side, s);
+}
+
+/* ----------------------------------------------------------------------- slots */
+
+int32_t run_slot(const run_side *side, int32_t slot)
+{
+    const int32_t slots = (int32_t)side->sampler_options.slot_count;
+    return side->way == RUN_PERMUTED && slot >= 0 && slot < slots ? slots - 1 - slot : slot;
+}
+
+typedef struct slot_call {
+    run_side *side;
+    const run_statement *s;
+    cls_sampler *sampler;
+    uint32_t slot, from;
+    cls_params params;
+    const int32_t *prompt, *output;
+    uint32_t prompts, outputs, number;
+} slot_call;
+
+static cls_status begin_slot(const slot_call *c)
+{
+    return cls_slot_begin(c->sampler, c->slot, &c->params, c->prompt, c->prompts, c->output,
+                          c->outputs);
+}
+static cls_status set_params(const slot_call *c)
+{
+    return cls_slot_params(c->sampler, c->slot, &c->params);
+}
+static cls_status append_prompt(const slot_call *c)
+{
+    return cls_slot_append_prompt(c->sampler, c->slot, c->prompt, c->prompts);
+}
+static cls_status next_turn(const slot_call *c)
+{
+    return cls_slot_next_turn(c->sampler, c->slot, c->prompt, c->prompts);
+}
+static cls_status force_ids(const slot_call *c)
+{
+    return cls_slot_force(c->sampler, c->slot, c->prompt, c->prompts);
+}
+static cls_status roll_back(const slot_call *c)
+{
+    return cls_slot_rollback(c->sampler, c->slot, c->number);
+}
+static cls_status reset_slot(const slot_call *c) { return cls_slot_reset(c->sampler, c->slot); }
+static cls_status copy_slot(const slot_call *c)
+{
+    return cls_slot_copy(c->sampler, c->slot, c->from);
+}
+
+/* The bytes of a slot; size 0: the call failed with this status. */
+static run_named saved_slot(run_side *side, uint32_t slot, cls_status *status)
+{
+    run_named saved = {.size = 0};
+    run_drain(side);
+    *status = cls_slot_save(side->sampler[0], side->target.queue, slot, NULL, &saved.size);
+    if (*status != CLS_OK)
+        return (run_named){.size = 0};
+    saved.object = cli_alloc(saved.size, 1);
+    *status =
+        cls_slot_save(side->sampler[0], side->target.queue, slot, saved.object, &saved.size);
+    return saved;
+}
+
+/* Slots save the place of their text's logits alone, so that the bytes are the same in any slot. */
+static void save_slot(run_side *side, const run_statement *s)
+{
+    uint32_t n;
+    const int32_t *const slots = run_slots(s, &n);
+    const char *const name = run_find(s, "as");
+    run_check_keys(s, "as", NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        cls_status status;
+        const uint32_t since = side->records;
+        run_named saved = saved_slot(side, (uint32_t)run_slot(side, slots[i]), &status);
+        if (status == CLS_OK)
+            run_note(side, "saved", saved.object, saved.size);
+        else /* a load of this name is refused, too */
+            saved = (run_named){.object = cli_alloc(1, 1), .size = 1};
+        if (name != NULL)
+            run_name_set(side, name, saved.object, saved.size);
+        run_returned(side, status, since);
+    }
+}
+
+static void load_slot(run_side *side, const run_statement *s)
+{
+    uint32_t n;
+    const int32_t *const slots = run_slots(s, &n);
+    const run_named *const saved = run_name_find(side, run_value(s, "from"));
+    const cls_grammar *const grammar = grammar_of(side, s);
+    run_check_keys(s, "from grammar", NULL);
+    if (saved == NULL || saved->size == 0)
+        run_die(s, "from=%.40s is no saved slot of this script", run_value(s, "from"));
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t since = side->records;
+        cls_status status = CLS_OK;
+        for EACH (side, k)
+            if (status == CLS_OK)
+                status = cli_compile_done(cls_slot_load(side->sampler[k],
+                                                        (uint32_t)run_slot(side, slots[i]),
+                                                        saved->object, saved->size, grammar));
+        run_returned(side, status, since);
+    }
+}
+
+static void compare_slots(run_side *side, const run_statement *s)
+{
+    uint32_t n;
+    const int32_t *const slots = run_slots(s, &n);
+    run_named first = {.size = 0};
+    int32_t equal = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        cls_status status;
+        const run_named saved = saved_slot(side, (uint32_t)run_slot(side, slots[i]), &status);
+        if (status != CLS_OK)
+            run_die(s, "slot %" PRId32 ": %s", slots[i], cls_error_message());
+        if (i == 0)
+            first = saved;
+        else if (saved.size != first.size || memcmp(saved.object, first.object, saved.size) != 0)
+            equal = 0;
+    }
+    if (!equal && side->reference == NULL)
+        run_die(s, "the slots differ");
+    run_note(side, "equal", &equal, sizeof equal);
+}
+
+/* ---------------------------------------------------------------------- others */
+
+static void make_grammar(run_side *side, const run_statement *s)
+{
+    const char *const name = run_value(s, ""), *const path = run_find(s, "file");
+    const uint32_t vocab = side->sampler_options.vocab;
+    run_check_keys(s, "file seed states", NULL);
+    run_name_set(side, name,
+                 path != NULL ? cli_grammar_read(path, vocab)
+                              : run_random_grammar(s, run_number(s, "seed", 1),
+                                                   (uint32_t)run_number(s, "states", 8), vocab),
+                 0);
+}
+
+/* Each token but the first few has a prefix among the ids below it. */
+static void set_infill(run_side *side, const run_statement *s)
+{
+    const uint32_t vocab = side->sampler_options.vocab;
+    const uint64_t seed = run_number(s, "seed", 1);
+    int32_t *const prefix = cli_alloc(vocab, sizeof *prefix);
+    cls_infill infill;
+    rng r = {seed};
+    run_check_keys(s, "end seed", NULL);
+    cls_infill_init(&infill);
+    infill.end_ids.ids = run_list(s, "end", &infill.end_ids.count);
+    infill.prefix_of = prefix;
+    for (uint32_t id = 0; id < vocab; id++)
+        prefix[id] = id == 0 || rng_below(&r, 2) ? -1 : (int32_t)rng_below(&r, id);
+    const uint32_t since = side->records;
+    cls_status status = CLS_OK;
+    for EACH (side, i)
+        if (status == CLS_OK)
+            status = cls_sampler_infill(side->sampler[i], &infill);
+    run_returned(side, status, since);
+}
+
+static void compile_features(run_side *side, const run_statement *s)
+{
+    const uint32_t since = side->records;
+    cls_status status = CLS_OK;
+    run_check_keys(s, "features", NULL);
+    for EACH (side, i)
+        if (status == CLS_OK)
+            status = cli_compile_done(cls_sampler_compile(
+                side->sampler[i], parse_bits(s, "features", feature_names, CLS_FEATURES_ALL)));
+    run_returned(side, status, since);
+}
+
+/* What a slot statement does: with parameters, and with ids of a prompt or without a key. */
+static const struct slot_verb {
+    const char *name;
+    cls_status (*call)(const slot_call *c);
+    const char *keys; /* NULL: parameters */
+} slot_verbs[] = {
+    {"begin", begin_slot, NULL},          {"params", set_params, NULL},
+    {"append", append_prompt, "prompt"},  {"turn", next_turn, "prompt"},
+    {"force", force_ids, "ids"},          {"rollback", roll_back, "count"},
+    {"reset", reset_slot, ""},            {"copy", copy_slot, "from"},
+};
+
+static void run_slot_call(run_side *side, const run_statement *s, const struct slot_verb *verb)
+{
+    slot_call c = {.side = side, .s = s};
+    uint32_t n;
+    const int32_t *const slots = run_slots(s, &n);
+    if (verb->keys != NULL)
+        run_check_keys(s, verb->keys, NULL);
+    else
+        run_params(side, s, &c.params);
+    c.prompt = run_list(s, verb->call == force_ids ? "ids" : "prompt", &c.prompts);
+    c.output = run_list(s, "output", &c.outputs);
+    c.number = (uint32_t)run_number(s, "count", 0);
+    c.from = (uint32_t)run_slot(side, (int32_t)run_number(s, "from", 0));
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t since = side->records;
+        cls_status status = CLS_OK;
+        c.slot = (uint32_t)run_slot(side, slots[i]);
+        for EACH (side, k)
+            if (status == CLS_OK) {
+                c.sampler = side->sampler[k];
+                status = cli_compile_done(verb->call(&c));
+            }
+        run_returned(side, status, since);
+    }
+}
+
+void run_slot_statement(run_side *side, const run_statement *s)
+{
+    static const struct {
+        const char *name;
+        void (*run)(run_side *side, const run_statement *s);
+    } others[] = {{"grammar", make_grammar}, {"infill", set_infill},   {"save", save_slot},
+                  {"load", load_slot},       {"same", compare_slots}, {"compile", compile_features}};
+    for (size_t i = 0; i < sizeof slot_verbs / sizeof *slot_verbs; i++)
+        if (strcmp(s->verb, slot_verbs[i].name) == 0)
+            run_slot_call(side, s, &slot_verbs[i]);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(s->verb, others[i].name) == 0)
+            others[i].run(side, s);
+    if (strcmp(s->verb, "logits") == 0)
+        side->logits = s;
+    if (strcmp(s->verb, "outputs") == 0)
+        side->outputs = s;
+}

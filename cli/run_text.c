@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads the text of clsample run. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+enum { MOST_BYTES = 1 << 26, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
+
+jmp_buf *run_escape;
+
+void run_die(const run_statement *s, const char *format, ...)
+{
+    if (run_escape != NULL)
+        longjmp(*run_escape, 1);
+    char text[600];
+    va_list more;
+    va_start(more, format);
+    vsnprintf(text, sizeof text, format, more);
+    va_end(more);
+    cli_die("%s: line %" PRIu32 ": %s", s->path, s->line, text);
+}
+
+/* ------------------------------------------------------------------- statements */
+
+static bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+/* Copies a part of a text. */
+static char *copy(const char *from, size_t length)
+{
+    char *const text = cli_alloc(length + 1, 1);
+    memcpy(text, from, length);
+    return text;
+}
+
+static void add_word(run_statement *s, char *text)
+{
+    char *const value = strchr(text, '=');
+    if (s->words == MOST_WORDS)
+        run_die(s, "there are more than %d words", (int)MOST_WORDS);
+    if (value != NULL)
+        *value = '\0';
+    s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
+}
+
+/* Splits a line into its verb, its words and what it expects. Returns 0 if it is empty. */
+static bool split_line(run_statement *s, const char *line, size_t length)
+{
+    const char *const comment = memchr(line, '#', length);
+    const char *end = comment != NULL ? comment : line + length;
+    while (end > line && is_space(end[-1]))
+        end--;
+    while (line < end && is_space(*line))
+        line++;
+    if (line == end)
+        return false;
+    s->text = copy(line, (size_t)(end - line));
+    for (const char *at = s->text; (at = strstr(at, "->")) != NULL && s->expect == NULL; at += 2)
+        if (at > s->text && is_space(at[-1])) {
+            s->expect = at + 2 + strspn(at + 2, " \t");
+            end = line + (at - s->text);
+        }
+    s->word = cli_alloc(MOST_WORDS, sizeof *s->word);
+    while (line < end) {
+        const char *from = line;
+        while (line < end && !is_space(*line))
+            line++;
+        char *const word = copy(from, (size_t)(line - from));
+        if (s->verb == NULL)
+            s->verb = word;
+        else
+            add_word(s, word);
+        while (line < end && is_space(*line))
+            line++;
+    }
+    s->word = cli_grow(s->word, s->words + (size_t)1, sizeof *s->word);
+    return true;
+}
+
+run_script run_parse(const char *path, const char *text)
+{
+    run_script script = {.path = path};
+    uint32_t room = 0;
+    for (uint32_t line = 1; *text != '\0'; line++) {
+        const size_t length = strcspn(text, "\n");
+        run_statement s = {.path = path, .line = line};
+        if (split_line(&s, text, length)) {
+            if (script.count == room) {
+                room = room * 2 + 64;
+                script.statement = cli_grow(script.statement, room, sizeof *script.statement);
+            }
+            script.statement[script.count++] = s;
+        }
+        text += length + (text[length] == '\n');
+    }
+    return script;
+}
+
+run_script run_read(const char *path)
+{
+    const cli_file_kind kind = cli_kind_of(path);
+    if (kind == CLI_OTHER)
+        cli_die("%s is not a regular file", path);
+    FILE *const file = fopen(path, "rb");
+    if (file == NULL)
+        cli_die("%s: cannot be opened: %s", path, strerror(errno));
+    size_t size = 0, room = 1 << 16;
+    char *text = cli_grow(NULL, room + 1, 1);
+    for (size_t n; (n = fread(text + size, 1, room - size, file)) != 0;) {
+        size += n;
+        if (size > MOST_BYTES)
+            cli_die("%s: the file is larger than %d bytes", path, (int)MOST_BYTES);
+        if (size == room)
+            text = cli_grow(text, (room *= 2) + 1, 1);
+    }
+    fclose(file);
+    text[size] = '\0';
+    if (size >= 6 && memcmp(text, "\x93NUMPY", 6) == 0)
+        cli_die("%s is a NumPy array, not a text of calls; clsample sample --logits takes it", path);
+    if (strlen(text) != size)
+        cli_die("%s: byte %zu is 0, so that the file is no text", path, strlen(text));
+    return run_parse(path, text);
+}
+
+/* ------------------------------------------------------------------------ words */
+
+const char *run_find(const run_statement *s, const char *key)
+{
+    for (uint32_t i = 0; i < s->words; i++)
+        if (strcmp(s->word[i].key, key) == 0)
+            return s->word[i].value;
+    return NULL;
+}
+
+const char *run_value(const run_statement *s, const char *key)
+{
+    const char *const value = run_find(s, key);
+    if (value == NULL)
+        run_die(s, *key != '\0' ? "%s needs %s=..." : "%s needs %sa word without =", s->verb, key);
+    return value;
+}
+
+/* Reads the number at the beginning of a text, and sets *end to what follows. */
+static uint64_t parse_number(const run_statement *s, const char *key, const char *text,
+                             const char **end)
+{
+    char *after;
+    errno = 0;
+    const uint64_t n = strtoull(text, &after, 0);
+    if (*text < '0' || *text > '9' || errno != 0)
+        run_die(s, "%s%s%.40s is not a number", key, *key != '\0' ? "=" : "", text);
+    *end = after;
+    return n;
+}
+
+uint64_t run_number(const run_statement *s, const char *key, uint64_t absent)
+{
+    const char *end;
+    const char *const text = run_find(s, key);
+    if (text == NULL)
+        return absent;
+    const uint64_t n = parse_number(s, key, text, &end);
+    if (*end != '\0')
+        run_die(s, "%s=%.40s is not a number", key, text);
+    return n;
+}
+
+static int32_t parse_int(const run_statement *s, const char *key, const char **text)
+{
+    const bool negative = **text == '-';
+    const uint64_t n = parse_number(s, key, *text + negative, text);
+    if (n > (negative ? 2147483648u : UINT32_MAX))
+        run_die(s, "%s: %s%" PRIu64 " does not fit 32 bits", key, negative ? "-" : "", n);
+    return negative ? (int32_t)(-(int64_t)n) : (int32_t)(uint32_t)n;
+}
+
+int32_t *run_numbers(const run_statement *s, const char *key, const char *text, uint32_t *count)
+{
+    int32_t *list = NULL;
+    uint32_t n = 0;
+    while (*text != '\0') {
+        int32_t first = parse_int(s, key, &text), last = first, times = 1;
+        if (*text == '*') {
+            times = first;
+            text++;
+            first = last = parse_int(s, key, &text);
+        } else if (*text == '-') {
+            text++;
+            last = parse_int(s, key, &text);
+        }
+        if (times < 0 || last < first || (int64_t)last - first + times + n > MOST_NUMBERS)
+            run_die(s, "%s: there are more than %d numbers", key, (int)MOST_NUMBERS);
+        const uint32_t more = (uint32_t)(last - first) + (uint32_t)times;
+        list = cli_grow(list, n + (size_t)more, sizeof *list);
+        for (uint32_t i = 0; i < more; i++)
+            list[n++] = first + (times > 1 ? 0 : (int32_t)i);
+        if (*text != ',' && *text != '\0')
+            run_die(s, "%s: '%.20s' follows a number", key, text);
+        text += *text == ',';
+    }
+    *count = n;
+    return list != NULL ? list : cli_alloc(1, sizeof *list);
+}
+
+int32_t *run_list(const run_statement *s, const char *key, uint32_t *count)
+{
+    const char *const text = run_find(s, key);
+    *count = 0;
+    return text != NULL ? run_numbers(s, key, text, count) : NULL;
+}
+
+int32_t *run_slots(const run_statement *s, uint32_t *count)
+{
+    return run_numbers(s, s->verb, run_value(s, ""), count);
+}
+
+int run_is(const run_statement *s, const char *text, const char *name, uint64_t number[3])
+{
+    const size_t length = strlen(name);
+    memset(number, 0, 3 * sizeof *number);
+    if (strncmp(text, name, length) != 0 || (text[length] != ':' && text[length] != '\0'))
+        return 0;
+    text += length;
+    for (int i = 0; i < 3 && *text == ':'; i++) {
+        const char *end;
+        number[i] = parse_number(s, name, text + 1, &end);
+        text = end;
+    }
+    if (*text != '\0')
+        run_die(s, "%s: '%.20s' follows the numbers", name, text);
+    return 1;
+}
+
+/* ----------------------------------------------------------------------- fields */
+
+/* The field of a struct, or NULL. */
+static const cls_field *find_field(const char *structure, const char *name)
+{
+    const cls_field *f;
+    for (uint32_t i = 0; structure != NULL && (f = cls_struct_field(i)) != NULL; i++)
+        if (strcmp(f->structure, structure) == 0 && strcmp(f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+    const size_t length = strlen(word);
+    for (const char *at = words; (at = strstr(at, word)) != NULL; at++)
+        if ((at == words || at[-1] == ' ') && (at[length] == ' ' || at[length] == '\0'))
+            return length != 0;
+    return false;
+}
+
+void run_check_keys(const run_statement *s, const char *keys, const char *structure)
+{
+    for (uint32_t i = 0; i < s->words; i++) {
+        const char *const key = s->word[i].key;
+        if (*key == '\0' || has_word(keys, key) || find_field(structure, key) != NULL)
+            continue;
+        run_die(s, "%s does not know '%.40s'; it knows: %s", s->verb, key, keys);
+    }
+}
+
+void run_set_fields(const run_statement *s, const char *keys, const char *structure, void *object)
+{
+    for (uint32_t i = 0; i < s->words; i++) {
+        const char *const key = s->word[i].key, *text = s->word[i].value;
+        const cls_field *const f = has_word(keys, key) ? NULL : find_field(structure, key);
+        void *const at = f != NULL ? (char *)object + f->offset : NULL;
+        if (at == NULL)
+            continue;
+        if (f->size != 4 && f->size != 8)
+            run_die(s, "%s is not a number", key);
+        if (f->size == 4 && strpbrk(text, ".en") != NULL) {
+            cli_set(CLI_FLOAT, at, NULL, key, text);
+        } else if (f->size == 4) {
+            const int32_t n = parse_int(s, key, &text);
+            memcpy(at, &n, sizeof n);
+        } else {
+            const uint64_t n = run_number(s, key, 0);
+            memcpy(at, &n, sizeof n);
+        }
+    }
+}
