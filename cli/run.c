@@ -349,7 +349,8 @@ static const struct known_side {
     uint32_t shards;
 } known_sides[] = {
     {"device", RUN_PLAIN, 0},          {"out-of-order", RUN_OUT_OF_ORDER, 0},
-    {"ahead", RUN_AHEAD, 0},           {"alone", RUN_ALONE, 0},
+    {"ahead", RUN_AHEAD, 0},           {"svm", RUN_SVM, 0},
+    {"alone", RUN_ALONE, 0},
     {"permuted", RUN_PERMUTED, 0},     {"shards-2", RUN_SHARDS, 2},
     {"shards-3", RUN_SHARDS, 3},       {"shards-5", RUN_SHARDS, 5},
     {"host-alone", RUN_ALONE, 0},      {"host-permuted", RUN_PERMUTED, 0},
@@ -461,7 +462,7 @@ int cls_cmd_run(int argc, char **argv)
         {"device", CLI_STRING, &c->device, "N",
          "also run on this device, whose number clsample devices prints"},
         {"sides", CLI_STRING, &c->sides, "LIST",
-         "the sides to compare with the host: device, out-of-order, ahead, alone, permuted, "
+         "the sides to compare with the host: device, out-of-order, ahead, svm, alone, permuted, "
          "shards-2, shards-3, shards-5, host-alone, host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},

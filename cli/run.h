@@ -109,7 +109,7 @@ typedef enum run_way {
     RUN_AHEAD,        /* results are read many steps later */
     RUN_SVM,          /* buffers are pointers */
     RUN_ALONE,        /* each row of a step is a step */
-    RUN_PERMUTED,     /* rows in another order, requests in other slots */
+    RUN_PERMUTED,     /* rows in another order, requests in other slots, offsets and strides */
     RUN_SHARDS,       /* the vocabulary is divided */
     RUN_WAYS
 } run_way;
@@ -145,7 +145,6 @@ typedef struct run_side {
     bool on_host;
     cls_context_options options;
     cli_target target; /* of the host only the context */
-    void (*prepare)(cls_sampler *sampler); /* what a test does with a new sampler; or NULL */
 
     /* While a script runs. */
     const run_statement *now;
@@ -214,6 +213,9 @@ void run_draft(run_side *side, const run_statement *s);
 void run_logprobs(run_side *side, const run_statement *s);
 void run_slot_statement(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
+
+/* What a test does with each new sampler of a device; or NULL. */
+extern void (*run_prepare)(cls_sampler *sampler);
 
 /* Sets parameters from words. */
 void run_params(run_side *side, const run_statement *s, cls_params *params);

@@ -199,6 +199,23 @@ static void turn_inputs(const run_side *side, inputs *in, uint32_t rows, bool ma
     turn_map(&in->bias_map, rows);
 }
 
+/* Memory of rows; on the permuted side there is something between them. */
+static cls_buffer make_rows(run_side *side, const void *data, uint32_t rows, size_t row,
+                            size_t element, uint64_t *stride)
+{
+    const size_t apart = row + 7 * element;
+    if (side->way != RUN_PERMUTED)
+        return run_buffer(side, data, rows * row);
+    char *const spread = cli_alloc(rows, apart);
+    memset(spread, 0x7e, rows * apart);
+    for (uint32_t i = 0; i < rows; i++)
+        memcpy(spread + i * apart, (const char *)data + i * row, row);
+    *stride = apart / element;
+    const cls_buffer b = run_buffer(side, spread, rows * apart);
+    cli_free(spread);
+    return b;
+}
+
 /* Sets the logits of a call: rows from `first` on. A shard has a window of each row. */
 static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
                               uint32_t shard)
@@ -208,7 +225,8 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     cls_logits l = {.dtype = in->dtype};
     cls_shard_info info;
     if (side->shards == 0) {
-        l.values = run_buffer(side, (const char *)in->logits + first * row, rows * row);
+        l.values = make_rows(side, (const char *)in->logits + first * row, rows, row, size,
+                             &l.row_stride);
         return l;
     }
     cls_shard_info_init(&info);
@@ -238,7 +256,9 @@ static void make_mask(run_side *side, const inputs *in, uint32_t first, uint32_t
     if (in->mask_on_host)
         mask->host = from;
     else
-        mask->words = run_buffer(side, from, mask->rows * mask_row(in));
+        mask->words = make_rows(side, from, mask->rows, mask_row(in),
+                                in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t),
+                                &mask->row_stride);
 }
 
 static void make_bias(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
@@ -252,8 +272,8 @@ static void make_bias(run_side *side, const inputs *in, uint32_t first, uint32_t
     bias->rows = mapped ? in->bias_rows : rows;
     bias->row_map = ints_of(side, &in->bias_map, first, rows);
     bias->factor = in->factor;
-    bias->values = run_buffer(side, (const char *)in->bias + (mapped ? 0 : first * row),
-                              bias->rows * row);
+    bias->values = make_rows(side, (const char *)in->bias + (mapped ? 0 : first * row), bias->rows,
+                             row, dtype_size(in->bias_dtype), &bias->row_stride);
 }
 
 /* --------------------------------------------------------------------- outputs */

@@ -35,31 +35,87 @@ void run_close(run_side *side)
 
 /* --------------------------------------------------------------------- memory */
 
-static cls_buffer allocate(run_side *side, const void *data, size_t size)
+/* OpenCL's headers declare these for programs of version 2.0. */
+extern __attribute__((weak)) void *CL_API_CALL clSVMAlloc(cl_context, cl_bitfield, size_t, cl_uint);
+extern __attribute__((weak)) void CL_API_CALL clSVMFree(cl_context, void *);
+extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool, void *,
+                                                                   const void *, size_t, cl_uint,
+                                                                   const cl_event *, cl_event *);
+
+/* Whether the side's device has shared virtual memory. */
+static bool has_svm(const run_side *side)
 {
-    cls_buffer b = {.size = size};
-    cl_int error;
+    cl_bitfield capabilities = 0;
+    return clSVMAlloc != NULL && clSVMFree != NULL && clEnqueueSVMMemcpy != NULL &&
+           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */, sizeof capabilities,
+                           &capabilities, NULL) == CL_SUCCESS &&
+           capabilities != 0;
+}
+
+/* Bytes before and behind the memory of a side whose buffers have offsets. */
+static size_t around(const run_side *side) { return side->way == RUN_PERMUTED ? 16 : 0; }
+
+/* Memory for `size` bytes; b->offset is `pad`. */
+static cls_buffer allocate(run_side *side, const void *data, size_t size, size_t pad)
+{
+    cls_buffer b = {.size = size, .offset = pad};
+    unsigned char *const whole = cli_alloc(size + 2 * pad, 1);
+    cl_int error = CL_SUCCESS;
+    memset(whole, CANARY, size + 2 * pad);
+    memcpy(whole + pad, data, size);
     if (side->on_host) {
         b.kind = CLS_BUFFER_HOST;
-        b.pointer = cli_alloc(size, 1);
-        memcpy(b.pointer, data, size);
+        b.pointer = whole;
         return b;
     }
-    void *copy;
-    memcpy(&copy, &data, sizeof copy); /* OpenCL reads it, but takes a pointer to non-const */
-    b.buffer = clCreateBuffer(side->target.cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR, size, copy,
-                              &error);
+    if (side->way == RUN_SVM) {
+        b.kind = CLS_BUFFER_SVM;
+        b.pointer = clSVMAlloc(side->target.cl, CL_MEM_READ_WRITE, size, 0);
+        error = b.pointer == NULL ? CL_MEM_OBJECT_ALLOCATION_FAILURE
+                                  : clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, b.pointer,
+                                                       whole, size, 0, NULL, NULL);
+    } else {
+        b.buffer = clCreateBuffer(side->target.cl, CL_MEM_READ_WRITE | CL_MEM_COPY_HOST_PTR,
+                                  size + 2 * pad, whole, &error);
+    }
     if (error != CL_SUCCESS)
         run_die(side->now, "%s: a buffer of %zu bytes cannot be created (OpenCL error %d)",
                 side->name, size, (int)error);
+    cli_free(whole);
     return b;
+}
+
+/* Reads the whole memory of a result. */
+static void read_back(const run_side *side, const cls_buffer *b, unsigned char *to)
+{
+    const size_t size = (size_t)(b->size + 2 * b->offset);
+    cl_int error = CL_SUCCESS;
+    if (side->on_host)
+        memcpy(to, b->pointer, size);
+    else if (side->way == RUN_SVM)
+        error = clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, to, b->pointer, size, 0, NULL, NULL);
+    else
+        error = clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, size, to, 0, NULL,
+                                    NULL);
+    if (error != CL_SUCCESS)
+        run_die(side->now, "%s: a result cannot be read", side->name);
+}
+
+static void release(const run_side *side, const cls_buffer *b)
+{
+    if (side->on_host)
+        cli_free(b->pointer);
+    else if (side->way == RUN_SVM)
+        clSVMFree(side->target.cl, b->pointer);
+    else
+        clReleaseMemObject(b->buffer);
 }
 
 cls_buffer run_buffer(run_side *side, const void *data, size_t size)
 {
     if (size == 0)
         return (cls_buffer){.buffer = NULL};
-    const cls_buffer b = allocate(side, data, size);
+    const cls_buffer b = allocate(side, data, size, around(side));
     side->memory = cli_grow(side->memory, side->n_memory + (size_t)1, sizeof *side->memory);
     side->memory[side->n_memory++] = b;
     return b;
@@ -141,14 +197,22 @@ static void reverse_rows(run_record *r, uint32_t rows)
     r->bytes = turned;
 }
 
+static void read_result(const run_side *side, const cls_buffer *b, run_record *r)
+{
+    const size_t pad = (size_t)b->offset;
+    unsigned char *const whole = cli_alloc(r->size + 2 * pad, 1);
+    read_back(side, b, whole);
+    memcpy(r->bytes, whole + pad, r->size);
+    for (size_t i = 0; i < pad; i++)
+        if (whole[i] != CANARY || whole[pad + r->size + i] != CANARY)
+            r->name = "memory around a result";
+    cli_free(whole);
+}
+
 static void release_memory(run_side *side)
 {
-    for (uint32_t i = 0; i < side->n_memory; i++) {
-        if (side->on_host)
-            cli_free(side->memory[i].pointer);
-        else
-            clReleaseMemObject(side->memory[i].buffer);
-    }
+    for (uint32_t i = 0; i < side->n_memory; i++)
+        release(side, &side->memory[i]);
     side->n_memory = side->n_pending = 0;
 }
 
@@ -158,12 +222,7 @@ void run_drain(run_side *side)
         run_die(side->now, "%s: the device failed", side->name);
     for (uint32_t i = 0; i < side->n_pending; i++) {
         run_record *const r = &side->record[side->pending[i].record];
-        const cls_buffer *const b = &side->pending[i].buffer;
-        if (side->on_host)
-            memcpy(r->bytes, b->pointer, r->size);
-        else if (clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, r->size, r->bytes,
-                                     0, NULL, NULL) != CL_SUCCESS)
-            run_die(side->now, "%s: a result cannot be read", side->name);
+        read_result(side, &side->pending[i].buffer, r);
         if (side->pending[i].reverse > 1)
             reverse_rows(r, side->pending[i].reverse);
     }
@@ -251,6 +310,8 @@ void run_script_on(run_side *side, const run_script *script)
     side->record = NULL;
     side->left_out = NULL;
     side->logits = side->outputs = NULL;
+    if (side->way == RUN_SVM && !has_svm(side))
+        run_leave_out(side, "the device has no shared virtual memory");
     for (uint32_t i = 0; i < script->count && side->left_out == NULL; i++) {
         const run_statement *const s = &script->statement[i];
         const struct verb *const verb = verb_of(s);

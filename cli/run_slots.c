@@ -52,6 +52,8 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
     return bits;
 }
 
+void (*run_prepare)(cls_sampler *sampler);
+
 static void add_shard(run_side *side, uint32_t i)
 {
     cls_shard_options o;
@@ -97,8 +99,8 @@ void run_sampler(run_side *side, const run_statement *s)
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
     for EACH (side, i)
-        if (status == CLS_OK && side->prepare != NULL)
-            side->prepare(side->sampler[i]);
+        if (status == CLS_OK && run_prepare != NULL && !side->on_host)
+            run_prepare(side->sampler[i]);
     run_returned(side, status, since);
 }
 
