@@ -41,7 +41,9 @@ OCL_ICD_VENDORS=$PWD/nothing/ refused "no OpenCL device found; install a device'
 OCL_ICD_VENDORS=$PWD/nothing/ exits 1 "devices --json" "$clsample" devices --json
 is "devices --json without a device" "$(cat out)" "[]"
 says "devices --json without a device" "^clsample: no OpenCL device found; install" err
-refused "no command" </dev/null
+"$clsample" --help >help
+exits 1 "clsample alone" "$clsample"
+same "clsample alone and --help" help out
 refused "unknown command 'sing'" sing
 refused "unknown command 'params'; clsample --help lists the commands" params
 # What is misspelt has a name that is like it.
@@ -87,7 +89,7 @@ host_refused "--chain: '' is neither a preset" --chain ''
 host_refused "--chain: 'penalties' is neither a preset" --chain penalties,top_k
 host_refused "--chain: '' is neither a preset" --chain top_k,,top_p
 host_refused "--chain: stage 'top-k' occurs twice" --chain top_k,temp,top-k
-host_refused "parameters: top_k is set, but stages has no such stage$" \
+host_refused "parameters: --top-k is set, but --chain has no such stage$" \
     --chain temperature,top_p --top-k 3
 host_refused "--dynatemp-range" --dynatemp-range -1
 host_refused "--dynatemp-exp" --dynatemp-exp -1
@@ -251,7 +253,7 @@ wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
 wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
 wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
-json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: top_k is set'
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: "top_k" is set, but "chain" has no such stage$'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
 
 # The reference.
