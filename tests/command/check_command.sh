@@ -598,6 +598,26 @@ kernels are loaded from it" err
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
 }
+# Its line on a terminal counts the kernels once, after it has named the device.
+if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+    script -qec "$clsample demo --logits f32.npy --rows 0,3" /dev/null >out
+    is "demo on a terminal: counts" \
+        "$(tr '\r' '\n' <out | grep -v self-test | grep -c 'kernels: .*, 1 of ')" 1
+fi
+# On a pipe its lines follow what was printed before. Here ten seconds pass in one millisecond.
+cat >hasty.c <<'END'
+#include <unistd.h>
+unsigned sleep(unsigned seconds) { return usleep(100 * seconds), 0; }
+END
+if ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o hasty.so hasty.c 2>cc.err; then
+    env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/hasty.so" \
+        "$clsample" demo --logits f32.npy --rows 0,3 >out 2>&1
+    says "demo on a pipe" '^clsample: demo, [0-9]*0 s: kernels: .* of [2-9]' out
+    awk '/^On device/ { named = 1 } / of [2-9]/ { exit !named }' out
+    is "demo on a pipe: its lines come after the device's" $? 0
+else
+    no_library
+fi
 # The demonstration tells its story in words, with what is in the sources alone.
 mkdir -p sources/data
 cp "$here/../../examples/demo.sh" sources
