@@ -17,6 +17,8 @@ amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_heade
 
 # Compiles examples as users would, by pkg-config and by CMake, against the installed files.
 installcheck-local:
+	@! { $(find_pages); } || test -f '$(DESTDIR)$(man3dir)/cls_sample.3' || \
+	    { echo '$(DESTDIR)$(man3dir) has no page of cls_sample()' >&2; exit 1; }
 	CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' libdir='$(DESTDIR)$(libdir)' destdir='$(DESTDIR)' \
 	    includedir='$(DESTDIR)$(includedir)' prefix='$(prefix)' $(SHELL) $(srcdir)/tests/package/installcheck.sh \
 	    $(srcdir)/examples/llama $(srcdir)/examples/minimal.c $(srcdir)/examples/server.c

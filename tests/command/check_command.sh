@@ -253,7 +253,8 @@ wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
 wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
 wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
-json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: "top_k" is set, but "chain" has no such stage$'
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' \
+    'row 0: "top_k" is set, but "chain" has no such stage$'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
 
 # The reference.

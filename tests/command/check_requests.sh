@@ -141,8 +141,10 @@ json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' \
 json '[{"force":3},{},{},{},{},{},{},{}]' 'row 0: "force": the value is not an array of token ids'
 json '[{"force":[3,37]},{},{},{},{},{},{},{}]' \
     'row 0: "force": 37 is not a token of a vocabulary of 37'
-json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' 'row 0: "thinking_end" is set, but "thinking_forced"'
-json '[{"loop_min":40},{},{},{},{},{},{},{}]' 'row 0: "loop_min" is 40, which is more than "loop_max" of 32$'
+json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' \
+    'row 0: "thinking_end" is set, but "thinking_forced"'
+json '[{"loop_min":40},{},{},{},{},{},{},{}]' \
+    'row 0: "loop_min" is 40, which is more than "loop_max" of 32$'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'

@@ -98,8 +98,8 @@ FetchContent_MakeAvailable(clsample)'
 fi
 # The README's own commands.
 cp "$single/clsample.c" "$single/clsample.h" "$top/examples/minimal.c" .
-sed -n 's/^    \(cc .*\)/\1 /p' "$single/README.md" | sed "s|^cc|$cc|; s|program\.c|-I. minimal.c|" \
-    >commands
+sed -n 's/^    \(cc .*\)/\1/p' "$single/README.md" |
+    sed "s|^cc|$cc|; s|program\.c|-I. minimal.c|" >commands
 rm -f tokens
 sh -e ./commands 2>cc.log && ./a.out >tokens 2>&1
 same "the README's commands: $(head -3 cc.log)" tokens expected
