@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the pages refer to each other by links that lead somewhere: a page's name is a link,
-# [doc/porting.md], whose place stands at the end of the page; each place exists, is the one that the
-# name says, and is used; and so are headings that a page links to.
+# Proves that the pages refer to each other by links that lead somewhere. A page's name is a link,
+# [doc/porting.md], whose place stands at the end of the page. Each place exists, is the one that
+# the name says, and is used. Headings that a page links to exist.
 srcdir=$(cd "${srcdir-.}" && pwd)
 . "$srcdir/tests/support/checks.sh"
 cd "$srcdir" || exit 99
