@@ -6,7 +6,7 @@ tests/vectors/gemma.txt has their tokens by ten sets of parameters.
     DEV=CPU python3 gemma_rows.py ROWS.npy                  # 200 rows
     DEV=CPU python3 gemma_rows.py ROWS.npy VECTORS.txt      # and their tokens, on the first device
 
-It needs tinygrad, sentencepiece and the package of the model, as examples/python/gemma.py does.
+It needs the packages that examples/python/gemma.py names.
 """
 
 import hashlib
