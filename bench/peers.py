@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times other samplers on the bench's rows: FlashInfer and PyTorch, where they are installed.
+"""Times other samplers on the bench's rows: FlashInfer, PyTorch and llama.cpp (the package
+llama-cpp-python), where they are installed.
 
     peers.py --rows LANGUAGE.npy --flat FLAT.npy --batches 1,16,256 [--dtype f32] [--runs N]
+             [--clsample COMMAND]   also `clsample bench` of the same cases, in the same run
     peers.py --build        only compiles what FlashInfer compiles at its first calls
 
 Prints an array of objects: library, version, function, case (the case of clsample bench that does
@@ -13,15 +15,20 @@ wall_us    from the call until the tokens are on the host
 graph_us   the same where the kernels are replayed by a CUDA graph; null: they cannot be
 
 or error in place of the times. bench/write-rows writes the rows. Without a GPU, PyTorch runs on the
-CPU and has only wall_us. Temperature .8, top-k 50 and top-p .9 are those of the bench.
+CPU and has only wall_us; llama.cpp's samplers run on the CPU alone, and only there are they timed.
+Temperature .8, top-k 50 and top-p .9 are those of the bench.
 """
 import argparse
 import ast
+import concurrent.futures
+import ctypes
 import importlib.util
 import json
+import os
 import random
 import statistics
 import struct
+import subprocess
 import sys
 import time
 import types
@@ -102,12 +109,17 @@ class Inputs:
 def of_pytorch(torch, i):
     x = i.language
 
-    def chain():
-        top, ids = torch.topk(x / TEMPERATURE, min(TOP_K, x.shape[1]))
-        probs = torch.softmax(top.float(), -1)
+    def top_p(sorted_logits, ids):
+        probs = torch.softmax(sorted_logits.float(), -1)
         before = torch.cumsum(probs, -1) - probs
         drawn = torch.multinomial(probs.masked_fill(before > TOP_P, 0.0), 1)
         return ids.gather(1, drawn)
+
+    def chain():
+        return top_p(*torch.topk(x / TEMPERATURE, min(TOP_K, x.shape[1])))
+
+    def whole(rows):
+        return lambda: top_p(*torch.sort(rows, descending=True))
 
     def plain():
         return torch.multinomial(torch.softmax(x.float() / TEMPERATURE, -1), 1)
@@ -116,6 +128,8 @@ def of_pytorch(torch, i):
     yield "topk", None, lambda: torch.topk(x, min(TOP_K, x.shape[1]))[1]
     yield "topk, softmax, cumsum, multinomial", "topk", chain
     yield "softmax, multinomial", "plain", plain
+    yield "sort, softmax, cumsum, multinomial", "topp_peaked", whole(x)
+    yield "sort, softmax, cumsum, multinomial", "topp_flat", whole(i.flat)
 
 
 def of_flashinfer(flashinfer, i):
@@ -162,6 +176,62 @@ def of_flashinfer(flashinfer, i):
         return s.chain_speculative_sampling(draft_probs, ids, target)[0]
 
     yield "softmax, chain_speculative_sampling", "verify", verify
+
+
+def of_llama(llama, torch, i):
+    """llama.cpp's samplers, from a row of logits through the array of candidates to a token of the
+    distribution of the bench's case. The rows are divided between threads."""
+    import numpy
+
+    threads = min(os.cpu_count(), i.batch)
+    pool = concurrent.futures.ThreadPoolExecutor(threads)
+    vocab = i.language.shape[1]
+    ids = numpy.arange(vocab, dtype=numpy.int32)
+
+    class Chain:
+        def __init__(self, stages):
+            self.data = numpy.zeros(vocab, [("id", "i4"), ("logit", "f4"), ("p", "f4")])
+            self.chain = llama.llama_sampler_chain_init(llama.llama_sampler_chain_default_params())
+            for stage in stages(llama):
+                llama.llama_sampler_chain_add(self.chain, stage)
+
+        def draw(self, rows):
+            return [self.token(row) for row in rows]
+
+        def token(self, row):
+            self.data["id"], self.data["logit"] = ids, row
+            pointer = self.data.ctypes.data_as(ctypes.POINTER(llama.llama_token_data))
+            array = llama.llama_token_data_array(pointer, vocab, -1, False)
+            llama.llama_sampler_apply(self.chain, ctypes.byref(array))
+            return int(self.data["id"][array.selected])
+
+    def sampler(stages, rows):
+        chains = [Chain(stages) for _ in range(threads)]
+        parts = [rows.numpy()[n::threads] for n in range(threads)]
+
+        def call():
+            drawn = pool.map(lambda pair: pair[0].draw(pair[1]), zip(chains, parts))
+            return torch.tensor([token for tokens in drawn for token in tokens])
+
+        return call
+
+    def top_p(s):
+        return [s.llama_sampler_init_top_p(TOP_P, 1), s.llama_sampler_init_dist(1)]
+
+    def with_temperature(s, *before):
+        return [*before, s.llama_sampler_init_temp(TEMPERATURE)]
+
+    def top_k(s):
+        return [*with_temperature(s, s.llama_sampler_init_top_k(TOP_K)), *top_p(s)]
+
+    def plain(s):
+        return [*with_temperature(s), s.llama_sampler_init_dist(1)]
+
+    yield "greedy", "greedy", sampler(lambda s: [s.llama_sampler_init_greedy()], i.language)
+    yield "top_k, temp, top_p, dist", "topk", sampler(top_k, i.language)
+    yield "temp, dist", "plain", sampler(plain, i.language)
+    yield "top_p, dist", "topp_peaked", sampler(top_p, i.language)
+    yield "top_p, dist", "topp_flat", sampler(top_p, i.flat)
 
 
 # ------------------------------------------------------------------------- the times
@@ -229,6 +299,13 @@ def fail(error):
 def libraries(torch, cuda):
     """Name, version, and a function that yields what to time; or an error."""
     yield "PyTorch", torch.__version__, lambda i: of_pytorch(torch, i), None
+    if not cuda:
+        try:
+            import llama_cpp as llama
+        except ImportError as error:
+            yield "llama.cpp", None, None, fail(error)
+        else:
+            yield "llama.cpp", llama.__version__, lambda i: of_llama(llama, torch, i), None
     try:
         if not cuda:
             raise ImportError("PyTorch sees no CUDA device")
@@ -239,15 +316,30 @@ def libraries(torch, cuda):
     yield "FlashInfer", flashinfer.__version__, lambda i: of_flashinfer(flashinfer, i), None
 
 
+def of_clsample(command, about):
+    """The wall times of `clsample bench`, and of its floor: a read of the same logits."""
+    cases = ["greedy", "topk", "plain", "topp_peaked", "topp_flat"]
+    arguments = [f"--{name}={about[name]}" for name in ("batch", "vocab", "dtype")]
+    arguments += [f"--case={case}" for case in cases]
+    version = subprocess.check_output([command, "--version"], text=True).split()[1]
+    output = subprocess.check_output([command, "bench", "--json", *arguments])
+    for found in json.loads(output):
+        entry = {"library": "clsample", "version": version, "case": found["case"], **about}
+        yield {**entry, "function": "cls_sample", "wall_us": found["step_us"]}
+        yield {**entry, "function": "floor", "wall_us": found["floor_us"]}
+
+
 def run_batch(options, torch, cuda, rows, batch):
     device = "cuda" if cuda else "cpu"
     dtype = getattr(torch, DTYPES[options.dtype])
     inputs = Inputs(torch, device, dtype, *rows, batch)
     about = {"batch": batch, "vocab": rows[0].shape[1], "dtype": options.dtype}
+    if options.clsample is not None:
+        yield from of_clsample(options.clsample, about)
     for library, version, functions, error in libraries(torch, cuda):
         name = {"library": library, "version": version}
-        if library == "FlashInfer" and error is None and options.dtype != "f32":
-            continue  # its sampling functions compute in float32
+        if library != "PyTorch" and error is None and options.dtype != "f32":
+            continue  # their sampling functions compute in float32
         if error is not None:
             yield {**name, "function": None, "case": None, **about, **error}
             continue
@@ -271,6 +363,7 @@ def main():
     parser.add_argument("--dtype", choices=DTYPES, default="f32")
     parser.add_argument("--runs", type=int, default=201)
     parser.add_argument("--build", action="store_true")
+    parser.add_argument("--clsample")
     options = parser.parse_args()
     try:
         import torch

@@ -65,6 +65,12 @@ function page_line(line,    slug) {
         titled = 1
         return line
     }
+    # A link to a file is [path], whose place stands at the end of the page.
+    if (line ~ /^\[[^ ]*\]: [^:]*$/)
+        return ""
+    while (match(line, /\[([A-Za-z0-9_.-]+\/[A-Za-z0-9_.\/-]*|HACKING\.md)\]/))
+        line = substr(line, 1, RSTART - 1) "`" substr(line, RSTART + 1, RLENGTH - 2) "`" \
+            substr(line, RSTART + RLENGTH)
     line = text_of(line)
     gsub(/\]\(#/, "](@ref " label "-", line)
     return line

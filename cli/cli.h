@@ -480,7 +480,8 @@ typedef struct cli_job {
     cli_tokens prompt, output;
     const cli_ids *force; /* [requests], the first ids of each output; NULL: nothing is forced */
     uint32_t ahead;       /* the most draft tokens that a call may append to an output */
-    uint32_t history; /* latest tokens that the sampler keeps of a request; 0: none are needed */
+    uint32_t history;  /* latest tokens that the sampler keeps of a request; 0: none are needed */
+    uint32_t features; /* bits of cls_feature that rows need beyond the usual ones, if known */
     const cls_infill *infill; /* NULL: no row has the infill stage */
     cli_results *results;     /* what is wanted of it, and then the results */
     cli_split split;

@@ -104,7 +104,10 @@ int cls_cmd_demo(int argc, char **argv)
     cls_context_options kernels;
     cli_pieces words = {0};
     cli_results results = {.draws = DRAWS, .probs = true};
-    cli_job job = {.results = &results, .logits = &logits, .split.targets = 1};
+    cli_job job = {.results = &results,
+                   .logits = &logits,
+                   .split.targets = 1,
+                   .features = CLS_FEATURE_SEARCH}; /* top-p alone */
     cli_option options[] = {
         CLI_TITLE("Input"),
         {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},

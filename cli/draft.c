@@ -206,7 +206,7 @@ int cls_cmd_draft(int argc, char **argv)
     cli_option options[] = {
         CLI_TITLE("Input"),
         CLI_TEXT_OPTIONS(&q.request),
-        CLI_ROWS(&q.request.rows_text, "the requests to take, such as 0,3,8-15 (default: all)"),
+        CLI_ROWS(&q.request.rows_text, CLI_REQUESTS_HELP),
         {"vocab", CLI_UINT, &q.request.logits.vocab, "N",
          "the tokens of the vocabulary: larger ids are left out (default 1048576)"},
         CLI_TITLE("Drafts"),

@@ -68,7 +68,8 @@ void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_opti
     }
     options->max_history = job->history;
     options->dtypes = 1u << job->logits->dtype;
-    options->features = CLS_FEATURE_SHORTLIST | (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
+    options->features = job->features | CLS_FEATURE_SHORTLIST |
+                        (job->mask != NULL ? CLS_FEATURE_MASK : 0u) |
                         (job->bias != NULL ? CLS_FEATURE_BIAS : 0u);
     if (job->results == NULL)
         return;

@@ -92,6 +92,9 @@ json_t *cli_log_object(cli_log *log)
     log->line++;
     length -= log->text[length - 1] == '\n';
     json_t *const object = json_loadb(log->text, (size_t)length, JSON_REJECT_DUPLICATES, &error);
+    if (!json_is_object(object) && log->line == 1)
+        cli_die("%s: the file is no log of clsample sample: line 1 is not a JSON object",
+                log->path);
     if (!json_is_object(object))
         cli_die("%s: line %" PRIu64 " is damaged: %s", log->path, log->line,
                 object == NULL ? error.text : "it is not an object");

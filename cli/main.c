@@ -90,11 +90,12 @@ int main(int argc, char **argv)
 {
     const char *const name = argc > 1 ? argv[1] : "";
     int status = 0;
-    if (argc < 2)
-        cli_die("no command; clsample --help lists the commands");
     if (find(name) != NULL)
         return run(find(name), argc - 1, argv + 1);
-    if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+    if (argc < 2) {
+        help();
+        status = 1;
+    } else if (strcmp(name, "help") == 0 || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         status = answer(argc, argv);
     else if (strcmp(name, "--version") == 0)
         printf("clsample %s\n", cls_version());

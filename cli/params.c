@@ -21,9 +21,20 @@ static const struct name {
 #define NUMBER_NAMES(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
     {option, #field, #field},
 #define LIST_NAMES(p, kind, list, kept, option, meta, key, help) {option, #list, key},
-    CLS_PARAMS(NUMBER_NAMES, ) CLS_LISTS(LIST_NAMES, ){"chain", "chain", "chain"}};
+    CLS_PARAMS(NUMBER_NAMES, ) CLS_LISTS(LIST_NAMES, ){"chain", "stages", "chain"}};
 #define COUNTED(p, id, type, field, stage, initial, least, most, range, option, meta, help) +1
 enum { NAMES = sizeof names / sizeof *names, NUMBERS = 0 CLS_PARAMS(COUNTED, ) };
+
+/* The name of the parameter whose field a text begins with, or NULL. */
+static const struct name *name_of_field(const char *text)
+{
+    for (int i = 0; i < NAMES; i++) {
+        const size_t length = strlen(names[i].field);
+        if (strncmp(text, names[i].field, length) == 0 && strchr(" [.,;", text[length]) != NULL)
+            return &names[i];
+    }
+    return NULL;
+}
 
 /* Whether the library refuses the parameters. *at_fault is the name of the one that its message is
  * about. NULL: they contradict each other, and the message names several: for example, a stage is
@@ -36,23 +47,29 @@ static bool is_refused(const cls_params *params, uint32_t vocab, const struct na
         return false;
     const char *const found = strstr(cls_error_message(), before);
     const char *const field = found != NULL ? found + strlen(before) : "";
-    for (int i = 0; i < NAMES && strstr(field, before) == NULL; i++) {
-        const size_t length = strlen(names[i].field);
-        if (strncmp(field, names[i].field, length) == 0 && strchr(" [.", field[length]) != NULL)
-            *at_fault = &names[i];
-    }
+    if (strstr(field, before) == NULL)
+        *at_fault = name_of_field(field);
     return true;
 }
 
-/* The library's message, which names the fields of a struct that the command's users do not see. */
-static const char *reason_of_refusal(void)
+/* The library's message, which names the fields of a struct that the command's users do not see. A
+ * message that names several has what the users wrote: the options, or keys of JSON. */
+static const char *reason_of_refusal(const struct name *at_fault, bool options)
 {
     static char text[1024];
-    snprintf(text, sizeof text, "%s", cls_error_message());
-    for (char *at; (at = strstr(text, before)) != NULL;) {
-        const char *const rest = at + strlen(before);
-        memmove(at, rest, strlen(rest) + 1);
+    const char *rest = cls_error_message();
+    size_t n = 0;
+    for (const char *at; (at = strstr(rest, before)) != NULL && n < sizeof text;) {
+        const char *const field = at + strlen(before);
+        const struct name *const name = at_fault == NULL ? name_of_field(field) : NULL;
+        n += (size_t)snprintf(text + n, sizeof text - n, "%.*s", (int)(at - rest), rest);
+        rest = field + (name != NULL ? strlen(name->field) : 0);
+        if (name != NULL && n < sizeof text)
+            n += (size_t)snprintf(text + n, sizeof text - n, options ? "--%s" : "\"%s\"",
+                                  options ? name->option : name->key);
     }
+    if (n < sizeof text)
+        snprintf(text + n, sizeof text - n, "%s", rest);
     return text;
 }
 
@@ -85,9 +102,10 @@ void cli_params_check(const cls_params *params, uint32_t vocab)
     const struct name *at_fault;
     if (!is_refused(params, vocab, &at_fault))
         return;
+    const char *const reason = reason_of_refusal(at_fault, true);
     if (at_fault != NULL && cli_given(at_fault->option))
-        cli_die("--%s: %s", at_fault->option, reason_of_refusal());
-    cli_die("parameters: %s", reason_of_refusal());
+        cli_die("--%s: %s", at_fault->option, reason);
+    cli_die("parameters: %s", reason);
 }
 
 /* ---------------------------------------------------------------------- JSON */
@@ -179,9 +197,10 @@ void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls
     }
     if (!is_refused(params, vocab, &at_fault))
         return;
+    const char *const reason = reason_of_refusal(at_fault, false);
     json_object_foreach(object, key, value) if (at_fault != NULL && name_of(key) == at_fault)
-        cli_die("%s: \"%.64s\": %s", where, key, reason_of_refusal());
-    cli_die("%s: %s", where, reason_of_refusal());
+        cli_die("%s: \"%.64s\": %s", where, key, reason);
+    cli_die("%s: %s", where, reason);
 }
 
 const cli_picked *cli_rows_in(const char *path, uint64_t have, const char *what,

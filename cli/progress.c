@@ -43,10 +43,12 @@ void cli_progress(const char *format, ...)
     va_list args;
     va_start(args, format);
     pthread_mutex_lock(&lock);
+    const bool shown = *doing != '\0';
     vsnprintf(doing, sizeof doing, format, args);
     pthread_mutex_unlock(&lock);
     va_end(args);
+    fflush(stdout); /* what was printed before comes before this */
     /* The cursor stays at the beginning of the line, so that an error message overwrites it. */
-    if (command != NULL && isatty(STDERR_FILENO))
+    if (command != NULL && isatty(STDERR_FILENO) && (shown || *doing != '\0'))
         fprintf(stderr, "\033[K%s\r", doing);
 }

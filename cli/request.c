@@ -221,7 +221,7 @@ void cli_request_default(cli_request *q)
 void cli_params_help(void)
 {
     cli_request q;
-    const cli_option options[] = {CLI_SAMPLING_OPTIONS(&q) CLI_NO_OPTION};
+    const cli_option options[] = {CLI_SAMPLING_OPTIONS(&q, NULL) CLI_NO_OPTION};
     cli_help("sample|explain|verify [PARAMETER]...",
              "The sampling parameters of these commands. They hold for all rows. The objects of "
              "--params FILE.json set them for one row; their keys are these names with "

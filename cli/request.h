@@ -39,7 +39,7 @@ typedef struct cli_request {
     CLI_TITLE("Input"), \
     {"logits", CLI_INPUT, &(q)->logits_path, "FILE.npy", \
      "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16"}, \
-    CLI_SAMPLING_OPTIONS(q)
+    CLI_SAMPLING_OPTIONS(q, "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)")
 
 #define CLI_TEXT_OPTIONS(q) \
     {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
@@ -47,10 +47,12 @@ typedef struct cli_request {
     {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
      "the tokens generated so far, in the same format as --prompt"}
 
-/* All of these options except --logits. A comma follows. */
-#define CLI_SAMPLING_OPTIONS(q) \
-    CLI_ROWS(&(q)->rows_text, \
-             "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)"), \
+/* Where --rows selects requests. */
+#define CLI_REQUESTS_HELP "the requests to take, such as 0,3,8-15 (default: all)"
+
+/* All of these options except --logits, with the help of --rows. A comma follows. */
+#define CLI_SAMPLING_OPTIONS(q, rows) \
+    CLI_ROWS(&(q)->rows_text, rows), \
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
     {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \

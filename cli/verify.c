@@ -206,7 +206,7 @@ int cls_cmd_verify(int argc, char **argv)
         {"parents", CLI_INPUT, &q.files.parents, "FILE.npy",
          "int32 [drafts]: the draft that each one follows, or -1 for the text; makes trees, for "
          "match"},
-        CLI_SAMPLING_OPTIONS(&q.request) CLI_TITLE("Verification"),
+        CLI_SAMPLING_OPTIONS(&q.request, CLI_REQUESTS_HELP) CLI_TITLE("Verification"),
         {"method", CLI_CHOICE, &q.method, "METHOD=match|standard|block|typical",
          "match, standard, block or typical (default: standard with --draft-*, else match)"},
         {"epsilon", CLI_FLOAT, &q.drafts.epsilon, "X",

@@ -6,12 +6,10 @@ cmake_DATA = clsample-config.cmake clsample-config-version.cmake
 EXTRA_DIST += packaging/debian packaging/amalgamation $(srcdir)/packaging/*.sh $(srcdir)/packaging/*.in
 
 # The library in one file, for programs that vendor it. The archive of a release has the folder `amalgamation`.
-single = clsample-$(PACKAGE_VERSION)-amalgamation
 single_files = amalgamation/*.[ch] amalgamation/*.txt amalgamation/*.md amalgamation/LICENSE
 .PHONY: amalgamation
 amalgamation: amalgamation/clsample.c
-	rm -rf $(single) $(single).zip && mkdir $(single) && cp $(single_files) $(single)
-	zip -q -X -r $(single).zip $(single) && rm -r $(single) && ls -l $(single).zip
+	@echo 'the library in one file, with its header and CMakeLists.txt: $(abs_builddir)/amalgamation'
 amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_headers) include/clsample.h $(core_parts) \
 		$(srcdir)/packaging/amalgamation/*
 	$(AM_V_GEN)(cd $(srcdir) && $(SHELL) packaging/amalgamation/amalgamate.sh $(abs_builddir)/amalgamation . \
@@ -19,6 +17,8 @@ amalgamation/clsample.c: $(library_sources) $(library_generated) $(library_heade
 
 # Compiles examples as users would, by pkg-config and by CMake, against the installed files.
 installcheck-local:
+	@! { $(find_pages); } || test -f '$(DESTDIR)$(man3dir)/cls_sample.3' || \
+	    { echo '$(DESTDIR)$(man3dir) has no page of cls_sample()' >&2; exit 1; }
 	CC='$(CC)' PKG_CONFIG='$(PKG_CONFIG)' libdir='$(DESTDIR)$(libdir)' destdir='$(DESTDIR)' \
 	    includedir='$(DESTDIR)$(includedir)' prefix='$(prefix)' $(SHELL) $(srcdir)/tests/package/installcheck.sh \
 	    $(srcdir)/examples/llama $(srcdir)/examples/minimal.c $(srcdir)/examples/server.c

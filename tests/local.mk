@@ -30,7 +30,7 @@ long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges test
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set tests/device/check_packed_sets
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
-	tests/package/portable.sh tests/package/versions.sh
+	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \

@@ -10,9 +10,10 @@
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
 clsample.sample(logits, ...) does without them where there are no penalties and no other history.
 clsample.host computes the same tokens without a device, Params converts the parameters of other
-systems, and clsample.transformers samples in Transformers' generate(). Logits come from pyopencl's
-arrays and buffers, from this package's DeviceArray, or from NumPy, torch and others on the host;
-results stay on the device until get().
+systems, clsample.transformers samples in Transformers' generate(), and clsample.tinygrad where
+tinygrad has computed the logits. Logits come from pyopencl's arrays and buffers, from this
+package's DeviceArray, or from NumPy, torch and others on the host; results stay on the device until
+get().
 """
 
 from . import host

@@ -41,6 +41,7 @@ class DeviceArray:
         "_event",
         "_queue",
         "_theirs",
+        "_owner",
     )
 
     def __init__(
@@ -63,6 +64,7 @@ class DeviceArray:
         self._event = event
         self._queue = queue
         self._theirs = False  # the caller's buffer, whose contents the caller's queue makes
+        self._owner: Any = None  # what the memory belongs to, if its own reference does not keep it
 
     @property
     def mem(self) -> Any:

@@ -41,7 +41,9 @@ OCL_ICD_VENDORS=$PWD/nothing/ refused "no OpenCL device found; install a device'
 OCL_ICD_VENDORS=$PWD/nothing/ exits 1 "devices --json" "$clsample" devices --json
 is "devices --json without a device" "$(cat out)" "[]"
 says "devices --json without a device" "^clsample: no OpenCL device found; install" err
-refused "no command" </dev/null
+"$clsample" --help >help
+exits 1 "clsample alone" "$clsample"
+same "clsample alone and --help" help out
 refused "unknown command 'sing'" sing
 refused "unknown command 'params'; clsample --help lists the commands" params
 # What is misspelt has a name that is like it.
@@ -87,7 +89,7 @@ host_refused "--chain: '' is neither a preset" --chain ''
 host_refused "--chain: 'penalties' is neither a preset" --chain penalties,top_k
 host_refused "--chain: '' is neither a preset" --chain top_k,,top_p
 host_refused "--chain: stage 'top-k' occurs twice" --chain top_k,temp,top-k
-host_refused "parameters: top_k is set, but stages has no such stage$" \
+host_refused "parameters: --top-k is set, but --chain has no such stage$" \
     --chain temperature,top_p --top-k 3
 host_refused "--dynatemp-range" --dynatemp-range -1
 host_refused "--dynatemp-exp" --dynatemp-exp -1
@@ -251,7 +253,8 @@ wrong infill '"yes"' '"infill": the value is neither true nor false'
 wrong chain '[1]' '"chain": entry 0 is not a string'
 wrong chain '["top_k","top_k"]' "\"chain\": stage 'top-k' occurs twice"
 wrong samplers '["top_k","dry"]' "\"samplers\": 'dry' is neither a preset"
-json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' 'row 0: top_k is set'
+json '[{"chain":["top_p"],"top_k":2},{},{},{},{},{},{},{}]' \
+    'row 0: "top_k" is set, but "chain" has no such stage$'
 host_refused "no.json: cannot be opened: No such file or directory" --params no.json
 
 # The reference.
@@ -596,6 +599,26 @@ kernels are loaded from it" err
     check "demo" "$clsample" demo $f --rows 0,3
     says "demo" '^tokens left' out
 }
+# Its line on a terminal counts the kernels once, after it has named the device.
+if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
+    script -qec "$clsample demo --logits f32.npy --rows 0,3" /dev/null >out
+    is "demo on a terminal: counts" \
+        "$(tr '\r' '\n' <out | grep -v self-test | grep -c 'kernels: .*, 1 of ')" 1
+fi
+# On a pipe its lines follow what was printed before. Here ten seconds pass in one millisecond.
+cat >hasty.c <<'END'
+#include <unistd.h>
+unsigned sleep(unsigned seconds) { return usleep(100 * seconds), 0; }
+END
+if ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o hasty.so hasty.c 2>cc.err; then
+    env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/hasty.so" \
+        "$clsample" demo --logits f32.npy --rows 0,3 >out 2>&1
+    says "demo on a pipe" '^clsample: demo, [0-9]*0 s: kernels: .* of [2-9]' out
+    awk '/^On device/ { named = 1 } / of [2-9]/ { exit !named }' out
+    is "demo on a pipe: its lines come after the device's" $? 0
+else
+    no_library
+fi
 # The demonstration tells its story in words, with what is in the sources alone.
 mkdir -p sources/data
 cp "$here/../../examples/demo.sh" sources

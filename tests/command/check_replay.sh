@@ -296,6 +296,9 @@ done
 : >bad.log
 exits 2 "an empty log" replay bad.log
 says "an empty log" "bad.log: the log is empty$" err
+exits 2 "an array" replay four.npy
+says "an array" \
+    "^clsample: four.npy: the file is no log of clsample sample: line 1 is not a JSON object$" err
 exits 2 "no log" replay nowhere.log
 says "no log" "nowhere.log: cannot be opened: No such file or directory$" err
 exits 2 "no name" replay

@@ -67,16 +67,16 @@ host_refused "--force: 37 is not a token of a vocabulary of 37" --force 3,37
 host_refused "--force: ''" --force 3,
 host_refused "--thinking-forced: .* 37" --thinking-forced 3,37
 host_refused "--thinking-end: .* -1" --thinking-end -1 --thinking-forced 3
-host_refused "thinking_budget is set, but .*thinking_forced.* is empty" --thinking-budget 3
-host_refused "thinking_start is set, but .*thinking_forced.* is empty" --thinking-start 3
-host_refused "relaxed_delta is set, but relaxed_top_k is 0" --relaxed-delta 0.5
+host_refused "--thinking-budget is set, but --thinking-forced, .* is empty" --thinking-budget 3
+host_refused "--thinking-start is set, but --thinking-forced, .* is empty" --thinking-start 3
+host_refused "--relaxed-delta is set, but --relaxed-top-k is 0" --relaxed-delta 0.5
 host_refused "--relaxed-delta: .* is 2; it must be between 0" --relaxed-top-k 1 --relaxed-delta 2
 host_refused "--ngram-exempt-id: .* 37" --no-repeat-ngram-size 2 --ngram-exempt-id 37
 host_refused "--ngram-window: .* 16385" --no-repeat-ngram-size 2 --ngram-window 16385
 host_refused "--loop-repeats: .* is 1; it must be 0 (off) or 2 to 16384" --loop-repeats 1
 host_refused "--loop-min: .* is 0; it must be 1 to 1024" --loop-min 0
 host_refused "--loop-max: .* is 1025; it must be 1 to 1024" --loop-max 1025
-host_refused "loop_min is 4, which is more than loop_max of 3" --loop-min 4 --loop-max 3
+host_refused "--loop-min is 4, which is more than --loop-max of 3" --loop-min 4 --loop-max 3
 
 npy seeds.npy '<u8' '8,'; head -c 64 /dev/zero >>seeds.npy
 npy one-row.npy '<f4' '1, 2'; bytes one-row.npy 00000000 3f800000
@@ -141,8 +141,10 @@ json '[{"allowed_token_ids":{}},{},{},{},{},{},{},{}]' \
 json '[{"force":3},{},{},{},{},{},{},{}]' 'row 0: "force": the value is not an array of token ids'
 json '[{"force":[3,37]},{},{},{},{},{},{},{}]' \
     'row 0: "force": 37 is not a token of a vocabulary of 37'
-json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' 'row 0: .*thinking_end is set, but'
-json '[{"loop_min":40},{},{},{},{},{},{},{}]' 'row 0: loop_min is 40, which is more than'
+json '[{"thinking_end":[3]},{},{},{},{},{},{},{}]' \
+    'row 0: "thinking_end" is set, but "thinking_forced"'
+json '[{"loop_min":40},{},{},{},{},{},{},{}]' \
+    'row 0: "loop_min" is 40, which is more than "loop_max" of 32$'
 json '[{},{"logit_bias":{"37":1}},{},{},{},{},{},{}]' 'row 1: "logit_bias": .* 37'
 json '[{},{"repetition_penalty":0},{},{},{},{},{},{}]' 'row 1: "repetition_penalty"'
 json '[{},{"penalty_scope":"x"},{},{},{},{},{},{}]' 'row 1: "penalty_scope": .* not one of'

@@ -46,6 +46,7 @@ three="--target f32.npy --cu cu.npy --draft-ids ids.npy"
 
 check "--help" "$clsample" verify --help
 says "--help" '^usage: clsample verify' out
+says "--help" '^  --rows LIST *the requests to take' out
 refused "--target: this option is required; name a file of logits" verify
 refused "--cu: this option is required; name a file" verify --target f32.npy
 verify_refused "none.npy: cannot be opened" --target none.npy --cu cu.npy

@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# The library in one file: it compiles without a warning, computes the tokens of the library that it
-# was made from, and each part can be left out. Prints what each part takes. CMake builds it inside
-# another project.
+# The library in one file: `make amalgamation` needs nothing that bootstrap does not install. The
+# file compiles without a warning, computes the tokens of the library that it was made from, and
+# each part can be left out. Prints what each part takes. It is built as its README says: by the
+# command, by CMake inside another project, and by CMake from a release archive.
 top=$(cd "$srcdir" && pwd)
 build=$(pwd)
 single=$build/amalgamation
@@ -24,11 +25,18 @@ compile() {
 # draws CC: examples/minimal.c with clsample.o prints what it prints with the library.
 draws() {
     # shellcheck disable=SC2086
+    rm -f tokens
     "$1" -I"$single" "$top/examples/minimal.c" clsample.o $libraries -o minimal 2>cc.log &&
         ./minimal >tokens 2>&1
     same "the tokens of $*" tokens expected
 }
 bytes() { size clsample.o | awk 'NR == 2 { print $1 + $2 }'; }
+
+# Of what bootstrap does not install, zip is the likeliest to slip in.
+mkdir without && printf '#!/bin/sh\nexit 127\n' >without/zip && chmod +x without/zip
+env PATH="$dir/without:$PATH" MAKEFLAGS='' MFLAGS='' make -C "$build" amalgamation >make.log 2>&1 ||
+    no_ "make amalgamation: $(tail -3 make.log)"
+says "make amalgamation" "^the library in one file, .*: $single$" make.log
 
 "$build/examples/minimal" >expected
 clang=$(command -v clang || command -v clang-15) && compile "$clang" -O1 && draws "$clang"
@@ -63,18 +71,36 @@ if grep -q ' cl[A-Z]' symbols; then no_ "clsample.o needs $(grep ' cl[A-Z]' symb
 draws "$cc" 'with CLS_DLOPEN_OPENCL'
 
 if command -v cmake >/dev/null; then
-    mkdir -p project/third_party && cp -R "$single" project/third_party/clsample
-    cp "$top/examples/minimal.c" project
-    cat >project/CMakeLists.txt <<'EOC'
-cmake_minimum_required(VERSION 3.10)
+    project() { # COMMAND: examples/minimal.c as a project whose CMakeLists.txt gets clsample by it
+        rm -rf project out tokens
+        mkdir -p project/third_party archive/clsample-1
+        cp -R "$single" project/third_party/clsample
+        cp -R "$single" archive/clsample-1/amalgamation
+        tar -C archive -cf project/clsample.tar clsample-1
+        cp "$top/examples/minimal.c" project
+        cat >project/CMakeLists.txt <<EOC
+cmake_minimum_required(VERSION 3.18)
 project(program C)
-set(CMAKE_C_STANDARD 11)
-add_subdirectory(third_party/clsample)
+$1
 add_executable(minimal minimal.c)
 target_link_libraries(minimal PRIVATE clsample::clsample)
 EOC
-    cmake -S project -B out -DCLSAMPLE_WITHOUT_SHARDS=ON -DCMAKE_C_COMPILER="$cc" >cmake.log 2>&1 &&
-        cmake --build out >>cmake.log 2>&1 && out/minimal >tokens 2>&1
-    same "CMake: $(tail -3 cmake.log)" tokens expected
+        cmake -S project -B out -DCLSAMPLE_WITHOUT_SHARDS=ON -DCMAKE_C_COMPILER="$cc" \
+            >cmake.log 2>&1 && cmake --build out >>cmake.log 2>&1 && out/minimal >tokens 2>&1
+        same "CMake, $1: $(tail -3 cmake.log)" tokens expected
+    }
+    project 'set(CMAKE_C_STANDARD 11)
+add_subdirectory(third_party/clsample)'
+    # shellcheck disable=SC2016 # the variable is CMake's
+    project 'include(FetchContent)
+FetchContent_Declare(clsample URL ${CMAKE_SOURCE_DIR}/clsample.tar SOURCE_SUBDIR amalgamation)
+FetchContent_MakeAvailable(clsample)'
 fi
+# The README's own commands.
+cp "$single/clsample.c" "$single/clsample.h" "$top/examples/minimal.c" .
+sed -n 's/^    \(cc .*\)/\1/p' "$single/README.md" |
+    sed "s|^cc|$cc|; s|program\.c|-I. minimal.c|" >commands
+rm -f tokens
+sh -e ./commands 2>cc.log && ./a.out >tokens 2>&1
+same "the README's commands: $(head -3 cc.log)" tokens expected
 finish

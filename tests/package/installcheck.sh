@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Compiles each installed header as C99, C11 and C++, if there is a compiler of
-# that; compiles and runs each EXAMPLE, a file, and DIRECTORY's llama
-# against the installed libraries, as clsample.pc and clsample-head.pc say. The first EXAMPLE is
-# also compiled as C++17 by GCC and Clang, and built by CMake (cmake.sh).
+# Compiles each installed header as C99, C11 and C++, if there is a compiler of that; compiles and
+# runs each EXAMPLE, a file, and DIRECTORY's llama against the installed libraries, as clsample.pc
+# and clsample-head.pc say. The first EXAMPLE is also compiled as C++17 by GCC and Clang, and built
+# by CMake (cmake.sh). The last line says that all passed.
 # usage: CC= [CXX=] PKG_CONFIG= libdir= includedir= destdir= prefix= installcheck.sh DIRECTORY \
 #     EXAMPLE...
 set -eu
@@ -56,6 +56,7 @@ POCL_CACHE_DIR=$dir/pocl
 export LD_LIBRARY_PATH DYLD_LIBRARY_PATH POCL_CACHE_DIR
 source=$(cd "$1" && pwd)
 shift
+run='and the examples run'
 example() { # FILE COMPILER...: compiles it and runs it
     file=$1
     shift
@@ -65,7 +66,10 @@ example() { # FILE COMPILER...: compiles it and runs it
     "$dir/example" || status=$?
     case $status in
     0) echo "$file: compiled by $*, and run" ;;
-    77) echo "$file: compiled by $*, but not run: no OpenCL device here" ;;
+    77)
+        run='but the examples were not run: no OpenCL device here'
+        echo "$file: compiled by $*, but not run: no OpenCL device here"
+        ;;
     *) echo "$file: exit status $status, by $*"; exit 1 ;;
     esac
 }
@@ -97,3 +101,4 @@ if command -v cmake >/dev/null; then
 else
     echo 'no cmake: find_package(clsample) is not tested'
 fi
+echo "installcheck passed: headers and examples compile against $libdir, $run"

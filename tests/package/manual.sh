@@ -61,7 +61,7 @@ fi
 for page in "$srcdir"/doc/*.md; do
     name=$(basename "$page" .md)
     if [ -f "html/$name.html" ]; then yes_; else no_ "no page of $page"; fi
-    grep -q "\`doc/$name.md\`" "$srcdir/README.md" || continue
+    grep -q "\[doc/$name.md\]" "$srcdir/README.md" || continue
     says "README.md's link to $name.md" "href=\"$name.html\"" html/index.html
 done
 

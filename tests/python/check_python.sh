@@ -14,7 +14,10 @@ kernels=${CLS_TEST_KERNELS-$build/tests/kernels} own=$build/python/package.pocl
 PYTHONPATH=$build/python/package PYTHONDONTWRITEBYTECODE=1
 export srcdir PYTHONPATH PYTHONDONTWRITEBYTECODE
 log=$build/python/package/tests.log status=0
-"${PYTHON-python3}" -m pytest -q -p no:cacheprovider -rs "$srcdir/tests/python" "$@" >"$log" 2>&1 ||
+python=${PYTHON-python3} CACHEDB=$build/python/package/tinygrad.db
+export CACHEDB
+unset PYTHON # tinygrad takes it for the choice of a device
+"$python" -m pytest -q -p no:cacheprovider -rs "$srcdir/tests/python" "$@" >"$log" 2>&1 ||
     status=$?
 tail -n 40 "$log"
 # The last line as that of the other tests: N passed, N failed, N skipped.
