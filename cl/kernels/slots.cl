@@ -323,5 +323,5 @@ KERNEL void cls_slots(__global const cls_change *changes, const u32 first, __glo
 {
     __local u64 scratch[WGS];
     const slots_args a = {changes, words, slots, state, lists, layout, vocab, history, rollback};
-    make_change(&a, first + get_group_id(1), scratch);
+    make_change(&a, first + GROUP_OF_ALL, scratch);
 }

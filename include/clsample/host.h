@@ -73,7 +73,8 @@ typedef struct cls_host_result {
     int32_t status;      /* cls_row_status bits */
     uint32_t kept_count; /* tokens of the kept set */
     float logprob_raw;   /* as CLS_LOGPROB_RAW */
-    /* As CLS_LOGPROB_FINAL, for the drawn token; finite unless there is no token. */
+    /* As CLS_LOGPROB_FINAL, for `token`; -inf if there is none, or if it was forced and is not
+     * kept. */
     float logprob_final;
     uint32_t reserved;           /* has no meaning */
     float *probs;                /* where to write [vocab] probabilities, or NULL */

@@ -70,8 +70,8 @@ typedef struct cls_params {
     int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
 
     /* All three penalties count only this many of the latest tokens of prompt and output together
-     * (llama.cpp's repeat_last_n). More than the sampler's `max_history`: refused. 0: all tokens
-     * (default). */
+     * (llama.cpp's repeat_last_n). More than the sampler's `max_history`, or 16,384: refused. 0:
+     * all tokens (default). */
     uint32_t penalty_window;
 
     /* The number of output tokens after which the request stops. Accepted tokens and those of
@@ -162,11 +162,11 @@ typedef struct cls_params {
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
      * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
-     * the sampler's `max_history`; more than that: refused). They do not reach beyond the last
-     * sequence breaker, and breakers of one token are not penalised. Multiplier 0 (default) or base
-     * below 1: off. A negative multiplier rewards repetition. A multiplier beyond +-1e30, a base
-     * above 1e30 and NaN are refused. Default base 1.75, allowed length 2. (p-e-w's DRY, as in
-     * llama.cpp) */
+     * the sampler's `max_history`, of which DRY sees at most 16,384; more than that: refused). They
+     * do not reach beyond the last sequence breaker, and breakers of one token are not penalised.
+     * Multiplier 0 (default) or base below 1: off. A negative multiplier rewards repetition. A
+     * multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base 1.75, allowed
+     * length 2. (p-e-w's DRY, as in llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
@@ -174,13 +174,13 @@ typedef struct cls_params {
     cls_sequences dry_breakers;
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
-     * last `max_history` tokens, or in those that ngram_window and ngram_output_only leave. 1 bans
-     * all of these tokens. 0: off (default). */
+     * last `max_history` tokens, at most 16,384, or in those that ngram_window and
+     * ngram_output_only leave. 1 bans all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
-     * output ends with the ids before it. A sequence with more than `max_history` + 1 ids is
-     * refused. */
+     * output ends with the ids before it. A sequence with more than `max_history` + 1 ids, or more
+     * than 16,385, is refused. */
     cls_sequences bad_words;
 
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
@@ -236,7 +236,8 @@ typedef struct cls_params {
     uint32_t grammar_state;
 
     /* What no_repeat_ngram looks at. ngram_window: the n-grams that lie in the last so many tokens;
-     * 0: in all (default); more than the sampler's `max_history`: refused. ngram_output_only: 1:
+     * 0: in all (default); more than the sampler's `max_history`, or 16,384: refused.
+     * ngram_output_only: 1:
      * those that lie in the output tokens since the last chunk of prompt; 0: prompt and output
      * (default). ngram_exempt_ids, any number of ids, are never banned by it. (The rule of
      * DeepSeek-OCR and vLLM's window_size and whitelist_token_ids) */

@@ -332,6 +332,20 @@ START_TEST(refused)
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);
 
+    enum { SEEN = 16384 }; /* of a longer history */
+    const cls_ids longest[] = {{must_calloc(SEEN + 2, sizeof(int32_t)), SEEN + 1}},
+                  longer[] = {{longest[0].ids, SEEN + 2}};
+    o.max_history = SEEN + 64;
+    must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
+    cls_params_init(&p);
+    p.bad_words = (cls_sequences){longest, 1};
+    must(cls_sampler_check(s, &p));
+    p.bad_words.sequences = longer;
+    must_refuse(cls_sampler_check(s, &p),
+                "params->bad_words.sequences[0].count is 16386; it must be at most 16385");
+    cls_sampler_destroy(s);
+    free((void *)(uintptr_t)longest[0].ids);
+
     o.max_history = 8;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
     cls_params_init(&p);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; and that the
  * table of classes says the same as the arrays that it was made from, for random automata, whose
- * digests differ if and only if the automata do. */
+ * digests differ if and only if the automata do, and for every automaton of two states over at most
+ * four ids, in some of which no id shares its class and none ends the text. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,47 @@ START_TEST(same_as_arrays)
         cls_grammar_destroy(g);
     }
     ck_assert_uint_gt(bitmaps, 20); /* sets of both kinds occur */
+    free(a);
+}
+END_TEST
+
+/* Sets the transitions to the digits of a number: its states plus no transition are the base. */
+static uint32_t small_automaton(automaton *a, uint32_t number)
+{
+    for (uint32_t s = 0; s < a->states; s++)
+        for (uint32_t id = 0; id < a->vocab; id++, number /= a->states + 1) {
+            const int ends = (int32_t)id == a->end_ids[0];
+            const uint32_t digit = number % (a->states + 1);
+            a->to[s][id] = digit < a->states && !ends ? digit : CLS_GRAMMAR_DEAD;
+        }
+    automaton_finish(a);
+    return number;
+}
+
+START_TEST(every_small_one)
+{
+    automaton *const a = must_malloc(sizeof *a);
+    uint32_t made = 0;
+    memset(a, 0, sizeof *a);
+    a->states = 2;
+    for (a->vocab = 1; a->vocab <= 4; a->vocab++)
+        for (int ends = 0; ends < 2; ends++) {
+            a->end_ids[0] = a->end_ids[1] = ends ? (int32_t)a->vocab - 1 : -1;
+            a->final_states[0] = (uint8_t)ends;
+            for (uint32_t i = 0; small_automaton(a, i) == 0; i++) {
+                cls_grammar *g;
+                if (a->offsets[2] == a->offsets[1] || (a->offsets[1] == 0 && !ends)) {
+                    must_refuse(cls_grammar_create(&a->o, &g), "has no way out");
+                    continue;
+                }
+                g = automaton_grammar(a);
+                for (uint32_t s = 0; s < 2; s++)
+                    check_state(a, g, s);
+                cls_grammar_destroy(g);
+                made++;
+            }
+        }
+    ck_assert_uint_gt(made, 7000);
     free(a);
 }
 END_TEST
@@ -130,6 +172,32 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* End ids belong to the digest, also where no state is final; their order does not. */
+static void compare_digests(void)
+{
+    static const uint32_t around[] = {1, 2, 0};
+    static const uint64_t ones[] = {0, 1, 2, 3};
+    const cls_ids ends[] = {
+        {(const int32_t[]){7, 6}, 2}, {(const int32_t[]){6, 7, 6}, 3}, {(const int32_t[]){6}, 1}};
+    for (int final = 0; final < 2; final++) {
+        cls_grammar_info info[3];
+        for (int i = 0; i < 3; i++) {
+            cls_grammar_options o = small_options();
+            cls_grammar *g;
+            o.offsets = ones;
+            o.next = around;
+            o.final_states = final ? final_states : NULL;
+            o.end_ids = ends[i];
+            cls_grammar_info_init(&info[i]);
+            must(cls_grammar_create(&o, &g));
+            must(cls_grammar_query(g, &info[i]));
+            cls_grammar_destroy(g);
+        }
+        ck_assert_mem_eq(info[0].digest, info[1].digest, sizeof info[0].digest);
+        ck_assert_mem_ne(info[0].digest, info[2].digest, sizeof info[0].digest);
+    }
+}
+
 START_TEST(calls)
 {
     const cls_grammar_options o = small_options();
@@ -149,6 +217,7 @@ START_TEST(calls)
     must(cls_grammar_query(ends, &other));
     ck_assert_mem_ne(info.digest, other.digest, sizeof info.digest);
     cls_grammar_destroy(ends);
+    compare_digests();
     must(cls_grammar_advance(g, text, 4, &state));
     ck_assert_uint_eq(state, 2);
     must(cls_grammar_advance(g, text + 4, 1, &state));
@@ -174,6 +243,7 @@ int main(void)
 {
     fixture_begin(ON_HOST);
     add_test(same_as_arrays);
+    add_test(every_small_one);
     add_test(refusals);
     add_test(calls);
     return fixture_end();
