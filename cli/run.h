@@ -21,6 +21,8 @@
 
 /* ------------------------------------------------------------- cli/run_text.c */
 
+struct run_side;
+
 /* A word of a statement: KEY=VALUE, or a value alone, whose key is "". */
 typedef struct run_word {
     const char *key, *value;
@@ -78,9 +80,15 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
  * struct, which may be NULL. */
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
 
-/* Sets the fields of a struct of the library that words name, unless they are among `keys`. */
+/* Sets the numbers of a struct of the library that words name, unless they are among `keys`. */
 void run_set_fields(const run_statement *s, const char *keys, const char *structure,
                     void *object);
+
+/* Sets parts of a call that is otherwise complete, most of them so that it is refused. They are
+ * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or the
+ * name of another one (status=tokens). `prefix` begins the keys. */
+void run_set_parts(struct run_side *side, const run_statement *s, const char *keys,
+                   const char *prefix, const char *structure, void *object);
 
 /* ------------------------------------------------------------- cli/run_data.c */
 

@@ -405,6 +405,16 @@ static outputs make_outputs(run_side *side, const run_statement *s, uint32_t pla
     return out;
 }
 
+/* Sets what words name of a complete call and its outputs. */
+static void set_parts(run_side *side, const run_statement *s, const char *keys,
+                      const char *structure, void *call, outputs *out)
+{
+    run_set_parts(side, s, keys, "", structure, call);
+    run_set_parts(side, s, keys, "outputs.", "cls_outputs", &out->o);
+    for (uint32_t i = 0; i < s->words; i++)
+        out->any |= strncmp(s->word[i].key, "outputs.", 8) == 0;
+}
+
 /* The outputs of one row. */
 static cls_outputs outputs_of_row(const outputs *all, uint32_t vocab, uint32_t row)
 {
@@ -596,6 +606,7 @@ void run_step(run_side *side, const run_statement *s)
             make_step(side, &c, 0, c.rows, i, &steps[i]);
         steps[i].tokens = tokens;
         steps[i].status = words;
+        set_parts(side, s, step_keys, "cls_step", &steps[i], &out[i]);
         steps[i].outputs = out[i].any ? &out[i].o : NULL;
     }
     if (side->shards != 0) {
@@ -742,7 +753,8 @@ void run_verify(run_side *side, const run_statement *s)
     v.latest = run_result(side, "latest", of_slots, 1, false);
     side->reverses = false;
     v.token_status = run_result(side, "token_status", places, 1, false);
-    const outputs out = make_outputs(side, s, places, true);
+    outputs out = make_outputs(side, s, places, true);
+    set_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
     v.outputs = out.any ? &out.o : NULL;
     cls_status status;
     CLI_RETRY(status, side->target.queue,
@@ -777,6 +789,7 @@ void run_accept(run_side *side, const run_statement *s)
         a.tokens = ints_of(side, &tokens, 0, rows * per_row);
         a.counts = ints_of(side, &counts, 0, rows);
         a.rollback = ints_of(side, &back, 0, rows);
+        run_set_parts(side, s, keys, "", "cls_accept_call", &a);
         CLI_RETRY(status, side->target.queue,
                   cls_accept(side->sampler[i], side->target.queue, &a, 0, NULL, NULL));
     }
@@ -810,6 +823,7 @@ void run_draft(run_side *side, const run_statement *s)
                                                              (d.ids_stride + 1)),
                              false);
     d.counts = run_result(side, "counts", requests, 1, false);
+    run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;
     CLI_RETRY(status, side->target.queue,
               cls_draft(side->sampler[0], side->target.queue, &d, 0, NULL, NULL));
@@ -836,6 +850,7 @@ void run_logprobs(run_side *side, const run_statement *s)
     const outputs out = make_outputs(side, s, rows, true);
     l.top = out.o.top;
     l.given = out.o.given;
+    run_set_parts(side, s, keys, "", "cls_logprobs_call", &l);
     cls_status status;
     CLI_RETRY(status, side->target.queue,
               cls_logprobs(side->sampler[0], side->target.queue, &l, 0, NULL, NULL));

@@ -263,11 +263,24 @@ void run_name_set(run_side *side, const char *name, void *object, size_t size)
 
 void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
+/* leave SIDE,...: leaves the rest of the script out on sides whose names begin so. */
+static void leave(run_side *side, const run_statement *s)
+{
+    const char *at = run_value(s, "");
+    while (*at != '\0') {
+        const size_t length = strcspn(at, ",");
+        if (strncmp(side->name, at, length) == 0)
+            run_leave_out(side, "the text leaves it out");
+        at += length + (at[length] == ',');
+    }
+}
+
 static const struct verb {
     const char *name;
     void (*run)(run_side *side, const run_statement *s);
     bool needs_sampler;
 } verbs[] = {
+    {"leave", leave, false},
     {"sampler", run_sampler, false},
     {"logits", run_slot_statement, false},
     {"outputs", run_slot_statement, false},
