@@ -43,7 +43,7 @@ class Params(Dict[str, Any]):
     def __init__(self, *values: Mapping[str, Any], **more: Unpack[_types.Params]) -> None:
         super().__init__(own(dict(*values, **more)))
         self.ignored = {}
-        host.check(MOST_VOCAB, **self)
+        host.check(getattr(self.get("grammar"), "vocab", MOST_VOCAB), **self)
 
     @classmethod
     def from_generation_config(

@@ -33,6 +33,27 @@ def test_a_dict(context):
         Params(top_p=3)
 
 
+def test_a_grammar(context):
+    """It is of its own vocabulary, whose ids the other parameters must have."""
+    grammar = clsample.Grammar([{5: 1}, {}], final=[1], end_ids=[2], vocab=100)
+    for read in (
+        Params,
+        lambda **more: Params.from_generation_config({"do_sample": True}, **more),
+        lambda **more: Params.from_vllm({}, **more),
+        lambda **more: Params.from_openai({}, **more),
+    ):
+        params = read(grammar=grammar, grammar_state=0)
+        assert params["grammar"] is grammar and Params(params, seed=3)["grammar"] is grammar
+        with context.sampler(100) as sampler, sampler.begin(**params) as request:
+            logits = logits_of([float(token) for token in range(100)])
+            tokens = [int(sampler.sample(logits, request).tokens[0]) for _ in range(2)]
+        assert tokens == [5, 2]
+        with pytest.raises(ValueError, match="stop_ids.* 100"):
+            read(grammar=grammar, stop_ids=[100])
+        with pytest.raises(TypeError, match="grammar must be a clsample.Grammar, not int"):
+            read(grammar=3)
+
+
 def logits_of(values):
     import numpy as np
 

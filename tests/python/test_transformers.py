@@ -239,6 +239,21 @@ def test_other_processors_and_criteria(model, inputs, context):
     assert found.shape[1] == 7 + 3
 
 
+def test_a_grammar(model, inputs, context):
+    """The rows follow it, in both ways, and stop with it."""
+    only = clsample.Grammar(
+        [{token: 1 for token in range(50, 60)}, {61: 2}, {62: 0}], final=[2], end_ids=[END],
+        vocab=VOCAB,
+    )
+    rows = [custom(model, inputs, context, params=dict(grammar=only, seed=4), do_sample=True)]
+    rows.append(processed(model, inputs, dict(grammar=only, seed=4, top_k=50), context)[0])
+    assert torch.equal(*rows)
+    for row in outputs_of(rows[0], inputs):
+        while row[-1] == PAD:
+            row.pop()
+        assert len(row) > 1 and only.advance(row) != clsample.GRAMMAR_DEAD
+
+
 def test_stops_of_clsample(model, inputs, context):
     """max_tokens ends the rows, with the reason, in both ways."""
     more = dict(return_dict_in_generate=True, eos_token_id=None)
