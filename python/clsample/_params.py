@@ -14,7 +14,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from . import host
-from ._structs import kind, nearest, own, switch
+from ._structs import biases, ids, kind, nearest, own, switch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,8 +31,10 @@ class Params(Dict[str, Any]):
         request = sampler.begin(prompt, **params)
 
     The functions from_...() convert the parameters of other systems. They refuse what has no equal
-    here, and warn of what the caller has to do itself. `more` are parameters of clsample, which
-    take precedence; `ignore` names parameters of the source that are left out.
+    here, and warn of what the caller has to do itself. `ignore` names parameters of the source that
+    are left out. `more` are parameters of clsample, which take precedence, but lift no ban: bad
+    words and stop ids are added to the source's, allowed ids must be in both lists, and a bias of
+    -inf stays.
 
     ignored: what the source had besides, by its names: what does not concern the choice of tokens,
     and what `ignore` names.
@@ -65,11 +67,11 @@ class Params(Dict[str, Any]):
             values["temperature"] = 0
         elif "top_k" not in values:
             values["top_k"] = 50
-        found = _converted(cls, TRANSFORMERS, values, ignore, more)
+        found, ignored = _converted(TRANSFORMERS, values, ignore)
         ends = [[token] for token in found.get("stop_ids", ())]
         if "bad_words" in found:  # there an end is no bad word
             found["bad_words"] = [word for word in found["bad_words"] if word not in ends]
-        return found
+        return _joined(cls, TRANSFORMERS, found, ignored, more)
 
     @classmethod
     def from_vllm(
@@ -79,7 +81,7 @@ class Params(Dict[str, Any]):
         values = _given(params, _fields)
         if "_bad_words_token_ids" in values:  # what the engine has made of the texts
             values.pop("bad_words", None)
-        return _converted(cls, VLLM, values, ignore, more)
+        return _joined(cls, VLLM, *_converted(VLLM, values, ignore), more)
 
     @classmethod
     def from_openai(
@@ -91,7 +93,8 @@ class Params(Dict[str, Any]):
     ) -> Params:
         """Those of a request to OpenAI's interfaces, as a dict. Fields that vLLM's server adds to
         it are converted, too."""
-        return _converted(cls, OPENAI, _given(request, _public), ignore, more)
+        values = _given(request, _public)
+        return _joined(cls, OPENAI, *_converted(OPENAI, values, ignore), more)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict.__repr__(self)})"
@@ -182,6 +185,37 @@ def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
         return max(least, value[name] if isinstance(value, Mapping) else getattr(value, name))
 
     return read
+
+
+# ------------------------------------------------------------------------------- joining
+
+
+def _both_allow(first: List[Any], more: Any) -> List[Any]:
+    ids("allowed_ids", more)
+    allowed = set(_ids(more))
+    return [token for token in first if token in allowed]
+
+
+def _all_stops(first: List[Any], more: Any) -> List[Any]:
+    ids("stop_ids", more)
+    return [*first, *(token for token in _ids(more) if token not in first)]
+
+
+def _both_biases(first: List[Any], more: Any) -> List[Any]:
+    """The later bias of an id takes the place of the earlier, but for -inf."""
+    biases("logit_bias", more)
+    pairs = list(more.items() if isinstance(more, Mapping) else more)
+    again = {token for token, _ in pairs}
+    return [pair for pair in first if pair[0] not in again or pair[1] == -math.inf] + pairs
+
+
+# What forbids: how a list is joined with another one.
+JOINED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "allowed_ids": _both_allow,
+    "bad_words": lambda first, more: [*first, *more],
+    "logit_bias": _both_biases,
+    "stop_ids": _all_stops,
+}
 
 
 # ------------------------------------------------------------------------------- tables
@@ -352,13 +386,9 @@ OPENAI = VLLM._replace(
 
 
 def _converted(
-    cls: Any,
-    source: Source,
-    values: Mapping[str, Any],
-    ignore: Iterable[str],
-    more: Mapping[str, Any],
-) -> Params:
-    """Applies a table. Lists to which several names contribute are joined."""
+    source: Source, values: Mapping[str, Any], ignore: Iterable[str]
+) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Applies a table: the parameters here, and what is ignored."""
     found: Dict[str, Any] = dict(source.defaults)
     ignored: Dict[str, Any] = {}
     left: List[str] = []
@@ -370,17 +400,14 @@ def _converted(
             for ours, convert in source.rules[name]:
                 try:
                     one = convert(value)
+                    if one is None:
+                        continue
+                    if ours in found and ours in JOINED:
+                        one = JOINED[ours](found[ours], one)
+                    elif ours in found and found[ours] != one:
+                        raise ValueError(f"another name of it has {found[ours]!r}")
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ValueError(f"{source.call}: {name} = {value!r:.60}: {error}") from None
-                if one is None:
-                    continue
-                if isinstance(found.get(ours), list):
-                    one = found[ours] + one
-                elif ours in found and found[ours] != one:
-                    raise ValueError(
-                        f"{source.call}: {name} = {value!r:.60}: "
-                        f"another name of it has {found[ours]!r}"
-                    )
                 found[ours] = one
         elif name in source.refused or name in source.left:
             off, advice = {**source.refused, **source.left}[name]
@@ -397,8 +424,25 @@ def _converted(
             raise _unknown(source, name)
     if left:
         warnings.warn(f"{source.call}: this is left to the caller: {'; '.join(left)}", stacklevel=3)
+    return found, ignored
+
+
+def _joined(
+    cls: Any,
+    source: Source,
+    found: Dict[str, Any],
+    ignored: Dict[str, Any],
+    more: Mapping[str, Any],
+) -> Params:
+    """The parameters of a source, with those that the caller adds."""
     try:
-        params: Params = cls(found, **more)
+        given = own(dict(more))
+        for name in JOINED:
+            if name in found and given.get(name) is None:
+                given.pop(name, None)  # None stands for a list that is not given
+            elif name in found:
+                given[name] = JOINED[name](found[name], given[name])
+        params: Params = cls(found, **given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source.call}: {error}") from None
     params.ignored = ignored

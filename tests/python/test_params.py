@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 import clsample
@@ -55,8 +56,6 @@ def test_a_grammar(context):
 
 
 def logits_of(values):
-    import numpy as np
-
     return np.asarray(values, np.float32)
 
 
@@ -131,6 +130,50 @@ def test_conversions(read, given, wanted):
         assert read(given) == wanted
         more = {"temperature": 0.3, "dry_multiplier": 0.8}
         assert read(given, **more) == {**wanted, **more}
+
+
+OFF = -math.inf
+JOINED = [
+    ({"suppress_tokens": [1, 2]}, {"logit_bias": {5: 1.0}}, [(1, OFF), (2, OFF), (5, 1.0)]),
+    ({"suppress_tokens": [1]}, {"logit_bias": iter([(1, 9.0)])}, [(1, OFF), (1, 9.0)]),
+    ({"sequence_bias": {(1,): 2.0}}, {"logit_bias": {1: 3.0}}, [(1, 3.0)]),
+    ({"sequence_bias": {(1,): 2.0}}, {"logit_bias": {1: OFF}}, [(1, OFF)]),
+    ({"sequence_bias": {(1,): 2.0}, "suppress_tokens": [1]}, {"logit_bias": None}, [(1, OFF)]),
+    ({"eos_token_id": 2}, {"stop_ids": (2, 3)}, [2, 3]),
+    ({"bad_words_ids": [[4]]}, {"bad_words": [[5, 6]]}, [[4], [5, 6]]),
+    ({"bad_words_ids": [[4]], "eos_token_id": 2}, {"bad_words": [[2]]}, [[4], [2]]),
+    ({"bad_words_ids": [[4]]}, {"bad_words": [[5]], "stop_ids": [4]}, [[4], [5]]),
+]
+JOINED_VLLM = [
+    ({"allowed_token_ids": [1, 2, 3]}, {"allowed_ids": np.array([3, 4, 1])}, [1, 3]),
+    ({"allowed_token_ids": [1]}, {"allowed_ids": []}, []),
+    ({"allowed_token_ids": [1]}, {"allowed_ids": None}, [1]),
+    ({"stop_token_ids": [5], "_all_stop_token_ids": {5, 2}}, {"stop_ids": [7]}, [5, 2, 7]),
+    ({"_bad_words_token_ids": [[3]]}, {"bad_words": [np.array([4])]}, [[3], [4]]),
+    ({"logit_bias": {"5": -math.inf}}, {"logit_bias": {6: 1}}, [(5, OFF), (6, 1)]),
+]
+
+
+@pytest.mark.parametrize(
+    "read, given, more, wanted",
+    [(Params.from_generation_config, *case) for case in JOINED]
+    + [(read, *case) for case in JOINED_VLLM for read in (Params.from_vllm, Params.from_openai)],
+)
+def test_what_forbids_is_joined(read, given, more, wanted):
+    """What the caller adds to a source's lists lifts no ban of the source, nor does None."""
+    found = read(given, **more)
+    assert found[next(iter(more))] == wanted
+    with pytest.raises((TypeError, ValueError), match=f"{next(iter(more))}"):
+        read(given, **{next(iter(more)): [[[1]]]})
+
+
+def test_a_ban_stays(sampler, logits):
+    """Also where a bias of the caller would raise the same token, on the host and on a device."""
+    best = int(logits[0].argmax())
+    params = Params.from_generation_config({"suppress_tokens": [best]}, logit_bias={best: 50.0})
+    with sampler.begin(**params) as request:
+        token = int(sampler.sample(logits[:1], request).tokens[0])
+    assert token == clsample.host.sample(logits[0], **params).token != best
 
 
 def test_greedy_without_do_sample():
