@@ -94,6 +94,9 @@ class Params(Dict[str, Any]):
         """Those of a request to OpenAI's interfaces, as a dict. Fields that vLLM's server adds to
         it are converted, too."""
         values = _given(request, _public)
+        text = values.get("text")
+        if isinstance(text, Mapping) and text.get("format", PLAIN) == PLAIN:
+            values["text"] = {"format": PLAIN}  # whatever its verbosity is
         return _joined(cls, OPENAI, *_converted(OPENAI, values, ignore), more)
 
     def __repr__(self) -> str:
@@ -228,9 +231,10 @@ class Source(NamedTuple):
     defaults: Mapping[str, Any]  # what its rows are here, if the source says nothing
     # Their name: what it is here, once or several times, and how the value is converted.
     rules: Mapping[str, Tuple[Tuple[str, Callable[[Any], Any]], ...]]
-    # Their name: the values that are off, and what to say of any other. These are refused ...
+    # Their name: the values that are off, and what to say of any other. These are refused, among
+    # them whatever decides which text may be written ...
     refused: Mapping[str, Tuple[Tuple[Any, ...], str]]
-    # ... and these are what the caller does.
+    # ... and these are what the caller does, such as to end the text.
     left: Mapping[str, Tuple[Tuple[Any, ...], str]]
     unused: Iterable[str]  # what does not concern the choice of tokens
 
@@ -247,6 +251,7 @@ def _equal(*names: str) -> Any:
 BEAMS = "beams are not served"
 ENCODER = "the encoder's text is not known here"
 MASKS = "make a Grammar of it, or pass its masks to the steps"
+PLAIN = {"type": "text"}  # text of any form
 OUTPUTS = "ask the step for logprobs=True or top=N"
 
 TRANSFORMERS = Source(
@@ -287,10 +292,10 @@ TRANSFORMERS = Source(
         "prompt_lookup_num_tokens": ((0,), "Sampler.verify() verifies drafts"),
         "use_mtp": ((False,), "Sampler.verify() verifies drafts"),
         "token_healing": ((False,), "heal the prompt before the request begins"),
+        "min_length": ((0,), "it counts the prompt; give min_tokens"),
     },
     {
         "max_length": ((), "it counts the prompt; give max_tokens"),
-        "min_length": ((0,), "it counts the prompt; give min_tokens"),
         "max_time": ((), "end the request"),
         "stop_strings": (([],), "find them in the text"),
         "num_return_sequences": ((1,), "begin a request for each, with a stream of its own"),
@@ -330,22 +335,22 @@ VLLM = Source(
         ),
     },
     {
+        "structured_outputs": ((), MASKS),
         "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
+        "trace_decode_token_ids": ((), "Request.force() forces them"),
+        "extra_args": (({},), "clsample does not know what they do"),
         "watermarking": ((False,), "there are no watermarks in this version"),
     },
     {
         "n": ((1,), "begin a request for each, with a stream of its own"),
         "stop": (([], ""), "find the texts"),
         "ignore_eos": ((False,), "leave the end out of stop_ids"),
-        "structured_outputs": ((), MASKS),
         "logprobs": ((), OUTPUTS),
         "prompt_logprobs": ((), "Sampler.logprobs() computes them"),
         "prompt_logprob_token_ids": ((), "Sampler.logprobs() computes them"),
         "prompt_logprob_start": ((), "Sampler.logprobs() computes what it is given"),
-        "trace_decode_token_ids": ((), "Request.force() forces them"),
         "logprob_token_ids": ((), "give a step these ids as `given`"),
         "truncate_prompt_tokens": ((), "truncate the prompt"),
-        "extra_args": (({},), "clsample does not know them"),
     },
     """
         detokenize flat_logprobs include_stop_str_in_output output_kind
@@ -362,14 +367,19 @@ OPENAI = VLLM._replace(
         "max_completion_tokens": _one("max_tokens", _limit),
         "max_output_tokens": _one("max_tokens", _limit),
     },
+    refused={
+        **VLLM.refused,
+        "response_format": ((PLAIN,), MASKS),
+        "text": (({"format": PLAIN},), MASKS),
+        "tools": (([],), MASKS),
+        "tool_choice": (("auto", "none"), MASKS),
+        "parallel_tool_calls": ((True,), MASKS),
+    },
     left={
         **VLLM.left,
         "best_of": ((1,), "begin a request for each, with a stream of its own"),
         "logprobs": ((False,), OUTPUTS),
         "top_logprobs": ((0,), OUTPUTS),
-        "response_format": (({"type": "text"},), MASKS),
-        "text": (({"format": {"type": "text"}},), MASKS),
-        "tools": (([],), MASKS),
         "echo": ((False,), "the prompt is the caller's"),
         "suffix": ((), "the prompt is the caller's"),
     },
@@ -377,9 +387,9 @@ OPENAI = VLLM._replace(
         *VLLM.unused,
         *"""
         audio background conversation include input instructions max_tool_calls messages
-        metadata modalities model parallel_tool_calls prediction previous_response_id prompt
+        metadata modalities model prediction previous_response_id prompt
         prompt_cache_key reasoning reasoning_effort safety_identifier service_tier store
-        stream stream_options tool_choice truncation user verbosity web_search_options
+        stream stream_options truncation user verbosity web_search_options
     """.split(),
     ),
 )
@@ -414,7 +424,7 @@ def _converted(
             if not any(value == one for one in off):
                 if name in source.refused:
                     raise ValueError(
-                        f"{source.call}: {name} = {value!r:.60} has no equal: {advice}; "
+                        f"{source.call}: {name} = {value!r:.60} is not converted: {advice}; "
                         f"ignore=[{name!r}] leaves it out"
                     )
                 left.append(f"{name} = {value!r:.60} ({advice})")

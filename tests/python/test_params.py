@@ -287,11 +287,43 @@ def test_messages():
             "max_completion_tokens = 6: another name of it has 5",
         ),
         (Params.from_generation_config, {"do_sample": "no"}, "do_sample must be True or False"),
-        (Params.from_generation_config, {"num_beams": 2}, r"no equal: beams.*ignore=\['num_beams'"),
+        (Params.from_generation_config, {"num_beams": 2}, r"is not converted: beams.*ignore=\['num_beams'"),
         (Params.from_openai, {"temperature": "hot"}, "temperature must be a number"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             read(given)
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    "read, given",
+    [
+        (Params.from_openai, {"response_format": FORMAT}),
+        (Params.from_openai, {"response_format": {"type": "json_object"}}),
+        (Params.from_openai, {"text": {"format": FORMAT, "verbosity": "low"}}),
+        (Params.from_openai, {"tools": [{"type": "function", "name": "f", "strict": True}]}),
+        (Params.from_openai, {"tool_choice": "required"}),
+        (Params.from_openai, {"tool_choice": {"type": "function", "name": "f"}}),
+        (Params.from_openai, {"parallel_tool_calls": False}),
+        (Params.from_openai, {"structured_outputs": {"choice": ["a", "b"]}}),
+        (Params.from_vllm, {"structured_outputs": {"json": "{}"}}),
+        (Params.from_vllm, {"trace_decode_token_ids": [3]}),
+        (Params.from_vllm, {"extra_args": {"ngram_size": 3}}),
+        (Params.from_generation_config, {"min_length": 5}),
+    ],
+)
+def test_what_constrains_the_text_is_refused(read, given):
+    """Unless the caller says that it shall not count."""
+    name, value = next(iter(given.items()))
+    with pytest.raises(ValueError, match=rf"{name} = .* is not converted: .*ignore=\['{name}'\]"):
+        read(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(given, ignore=[name]).ignored == {name: value}
+    for plain in ({"tool_choice": "auto"}, {"text": {"verbosity": "low"}}, {"tools": []}):
+        assert Params.from_openai(plain) == {"chain": "vllm"}
 
 
 def rows_of(system):

@@ -347,7 +347,7 @@ def test_streamer(model, inputs, context):
 
 def test_refusals(model, inputs, context):
     for more, words in (
-        (dict(num_beams=2), "num_beams = 2 has no equal: beams are not served"),
+        (dict(num_beams=2), "num_beams = 2 is not converted: beams are not served"),
         (dict(do_sample=True, epsilon_cutoff=0.1), "epsilon_cutoff = 0.1"),
         (dict(return_dict_in_generate=True, output_scores=True), "output_scores: the scores stay"),
         (dict(params=[{}] * 2), "params has 2 entries; the text has 3 rows"),
