@@ -302,10 +302,9 @@ class Sampler(Unique):
                 self.compile(missing)
                 status = function(*arguments)
         if status != 0:
-            error = failure(status, call.names())
-            if call.lent and error.opencl != 0:
+            if call.lent and lib.cls_error_opencl() != 0:
                 lend(None, call.lent)
-            raise error
+            raise failure(status, call.names())
         event = own_event(done[0])
         if call.lent:
             lend(event, call.lent)

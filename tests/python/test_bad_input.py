@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Proves that wrong arguments raise an exception that names the argument."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -291,6 +294,39 @@ def test_other_calls(sampler, logits):
         ]:
             with pytest.raises(error, match=message):
                 call()
+
+
+def test_a_refused_call_keeps_nothing(context, logits):
+    """Its requests' slots and its arrays are free when the exception is, without the collector."""
+
+    def stop(*unused):
+        raise KeyError("stop")
+
+    sampler = context.sampler(VOCAB, 1, slot_count=1, features=["verify"])
+    gc.collect()
+    gc.disable()
+    try:
+        for call in (
+            lambda row, one: sampler.sample(row, one, top=129),
+            lambda row, one: sampler.sample(row, one, given=[[VOCAB]] * 2),
+            lambda row, one: sampler.verify(row, [[]], one, max_drafts=1000),
+            lambda row, one: sampler.draft(one, 1000),
+            lambda row, one: sampler.accept([1], one, counts=[2]),
+            lambda row, one: sampler.logprobs(row, top=129),
+            lambda row, one: one.update(top_p=2),
+            lambda row, one: clsample.Context(device=context.device, work_group=5000),
+            lambda row, one: clsample.Context(device=context.device, progress=stop),
+        ):
+            row = logits[:1].copy()
+            alive = weakref.ref(row)
+            with pytest.raises((ValueError, KeyError)):
+                call(row, sampler.begin())
+            del row
+            assert alive() is None
+            assert sampler.begin().slot == 0
+    finally:
+        gc.enable()
+        sampler.close()
 
 
 def test_closed(context, logits):
