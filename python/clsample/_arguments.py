@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Arrays with more bytes a row are in buffers of their own, so that small results can be kept, and
 # read in one piece, without them.
 SMALL_ROW = 4096
+MOST_IDS = 1024  # of a row, in outputs whose ids are not limited by the vocabulary
 
 
 class Call:
@@ -403,6 +404,8 @@ class Writer:
         setattr(struct, group.count, count)
         attributes = group.attributes()
         packed = wanted.get("offsets") not in (None, False)
+        # What the library refuses is not allocated before.
+        most = self.sizes["vocab"] * (self.sizes["rows"] if packed else 1)
         for field, one in wanted.items():
             elements, words = group.buffers[field]
             if packed and field == "ids":  # of all rows, one behind the other
@@ -415,7 +418,7 @@ class Writer:
                 one,
                 elements,
                 words,
-                **{group.count: count},
+                **{group.count: min(count, max(most, MOST_IDS))},
             )
             setattr(attributes, field, array)
         setattr(result, name, attributes)

@@ -11,7 +11,7 @@ import numpy as np
 from . import _dlpack, _opencl
 from ._cffi import ffi
 from ._opencl import Event, Queue
-from ._structs import integer, kind
+from ._structs import integer, kind, unmasked
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -333,6 +333,7 @@ def native(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
     is not copied if it is NumPy's or can be had by DLPack."""
     if hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic)):
         return _dlpack.load(name, value)
+    unmasked(name, value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
@@ -158,9 +159,13 @@ def _words(value: Any) -> List[List[Any]]:
 def _biases(value: Any) -> List[Tuple[int, float]]:
     """Biases by ids, which JSON writes as text."""
     try:
-        return [(int(token), bias) for token, bias in dict(value).items()]
+        return [(_id(token), bias) for token, bias in dict(value).items()]
     except (TypeError, ValueError):
         raise ValueError("it must be a dict of biases by token ids") from None
+
+
+def _id(token: Any) -> int:
+    return int(token) if isinstance(token, str) and token.isdecimal() else operator.index(token)
 
 
 def _limit(value: Any) -> Any:
@@ -181,11 +186,20 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
     return [(_ids(sequence)[0], bias) for sequence, bias in pairs]
 
 
+DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
+
+
 def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
-    """Reads a number of vLLM's repetition_detection, a dict or an object."""
+    """Reads a number of vLLM's repetition_detection, a dict or an object, which is off if no
+    pattern has a size."""
 
     def read(value: Any) -> Any:
-        return max(least, value[name] if isinstance(value, Mapping) else getattr(value, name))
+        if not isinstance(value, Mapping):
+            value = {one: getattr(value, one) for one in DETECTION}
+        elif not set(value) <= set(DETECTION):
+            raise ValueError(f"it has no {min(set(value) - set(DETECTION))!r}")
+        found = {**DETECTION, **value}
+        return max(least, found[name]) if found["max_pattern_size"] else None
 
     return read
 

@@ -595,12 +595,13 @@ class Sampler(Unique):
             if delta is not None:
                 struct.delta = real("delta", delta)
             struct.max_drafts = integer("max_drafts", max_drafts, "uint32_t") or max(lengths)
+            width = min(struct.max_drafts, _types.MAX_DRAFTS)  # the library refuses more
             writer = Writer(
                 call,
                 {
                     "requests": count,
-                    "max_drafts": struct.max_drafts,
-                    "rows": count * (struct.max_drafts + 1),  # of offsets
+                    "max_drafts": width,
+                    "rows": count * (width + 1),  # of offsets
                     "slot_count": self.slot_count,
                     "vocab": self.vocab,
                 },
@@ -655,7 +656,8 @@ class Sampler(Unique):
             struct.min_n = integer("min_n", min_n, "uint32_t")
             struct.max_n = integer("max_n", max_n, "uint32_t")
             struct.fill = integer("fill", fill, "int32_t")
-            writer = Writer(call, {"requests": struct.requests, "k": max(1, struct.k)})
+            width = min(max(1, struct.k), _types.MAX_DRAFTS)  # the library refuses others
+            writer = Writer(call, {"requests": struct.requests, "k": width})
             for name, (elements, words) in _types.BUFFERS["cls_draft_call"].items():
                 array = writer.add(getattr(struct, name), name, True, elements, words)
                 setattr(result, name, array)

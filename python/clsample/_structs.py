@@ -74,7 +74,7 @@ def switch(name: str, value: Any) -> bool:
 
 def own(value: Any) -> Any:
     """A copy that changes only where its owner changes it: iterators become lists."""
-    if isinstance(value, (str, bytes, int, float, np.generic)):
+    if isinstance(value, (str, bytes, int, float, np.generic, np.ma.MaskedArray)):
         return value
     if hasattr(value, "__array__"):
         try:
@@ -87,6 +87,15 @@ def own(value: Any) -> Any:
         return value
     found = [one if type(one) is int else own(one) for one in value]
     return tuple(found) if type(value) is tuple else found
+
+
+def unmasked(name: str, value: Any) -> None:
+    """Refuses NumPy's masked arrays: asarray() drops the mask, and what it hides would count."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(one, np.ma.MaskedArray) for one in parts):
+        raise TypeError(
+            f"{name} has a NumPy mask, which would be lost; filled() makes an array without one"
+        )
 
 
 def kind(value: Any) -> str:
@@ -165,7 +174,7 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
     if type(value) in (list, tuple):
         try:
             return (ffi.new(ctype + "[]", value), len(value)) if value else (ffi.NULL, 0)
-        except (TypeError, OverflowError):
+        except (TypeError, OverflowError, np.ma.MaskError):
             pass  # what is wrong, numpy() says
     array = numpy(name, value, ctype)
     if array.ndim == 0:
@@ -177,6 +186,7 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
 
 def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]:
     """A contiguous array of integers of the C type."""
+    unmasked(name, value)
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:

@@ -11,6 +11,7 @@ import clsample
 from clsample import host
 from conftest import VOCAB
 
+MASKED = np.ma.masked_array([1, 2], [False, True])
 PARAMS = [
     ({"top_k": 1.5}, TypeError, "top_k must be an integer, not float"),
     ({"top_k": 2**40}, ValueError, "top_k is 1099511627776; it must be from -2147483648"),
@@ -49,6 +50,9 @@ PARAMS = [
     ({"bad_words": "no"}, TypeError, "bad_words must be a list of lists"),
     ({"bad_words": [[]]}, clsample.BadArgument, "bad_words"),
     ({"min_p": 3}, clsample.BadArgument, "min_p is 3"),
+    ({"stop_ids": MASKED}, TypeError, "stop_ids has a NumPy mask, which would be lost; filled()"),
+    ({"stop_ids": [1, np.ma.masked]}, TypeError, "stop_ids has a NumPy mask"),
+    ({"bad_words": [MASKED]}, TypeError, r"bad_words\[0\] has a NumPy mask"),
 ]
 
 
@@ -293,6 +297,51 @@ def test_other_calls(sampler, logits):
             (lambda: clsample.Context(cache_dir=5), TypeError, "path|bytes"),
         ]:
             with pytest.raises(error, match=message):
+                call()
+
+
+def test_masked_arrays_are_refused(sampler, logits):
+    """Their masks would be lost, and what these hide would count."""
+    hidden = np.ma.masked_array(logits[:1], logits[:1] > 0)
+    allowed = np.ma.masked_array(np.ones((1, VOCAB), bool), logits[:1] > 0)
+    with sampler.begin() as one:
+        for call, name in (
+            (lambda: sampler.sample(hidden, one), "logits"),
+            (lambda: sampler.sample([hidden[0]], one), "logits"),
+            (lambda: sampler.sample(logits[:1], one, mask=allowed), "mask"),
+            (lambda: sampler.sample(logits[:1], one, bias=hidden), "bias"),
+            (lambda: sampler.sample(logits[:1], one, given=[MASKED]), "given"),
+            (lambda: sampler.begin(MASKED), "prompt"),
+            (lambda: sampler.context.to_device(hidden), "values"),
+            (lambda: clsample.sample(hidden), "logits"),
+            (lambda: clsample.sample(logits[:2], top_k=MASKED), "top_k"),
+        ):
+            with pytest.raises(TypeError, match=f"^{name}.* has a NumPy mask"):
+                call()
+
+
+@pytest.mark.parametrize("number", (2**20, 2**31, 2**32 - 1))
+def test_numbers_are_checked_before_memory_is_allocated(sampler, logits, monkeypatch, number):
+    create = clsample._opencl.create_buffer
+
+    def bounded(cl, size, *more):
+        assert size < 1 << 20
+        return create(cl, size, *more)
+
+    monkeypatch.setattr(clsample._opencl, "create_buffer", bounded)
+    row, packed = logits[:1], {"capacity": number, "ids": True, "offsets": True}
+    with sampler.begin() as one:
+        for call, name in (
+            (lambda: sampler.sample(row, one, top=number), "top"),
+            (lambda: sampler.sample(row, one, kept=number), "kept"),
+            (lambda: sampler.sample(row, one, kept_set=number), "kept_set"),
+            (lambda: sampler.sample(row, one, kept_set=packed), "kept_set"),
+            (lambda: sampler.logprobs(row, top=number), "top"),
+            (lambda: sampler.verify(row, [[]], one, kept_set=number), "kept_set"),
+            (lambda: sampler.verify(row, [[]], one, max_drafts=number), "max_drafts"),
+            (lambda: sampler.draft(one, number), "k"),
+        ):
+            with pytest.raises(clsample.BadArgument, match=f"^{name} is {number}"):
                 call()
 
 

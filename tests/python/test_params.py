@@ -81,6 +81,14 @@ GENERATION = [
     ),
     ({"num_beams": 1, "epsilon_cutoff": 0.0, "guidance_scale": None}, {"temperature": 0}),
 ]
+
+
+class Detection:
+    """Stands for vLLM's RepetitionDetectionParams, which are off as long as no size is named."""
+
+    min_count, min_pattern_size, max_pattern_size = 3, 2, 0
+
+
 VLLM = [
     ({}, {"chain": "vllm"}),
     ({"top_k": -1, "seed": None, "stop": []}, {"chain": "vllm", "top_k": -1}),
@@ -94,6 +102,12 @@ VLLM = [
     (
         {"repetition_detection": dict(min_count=4, min_pattern_size=0, max_pattern_size=9)},
         {"chain": "vllm", "loop_repeats": 4, "loop_min": 1, "loop_max": 9},
+    ),
+    ({"repetition_detection": dict(min_count=4, max_pattern_size=0)}, {"chain": "vllm"}),
+    ({"repetition_detection": Detection()}, {"chain": "vllm"}),
+    (
+        {"repetition_detection": dict(min_count=3, max_pattern_size=5)},
+        {"chain": "vllm", "loop_repeats": 3, "loop_min": 1, "loop_max": 5},
     ),
 ]
 OPENAI = [
@@ -278,6 +292,14 @@ def test_messages():
         (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*: it must.*tokenizer converts"),
         (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*a dict of biases by token"),
         (Params.from_openai, {"logit_bias": [1]}, "logit_bias = .*a dict of biases by token ids"),
+        (Params.from_vllm, {"logit_bias": {1.9: 1}}, "logit_bias = .*a dict of biases by"),
+        (Params.from_openai, {"logit_bias": {"1.9": 1}}, "logit_bias = .*a dict of biases by"),
+        (Params.from_openai, {"logit_bias": {"1_9": 1}}, "logit_bias = .*a dict of biases by"),
+        (
+            Params.from_vllm,
+            {"repetition_detection": {"max_patern_size": 3}},
+            "repetition_detection = .*: it has no 'max_patern_size'",
+        ),
         (Params.from_openai, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
         (Params.from_vllm, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
         (Params.from_generation_config, {"max_new_tokens": 0}, "max_new_tokens = 0: it must be 1"),
@@ -287,7 +309,7 @@ def test_messages():
             "max_completion_tokens = 6: another name of it has 5",
         ),
         (Params.from_generation_config, {"do_sample": "no"}, "do_sample must be True or False"),
-        (Params.from_generation_config, {"num_beams": 2}, r"is not converted: beams.*ignore=\['num_"),
+        (Params.from_generation_config, {"num_beams": 2}, r"not converted: beams.*ignore=\['num_"),
         (Params.from_openai, {"temperature": "hot"}, "temperature must be a number"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
