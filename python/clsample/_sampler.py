@@ -138,7 +138,9 @@ class Sampler(Unique):
             return Request(self, slot, params)
 
     def close(self) -> None:
-        """Frees the memory on the device; steps in flight keep what they use. Its requests end."""
+        """Frees the memory on the device; steps in flight keep what they use. Its requests end.
+        Waits for a call of another thread, and until the last steps that uploaded parameters, maps
+        or masks are complete. So does the last reference to a sampler that was not closed."""
         if process.forked:  # a thread of the parent may have held the lock
             self._handle = None
             return

@@ -158,10 +158,14 @@ def element_type(name: str, value: Any) -> str:
 def logit_type(name: str, elements: str) -> int:
     """The DType of logits with these elements."""
     if elements not in DTYPES:
-        raise TypeError(
-            f"{name} has elements of {elements}; they must be float32, float16 or bfloat16"
-        )
+        raise wrong_floats(name, elements, "float32, float16 or bfloat16")
     return DTYPES[elements]
+
+
+def wrong_floats(name: str, elements: str, wanted: str) -> TypeError:
+    number = elements.startswith(("float", "int", "uint"))
+    cast = "; astype('float32') converts them, or float() of a torch tensor" if number else ""
+    return TypeError(f"{name} has elements of {elements}; they must be {wanted}{cast}")
 
 
 def bias_type(elements: str) -> int:
@@ -280,6 +284,10 @@ class Filler:
     def unknown(self, name: str) -> TypeError:
         near = nearest(name, self.names)
         hint = f"; did you mean {near!r}?" if near else ""
+        if name in ("greedy", "do_sample"):
+            hint = "; temperature=0 is greedy"
+        elif name in _types.Params.__annotations__:
+            hint = "; it is a parameter of a request: see Sampler.begin()"
         return TypeError(f"{self.call} has no argument {name!r}{hint}")
 
     def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:

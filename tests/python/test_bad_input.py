@@ -22,6 +22,8 @@ PARAMS = [
     ({"temperature": float("nan")}, clsample.BadArgument, "temperature is nan"),
     ({"temprature": 1}, TypeError, "no argument 'temprature'; did you mean 'temperature'"),
     ({"temp": 1}, TypeError, "no argument 'temp'; did you mean 'temperature'"),
+    ({"greedy": True}, TypeError, "no argument 'greedy'; temperature=0 is greedy"),
+    ({"do_sample": False}, TypeError, "no argument 'do_sample'; temperature=0 is greedy"),
     ({"struct_size": 1}, TypeError, "no argument 'struct_size'"),
     ({"stop_ids": 5}, TypeError, "stop_ids must be a list or an array of integers, not int"),
     ({"chain": ["top_k", "topp"]}, ValueError, r"chain\[1\] is 'topp'.*did you mean 'top_p'"),
@@ -79,7 +81,11 @@ def test_logits(sampler, logits):
         for value in (logits[:1, :999].copy(), to_device(logits[:1, :999].copy())):
             refused(ValueError, r"logits has the shape \(1, 999\)", value)
         for value in (logits[:1].astype(np.float64), logits[:1].astype(np.int32)):
-            refused(TypeError, "logits has elements of (float64|int32)", value)
+            refused(
+                TypeError,
+                r"logits has elements of (float64|int32); they .*; astype\('float32'\) conv",
+                value,
+            )
         refused(
             TypeError, "logits has elements of int32", to_device(np.zeros((1, VOCAB), np.int32))
         )
@@ -146,6 +152,7 @@ def test_arguments_of_a_step(sampler, logits):
                 "draws has elements of float32",
             ),
             ({"random_bits": [1, 2]}, ValueError, "random_bits has the shape"),
+            ({"random_bits": []}, ValueError, r"random_bits has the shape \(0,\), and so no"),
             ({"random_bits": device(np.zeros(1, np.int32))}, TypeError, "random_bits has elements"),
             ({"logits_map": [1]}, clsample.BadArgument, "logits_map"),
             ({"invalid_token": 2**31}, ValueError, "invalid_token is"),
@@ -155,15 +162,27 @@ def test_arguments_of_a_step(sampler, logits):
                 "tokens has elements of float32",
             ),
             ({"tokens": device(np.zeros(2, np.int32))}, ValueError, r"tokens has the shape \(2,\)"),
-            ({"tokens": np.zeros(1, np.int32)}, TypeError, "tokens must be an array on the device"),
+            (
+                {"tokens": np.zeros(1, np.int32)},
+                TypeError,
+                r"tokens must be .* ndarray .*; give True, or Context.empty\(\(1,\), 'int32'\)",
+            ),
             ({"logprobs": 5}, TypeError, "logprobs must be True or an array on the device"),
+            ({"temperature": 0}, TypeError, r"temperature'; it is a .* request: see Sampler.begin"),
+            ({"greedy": True}, TypeError, "no argument 'greedy'; temperature=0 is greedy"),
             ({"logprob": True}, TypeError, "no argument 'logprob'; did you mean 'logprobs'"),
             ({"logprob_kind": "raww"}, ValueError, "logprob_kind is 'raww'"),
             ({"top": -1}, ValueError, "top is -1"),
             ({"top": 129}, clsample.BadArgument, "top"),
             ({"top": "five"}, TypeError, "top must be an integer"),
             ({"top": {"idz": True}}, TypeError, "top has no entry 'idz'"),
-            ({"given": [5]}, ValueError, "given has the shape"),
+            ({"given": [5]}, ValueError, r"given has the shape \(1,\); it must be \(1, count\)"),
+            ({"given": 5}, ValueError, r"given has the shape \(1,\); it must be \(1, count\)"),
+            ({"given": []}, ValueError, r"given has the shape \(0,\), and so no elements"),
+            ({"given": [[]]}, ValueError, r"given has the shape \(1, 0\), and so no elements"),
+            ({"given": [[[5]]]}, ValueError, r"given has the shape \(1, 1, 1\); it must be"),
+            ({"given": device(np.zeros((0, 1), np.int32))}, ValueError, r"given has .* \(0, 1\)"),
+            ({"given": {"logprobs": True}}, TypeError, "given lacks the entry 'ids'"),
             ({"given": [["x"]]}, TypeError, "given must have integers"),
             ({"queue": 5}, TypeError, "queue must be a pyopencl.CommandQueue"),
             ({"wait_for": [5]}, TypeError, r"wait_for\[0\] must be an event, not int"),
@@ -298,6 +317,20 @@ def test_other_calls(sampler, logits):
         ]:
             with pytest.raises(error, match=message):
                 call()
+
+
+def test_outputs_that_are_refused(cl, sampler, logits):
+    """The advice fits an array that is written, of which a copy would not help."""
+    with sampler.begin() as a, sampler.begin() as b:
+        wide = sampler.context.to_device(np.zeros((2, 2 * VOCAB), np.float32)).as_pyopencl()
+        for probs, words in (
+            (wide, "has the shape .*; it must be"),
+            (wide[:, :VOCAB], "has gaps between its rows"),
+            (wide[:, ::2], "is not contiguous"),
+        ):
+            empty = rf"give True, or Context.empty\(\(2, {VOCAB}\), 'float32'\)$"
+            with pytest.raises(ValueError, match=f"^probs {words}.*; {empty}"):
+                sampler.sample(logits[:2], [a, b], probs=probs)
 
 
 def test_masked_arrays_are_refused(sampler, logits):
