@@ -675,8 +675,9 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
     return m;
 }
 
+/* The distributions of the drafts, and the elements from one to the next. */
 static cls_buffer read_distributions(run_side *side, const run_statement *s, uint32_t drafts,
-                                     int32_t dtype, int32_t *kind)
+                                     int32_t dtype, int32_t *kind, uint64_t *stride)
 {
     const char *const text = run_find(s, "draft");
     const uint32_t vocab = side->sampler_options.vocab;
@@ -686,14 +687,27 @@ static cls_buffer read_distributions(run_side *side, const run_statement *s, uin
         return (cls_buffer){.buffer = NULL};
     if (run_is(s, text, "probs", number)) {
         *kind = CLS_DRAFT_PROBS;
-        return run_buffer(side, run_random_probs(number[0], drafts, vocab),
-                          (size_t)drafts * vocab * sizeof(float));
+        return make_rows(side, run_random_probs(number[0], drafts, vocab), drafts,
+                         vocab * sizeof(float), sizeof(float), stride);
     }
     if (!run_is(s, text, "logits", number))
         run_die(s, "draft=%.40s is neither probs:SEED nor logits:SEED", text);
     *kind = CLS_DRAFT_LOGITS;
-    return run_buffer(side, run_random_logits(number[0], -1, drafts, vocab, dtype),
-                      (size_t)drafts * vocab * dtype_size(dtype));
+    return make_rows(side, run_random_logits(number[0], -1, drafts, vocab, dtype), drafts,
+                     vocab * dtype_size(dtype), dtype_size(dtype), stride);
+}
+
+/* On the permuted side the drafts' ids have gaps between them. */
+static void spread_ids(const run_side *side, map *ids, uint32_t drafts, uint64_t *stride)
+{
+    if (side->way != RUN_PERMUTED || ids->value == NULL || *stride != 0)
+        return;
+    int32_t *const spread = cli_alloc(drafts, 2 * sizeof *spread);
+    memset(spread, 0x7e, drafts * 2 * sizeof *spread);
+    for (uint32_t i = 0; i < drafts; i++)
+        spread[2 * i] = ids->value[i];
+    ids->value = spread;
+    *stride = 2;
 }
 
 void run_verify(run_side *side, const run_statement *s)
@@ -735,8 +749,10 @@ void run_verify(run_side *side, const run_statement *s)
     v.positions = ints_of(side, &positions, 0, requests);
     v.draws = ints_of(side, &draws, 0, requests);
     v.parents = ints_of(side, &parents, 0, rows - requests);
-    v.draft_ids = ints_of(side, &ids, 0, rows - requests);
-    v.draft = read_distributions(side, s, rows - requests, in.dtype, &v.draft_kind);
+    spread_ids(side, &ids, rows - requests, &v.ids_stride);
+    v.draft_ids = ints_of(side, &ids, 0, (rows - requests) * (v.ids_stride == 2 ? 2 : 1));
+    v.draft =
+        read_distributions(side, s, rows - requests, in.dtype, &v.draft_kind, &v.draft_stride);
     make_mask(side, &in, 0, rows, &v.mask);
     make_bias(side, &in, 0, rows, &v.bias);
     const uint32_t width = v.max_drafts != 0 ? v.max_drafts : most_drafts,
@@ -764,6 +780,19 @@ void run_verify(run_side *side, const run_statement *s)
 
 /* ---------------------------------------------------------------- other calls */
 
+/* The tokens of the latest step, by the host. */
+static map drawn_tokens(const run_side *side, const run_statement *s, uint32_t rows)
+{
+    const run_side *const of = side->reference != NULL ? side->reference : side;
+    for (uint32_t i = of->records; i-- > 0;) {
+        const run_record *const r = &of->record[i];
+        if (r->statement < side->index && strcmp(r->name, "tokens") == 0 &&
+            r->size == rows * sizeof(int32_t))
+            return (map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
+    }
+    run_die(s, "tokens=drawn: no step before has so many rows");
+}
+
 void run_accept(run_side *side, const run_statement *s)
 {
     static const char keys[] = "rows slots tokens counts rollback";
@@ -780,7 +809,10 @@ void run_accept(run_side *side, const run_statement *s)
         s, "rows", slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t rows = least(a.rows, side->sampler_options.max_rows),
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
-    map slots = read_map(s, "slots", rows), tokens = read_map(s, "tokens", rows * per_row),
+    const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
+    map slots = read_map(s, "slots", rows),
+        tokens = drawn ? drawn_tokens(side, s, rows * per_row)
+                       : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
