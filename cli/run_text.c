@@ -9,19 +9,21 @@
 
 #include "run.h"
 
-enum { MOST_BYTES = 1 << 26, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
+enum { MOST_BYTES = 1 << 28, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
 
 jmp_buf *run_escape;
 
 void run_die(const run_statement *s, const char *format, ...)
 {
-    if (run_escape != NULL)
-        longjmp(*run_escape, 1);
     char text[600];
     va_list more;
     va_start(more, format);
     vsnprintf(text, sizeof text, format, more);
     va_end(more);
+    if (run_escape != NULL)
+        longjmp(*run_escape, 1);
+    if (s->label != NULL)
+        cli_die("%s: %s", s->label, text);
     cli_die("%s: line %" PRIu32 ": %s", s->path, s->line, text);
 }
 
@@ -47,38 +49,50 @@ static void add_word(run_statement *s, char *text)
     s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
 }
 
-/* Splits a line into its verb, its words and what it expects. Returns 0 if it is empty. */
-static bool split_line(run_statement *s, const char *line, size_t length)
+/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at to
+ * its end. */
+static char *take_word(const run_statement *s, const char **at)
 {
-    const char *const comment = memchr(line, '#', length);
-    const char *end = comment != NULL ? comment : line + length;
-    while (end > line && is_space(end[-1]))
-        end--;
-    while (line < end && is_space(*line))
-        line++;
-    if (line == end)
-        return false;
-    s->text = copy(line, (size_t)(end - line));
-    for (const char *at = s->text; (at = strstr(at, "->")) != NULL && s->expect == NULL; at += 2)
-        if (at > s->text && is_space(at[-1])) {
-            s->expect = at + 2 + strspn(at + 2, " \t");
-            end = line + (at - s->text);
+    char *const word = copy(*at, strlen(*at)), *to = word;
+    while (**at != '\0' && !is_space(**at)) {
+        if (*(*at)++ != '"') {
+            *to++ = (*at)[-1];
+            continue;
         }
+        while (**at != '"') {
+            if (**at == '\0')
+                run_die(s, "a quote has no end");
+            *to++ = *(*at)++;
+        }
+        (*at)++;
+    }
+    *to = '\0';
+    return cli_grow(word, (size_t)(to - word) + 1, 1);
+}
+
+/* Splits a line into its verb, its words and what it expects. Returns 0 if it is empty. */
+static bool split_line(run_statement *s, const char *text, size_t length)
+{
+    const char *at = s->text = copy(text, length);
     s->word = cli_alloc(MOST_WORDS, sizeof *s->word);
-    while (line < end) {
-        const char *from = line;
-        while (line < end && !is_space(*line))
-            line++;
-        char *const word = copy(from, (size_t)(line - from));
+    for (;;) {
+        while (is_space(*at))
+            at++;
+        if (*at == '\0' || *at == '#')
+            break;
+        if (at[0] == '-' && at[1] == '>' && s->verb != NULL) {
+            at += 2 + strspn(at + 2, " \t");
+            s->expect = copy(at, strcspn(at, "#\r"));
+            break;
+        }
+        char *const word = take_word(s, &at);
         if (s->verb == NULL)
             s->verb = word;
         else
             add_word(s, word);
-        while (line < end && is_space(*line))
-            line++;
     }
     s->word = cli_grow(s->word, s->words + (size_t)1, sizeof *s->word);
-    return true;
+    return s->verb != NULL;
 }
 
 run_script run_parse(const char *path, const char *text)
@@ -124,6 +138,14 @@ run_script run_read(const char *path)
     if (strlen(text) != size)
         cli_die("%s: byte %zu is 0, so that the file is no text", path, strlen(text));
     return run_parse(path, text);
+}
+
+const void *run_given_find(const run_side *side, const char *key)
+{
+    for (const run_given *g = side->given; g != NULL && g->key != NULL; g++)
+        if (strcmp(g->key, key) == 0)
+            return g->object;
+    return NULL;
 }
 
 /* ------------------------------------------------------------------------ words */
