@@ -56,12 +56,15 @@ static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
 }
 
 /* Returns the state of the thinking budget after a text and `id`: 0 outside the thinking, else 1
- * plus the number of output tokens that count. While forced ids are due, only these count. */
+ * plus the number of output tokens that count. While forced ids are due, only these count. With a
+ * grammar only prompt begins the thinking: no string of the output may turn the grammar off. */
 static inline u32 thinking_after(__global const cls_slot *slot, __global const u32 *lists,
                                  const text *t, u32 thinking, u32 id, int is_output)
 {
     const u32 due = thinking_due(slot, thinking);
     const int is_due = due < slot->n_thinking_forced;
+    if (thinking == 0 && is_output && (slot->flags & CLS_SLOT_GRAMMAR))
+        return 0;
     if (thinking == 0)
         return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
     if (is_due && is_output && lists[slot->thinking_forced + due] == id)

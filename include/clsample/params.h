@@ -204,15 +204,16 @@ typedef struct cls_params {
     /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
      * begins when the text, prompt and output together, ends with the ids of thinking_start (at
      * the beginning of the request if that is empty), and ends when the text ends with those of
-     * thinking_end. Output tokens in between count. When thinking_budget of them have followed
-     * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
-     * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
-     * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
-     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them
-     * or a grammar, which does not apply while the request thinks. Refused are also a budget above
-     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
-     * 1.
-     * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
+     * thinking_end. With a grammar it begins only where the last of these ids is prompt, never in
+     * the output: no string of the output turns the grammar off. Output tokens in between count.
+     * When thinking_budget of them have followed without thinking_end, the next rows emit the ids
+     * of thinking_forced, one after another, and sampling continues after the last one. A budget of
+     * 0 forces it at once. doc/integration.md, "Thinking budgets, forced text and loops", has the
+     * details. An empty thinking_forced is off (default); a budget is refused then, and a start or
+     * an end, unless relaxed_top_k needs them or a grammar, which does not apply while the request
+     * thinks. Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end
+     * longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's
+     * and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;

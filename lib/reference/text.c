@@ -24,8 +24,8 @@ static void think(const cls_scratch *w, uint32_t i, int is_output, text_state *t
 {
     const cls_params *const p = &w->params;
     const int is_due = t->thinks && p->thinking_forced.count != 0 && t->count >= p->thinking_budget;
-    if (!t->thinks) {
-        t->thinks = p->thinking_start.count != 0 &&
+    if (!t->thinks) { /* the output of a request with a grammar begins no thinking */
+        t->thinks = p->thinking_start.count != 0 && !(is_output && p->grammar != NULL) &&
                     cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
     } else if (is_due && is_output && w->text[i] == (uint32_t)p->thinking_forced.ids[t->emitted]) {
         t->emitted++;

@@ -3,6 +3,7 @@
  * requests draw with masks that the host makes for each step from the table of the automaton: alone
  * and beside other requests, with rollbacks, forks, saved slots, deferred rows and tokens from
  * outside, with steps enqueued ahead; and what happens at the ends of a grammar. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -540,10 +541,8 @@ START_TEST(thinking)
     expect_row(&b, 3, 0, "no thinking begins");
     must(cls_slot_begin(b.sampler, 0, &p, start, 1, thinks + 1, 3));
     expect_row(&b, 1, 0, "the output has ended the thinking");
-    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks, 2));
-    expect_row(&b, 7, 0, "the output thinks");
-    accept_one(&b, 6);
-    expect_row(&b, -1, CLS_ROW_EMPTY, "the start was text of the grammar, which forbids it");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, thinks, 1));
+    expect_row(&b, -1, CLS_ROW_EMPTY, "the start is text of the grammar, which forbids it");
     p.thinking_forced = (cls_ids){forced, 2};
     p.thinking_budget = 1;
     must(cls_slot_begin(b.sampler, 0, &p, start, 1, NULL, 0));
@@ -560,6 +559,174 @@ START_TEST(thinking)
     expect_row(&b, 3, 0, "its second token");
     must(cls_slot_rollback(b.sampler, 0, 1));
     expect_row(&b, 3, 0, "a rollback makes no request think that never did");
+    bench_close(&b);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
+/* Begins a request again in slot 0 and accepts tokens. */
+static void begin_with(bench *b, const cls_params *p, const int32_t *text, uint32_t n)
+{
+    must(cls_slot_begin(b->sampler, 0, p, NULL, 0, NULL, 0));
+    for (uint32_t i = 0; i < n; i++)
+        accept_one(b, text[i]);
+}
+
+/* Forks slot 0 and comes back, or saves and loads it. */
+static void move_small(bench *b, const cls_grammar *g, int loads)
+{
+    uint8_t bytes[2000];
+    size_t size = sizeof bytes;
+    if (loads) {
+        must(cls_slot_save(b->sampler, b->d->queue, 0, bytes, &size));
+        must(cls_slot_reset(b->sampler, 0));
+        must(cls_slot_load(b->sampler, 0, bytes, size, g));
+    } else {
+        must(cls_slot_copy(b->sampler, 1, 0));
+        must(cls_slot_reset(b->sampler, 0));
+        must(cls_slot_copy(b->sampler, 0, 1));
+    }
+}
+
+/* A grammar with one state, of some ids, in which the text may end by the id 7. */
+static cls_grammar *loop_grammar(const int32_t *ids, uint32_t n)
+{
+    static const uint32_t next[8] = {0};
+    static const uint8_t final_states[] = {1};
+    static const int32_t end_ids[] = {7};
+    const uint64_t offsets[] = {0, n};
+    cls_grammar_options o;
+    cls_grammar *g;
+    cls_grammar_options_init(&o);
+    o.vocab = 8;
+    o.states = 1;
+    o.offsets = offsets;
+    o.ids = ids;
+    o.next = next;
+    o.final_states = final_states;
+    o.end_ids = (cls_ids){end_ids, 1};
+    must(cls_grammar_create(&o, &g));
+    return g;
+}
+
+/* The ids 0 to 5, of which 3 4 begins the thinking. With a grammar only prompt begins it. The most
+ * likely id, 7, ends the text by the grammar, and is banned; 6 is the likeliest of the thinking. */
+START_TEST(output_begins_none)
+{
+    static const int32_t ids[] = {0, 1, 2, 3, 4, 5}, start[] = {3, 4}, end[] = {2}, forced[] = {2};
+    static const cls_logit_bias no_end = {7, -INFINITY};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = loop_grammar(ids, 6);
+    cls_params p;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.logit_bias = (cls_biases){&no_end, 1};
+    p.grammar = g;
+    p.thinking_start = (cls_ids){start, 2};
+    p.thinking_end = (cls_ids){end, 1};
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, start, 2));
+    expect_row(&b, 5, 0, "the start in the output with which a request begins");
+    must(cls_slot_begin(b.sampler, 0, &p, start, 1, start + 1, 1));
+    expect_row(&b, 5, 0, "a start that ends in the output");
+    begin_with(&b, &p, start, 2);
+    expect_row(&b, 5, 0, "the start, accepted");
+    must(cls_slot_rollback(b.sampler, 0, 1));
+    expect_row(&b, 5, 0, "a rollback to before the start's end");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_force(b.sampler, 0, start, 2));
+    expect_row(&b, 3, CLS_ROW_FORCED, "the start, forced");
+    expect_row(&b, 4, CLS_ROW_FORCED, "all of it");
+    for (int loads = 0; loads < 2; loads++) {
+        move_small(&b, g, loads);
+        expect_row(&b, 5, 0, "a request that was moved behind the start");
+    }
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+    must(cls_slot_force(b.sampler, 0, start, 2));
+    expect_drafts(&b, start, 5, CLS_ROW_FORCED, "the start in drafts");
+    must(cls_slot_next_turn(b.sampler, 0, end, 1));
+    expect_row(&b, 5, 0, "a turn behind an output with the start");
+    must(cls_slot_next_turn(b.sampler, 0, start, 2));
+    expect_row(&b, 6, 0, "a turn whose prompt begins the thinking");
+    must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, start, 1));
+    must(cls_slot_append_prompt(b.sampler, 0, start, 2));
+    expect_row(&b, 6, 0, "a chunk of prompt begins the thinking");
+    must(cls_slot_begin(b.sampler, 0, &p, start, 2, NULL, 0));
+    expect_row(&b, 6, 0, "the prompt begins the thinking");
+    accept_one(&b, 2);
+    expect_row(&b, 5, 0, "its end");
+    accept_one(&b, 3);
+    accept_one(&b, 4);
+    expect_row(&b, 5, 0, "the output begins none behind it");
+    must(cls_slot_rollback(b.sampler, 0, 5));
+    expect_row(&b, 6, 0, "a rollback into the thinking of the prompt");
+    p.thinking_forced = (cls_ids){forced, 1};
+    p.thinking_budget = 1;
+    begin_with(&b, &p, start, 2);
+    expect_row(&b, 5, 0, "with a budget");
+    expect_row(&b, 5, 0, "which forces nothing");
+    p.grammar = NULL;
+    begin_with(&b, &p, start, 2);
+    expect_row(&b, 6, 0, "without a grammar the output thinks");
+    expect_row(&b, 2, CLS_ROW_FORCED, "and its budget ends that");
+    bench_close(&b);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
+/* Rows behind a draft that ends the grammar are not read, whatever else the end id is: it begins no
+ * thinking, and the NaN behind it are not reported. */
+START_TEST(behind_the_end)
+{
+    static const int32_t ids[] = {0, 1, 2, 3, 4, 5}, seven[] = {7, 3}, end[] = {2}, cu[] = {0, 3};
+    device *const d = fixture_device(_i);
+    bench b = open_small(d);
+    cls_grammar *const g = loop_grammar(ids, 6);
+    cls_host_verified host = {.struct_size = sizeof host};
+    cls_host_drafts drafts;
+    cls_params p;
+    float x[24];
+    int32_t got[4];
+    for (int i = 0; i < 24; i++)
+        x[i] = i / 8 == 0 || i == 15 ? (float)(i % 8) : NAN;
+    cls_params_init(&p);
+    p.temperature = 0.0f;
+    p.grammar = g;
+    p.thinking_start = (cls_ids){seven, 1};
+    p.thinking_end = (cls_ids){end, 1};
+    for (int method = CLS_VERIFY_MATCH; method <= CLS_VERIFY_TYPICAL; method++) {
+        cls_host_row row = host_row(x, 8, &p);
+        cls_verify_call call;
+        p.temperature = method == CLS_VERIFY_MATCH ? 0.0f : 0.01f;
+        must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, NULL, 0));
+        bench_logits(&b, x, 3);
+        cls_verify_call_init(&call);
+        call.requests = 1;
+        call.method = method;
+        call.epsilon = 0.5f;
+        call.delta = 0.5f;
+        call.row_offsets = cu;
+        call.logits = b.step.logits;
+        call.draft_ids.host = seven;
+        call.tokens = b.step.tokens;
+        call.status.buffer = b.step.tokens.buffer;
+        call.status.offset = b.step.tokens.offset + 3 * sizeof *got;
+        must(cls_verify(b.sampler, d->queue, &call, 0, NULL, NULL));
+        buffer_read_at(d, call.tokens.buffer, call.tokens.offset, sizeof got, got);
+        cls_host_drafts_init(&drafts);
+        drafts.row = &row;
+        drafts.draft_count = 2;
+        drafts.ids = seven;
+        drafts.method = method;
+        drafts.epsilon = drafts.delta = 0.5f;
+        must(cls_host_verify(&drafts, &host));
+        ck_assert_msg(got[0] == 7 && got[1] == -1 && got[2] == -1 && got[3] == CLS_ROW_STOPPED,
+                      "%s: method %d: tokens %d, %d, %d, status %d", d->name, method, got[0],
+                      got[1], got[2], got[3]);
+        ck_assert_msg(host.tokens[0] == 7 && host.emitted == 1 && host.status == CLS_ROW_STOPPED,
+                      "method %d: on the host token %d of %d, status %d", method, host.tokens[0],
+                      host.emitted, host.status);
+    }
     bench_close(&b);
     cls_grammar_destroy(g);
 }
@@ -697,6 +864,8 @@ int main(void)
     add_device_test(ahead);
     add_device_test(ends);
     add_device_test(thinking);
+    add_device_test(output_begins_none);
+    add_device_test(behind_the_end);
     add_device_test(grammars);
     add_device_test(leaving);
     return fixture_end();

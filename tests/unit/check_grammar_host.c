@@ -239,6 +239,64 @@ START_TEST(calls)
 }
 END_TEST
 
+/* Expects the ids that a row may draw, as digits, and of one of them whether it ends the request.
+ */
+static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
+                       const int32_t *output, uint32_t n_output, const char *expected, int32_t id,
+                       int32_t status)
+{
+    float x[8] = {0.0f}, probs[8];
+    char got[9] = "";
+    size_t n = 0;
+    cls_host_row row = host_row(x, 8, p);
+    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    row.prompt = prompt;
+    row.prompt_count = n_prompt;
+    row.output = output;
+    row.output_count = n_output;
+    must(cls_host_sample(&row, &result));
+    for (int i = 0; i < 8; i++)
+        if (probs[i] > 0.0f)
+            got[n++] = (char)('0' + i);
+    ck_assert_str_eq(got, expected);
+    if (id < 0)
+        return;
+    row.forced_ids = &id;
+    row.forced_count = 1;
+    must(cls_host_sample(&row, &result));
+    ck_assert_int_eq(result.token, id);
+    ck_assert_int_eq(result.status, status | CLS_ROW_FORCED);
+}
+
+/* With a grammar only prompt begins the thinking. */
+START_TEST(thinking)
+{
+    static const int32_t start[] = {1, 2}, end[] = {5}, text[] = {1, 2, 5, 1, 2};
+    cls_grammar_options o = small_options();
+    cls_grammar *g;
+    cls_params p;
+    must(cls_grammar_create(&o, &g));
+    cls_params_init(&p);
+    p.grammar = g;
+    p.thinking_start = (cls_ids){start, 2};
+    p.thinking_end = (cls_ids){end, 1};
+    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, text, 1, text, 2, "7", -1, 0);
+    expect_ids(&p, text, 2, NULL, 0, "01234567", 7, 0);
+    expect_ids(&p, text, 2, text + 2, 2, "23", 2, 0);
+    expect_ids(&p, text, 2, text + 2, 3, "7", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, text, 1, text + 1, 1, "", -1, 0); /* the grammar forbids the 2, and is left */
+    p.thinking_start = (cls_ids){NULL, 0};
+    expect_ids(&p, NULL, 0, text, 2, "01234567", 7, 0);
+    expect_ids(&p, NULL, 0, text, 3, "1", -1, 0);
+    p.thinking_start = (cls_ids){start, 2};
+    p.thinking_forced = (cls_ids){end, 1};
+    p.grammar = NULL; /* without a grammar output begins it, too: the budget is used up */
+    expect_ids(&p, NULL, 0, text, 2, "01234567", 5, 0);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
 int main(void)
 {
     fixture_begin(ON_HOST);
@@ -246,5 +304,6 @@ int main(void)
     add_test(every_small_one);
     add_test(refusals);
     add_test(calls);
+    add_test(thinking);
     return fixture_end();
 }
