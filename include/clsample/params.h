@@ -79,7 +79,7 @@ typedef struct cls_params {
     uint32_t max_tokens;
 
     /* The request stops when one of these ids becomes its latest output token and the output has at
-     * least min_tokens tokens. Any number of ids. */
+     * least min_tokens tokens, or min_tokens does not apply. Any number of ids. */
     cls_ids stop_ids;
 
     /* Any number of biases; those of an id that occurs several times are added. +inf and NaN:
@@ -186,7 +186,12 @@ typedef struct cls_params {
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
      * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
      * output, including this id, has at least min_tokens tokens. max_tokens stops the request in
-     * any case. Default 0. */
+     * any case. Default 0.
+     * It does not apply where only ends are left, since nothing could follow: where allowed_ids
+     * holds ids and all of them are stop ids, and in a state of the grammar in which all ids that
+     * the state and allowed_ids allow are end ids or stop ids. A stop id that such a state allows
+     * ends the text, and with it the request. What a step's mask, biases or other bans leave does
+     * not count: a row without other ids is CLS_ROW_EMPTY then. */
     uint32_t min_tokens;
 
     /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
@@ -232,7 +237,8 @@ typedef struct cls_params {
      * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
      * the grammar, which may be destroyed after the call. One of another vocabulary than the
      * sampler's is refused, and so is a state that it does not have, or one without a grammar.
-     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. */
+     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. A
+     * request with min_tokens takes a bit of device memory for each state of its grammar. */
     const cls_grammar *grammar;
     uint32_t grammar_state;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; and that the
+/* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; that the
  * table of classes says the same as the arrays that it was made from, for random automata, whose
  * digests differ if and only if the automata do, and for every automaton of two states over at most
- * four ids, in some of which no id shares its class and none ends the text. */
+ * four ids, in some of which no id shares its class and none ends the text; and, by hand, what rows
+ * draw that think or have min_tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -259,6 +260,8 @@ static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_pr
         if (probs[i] > 0.0f)
             got[n++] = (char)('0' + i);
     ck_assert_str_eq(got, expected);
+    if (n == 0)
+        ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
     if (id < 0)
         return;
     row.forced_ids = &id;
@@ -297,6 +300,50 @@ START_TEST(thinking)
 }
 END_TEST
 
+/* 0 -1-> 1 -2-> 2, 1 -3-> 3 -4-> 2; 2 and 3 are final. */
+START_TEST(before_min_tokens)
+{
+    static const uint64_t offsets_of[] = {0, 1, 3, 3, 4};
+    static const int32_t some[] = {1, 2, 3, 4}, seven[] = {7, 4}, four[] = {4}, text[] = {1, 2},
+                         other[] = {1, 3, 4}, left[] = {1, 2, 4}, listed[] = {0, 7},
+                         both[] = {4, 7}, none[] = {0, 1};
+    static const uint32_t next_of[] = {1, 2, 3, 2};
+    static const uint8_t final_of[] = {0, 0, 1, 1};
+    cls_grammar_options o = small_options();
+    cls_grammar *g;
+    cls_params p;
+    o.states = 4;
+    o.offsets = offsets_of;
+    o.ids = some;
+    o.next = next_of;
+    o.final_states = final_of;
+    must(cls_grammar_create(&o, &g));
+    cls_params_init(&p);
+    p.grammar = g;
+    p.stop_ids = (cls_ids){seven, 1};
+    p.min_tokens = 9;
+    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED); /* the end is all that is left */
+    expect_ids(&p, NULL, 0, other, 2, "4", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, NULL, 0, other, 3, "7", 7, CLS_ROW_STOPPED);
+    p.allowed_ids = (cls_ids){listed, 2};
+    expect_ids(&p, NULL, 0, other, 2, "7", 7, CLS_ROW_STOPPED);
+    p.allowed_ids = (cls_ids){both, 2};
+    expect_ids(&p, NULL, 0, other, 2, "4", 4, 0);
+    p.allowed_ids = (cls_ids){none, 2}; /* nothing is left, and no stop id ends anything */
+    p.stop_ids = (cls_ids){four, 1};
+    expect_ids(&p, NULL, 0, other, 2, "", 4, 0);
+    p.allowed_ids = (cls_ids){NULL, 0};
+    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED); /* an end and a stop id */
+    expect_ids(&p, NULL, 0, text, 1, "23", 2, 0);
+    p.stop_ids = (cls_ids){seven, 2};
+    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED);
+    expect_ids(&p, NULL, 0, left, 3, "", -1, 0); /* state 2 does not allow the stop id 4 */
+    p.min_tokens = 3;
+    expect_ids(&p, NULL, 0, other, 2, "47", 7, CLS_ROW_STOPPED);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
 int main(void)
 {
     fixture_begin(ON_HOST);
@@ -305,5 +352,6 @@ int main(void)
     add_test(refusals);
     add_test(calls);
     add_test(thinking);
+    add_test(before_min_tokens);
     return fixture_end();
 }
