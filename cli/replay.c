@@ -36,28 +36,38 @@ static bool is_allowed_id(const cls_params *p, int32_t token)
 }
 
 /* Finds the first ban of a token: samples rows in which only this token is allowed, without a
- * chain, with one more ban each time. BANS: there is none. */
+ * chain, with one more ban each time. BANS: there is none. min_tokens depends on all that is
+ * allowed, except by masks, so that a mask allows the token alone then. */
 static int find_ban(const cli_logged *logged)
 {
     const cls_host_row *const all = &logged->host;
     const cls_params *const p = all->params;
+    uint8_t *const only = cli_alloc(all->vocab, 1);
     cls_params params;
     cls_host_row row = *all;
+    int ban = LOGIT;
+    only[logged->token] = 1;
     cls_params_init(&params);
     params.allowed_ids.ids = &logged->token;
     params.allowed_ids.count = 1;
     row.params = &params;
     row.infill = NULL;
     row.mask = row.bias = NULL;
-    for (int ban = LOGIT; ban < BANS; ban++) {
+    for (bool found = false; ban < BANS && !found; ban += !found) {
         cls_host_result result = {.struct_size = sizeof result};
         switch (ban) {
         case MASK:
             row.mask = all->mask;
             break;
-        case GRAMMAR:
+        case GRAMMAR: /* unless the request thinks */
+            if (p->grammar == NULL)
+                break;
             params.grammar = p->grammar;
             params.grammar_state = p->grammar_state;
+            params.thinking_start = p->thinking_start;
+            params.thinking_end = p->thinking_end;
+            params.thinking_forced = p->thinking_forced;
+            params.thinking_budget = p->thinking_budget;
             break;
         case BIAS:
             row.bias = all->bias;
@@ -77,15 +87,20 @@ static int find_ban(const cli_logged *logged)
             params.ngram_exempt_ids = p->ngram_exempt_ids;
             break;
         case MIN_TOKENS:
+            row.mask = only;
+            row.mask_kind = CLS_MASK_BOOL;
+            row.mask_width = row.vocab;
+            params.allowed_ids = p->allowed_ids;
+            params.only_allowed = p->only_allowed;
             params.min_tokens = p->min_tokens;
             params.stop_ids.ids = p->stop_ids.ids;
             params.stop_ids.count = p->stop_ids.count;
         }
         cli_sample_host(&row, logged->row, &result);
-        if (result.token != logged->token)
-            return ban;
+        found = result.token != logged->token;
     }
-    return BANS;
+    cli_free(only);
+    return ban;
 }
 
 /* ------------------------------------------------------------------------ forced */

@@ -37,7 +37,9 @@ typedef struct cls_host_row {
     const void *bias;            /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
     int32_t bias_dtype;          /* a cls_dtype */
 
-    /* The request's tokens so far, as in cls_slot_begin(). */
+    /* The request's tokens so far, as in cls_slot_begin(). After cls_slot_next_turn() the output of
+     * earlier turns is prompt. With a grammar a thinking_start in it begins the thinking here,
+     * though not on the device. */
     uint32_t prompt_count;
     const int32_t *prompt;
     const int32_t *output;

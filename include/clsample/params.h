@@ -79,7 +79,7 @@ typedef struct cls_params {
     uint32_t max_tokens;
 
     /* The request stops when one of these ids becomes its latest output token and the output has at
-     * least min_tokens tokens. Any number of ids. */
+     * least min_tokens tokens, or min_tokens does not apply. Any number of ids. */
     cls_ids stop_ids;
 
     /* Any number of biases; those of an id that occurs several times are added. +inf and NaN:
@@ -186,7 +186,12 @@ typedef struct cls_params {
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
      * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
      * output, including this id, has at least min_tokens tokens. max_tokens stops the request in
-     * any case. Default 0. */
+     * any case. Default 0.
+     * It does not apply where only ends are left, since nothing could follow: where allowed_ids
+     * holds ids and all of them are stop ids, and in a state of the grammar in which all ids that
+     * the state and allowed_ids allow are end ids or stop ids. A stop id that such a state allows
+     * ends the text, and with it the request. What a step's mask, biases or other bans leave does
+     * not count: a row without other ids is CLS_ROW_EMPTY then. */
     uint32_t min_tokens;
 
     /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
@@ -204,15 +209,16 @@ typedef struct cls_params {
     /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
      * begins when the text, prompt and output together, ends with the ids of thinking_start (at
      * the beginning of the request if that is empty), and ends when the text ends with those of
-     * thinking_end. Output tokens in between count. When thinking_budget of them have followed
-     * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
-     * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
-     * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
-     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them
-     * or a grammar, which does not apply while the request thinks. Refused are also a budget above
-     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
-     * 1.
-     * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
+     * thinking_end. With a grammar it begins only where the last of these ids is prompt, never in
+     * the output: no string of the output turns the grammar off. Output tokens in between count.
+     * When thinking_budget of them have followed without thinking_end, the next rows emit the ids
+     * of thinking_forced, one after another, and sampling continues after the last one. A budget of
+     * 0 forces it at once. doc/integration.md, "Thinking budgets, forced text and loops", has the
+     * details. An empty thinking_forced is off (default); a budget is refused then, and a start or
+     * an end, unless relaxed_top_k needs them or a grammar, which does not apply while the request
+     * thinks. Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end
+     * longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's
+     * and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;
@@ -231,7 +237,8 @@ typedef struct cls_params {
      * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
      * the grammar, which may be destroyed after the call. One of another vocabulary than the
      * sampler's is refused, and so is a state that it does not have, or one without a grammar.
-     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. */
+     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. A
+     * request with min_tokens takes a bit of device memory for each state of its grammar. */
     const cls_grammar *grammar;
     uint32_t grammar_state;
 

@@ -32,7 +32,7 @@ extern "C" {
  * another slot, in another process, or before it was preempted. The request's position is
  * params->position plus the number of these tokens. The request has already stopped if the output
  * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
- * ends with an end id of the grammar, which follows `output` from params->grammar_state on. CLS_OK;
+ * ends the grammar, which follows `output` from params->grammar_state on. CLS_OK;
  * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,

@@ -76,9 +76,8 @@ static uint32_t history(const cls_scratch *w)
 
 uint32_t cls_scratch_stops(const cls_scratch *w, uint32_t outputs, uint32_t id)
 {
-    for (uint32_t i = 0; i < w->params.stop_ids.count && outputs >= w->params.min_tokens; i++)
-        if ((uint32_t)w->params.stop_ids.ids[i] == id)
-            return CLS_ROW_STOPPED;
+    if (outputs >= w->slot.min_tokens && w->is_stop[id])
+        return CLS_ROW_STOPPED;
     return w->slot.max_tokens != 0 && outputs >= w->slot.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                : 0;
@@ -169,7 +168,11 @@ static void ban_ngrams(cls_scratch *w, uint32_t n)
 
 static void ban_stops(cls_scratch *w)
 {
-    for (uint32_t i = 0; i < w->params.stop_ids.count && w->outputs < w->params.min_tokens; i++)
+    uint32_t state;
+    if (w->outputs >= w->slot.min_tokens ||
+        (cls_scratch_grammar(w, &state) && cls_scratch_leaves_ends(w, state)))
+        return;
+    for (uint32_t i = 0; i < w->params.stop_ids.count; i++)
         w->z[w->params.stop_ids.ids[i]] = -INFINITY;
 }
 

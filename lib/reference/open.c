@@ -71,6 +71,7 @@ static cls_status read_infill(cls_scratch *w)
     X(scratch, n) \
     X(bias, n) \
     X(mark, n) \
+    X(is_stop, n) \
     X(order, n) \
     X(tile_max, w->tiles) \
     X(unit, w->tiles)
@@ -91,6 +92,20 @@ void cls_scratch_close(cls_scratch *w)
 {
 #define FREE(name, count) free(w->name);
     ARRAYS(FREE)
+}
+
+/* Marks the stop ids. Where allowed_ids allow these only, there is no min_tokens. */
+static void mark_stops(cls_scratch *w)
+{
+    const cls_ids *const stop = &w->params.stop_ids, *const allowed = &w->params.allowed_ids;
+    uint32_t i = 0;
+    memset(w->is_stop, 0, w->vocab);
+    for (uint32_t k = 0; k < stop->count; k++)
+        w->is_stop[stop->ids[k]] = 1;
+    while (i < allowed->count && w->is_stop[allowed->ids[i]])
+        i++;
+    if (i != 0 && i == allowed->count)
+        w->slot.min_tokens = 0;
 }
 
 cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_t more)
@@ -117,5 +132,7 @@ cls_status cls_scratch_open(cls_scratch *w, const cls_host_row *callers, uint32_
     if (status == CLS_OK && !allocate_row(w, more))
         status = cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS,
                           "out of host memory for a row of %u tokens", (unsigned)w->vocab);
+    if (status == CLS_OK)
+        mark_stops(w);
     return status;
 }

@@ -43,6 +43,7 @@ typedef struct cls_scratch {
     cls_unit *unit;        /* [tiles] as the last cls_weigh() set them */
     double *bias;          /* [vocab] sums of biases; NaN if a token has none */
     uint8_t *mark;         /* [vocab] marks sets of tokens */
+    uint8_t *is_stop;      /* [vocab] marks the stop ids */
     cls_preference *order; /* [vocab] for typical sampling */
     uint32_t *scratch;     /* [vocab] counts of tokens in the text, or ids in another order */
 } cls_scratch;
@@ -102,6 +103,10 @@ int cls_scratch_relaxes(const cls_scratch *w);
 /* Sets *state to the state of the request's grammar after the work's text. Returns 0 if the request
  * has none, or if it thinks, where the grammar does not apply. */
 int cls_scratch_grammar(const cls_scratch *w, uint32_t *state);
+
+/* Returns 1 if a state of the grammar and allowed_ids leave ids, but only end ids and stop ids:
+ * there is no min_tokens there. */
+int cls_scratch_leaves_ends(const cls_scratch *w, uint32_t state);
 
 /* Returns the state of the grammar after the text and this token; 0 where no grammar applies. */
 uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id);

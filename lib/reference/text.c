@@ -24,8 +24,8 @@ static void think(const cls_scratch *w, uint32_t i, int is_output, text_state *t
 {
     const cls_params *const p = &w->params;
     const int is_due = t->thinks && p->thinking_forced.count != 0 && t->count >= p->thinking_budget;
-    if (!t->thinks) {
-        t->thinks = p->thinking_start.count != 0 &&
+    if (!t->thinks) { /* the output of a request with a grammar begins no thinking */
+        t->thinks = p->thinking_start.count != 0 && !(is_output && p->grammar != NULL) &&
                     cls_text_ends_with(w, i + 1, p->thinking_start.ids, p->thinking_start.count);
     } else if (is_due && is_output && w->text[i] == (uint32_t)p->thinking_forced.ids[t->emitted]) {
         t->emitted++;
@@ -40,6 +40,32 @@ static void think(const cls_scratch *w, uint32_t i, int is_output, text_state *t
         t->count = t->emitted = 0;
 }
 
+int cls_scratch_leaves_ends(const cls_scratch *w, uint32_t state)
+{
+    const cls_ids *const allowed = &w->params.allowed_ids;
+    const int some = cls_params_allow_some(&w->params);
+    int any = 0;
+    for (uint32_t i = 0; i < (some ? allowed->count : w->vocab); i++) {
+        const uint32_t id = some ? (uint32_t)allowed->ids[i] : i,
+                       next = grammar_next(w->params.grammar->words, state, id);
+        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !w->is_stop[id])
+            return 0;
+        any |= next != CLS_GRAMMAR_DEAD;
+    }
+    return any;
+}
+
+/* Returns the state of the grammar after an id, output token number `outputs`. Where only ends are
+ * left, a stop id ends it before min_tokens. */
+static uint32_t grammar_after(const cls_scratch *w, uint32_t state, uint32_t id, uint32_t outputs)
+{
+    const uint32_t next = grammar_next(w->params.grammar->words, state, id);
+    return next != CLS_GRAMMAR_DEAD && outputs < w->slot.min_tokens && w->is_stop[id] &&
+                   cls_scratch_leaves_ends(w, state)
+               ? CLS_GRAMMAR_ENDED
+               : next;
+}
+
 static text_state state_of_text(const cls_scratch *w)
 {
     const cls_params *const p = &w->params;
@@ -48,7 +74,7 @@ static text_state state_of_text(const cls_scratch *w)
     text_state t = {follows && p->thinking_start.count == 0, 0, 0, p->grammar_state};
     for (uint32_t i = 0; i < w->length && (follows || p->grammar != NULL); i++) {
         if (p->grammar != NULL && i >= prompt && !t.thinks)
-            t.grammar = grammar_next(p->grammar->words, t.grammar, w->text[i]);
+            t.grammar = grammar_after(w, t.grammar, w->text[i], i - prompt + 1);
         if (follows)
             think(w, i, i >= prompt, &t);
     }
@@ -85,7 +111,7 @@ int cls_scratch_grammar(const cls_scratch *w, uint32_t *state)
 uint32_t cls_scratch_after(const cls_scratch *w, uint32_t id)
 {
     uint32_t state;
-    return cls_scratch_grammar(w, &state) ? grammar_next(w->params.grammar->words, state, id) : 0;
+    return cls_scratch_grammar(w, &state) ? grammar_after(w, state, id, w->outputs + 1) : 0;
 }
 
 uint32_t cls_scratch_ends(const cls_scratch *w, uint32_t id)

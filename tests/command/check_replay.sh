@@ -125,6 +125,8 @@ cp grammar.json other.json
 echo '{"transitions": [{"0": 0, "1": 0, "2": 0}]}' >grammar.json
 log --grammar grammar.json
 differs "a token outside the grammar" 5 3 "$draws 3, .* the grammar does not allow token 3"
+log --grammar grammar.json --thinking-end 2
+differs "a token of the thinking" 5 3 "$draws 3, .* token 3, of final probability .* in the set .*"
 echo '{ "transitions": [{"2": 0, "1": 0, "0": 0}] }' >grammar.json
 check "the same grammar in other words" replay good.log
 cp other.json grammar.json
@@ -181,6 +183,8 @@ removed "the bias bans token 3" --bias low.npy
 removed "bad_words bans token 3" --bad-word 3
 removed "no_repeat_ngram bans token 3" --no-repeat-ngram-size 1 --output said.npy
 removed "min_tokens still bans the stop ids, one of which is token 3" --stop-id 3 --min-tokens 9
+removed "min_tokens still bans the stop ids, one of which is token 3" --stop-id 3 --min-tokens 9 \
+    --allowed-id 1,3
 check "a logit of minus infinity" "$clsample" sample --device host --logits low.npy --log good.log
 differs "a logit of minus infinity" 3 3 "; a logit of minus infinity or NaN excludes token 3"
 

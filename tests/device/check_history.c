@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "history.h"
+#include "oracle.h"
 
 /* ---------------------------------------------------------------- the device */
 
@@ -116,15 +117,15 @@ static void step(world *w, const char *where)
         const cls_params *const p = &q->p;
         q->stopped = 0;
         for (uint32_t i = 0; i < p->stop_ids.count; i++)
-            q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] &&
-                          recent(q, 0) == q->stop[i];
+            q->stopped |= q->outputs >= oracle_min_tokens(p) && q->n != 0 &&
+                          q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
         if (q->stopped) {
             ck_assert_int_eq(token[row], -1);
             continue;
         }
         world_expect(w, row);
         const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_words.count ||
-                          (p->stop_ids.count && q->outputs < p->min_tokens);
+                          (p->stop_ids.count && q->outputs < oracle_min_tokens(p));
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
         const int32_t right = world_is_simple(q) ? world_best(w, row) : token[row];
