@@ -816,12 +816,13 @@ static cls_grammar *complete_grammar(void)
 START_TEST(complete)
 {
     static const int32_t two[] = {1, 2}, three[] = {1, 3}, four[] = {1, 3, 4}, seven[] = {7},
-                         longer[] = {1, 3, 4, 7}, both[] = {4, 7}, some[] = {1, 3, 7},
-                         more[] = {1, 3, 4, 7}, drafts[] = {2, 7}, thinks[] = {6};
+                         longer[] = {1, 3, 4, 7}, five[] = {4, 5}, both[] = {4, 7},
+                         some[] = {1, 3, 7}, more[] = {1, 3, 4, 7}, drafts[] = {2, 7},
+                         thinks[] = {6};
     static const cls_logit_bias no_end = {7, -INFINITY};
     device *const d = fixture_device(_i);
     bench b = open_small(d);
-    cls_grammar *const g = complete_grammar();
+    cls_grammar *const g = complete_grammar(), *const alike = loop_grammar(five, 2);
     cls_params p;
     cls_params_init(&p);
     p.temperature = 0.0f;
@@ -858,6 +859,17 @@ START_TEST(complete)
     p.allowed_ids = (cls_ids){both, 2};
     begin_with(&b, &p, three, 2);
     expect_row(&b, 4, 0, "as the first of them");
+    p.allowed_ids = (cls_ids){three, 1};
+    p.stop_ids = (cls_ids){both, 1};
+    begin_with(&b, &p, three, 2);
+    must(cls_slot_force(b.sampler, 0, both, 1));
+    expect_row(&b, 4, CLS_ROW_FORCED, "they leave nothing, and 4 stops nothing before min_tokens");
+    p.allowed_ids = (cls_ids){five, 2};
+    p.stop_ids = (cls_ids){five + 1, 1};
+    p.grammar = alike;
+    begin_with(&b, &p, NULL, 0);
+    expect_row(&b, 4, 0, "a stop id and one that is none, which no state distinguishes");
+    p.grammar = g;
     p.allowed_ids = (cls_ids){NULL, 0};
 
     p.stop_ids = (cls_ids){both, 1}; /* 4, and the end is not banned anyway */
@@ -885,6 +897,14 @@ START_TEST(complete)
     p.min_tokens = 3;
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, longer, 4));
     expect_row(&b, -1, ENDED, "from min_tokens on the stop id is text of the grammar");
+    begin_with(&b, &p, three, 2);
+    expect_row(&b, 4, CLS_ROW_STOPPED, "the stop id as the third token");
+    p.stop_ids = (cls_ids){NULL, 0};
+    p.logit_bias = (cls_biases){NULL, 0};
+    must(cls_slot_params(b.sampler, 0, &p));
+    expect_row(&b, 7, CLS_ROW_STOPPED, "without stop ids the request goes on in state 2");
+    p.stop_ids = (cls_ids){both, 1};
+    p.logit_bias = (cls_biases){&no_end, 1};
     p.min_tokens = 4;
     must(cls_slot_begin(b.sampler, 0, &p, NULL, 0, four, 2));
     must(cls_slot_force(b.sampler, 0, both, 1));
@@ -909,6 +929,7 @@ START_TEST(complete)
     expect_row(&b, 6, 0, "while the request thinks, the state does not count");
     expect_row(&b, 1, 0, "state 0 behind it");
     cls_grammar_destroy(g);
+    cls_grammar_destroy(alike);
     bench_close(&b);
 }
 END_TEST

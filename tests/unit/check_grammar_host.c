@@ -260,6 +260,8 @@ static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_pr
         if (probs[i] > 0.0f)
             got[n++] = (char)('0' + i);
     ck_assert_str_eq(got, expected);
+    if (n == 0)
+        ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
     if (id < 0)
         return;
     row.forced_ids = &id;
@@ -303,7 +305,8 @@ START_TEST(before_min_tokens)
 {
     static const uint64_t offsets_of[] = {0, 1, 3, 3, 4};
     static const int32_t some[] = {1, 2, 3, 4}, seven[] = {7, 4}, four[] = {4}, text[] = {1, 2},
-                         other[] = {1, 3, 4}, listed[] = {0, 7}, both[] = {4, 7}, none[] = {0, 1};
+                         other[] = {1, 3, 4}, left[] = {1, 2, 4}, listed[] = {0, 7},
+                         both[] = {4, 7}, none[] = {0, 1};
     static const uint32_t next_of[] = {1, 2, 3, 2};
     static const uint8_t final_of[] = {0, 0, 1, 1};
     cls_grammar_options o = small_options();
@@ -334,6 +337,7 @@ START_TEST(before_min_tokens)
     expect_ids(&p, NULL, 0, text, 1, "23", 2, 0);
     p.stop_ids = (cls_ids){seven, 2};
     expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED);
+    expect_ids(&p, NULL, 0, left, 3, "", -1, 0); /* state 2 does not allow the stop id 4 */
     p.min_tokens = 3;
     expect_ids(&p, NULL, 0, other, 2, "47", 7, CLS_ROW_STOPPED);
     cls_grammar_destroy(g);
