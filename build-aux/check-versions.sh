@@ -43,7 +43,6 @@ agree $header CLS_VERSION_NUMBER "$(first $header '#define CLS_VERSION_NUMBER \(
 grep -q "^AC_INIT(\[clsample\], m4_esyscmd_s(\[sh build-aux/version.sh $header\])" configure.ac ||
     complain "configure.ac's AC_INIT does not take the version from $header."
 has_version NEWS "$(sed -n '1s/^clsample \([^ ]*\) (.*)$/\1/p' NEWS)"
-has_version doc/clsample-replay.1 "$(first doc/clsample-replay.1 '.*"version":"\([^"]*\)".*')"
 has_version "$debian/changelog" \
     "$(sed -n '1s/^clsample (\(.*\)-[^-]*) .*/\1/p' "$debian/changelog")"
 # Not every tree has these: a built configure, Python's package, which may take the version from the

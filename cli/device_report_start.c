@@ -110,21 +110,40 @@ static int sample(const request *r, int32_t *token, double *seconds)
     return failed;
 }
 
-/* Compares the first token with the reference's. */
+/* Compares the first token with that of the host, for a sampler of it. */
+static int check_on(const request *r, cls_sampler *host, int32_t token)
+{
+    const size_t size = BENCH_VOCAB * bench_dtype_size(r->dtype);
+    int32_t expected;
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.dtype = (int32_t)r->dtype;
+    step.logits.values =
+        (cls_buffer){.pointer = r->rows, .size = size, .kind = CLS_BUFFER_HOST};
+    step.tokens =
+        (cls_buffer){.pointer = &expected, .size = sizeof expected, .kind = CLS_BUFFER_HOST};
+    if (cli_try(cls_slot_begin(host, 0, &r->params, NULL, 0, NULL, 0), "the host") ||
+        cli_try(cls_sample(host, NULL, &step, 0, NULL, NULL), "the host"))
+        return 1;
+    return expected == token ? 0
+                             : cli_fail("the first token is %d, but that of the host is %d",
+                                        (int)token, (int)expected);
+}
+
 static int check(const request *r, int32_t token)
 {
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row row;
-    cls_host_row_init(&row);
-    row.logits = r->rows;
-    row.dtype = (int32_t)r->dtype;
-    row.vocab = BENCH_VOCAB;
-    row.params = &r->params;
-    if (cli_try(cls_host_sample(&row, &result), "the reference") != 0)
-        return 1;
-    return result.token == token ? 0
-                                 : cli_fail("the first token is %d, but the reference has %d",
-                                            (int)token, (int)result.token);
+    cls_context *context = NULL;
+    cls_sampler *host = NULL;
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = BENCH_VOCAB;
+    const int failed = cli_try(cls_context_create_host(NULL, &context), "the host") ||
+                       cli_try(cls_sampler_create(context, &options, &host), "the host") ||
+                       check_on(r, host, token);
+    cls_sampler_destroy(host);
+    cls_context_destroy(context);
+    return failed;
 }
 
 static int first(cli_report *report, request *r)

@@ -99,7 +99,7 @@ static void set_float(float *value, const char *what, const char *text)
     if (!whole(text, end))
         cli_die("%s: '%s' is not a number", what, text);
     /* The conversion would make it infinite, and -inf is a special value. */
-    if (isfinite(x) && fabs(x) > (double)FLT_MAX)
+    if (isfinite(x) && isinf((float)x))
         cli_die("%s: '%s' is too large for float32", what, text);
     *value = (float)x;
 }

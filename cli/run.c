@@ -253,23 +253,31 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         const run_statement *const s = &script->statement[i];
         run_text t = {NULL, 0};
         const run_record *const changed = record_of(host, i, "changed");
-        if (s->expect == NULL)
-            continue;
         const char *const is = written(host, s, i);
+        const bool is_refused = strncmp(is, "refused", 7) == 0;
+        const run_record *const equal = record_of(host, i, "equal");
+        if (s->expect == NULL && (s->is_random || !is_refused) &&
+            (equal == NULL || int_at(equal, 0) != 0))
+            continue;
+        d->statement = i;
+        if (s->expect == NULL) {
+            snprintf(d->text, sizeof d->text, "line %" PRIu32 "%s%.300s", s->line,
+                     equal != NULL ? ": the slots differ" : " is ", equal != NULL ? "" : is);
+            return true;
+        }
         const bool refused = strncmp(s->expect, "refused", 7) == 0;
         const char *const part = s->expect + 7 + strspn(s->expect + (refused ? 7 : 0), " ");
         if (changed == NULL &&
-            (refused ? strncmp(is, "refused", 7) == 0 && strstr(is, part) != NULL
+            (refused ? is_refused && strstr(is, part) != NULL
                      : same_words(is, s->expect)))
             continue;
-        d->statement = i;
         run_add(&t, "line %" PRIu32, s->line);
         if (changed != NULL)
             run_add(&t,
                     ", row %" PRId32 ": the logits, the mask or the bias have changed since the "
                     "text was written",
                     int_at(changed, 0));
-        else if (strcmp(s->verb, "step") == 0 && !refused && strncmp(is, "refused", 7) != 0)
+        else if (strcmp(s->verb, "step") == 0 && !refused && !is_refused)
             explain_step(host, script, i, is, &t);
         else
             run_add(&t, ": it is %.150s, but %.150s is expected", *is != '\0' ? is : "nothing",
@@ -296,8 +304,10 @@ static run_script expanded(const run_script *script, uint32_t add_to_seed)
             if (sampler == NULL)
                 run_die(s, "there is no sampler yet");
             part = run_parse(script->path, run_random(s, sampler, add_to_seed));
-            for (uint32_t k = 0; k < part.count; k++)
+            for (uint32_t k = 0; k < part.count; k++) {
                 part.statement[k].line = s->line;
+                part.statement[k].is_random = true;
+            }
         }
         all.statement = cli_grow(all.statement, (size_t)all.count + part.count, sizeof *s);
         memcpy(all.statement + all.count, part.statement, part.count * sizeof *s);
@@ -371,14 +381,14 @@ static void shrink(run_side *host, run_side *side, run_script *script, differenc
         }
 }
 
-static void print_script(const run_script *script, const difference *d)
+static void print_script(const run_side *host, const run_script *script, const difference *d)
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
         printf("  %s%s", i == d->statement ? "> " : "  ", s->verb);
         for (uint32_t w = 0; w < s->words; w++)
             printf(" %s%s%s", s->word[w].key, *s->word[w].key != '\0' ? "=" : "", s->word[w].value);
-        printf("\n");
+        printf("%s\n", record_of(host, i, "refusal") != NULL ? " -> refused" : "");
     }
 }
 
@@ -449,7 +459,7 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         cli_die("%s: %s", name, host->left_out);
     if (expectations_fail(host, script, &d)) {
         const run_statement *const first = script->statement;
-        if (script->count != 0 && strcmp(first->verb, "version") == 0 &&
+        if (strcmp(first->verb, "version") == 0 &&
             strcmp(run_value(first, ""), cls_version()) != 0)
             printf("the text was written by clsample %s; this is %s\n", run_value(first, ""),
                    cls_version());
@@ -468,7 +478,8 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         if (c->shrinks)
             shrink(host, side, script, &d);
         printf("%s\nThis differs in the statement behind >:\n\n", d.text);
-        print_script(script, &d);
+        run_script_on(host, script);
+        print_script(host, script, &d);
         return true;
     }
     return false;
@@ -485,7 +496,9 @@ static bool has_random(const run_script *script)
 static int run_file(command *c, const char *path)
 {
     const run_script script = run_read(path);
-    if (script.count != 0 && strcmp(script.statement[0].verb, "version") == 0 &&
+    if (script.count == 0)
+        cli_die("%s: the text has no statements", path);
+    if (strcmp(script.statement[0].verb, "version") == 0 &&
         strcmp(script.statement[script.count - 1].verb, "end") != 0)
         cli_die("%s: the text is cut short: its last line is not \"end\"", path);
     const uint32_t seeds = has_random(&script) ? c->seeds : 1;
@@ -540,7 +553,7 @@ int cls_cmd_run(int argc, char **argv)
         else
             argv[left++] = argv[i];
     }
-    cli_parse(left, argv, "clsample run FILE... [--device N] [--sides LIST]",
+    cli_parse(left, argv, "run FILE... [--device N] [--sides LIST]",
               "Runs texts of calls on the host and on other sides, and compares all that the calls "
               "write. man clsample-run describes the text.",
               options);

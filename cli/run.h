@@ -37,6 +37,7 @@ typedef struct run_statement {
     run_word *word;
     uint32_t words;
     const char *expect; /* what follows ->, or NULL */
+    bool is_random;     /* a random statement made it: it may be refused */
 } run_statement;
 
 /* What a command has read already, in place of a file that a statement names. */

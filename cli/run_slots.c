@@ -258,8 +258,6 @@ static void compare_slots(run_side *side, const run_statement *s)
         else if (saved.size != first.size || memcmp(saved.object, first.object, saved.size) != 0)
             equal = 0;
     }
-    if (!equal && side->reference == NULL)
-        run_die(s, "the slots differ");
     run_note(side, "equal", &equal, sizeof equal);
 }
 

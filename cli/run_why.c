@@ -162,7 +162,9 @@ void run_why(run_side *side, const run_statement *s, uint32_t row, int32_t token
     if (probe.sampler == NULL)
         return;
     const cli_probed drawn = cli_probe_row(&probe, NULL, &probe.step, NULL);
-    if (drawn.token < 0 || (drawn.status & CLS_ROW_FORCED)) {
+    if (drawn.token == token) {
+        run_add(t, "the token is right, but its status is not");
+    } else if (drawn.token < 0 || (drawn.status & CLS_ROW_FORCED)) {
         put_forced(&probe, drawn.token, t);
     } else if (token >= 0 && (uint32_t)token >= probe.vocab) {
         run_add(t, "token %" PRId32 " is not in the vocabulary", token);

@@ -38,7 +38,7 @@ long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/ex
 	tests/package/bootstrap.sh tests/package/devices.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
-host_check = $(fault_tests) $(sized_command_tests)
+host_check = $(fault_tests)
 quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_tests) $(quick_examples) \
 	$(fuzz_host) $(fuzz_device)
 TESTS = $(quick_tests) $(package_tests)
@@ -54,12 +54,11 @@ endif
 if BUILD_COMMAND
 # The command opens the device in each run: it takes longest once kernels are compiled.
 first_command_test = tests/command/check_command.sh
-quick_command_tests = tests/command/check_explain.sh tests/command/check_pages.sh
-sized_command_tests = tests/command/check_verify_command.sh
+quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh tests/command/check_pages.sh
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
-	tests/command/check_shards_command.sh tests/command/check_replay.sh tests/command/check_selftest_command.sh \
+	tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh tests/command/check_draft_command.sh
+	tests/command/check_generation_config.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)

@@ -13,12 +13,12 @@ bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000
 # ---------------------------------------------------- what needs no device
 
 check "--version" "$clsample" --version
-for command in "" devices sample explain demo bench; do
+for command in "" devices sample explain run demo bench; do
     # shellcheck disable=SC2086
     check "$command --help" "$clsample" $command --help
     says "$command --help" '^usage: clsample' out
 done
-for command in devices sample explain demo bench; do
+for command in devices sample explain run demo bench; do
     "$clsample" $command --help >help
     check "help $command" "$clsample" help $command
     same "help $command and $command --help" help out
@@ -26,7 +26,7 @@ done
 # Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 11
+is "commands" "$(wc -l <commands | tr -d ' ')" 9
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
@@ -59,9 +59,9 @@ check "help help" "$clsample" help help
 says "help help" '^  sample  *draw' out
 refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 3
 refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
-refused "verify: unknown option '--min_p'; did you mean --min-p?$" verify --min_p .3
+refused "explain: unknown option '--min_p'; did you mean --min-p?$" explain --min_p .3
 refused "bench: unknown option '--btach'; did you mean --batch?$" bench --btach 3
-refused "verify: unknown option '--logits'; --help lists the options$" verify --logits f32.npy
+refused "tune: unknown option '--logits'; --help lists the options$" tune --logits f32.npy
 refused "unknown option '--wrong'; --help lists the options$" devices --wrong
 refused "unknown option '--$(printf %040d 1)'; --help" devices --"$(printf %040d 1)"
 refused "unexpected argument 'x'" devices x
@@ -113,14 +113,12 @@ host_refused "--top-p-decay" --top-p-decay 0
 host_refused "--top-p-min" --top-p-min 0
 host_refused "--top-p-reset-id: 'x'" --top-p-reset-id x
 host_refused "--logprobs-top: 129 is too large; the most is 128" --logprobs-top 129
-host_refused "--logprobs-top: .* raw" --logprobs-top 3 --logprob-kind final
 host_refused "--logprobs-top-ids: it requires --logprobs-top" --logprobs-top-ids x.npy
 host_refused "--logprobs-top-values: it requires --logprobs-top" --logprobs-top-values x.npy
 host_refused "--kept-set: 38 is more than the vocabulary's 37 tokens" --kept-set 38
 host_refused "--kept-set-ids: it requires --kept-set" --kept-set-ids x.npy
 host_refused "--kept-set-offsets: it requires --kept-set-ids" --kept-set 3 --kept-set-offsets x.npy
 host_refused "--kept-set-counts: it requires --kept-set" --kept-set-counts x.npy
-host_refused "--candidates: the reference" --candidates x.json
 host_refused "--seed: '-1'" --seed -1
 host_refused "--seed: '18446744073709551616'" --seed 18446744073709551616
 host_refused "--position: '4294967296'" --position 4294967296
@@ -150,10 +148,8 @@ own_refused "--logprobs: f32.npy is also the file of --bias" --bias f32.npy --lo
 own_refused "--tokens: new.npy is also the file of --probs" --tokens new.npy \
     --probs folder/../new.npy
 refused "--plot: own.npy is also the file of --logits" explain --logits own.npy --plot own.npy
-refused "--accepted: v.npy is also the file of --nodes" verify --device host --target f32.npy \
-    --cu f32.npy --accepted v.npy --nodes v.npy
 same "an input that was named as an output" f32.npy own.npy
-is "outputs that were named twice" "$(echo new.np* v.np*)" "new.np* v.np*"
+is "outputs that were named twice" "$(echo new.np*)" "new.np*"
 check "two outputs to one device" host --tokens /dev/null --logprobs /dev/null
 check "the same name in two folders" host --tokens new.npy --logprobs folder/new.npy
 host_refused "none/t.npy: cannot be written: No such file or directory" --tokens none/t.npy
@@ -379,8 +375,8 @@ check "files of the selected row" host --rows 5 --draws 9 --bias own-bias.npy \
     --seeds own-seed.npy --output own-output.npy --params own.json --tokens own.npy \
     --log own.log
 same "files of the selected row" some.npy own.npy
-check "a log of the selected row" "$clsample" replay own.log
-says "a log of the selected row" "^all 9 tokens" out
+check "a log of the selected row" "$clsample" run own.log
+says "a log of the selected row" "on 1 side: all equal$" out
 check "the table of some rows" host --rows 5
 says "the table of some rows" '^ *5 *0 ' out
 is "the table of some rows" "$(wc -l <out | tr -d ' ')" 2

@@ -107,7 +107,7 @@ END {
 for command in $commands; do
     case $command in
     sample) compare sample "" sample params ;;
-    verify | explain) compare "$command" "$doc/clsample-sample.1" "$command" ;;
+    explain) compare "$command" "$doc/clsample-sample.1" "$command" ;;
     *) compare "$command" "" "$command" ;;
     esac
 done

@@ -99,7 +99,7 @@ refused "f32.npy: the rows have 37 values, but the vocabulary has 3 tokens" \
 host_refused "int8.npy: the array must be float32" --bias int8.npy
 host_refused "--bias-factor: 0 would leave out the bias" --bias f32.npy --bias-factor 0
 host_refused "--bias-factor: this option requires --bias" --bias-factor 2
-host_refused "row->bias_factor is 1e-39; it must be" --bias f32.npy --bias-factor 1e-39
+host_refused "step->bias.factor is 1e-39; it must be" --bias f32.npy --bias-factor 1e-39
 for has in prompt output; do
     host_refused "so-far.npy: the file has 6 rows for 8" --$has so-far.npy
     host_refused "f32.npy: the array must be int32" --$has f32.npy
