@@ -21,9 +21,6 @@
  * created, in addition to their own options. Slot calls compile other features later. */
 void fixture_features(uint32_t features);
 
-/* Contexts get this option; NULL unless a program sets it before fixture_run(). */
-extern void *(*fixture_find_opencl)(void *user, const char *name);
-
 /* Does the same for test programs with random requests. It adds all features that slot calls may
  * need and omits the leaner variants, which steps of random rows never launch. This leaves six
  * programs per shape and type. check_programs compares the variants. */
