@@ -54,7 +54,8 @@ endif
 if BUILD_COMMAND
 # The command opens the device in each run: it takes longest once kernels are compiled.
 first_command_test = tests/command/check_command.sh
-quick_command_tests = tests/command/check_explain.sh tests/command/check_pages.sh
+quick_command_tests = tests/command/check_explain.sh tests/command/check_pages.sh \
+	tests/command/check_without_opencl.sh
 sized_command_tests = tests/command/check_verify_command.sh
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_shards_command.sh tests/command/check_replay.sh tests/command/check_selftest_command.sh \
