@@ -340,7 +340,14 @@ static int check_setup(const bench_setup *setup)
     if (setup->history > BENCH_MOST_HISTORY)
         return cli_fail("--history: %u is too large; the most is %u", (unsigned)setup->history,
                         BENCH_MOST_HISTORY);
-    cli_shards_check(setup->shards, setup->vocab);
+    if (cli_given("shards") && setup->shards == 0)
+        return cli_fail("--shards: it must be at least 1");
+    if (setup->shards > CLS_MAX_SHARDS)
+        return cli_fail("--shards: %u is too large; the most is %d", (unsigned)setup->shards,
+                        CLS_MAX_SHARDS);
+    if (setup->shards > setup->vocab)
+        return cli_fail("--shards: %u shards are more than the vocabulary's %u tokens",
+                        (unsigned)setup->shards, (unsigned)setup->vocab);
     return 0;
 }
 

@@ -19,7 +19,7 @@
 #ifndef BENCH_H
 #define BENCH_H
 
-#include "../cli/shards.h"
+#include "../cli/cli.h"
 
 /* A function that runs steps returns 1 without a message after an interrupt. The results of the
  * current case are lost then; those of earlier cases are kept. */
@@ -183,6 +183,15 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c);
 /* The `history` that a sampler needs for a case. */
 uint32_t bench_window(const bench_case *c);
 
+#define BENCH_EXCHANGES 8u /* of a step on shards, whose sizes are recorded */
+
+/* What a step on shards took, in microseconds. */
+typedef struct bench_split {
+    double
+        local_us; /* all shards' first partials, from the step's beginning until they are ready */
+    double merge_us; /* of shard 0: all that follows, until its queue is finished */
+} bench_split;
+
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, from enqueue to finish */
     /* Medians by the device's clock; 0 if its events have no times. */
@@ -192,9 +201,9 @@ typedef struct bench_result {
     double accepted;     /* accepted drafts divided by all drafts */
 
     /* With setup->shards, and then without floor_us and empty_us: */
-    cli_shard_times split; /* medians */
+    bench_split split; /* medians */
     uint32_t exchanges;
-    double partial_row[CLI_EXCHANGES]; /* bytes of a partial, divided by the rows */
+    double partial_row[BENCH_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
 
 /* Microseconds since an arbitrary start. */

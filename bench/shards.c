@@ -15,8 +15,12 @@ enum { STEP, LOCAL, MERGE, KINDS };
 typedef struct split_case {
     const bench_setup *setup;
     const bench_case *c;
-    cli_shards shards;
     cls_sampler **sampler; /* [shards] */
+    cls_shard **shard;     /* [shards] */
+    cls_step *step;        /* [shards] */
+    uint32_t exchanges;    /* of the last step, and the bytes of one partial in each of them */
+    size_t bytes[BENCH_EXCHANGES];
+    unsigned char *partials; /* of all shards, in the latest exchange */
     cl_mem tokens;         /* [shards, batch] */
     int32_t *drawn;        /* [batch], by the whole step */
     int32_t *split;        /* [shards, batch] */
@@ -29,12 +33,16 @@ bool bench_can_split(const bench_case *c)
 
 static void close_case(split_case *p)
 {
-    cli_shards_free(&p->shards);
+    for (uint32_t i = 0; i < p->setup->shards && p->shard != NULL; i++)
+        cls_shard_destroy(p->shard[i]);
     for (uint32_t i = 0; i < p->setup->shards && p->sampler != NULL; i++)
         cls_sampler_destroy(p->sampler[i]);
     if (p->tokens != NULL)
         clReleaseMemObject(p->tokens);
+    cli_free(p->partials);
     free(p->sampler);
+    free(p->shard);
+    free(p->step);
     free(p->drawn);
     free(p->split);
 }
@@ -43,14 +51,20 @@ static void close_case(split_case *p)
 static int open_shard(split_case *p, uint32_t i)
 {
     const bench_setup *const setup = p->setup;
-    const cli_split split = {.shards = setup->shards};
-    cls_step *const step = &p->shards.step[i];
-    uint32_t first, width;
+    cls_step *const step = &p->step[i];
+    cls_shard_options o;
+    cls_shard_info info;
+    cls_shard_options_init(&o);
+    cls_shard_info_init(&info);
+    o.shard_count = setup->shards;
+    o.shard = i;
     if (bench_new_sampler(setup, setup->window, &p->sampler[i]) ||
-        cli_shards_add(&p->shards, &split, p->sampler[i], setup->on->queue, &first, &width))
+        cli_try(cli_compile_done(cls_shard_create(p->sampler[i], &o, &p->shard[i])),
+                "creating a shard") ||
+        cli_try(cls_shard_query(p->shard[i], &info), "asking for a shard's tokens"))
         return 1;
     bench_make_step(setup, p->c, step);
-    step->logits.values.offset = first * bench_dtype_size(setup->dtype);
+    step->logits.values.offset = info.first * bench_dtype_size(setup->dtype);
     step->logits.row_stride = setup->vocab;
     step->tokens.buffer = p->tokens;
     step->tokens.offset = (uint64_t)i * setup->batch * sizeof(int32_t);
@@ -63,11 +77,12 @@ static int open_case(split_case *p)
     const size_t size = p->setup->batch * sizeof(int32_t);
     cl_int error;
     p->sampler = calloc(n, sizeof *p->sampler);
+    p->shard = calloc(n, sizeof *p->shard);
+    p->step = calloc(n, sizeof *p->step);
     p->drawn = malloc(size);
     p->split = malloc(n * size);
-    if (p->sampler == NULL || p->drawn == NULL || p->split == NULL)
+    if (p->sampler == NULL || p->shard == NULL || p->step == NULL || p->drawn == NULL || p->split == NULL)
         return cli_no_memory();
-    cli_shards_alloc(&p->shards, n);
     p->tokens = clCreateBuffer(p->setup->on->cl, CL_MEM_READ_WRITE, n * size, NULL, &error);
     if (error != CL_SUCCESS)
         return cli_fail_opencl("bench: the shards' tokens", error);
@@ -108,20 +123,84 @@ static int compare_tokens(split_case *p)
     return 0;
 }
 
+/* --------------------------------------------------------------------- a step */
+
+/* Copies the partials of all shards to p->partials. */
+static int exchange(split_case *p, size_t *size)
+{
+    for (uint32_t i = 0; i < p->setup->shards; i++) {
+        const void *partial;
+        if (cli_try(cls_shard_partial(p->shard[i], &partial, size), "a shard's partial"))
+            return 1;
+        p->partials = cli_grow(p->partials, p->setup->shards, *size);
+        memcpy(p->partials + i * *size, partial, *size);
+    }
+    if (p->exchanges < BENCH_EXCHANGES)
+        p->bytes[p->exchanges] = *size;
+    p->exchanges++;
+    return 0;
+}
+
+/* Merges the partials on a shard, and waits for the next one or, after the last, for the queue. */
+static int merge(split_case *p, uint32_t i, size_t size, int *more)
+{
+    const cl_command_queue queue = p->setup->on->queue;
+    cls_status status;
+    const void *partial;
+    CLI_RETRY(status, queue,
+              cls_shard_merge(p->shard[i], p->partials, p->setup->shards * size, more, NULL));
+    if (cli_try(status, "merging a shard's partials"))
+        return 1;
+    if (*more)
+        return cli_try(cls_shard_partial(p->shard[i], &partial, &size), "a shard's partial");
+    return clFinish(queue) == CL_SUCCESS ? 0 : cli_fail("bench: the device failed");
+}
+
+/* Runs a step on all shards, of which one works at a time: all have the device to themselves. */
+static int run_split(split_case *p, bench_split *times)
+{
+    const cl_command_queue queue = p->setup->on->queue;
+    const void *partial;
+    size_t size = 0;
+    int more = 1;
+    memset(times, 0, sizeof *times);
+    for (uint32_t i = 0; i < p->setup->shards; i++) {
+        const double start = bench_clock();
+        cls_status status;
+        CLI_RETRY(status, queue, cls_shard_sample(p->shard[i], queue, &p->step[i], 0, NULL));
+        if (cli_try(status, "sampling") ||
+            cli_try(cls_shard_partial(p->shard[i], &partial, &size), "a shard's partial"))
+            return 1;
+        times->local_us += bench_clock() - start;
+    }
+    for (p->exchanges = 0; more;) {
+        if (exchange(p, &size))
+            return 1;
+        for (uint32_t i = 0; i < p->setup->shards; i++) {
+            const double start = bench_clock();
+            if (merge(p, i, size, &more))
+                return 1;
+            if (i == 0)
+                times->merge_us += bench_clock() - start;
+        }
+    }
+    return 0;
+}
+
 /* Runs and times the next step, whole and split. */
-static int run(split_case *p, double *step_us, cli_shard_times *split)
+static int run(split_case *p, double *step_us, bench_split *split)
 {
     const double start = bench_clock();
     if (bench_run_step(p->setup, p->c, p->drawn))
         return 1;
     *step_us = bench_clock() - start;
-    return cli_shards_step(&p->shards, split) || compare_tokens(p);
+    return run_split(p, split) || compare_tokens(p);
 }
 
 static int time_into(split_case *p, bench_result *result, double *times[KINDS])
 {
     const bench_setup *const setup = p->setup;
-    cli_shard_times split;
+    bench_split split;
     double step_us;
     uint32_t n = 0;
     if (begin(p))
@@ -146,9 +225,9 @@ static int time_into(split_case *p, bench_result *result, double *times[KINDS])
     result->step_us = bench_median(times[STEP], n);
     result->split.local_us = bench_median(times[LOCAL], n);
     result->split.merge_us = bench_median(times[MERGE], n);
-    result->exchanges = p->shards.exchanges;
-    for (uint32_t i = 0; i < p->shards.exchanges && i < CLI_EXCHANGES; i++)
-        result->partial_row[i] = (double)p->shards.bytes[i] / setup->batch;
+    result->exchanges = p->exchanges;
+    for (uint32_t i = 0; i < p->exchanges && i < BENCH_EXCHANGES; i++)
+        result->partial_row[i] = (double)p->bytes[i] / setup->batch;
     return 0;
 }
 

@@ -41,7 +41,7 @@ int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case 
     for (size_t i = 0; i < n; i++) {
         const bench_result *r = &results[i];
         json_t *const bytes = r->runs != 0 ? json_array() : NULL;
-        for (uint32_t k = 0; bytes != NULL && k < r->exchanges && k < CLI_EXCHANGES; k++)
+        for (uint32_t k = 0; bytes != NULL && k < r->exchanges && k < BENCH_EXCHANGES; k++)
             json_array_append_new(bytes, json_real(r->partial_row[k]));
         if (r->runs != 0 &&
             add_json(array, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case",
@@ -182,7 +182,7 @@ int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t
             continue;
         printf("%-12s %9.1f %9.1f %9.1f %9u ", cases[i].name, r->step_us, r->split.local_us,
                r->split.merge_us, (unsigned)r->exchanges);
-        for (uint32_t k = 0; k < r->exchanges && k < CLI_EXCHANGES; k++)
+        for (uint32_t k = 0; k < r->exchanges && k < BENCH_EXCHANGES; k++)
             printf("%s %.0f", k == 0 ? "" : " +", r->partial_row[k]);
         putchar('\n');
     }

@@ -19,10 +19,7 @@
 
 int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
-int cls_cmd_draft(int argc, char **argv);
-int cls_cmd_verify(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
-int cls_cmd_replay(int argc, char **argv);
 int cls_cmd_run(int argc, char **argv);
 int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
@@ -366,7 +363,7 @@ json_t *cli_selftest(cls_context *context, cls_status *status);
 uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
 double cli_seconds(void);            /* since an arbitrary start */
 
-/* ------------------------------------------------ token texts, cli/logits.c */
+/* ------------------------------------------------ token texts, cli/pieces.c */
 
 /* The text of each token. The file is llama2.c's: an int32 with the length of the longest piece,
  * then for each id a float32 score, an int32 length and the bytes. */
@@ -425,97 +422,33 @@ const char *cli_npy_type(const cli_npy *array, char name[16]); /* NumPy's name: 
  * differs, the message shows the conversion in NumPy, unless `what` has two shapes. */
 _Noreturn void cli_npy_refuse(const cli_npy *array, const char *what);
 
-/* -------------------------------------------------------- logits, cli/logits.c */
+/* -------------------------------------------------------- arrays, cli/arrays.c */
 
-/* Logits [rows, vocab]. dtype is a cls_dtype, or -1: the type of the file. */
-typedef struct cli_logits {
+/* What rows of a step have in files. */
+typedef enum cli_input { CLI_LOGITS, CLI_MASK, CLI_BIAS, CLI_INPUTS } cli_input;
+
+/* An array [rows, width]. */
+typedef struct cli_array {
     void *data;
-    uint32_t rows, vocab; /* of `data` */
+    uint32_t rows, width;
     uint32_t file_rows;
-    cls_dtype dtype;
-    size_t size; /* bytes of an element */
-} cli_logits;
-void cli_logits_read(const char *path, int32_t dtype, const cli_picked *picked, cli_logits *logits);
+    const cli_picked *picked; /* which rows of the file these are; NULL: all */
+    int32_t type;             /* a cls_dtype; of a mask a cls_mask_kind */
+    size_t size;              /* bytes of an element */
+} cli_array;
 
-/* Only opens the file, and sets all fields but `data`. */
-void cli_logits_open(const char *path, int32_t dtype, const cli_picked *picked, cli_npy *array,
-                     cli_logits *logits);
-const char *cli_logits_type(cls_dtype dtype); /* the word that --dtype takes */
+/* Opens a file and sets all fields but those of cli_array_read(), which reads the rows. dtype: a
+ * cls_dtype of logits, or -1: the type of the file. */
+void cli_array_open(cli_input what, const char *path, int32_t dtype, cli_npy *npy,
+                    cli_array *array);
+void cli_array_read(cli_npy *npy, const cli_picked *picked, cli_array *array);
 
-/* ------------------------------------- sampling, cli/job.c and cli/job_device.c */
-
-/* Token ids [rows, width], padded with -1. */
-typedef struct cli_tokens {
-    int32_t *ids; /* NULL: no tokens */
-    uint32_t width;
-} cli_tokens;
+const char *cli_dtype_word(int32_t dtype); /* the word that --dtype takes */
 
 /* Token ids. */
 typedef struct cli_ids {
     const int32_t *ids; /* NULL: no ids */
     uint32_t count;
 } cli_ids;
-
-typedef struct cli_results cli_results; /* cli/results.h */
-
-/* How a job's vocabulary is split over shards, and these over devices. */
-typedef struct cli_split {
-    uint32_t shards;   /* 0: one sampler has the whole vocabulary */
-    uint32_t *borders; /* [shards + 1]; NULL: the library's default */
-    uint32_t targets;  /* open devices, which the shards take in turn; at least 1 */
-} cli_split;
-
-/* What to sample, and the results. Arrays are in C order. A request is the parameters, the prompt
- * and the output of a row; request r belongs to row r, except where drafts are verified: there a
- * request has several rows. */
-typedef struct cli_job {
-    const cli_logits *logits;
-    const cli_picked *picked; /* the rows of the files that these are; NULL: all rows */
-    const cls_params *params; /* [requests] */
-    const void *mask;         /* [rows, mask_width] of mask_kind; NULL: all tokens are allowed */
-    uint32_t mask_width;
-    cls_mask_kind mask_kind;
-    const void *bias; /* [rows, vocab] of bias_dtype; NULL: no bias */
-    cls_dtype bias_dtype;
-    float bias_factor;
-    cli_tokens prompt, output;
-    const cli_ids *force; /* [requests], the first ids of each output; NULL: nothing is forced */
-    uint32_t ahead;       /* the most draft tokens that a call may append to an output */
-    uint32_t history;  /* latest tokens that the sampler keeps of a request; 0: none are needed */
-    uint32_t features; /* bits of cls_feature that rows need beyond the usual ones, if known */
-    const cls_infill *infill; /* NULL: no row has the infill stage */
-    cli_results *results;     /* what is wanted of it, and then the results */
-    cli_split split;
-} cli_job;
-
-/* The position of a request's first draw: its parameter, plus the tokens of its output. */
-uint64_t cli_position(const cli_job *job, uint32_t request);
-
-/* Returns those ids of `force` that come after an output with these tokens. */
-cli_ids cli_forced_next(const cli_ids *force, const int32_t *output, uint32_t count,
-                        uint32_t vocab);
-
-/* Samples a row by the reference. number: that of the row, for messages. */
-void cli_sample_host(const cls_host_row *row, uint32_t number, cls_host_result *result);
-
-/* Fills in the row of the reference for a request's first draw. */
-void cli_host_row(const cli_job *job, uint32_t request, uint32_t row, cls_host_row *host);
-
-/* Sets the options of a sampler for `requests` requests, except the numbers of rows and slots. */
-void cli_sampler_options(const cli_job *job, uint32_t requests, cls_sampler_options *options);
-int cli_slot_begin(const cli_job *job, uint32_t request, cls_sampler *sampler, uint32_t slot);
-
-size_t cli_mask_size(const cli_job *job); /* bytes of a row of the mask; 0: there is none */
-size_t cli_bias_size(const cli_job *job); /* bytes of a row of the bias; 0: there is none */
-
-/* Creates the job's sampler, with its infill tables. */
-int cli_sampler_create(const cli_target *target, const cli_job *job,
-                       const cls_sampler_options *options, cls_sampler **sampler);
-
-/* Runs a job by the reference, or in one step of all rows for each draw, on the devices that
- * `device` names. says_where: it also prints which one that is. */
-int cli_job_run(const cli_job *job, const char *device, const cls_context_options *options,
-                bool says_where);
-int cli_job_run_on(cli_target *targets, const cli_job *job);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "explain.h"
 #include "results.h"
 
 #define MOST_ROWS 16
@@ -39,10 +40,10 @@ static void print_share(float p)
     }
 }
 
-static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at, uint32_t row)
+static void print_row(const cli_results *results, uint32_t vocab, const cli_pieces *pieces,
+                      uint32_t at, uint32_t row)
 {
-    const uint32_t vocab = job->logits->vocab;
-    const float *const probs = cli_floats(job->results, CLI_PROBS, at);
+    const float *const probs = cli_floats(results, CLI_PROBS, at);
     uint32_t top[SHOWN] = {0};
     const uint32_t n = cli_likeliest(probs + PLAIN * (size_t)vocab, vocab, 0.0f, SHOWN, top);
     char name[16];
@@ -65,7 +66,7 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
     for (uint32_t d = 0; d < DRAWS; d++) {
         printf("\n%-12s", d == 0 ? "drawn" : "");
         for (size_t s = 0; s < SETTINGS; s++) {
-            cli_pieces_name(pieces, cli_ints(job->results, CLI_TOKENS, at + (uint32_t)s)[d], name);
+            cli_pieces_name(pieces, cli_ints(results, CLI_TOKENS, at + (uint32_t)s)[d], name);
             printf("%-*s", COLUMN, name);
         }
     }
@@ -75,42 +76,38 @@ static void print_row(const cli_job *job, const cli_pieces *pieces, uint32_t at,
 /* ------------------------------------------------------------------------- run */
 
 /* Makes the batch, which has each selected row once for each setting, all with one seed. */
-static void fill(const cli_picked *picked, uint64_t seed, cli_picked *batch, cli_job *job)
+static void fill(const cli_picked *rows, uint64_t seed, cli_request *q)
 {
-    const uint32_t rows = picked->count * (uint32_t)SETTINGS;
-    cls_params *const params = cli_alloc(rows, sizeof *params);
-    *batch = (cli_picked){picked->option, rows, cli_alloc(rows, sizeof *batch->row)};
-    job->picked = batch;
-    job->params = params;
-    for (uint32_t r = 0; r < rows; r++) {
+    const uint32_t count = rows->count * (uint32_t)SETTINGS;
+    q->picked = (cli_picked){rows->option, count, cli_alloc(count, sizeof *rows->row)};
+    q->rules = cli_alloc(count, sizeof *q->rules);
+    for (uint32_t r = 0; r < count; r++) {
         const struct setting *setting = &settings[r % SETTINGS];
-        batch->row[r] = picked->row[r / SETTINGS];
-        cls_params_init(&params[r]);
-        params[r].temperature = setting->temperature;
-        params[r].top_k = setting->top_k;
-        params[r].top_p = setting->top_p;
-        params[r].min_p = setting->min_p;
-        params[r].seed = seed + batch->row[r];
+        cls_params *const p = &q->rules[r];
+        q->picked.row[r] = rows->row[r / SETTINGS];
+        cls_params_init(p);
+        p->temperature = setting->temperature;
+        p->top_k = setting->top_k;
+        p->top_p = setting->top_p;
+        p->min_p = setting->min_p;
+        p->seed = seed + q->picked.row[r];
     }
 }
 
 int cls_cmd_demo(int argc, char **argv)
 {
-    const char *path = NULL, *device = NULL, *pieces_path = NULL;
+    const char *device = NULL, *pieces_path = NULL;
     cli_list rows = {0};
     uint64_t seed = 0;
-    cli_picked picked, batch;
-    cli_logits logits;
+    cli_picked picked;
+    cli_request q;
     cls_context_options kernels;
     cli_pieces words = {0};
-    cli_results results = {.draws = DRAWS, .probs = true};
-    cli_job job = {.results = &results,
-                   .logits = &logits,
-                   .split.targets = 1,
-                   .features = CLS_FEATURE_SEARCH}; /* top-p alone */
+    cli_results results = {
+        .draws = DRAWS, .probs = true, .features = ",search"}; /* top-p alone needs it */
     cli_option options[] = {
         CLI_TITLE("Input"),
-        {"logits", CLI_INPUT, &path, "FILE.npy", "[rows, vocab] float32 or float16"},
+        {"logits", CLI_INPUT, &q.path[CLI_LOGITS], "FILE.npy", "[rows, vocab] float32 or float16"},
         CLI_ROWS(&rows, "rows to show, at most 16, such as 0,3,8-15 (default 0)"),
         {"pieces", CLI_INPUT, &pieces_path, "FILE.bin",
          "the text of the tokens, a tokenizer of llama2.c"},
@@ -118,22 +115,23 @@ int cls_cmd_demo(int argc, char **argv)
         CLI_DEVICE_OR_HOST(&device),
         CLI_DEVICE_OPTIONS(&kernels),
         CLI_NO_OPTION};
+    cli_request_default(&q);
     cls_context_options_init(&kernels);
     cli_parse(argc, argv, "demo --logits FILE.npy [OPTION]...",
               "Compares greedy, temperature, top-k, top-p and min-p on some rows of logits.",
               options);
-    if (path == NULL)
+    if (q.path[CLI_LOGITS] == NULL)
         cli_die("--logits: this option is required; name a file of logits");
     if (rows.count == 0)
         cli_set(CLI_LIST, &rows, NULL, NULL, "0");
     cli_picked_parse(&rows, MOST_ROWS, &picked);
-    fill(&picked, seed, &batch, &job);
-    cli_logits_read(path, -1, &batch, &logits);
+    fill(&picked, seed, &q);
+    cli_request_read(&q);
     if (pieces_path != NULL)
-        cli_pieces_read(pieces_path, logits.vocab, &words);
-    if (cli_job_run(&job, device, &kernels, true) != 0)
+        cli_pieces_read(pieces_path, q.vocab, &words);
+    if (cli_results_get(&q, device, &kernels, true, &results) != 0)
         return 1;
-    for (uint32_t r = 0; r < logits.rows; r += (uint32_t)SETTINGS)
-        print_row(&job, &words, r, batch.row[r]);
+    for (uint32_t r = 0; r < q.rows; r += (uint32_t)SETTINGS)
+        print_row(&results, q.vocab, &words, r, q.picked.row[r]);
     return 0;
 }

@@ -64,8 +64,9 @@ static void print(const command *q, uint32_t r, const cli_explained *e, const cl
             longest = (double)e->stage[i].probs[e->stage[i].top[0]];
     printf("%srow %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32
            ", seed %" PRIu64 "\n\n",
-           r == 0 ? "" : "\n", e->row, q->request.logits.file_rows, e->vocab, e->position,
-           q->request.rows[r].seed);
+           r == 0 ? "" : "\n", cli_row_number(&q->request.picked, r),
+           q->request.array[CLI_LOGITS].file_rows, e->vocab,
+           (uint32_t)cli_position(&q->request, r), q->request.rules[r].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
            "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
@@ -97,14 +98,15 @@ static json_t *stage_json(const cli_shown *shown)
                      "of_before", shown->share, "temperature", shown->temperature, "top", top);
 }
 
-static json_t *row_json(const cli_explained *e)
+static json_t *row_json(const cli_request *q, uint32_t r, const cli_explained *e)
 {
     json_t *const stages = json_array();
     char words[CLI_STATUS_WORDS];
     for (uint32_t i = 0; i < e->count; i++)
         json_array_append_new(stages, stage_json(&e->stage[i]));
-    return json_pack("{s:I, s:I, s:i, s:o, s:o, s:i, s:s, s:o}", "row", (json_int_t)e->row,
-                     "position", (json_int_t)e->position, "token", (int)e->token, "raw_probability",
+    return json_pack("{s:I, s:I, s:i, s:o, s:o, s:i, s:s, s:o}", "row",
+                     (json_int_t)cli_row_number(&q->picked, r), "position",
+                     (json_int_t)cli_position(q, r), "token", (int)e->token, "raw_probability",
                      cli_real(e->raw), "final_probability", cli_real(e->final), "status",
                      (int)e->status, "status_words", cli_status_words(e->status, words), "stages",
                      stages);
@@ -122,37 +124,48 @@ static void free_stages(cli_explained *e)
     }
 }
 
-static int explain(const command *q, const cli_job *job)
+static int explain(command *q)
 {
+    cli_request *const request = &q->request;
+    const uint32_t top = q->top < request->vocab ? q->top : request->vocab;
     json_t *const array = json_array();
     cli_pieces pieces = {0};
+    run_side host = {.name = "host", .on_host = true, .dies = true};
+    run_text t = {NULL, 0};
     if (q->pieces_path != NULL)
-        cli_pieces_read(q->pieces_path, job->logits->vocab, &pieces);
-    for (uint32_t r = 0; r < job->logits->rows; r++) {
+        cli_pieces_read(q->pieces_path, request->vocab, &pieces);
+    cli_request_write(request, "", false, &t);
+    run_add(&t, "step");
+    cli_request_write_inputs(request, &t);
+    run_script script = cli_request_script(request, t.text);
+    cls_context_options_init(&host.options);
+    run_open(&host, NULL);
+    run_first(&host, &script, script.count - 1);
+    for (uint32_t r = 0; r < request->rows; r++) {
         cli_explained e;
-        cls_host_row row;
-        cli_host_row(job, r, r, &row);
-        cli_explain(&row, cli_row_number(job->picked, r), q->top < row.vocab ? q->top : row.vocab,
-                    &e);
+        const cli_probe probe = run_probe(&host, &script.statement[script.count - 1], r);
+        cli_explain(&probe, top, &e);
+        e.row = cli_row_number(&request->picked, r);
+        cls_sampler_destroy(probe.sampler);
         if (q->plot != NULL && cli_plot(q->plot, &e, &pieces) != 0)
             return 1;
         if (q->json)
-            json_array_append_new(array, row_json(&e));
+            json_array_append_new(array, row_json(request, r, &e));
         else
             print(q, r, &e, &pieces);
         free_stages(&e);
     }
     if (q->json)
         cli_print_json(json_array_size(array) == 1 ? json_array_get(array, 0) : array);
+    run_close(&host);
     return 0;
 }
 
 int cls_cmd_explain(int argc, char **argv)
 {
     static const char about[] =
-        "Shows which tokens each stage of a row's chain removes, computed by the reference.";
+        "Shows which tokens each stage of a row's chain removes, computed on the host.";
     command q = {.top = 8};
-    cli_job job = {0};
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.request) CLI_TITLE("Output"),
         {"top", CLI_UINT, &q.top, "N", "tokens to list after each stage (default 8)"},
@@ -168,11 +181,11 @@ int cls_cmd_explain(int argc, char **argv)
         cli_plot_check(q.plot);
     if (q.request.rows_text.count == 0)
         cli_set(CLI_LIST, &q.request.rows_text, NULL, NULL, "0");
-    cli_request_read(&q.request, &job);
-    if (q.plot != NULL && job.logits->rows != 1)
+    cli_request_read(&q.request);
+    if (q.plot != NULL && q.request.rows != 1)
         cli_die("--plot: it shows one row, but %s selects %" PRIu32, q.request.picked.option,
-                job.logits->rows);
-    const int code = explain(&q, &job);
+                q.request.rows);
+    const int code = explain(&q);
     cls_grammar_destroy(q.request.grammar);
     return code;
 }

@@ -2,7 +2,7 @@
 /* clsample explain: the stages of a row's chain, one at a time.
  *
  *     explain.c         the command; prints the stages as a table or as JSON
- *     explain_stages.c  runs the reference once for each stage
+ *     explain_stages.c  samples the row on the host once for each stage
  *     explain_plot.c    plots the probabilities by gnuplot
  */
 #ifndef CLS_CLI_EXPLAIN_H
@@ -27,14 +27,44 @@ typedef struct cli_shown {
 } cli_shown;
 
 typedef struct cli_explained {
-    uint32_t row, vocab, position, count;
+    uint32_t row; /* for the plot's title */
+    uint32_t vocab, count;
     cli_shown stage[CLI_MOST_STAGES];
     int32_t token, status;
     double raw, final; /* the token's probability by the logits, and in what it was drawn from */
 } cli_explained;
 
+/* A row of a request on the host, to be sampled in several ways. */
+typedef struct cli_probe {
+    cls_sampler *sampler; /* slot 0 has the request, slot 1 is free */
+    cls_step step;        /* of one row */
+    cls_params params;    /* of the request */
+    uint32_t vocab;
+} cli_probe;
+
+/* Makes the probe of a row of a step, of a host's side that has run what comes before the step.
+ * cls_sampler_destroy() ends it. sampler NULL: the row has no request. */
+cli_probe run_probe(run_side *side, const run_statement *step, uint32_t row);
+
+/* What a probe gives. */
+typedef struct cli_probed {
+    int32_t token, status;
+    uint32_t kept; /* tokens of the kept set */
+    float raw, final; /* log-probabilities of the token */
+} cli_probed;
+
+/* Samples the row with other parameters and inputs. params NULL: the request as it is, with forced
+ * ids, which other parameters leave out. probs: [vocab] or NULL. */
+cli_probed cli_probe_row(const cli_probe *probe, const cls_params *params, const cls_step *inputs,
+                         float *probs);
+
 /* top: how many tokens to list after each stage. */
-void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *explained);
+void cli_explain(const cli_probe *probe, uint32_t top, cli_explained *explained);
+
+/* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
+ * Returns how many there are. */
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
+                       uint32_t *top);
 
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the
  * format; cli_plot_check() fails on other paths. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Computes the distribution after each stage of a row's chain: the reference samples the row with
- * the first stage alone, then with the first two, and so on. */
+/* Computes the distribution after each stage of a row's chain: the host samples the row with the
+ * first stage alone, then with the first two, and so on. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -9,11 +9,52 @@
 #include <string.h>
 
 #include "explain.h"
-#include "results.h"
 
 /* Numbers beyond those of the public stages: Mirostat replaces the truncations, adaptive p the
  * draw. */
 enum { MIROSTAT = 32, ADAPTIVE };
+
+/* --------------------------------------------------------------------- a sample */
+
+static cls_buffer host_buffer(void *pointer, size_t size)
+{
+    return (cls_buffer){.pointer = pointer, .size = size, .kind = CLS_BUFFER_HOST};
+}
+
+static void sample(const cli_probe *probe, cls_step *step)
+{
+    step->defer_accept = 1; /* the request stays as it is */
+    if (cls_sample(probe->sampler, NULL, step, 0, NULL, NULL) != CLS_OK)
+        cli_die("%s", cls_error_message());
+}
+
+cli_probed cli_probe_row(const cli_probe *probe, const cls_params *params, const cls_step *inputs,
+                         float *probs)
+{
+    static const int32_t slots[] = {0, 1};
+    cli_probed out = {.kept = 0};
+    cls_step step = *inputs;
+    cls_outputs outputs;
+    cls_outputs_init(&outputs);
+    if (params != NULL && (cls_slot_copy(probe->sampler, 1, 0) != CLS_OK ||
+                           cls_slot_params(probe->sampler, 1, params) != CLS_OK ||
+                           cls_slot_force(probe->sampler, 1, NULL, 0) != CLS_OK))
+        cli_die("%s", cls_error_message());
+    step.slots = (cls_ints){.host = &slots[params != NULL]};
+    step.outputs = &outputs;
+    step.tokens = host_buffer(&out.token, sizeof out.token);
+    step.status = host_buffer(&out.status, sizeof out.status);
+    outputs.logprobs = host_buffer(&out.raw, sizeof out.raw);
+    outputs.kept.counts = host_buffer(&out.kept, sizeof out.kept);
+    if (probs != NULL)
+        outputs.probs = host_buffer(probs, probe->vocab * sizeof *probs);
+    sample(probe, &step);
+    cls_outputs_init(&outputs);
+    outputs.logprob_kind = CLS_LOGPROB_FINAL;
+    outputs.logprobs = host_buffer(&out.final, sizeof out.final);
+    sample(probe, &step);
+    return out;
+}
 
 /* ------------------------------------------------------------------- the stages */
 
@@ -62,6 +103,8 @@ static void without_chain(cls_params *p)
         copy_stage(stage, &off, p);
     p->mirostat = off.mirostat;
     p->adaptive_target = off.adaptive_target;
+    if (p->grammar != NULL) /* it does not apply while the request thinks */
+        return;
     p->thinking_budget = off.thinking_budget; /* the stages do not concern forced ids */
     p->thinking_start.count = p->thinking_end.count = p->thinking_forced.count = 0;
 }
@@ -90,9 +133,8 @@ static void put(cli_shown *to, const char *format, ...)
 }
 
 /* Sets the stage's name and the text of its parameters. */
-static void describe(uint8_t stage, const cls_host_row *row, cli_shown *to)
+static void describe(uint8_t stage, const cls_params *p, cli_shown *to)
 {
-    const cls_params *const p = row->params;
     switch (stage) {
 #define NAME(stage, text, field, on) \
     case CLS_STAGE_##stage: \
@@ -121,15 +163,11 @@ static void describe(uint8_t stage, const cls_host_row *row, cli_shown *to)
             (double)p->xtc_threshold);
         return;
     case MIROSTAT:
-        if (row->adaptive.begun != 0)
-            put(to, "%" PRId32 ", mu %g", p->mirostat, row->adaptive.mu / 1048576.0);
-        else
-            put(to, "%" PRId32 ", in its initial state: mu %g", p->mirostat,
-                2.0 * (double)p->mirostat_tau);
+        put(to, "%" PRId32 ", tau %g, eta %g", p->mirostat, (double)p->mirostat_tau,
+            (double)p->mirostat_eta);
         return;
     case ADAPTIVE:
-        put(to, row->adaptive.begun != 0 ? "target %g" : "target %g, in its initial state",
-            (double)p->adaptive_target);
+        put(to, "target %g, decay %g", (double)p->adaptive_target, (double)p->adaptive_decay);
         return;
     }
     /* The others are their one parameter. */
@@ -146,16 +184,17 @@ static void describe(uint8_t stage, const cls_host_row *row, cli_shown *to)
 }
 
 /* Describes the adjustments before the chain. False: there are none. */
-static bool describe_adjustments(const cls_host_row *row, cli_shown *to)
+static bool describe_adjustments(const cli_probe *probe, cli_shown *to)
 {
-    const cls_params *const p = row->params;
+    const cls_params *const p = &probe->params;
+    const float factor = probe->step.bias.factor;
     to->name = "adjusted";
-    if (row->mask != NULL)
+    if (probe->step.mask.host != NULL || probe->step.mask.words.pointer != NULL)
         put(to, ", mask");
     if (p->grammar != NULL)
         put(to, ", grammar");
-    if (row->bias != NULL)
-        put(to, row->bias_factor == 1.0f ? ", bias" : ", bias * %g", (double)row->bias_factor);
+    if (probe->step.bias.values.pointer != NULL)
+        put(to, factor == 0.0f || factor == 1.0f ? ", bias" : ", bias * %g", (double)factor);
     if (p->logit_bias.count != 0)
         put(to, ", logit bias of %" PRIu32, p->logit_bias.count);
     if (p->allowed_ids.count != 0)
@@ -218,6 +257,25 @@ static void mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vo
     cli_free(order);
 }
 
+uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
+                       uint32_t *top)
+{
+    uint32_t n = 0;
+    for (uint32_t t = 0; t < vocab && most != 0; t++) {
+        uint32_t at = n;
+        if (!(probs[t] > above) || (n == most && probs[t] <= probs[top[n - 1]]))
+            continue;
+        if (n < most)
+            n++;
+        else
+            at--;
+        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
+            top[at] = top[at - 1];
+        top[at] = t;
+    }
+    return n;
+}
+
 static double mass_of(const float *probs, const uint8_t *kept, uint32_t vocab)
 {
     double sum = 0;
@@ -251,27 +309,25 @@ static double observed_temperature(const cls_params *p, const cli_shown *before,
            log((double)after->probs[most] / (double)after->probs[least]);
 }
 
-/* Runs the reference for the next stage. */
-static void show(const cls_host_row *host, cli_explained *e, uint32_t top)
+/* Samples the row for the next stage. */
+static void show(const cli_probe *probe, const cls_params *params, const cls_step *inputs,
+                 cli_explained *e, uint32_t top)
 {
     cli_shown *const shown = &e->stage[e->count++];
-    cls_host_result result = {.struct_size = sizeof result};
-    shown->probs = result.probs = cli_alloc(e->vocab, sizeof *shown->probs);
-    cli_sample_host(host, e->row, &result);
-    shown->kept = result.kept_count;
+    shown->probs = cli_alloc(e->vocab, sizeof *shown->probs);
+    shown->kept = cli_probe_row(probe, params, inputs, shown->probs).kept;
     shown->top = cli_alloc(top, sizeof *shown->top);
     shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
 }
 
 /* Draws the token with the whole chain. */
-static void draw(const cls_host_row *host, cli_explained *e)
+static void draw(const cli_probe *probe, cli_explained *e)
 {
-    cls_host_result result = {.struct_size = sizeof result};
-    cli_sample_host(host, e->row, &result);
-    e->token = result.token;
-    e->status = result.status;
-    e->raw = cli_probability((double)result.logprob_raw);
-    e->final = cli_probability((double)result.logprob_final);
+    const cli_probed drawn = cli_probe_row(probe, NULL, &probe->step, NULL);
+    e->token = drawn.token;
+    e->status = drawn.status;
+    e->raw = cli_probability((double)drawn.raw);
+    e->final = cli_probability((double)drawn.final);
 }
 
 /* Finds the kept tokens of all stages, and their masses; `base` is the index of the adjusted row.
@@ -289,46 +345,38 @@ static void weigh(cli_explained *e, uint32_t base)
     }
 }
 
-void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_explained *e)
+void cli_explain(const cli_probe *probe, uint32_t top, cli_explained *e)
 {
-    const cls_params *const all = row->params;
+    const cls_params *const all = &probe->params;
     cls_params params;
-    cls_host_row host = *row, plain;
+    cls_step plain = probe->step;
     uint8_t stages[CLI_MOST_STAGES];
-    const uint32_t n = stages_of(all, row->vocab, stages);
+    const uint32_t n = stages_of(all, probe->vocab, stages);
     uint32_t base = 0;
     memset(e, 0, sizeof *e);
-    e->row = number;
-    e->vocab = host.vocab;
-    e->position = host.position;
+    e->vocab = probe->vocab;
 
-    /* The logits alone, without a request. */
+    /* The logits alone. */
     cls_params_init(&params);
-    cls_host_row_init(&plain);
-    plain.logits = host.logits;
-    plain.dtype = host.dtype;
-    plain.vocab = host.vocab;
-    plain.params = &params;
+    memset(&plain.mask, 0, sizeof plain.mask);
+    memset(&plain.bias, 0, sizeof plain.bias);
     e->stage[0].name = "logits";
-    show(&plain, e, top);
+    show(probe, &params, &plain, e, top);
 
     params = *all;
     without_chain(&params);
-    host.params = &params;
-    host.forced_ids = NULL;
-    host.forced_count = 0;
-    if (describe_adjustments(row, &e->stage[1])) {
+    if (describe_adjustments(probe, &e->stage[1])) {
         base = 1;
-        show(&host, e, top);
+        show(probe, &params, &probe->step, e, top);
     }
     for (uint32_t i = 0; i <= base; i++)
         e->stage[i].temperature = 1.0;
     for (uint32_t i = 0; i < n; i++) {
         cli_shown *const shown = &e->stage[e->count];
         add_stage(stages[i], all, &params);
-        describe(stages[i], row, shown);
+        describe(stages[i], all, shown);
         shown->temperature = shown[-1].temperature;
-        show(&host, e, top);
+        show(probe, &params, &probe->step, e, top);
         if (stages[i] == CLS_STAGE_TEMPERATURE)
             shown->temperature = is_greedy(all) ? 0.0
                                  : all->dynatemp_range > 0.0f
@@ -336,5 +384,5 @@ void cli_explain(const cls_host_row *row, uint32_t number, uint32_t top, cli_exp
                                      : (double)all->temperature;
     }
     weigh(e, base);
-    draw(row, e);
+    draw(probe, e);
 }

@@ -94,12 +94,12 @@ static const struct refusal {
     {"prompt_lookup_num_tokens", 0, NAN},
     {"use_mtp", NAN, NAN},
     {"token_healing", NAN, NAN},
+    {"min_length", 0, NAN},
 };
 /* clang-format on */
 
 /* What concerns the loop around the steps, or the model. */
 static const char *const unused[] = {"max_length",
-                                     "min_length",
                                      "max_time",
                                      "stop_strings",
                                      "num_return_sequences",

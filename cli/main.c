@@ -13,11 +13,8 @@ static const struct command {
 } commands[] = {
     {"devices", cls_cmd_devices, "list the OpenCL devices and how clsample uses them", 1},
     {"sample", cls_cmd_sample, "draw tokens from logits in a file", 1},
-    {"draft", cls_cmd_draft, "draft tokens from the texts of requests in files, for verify", 1},
-    {"verify", cls_cmd_verify, "verify draft tokens against a model's logits, all from files", 1},
     {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row", 1},
-    {"run", cls_cmd_run, "run a text of calls on several sides, and compare them", 2},
-    {"replay", cls_cmd_replay, "prove the tokens of a log of sample, one by one", 2},
+    {"run", cls_cmd_run, "run texts of calls and logs of sample on several sides, and compare them", 2},
     {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits", 1},
     {"bench", cls_cmd_bench, "measure the speed of a device", 1},
     {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device", 1},

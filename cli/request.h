@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
-/* The options that sample, verify, explain and draft share, and the files that these options name.
- */
+/* The options that sample and explain share, the files that these options name, and the text of
+ * calls that they make (see run.h). */
 #ifndef CLS_CLI_REQUEST_H
 #define CLS_CLI_REQUEST_H
 
-#include "params.h"
+#include "run.h"
 
 #define CLI_MOST_HISTORY 16384u /* tokens of a request that a sampler can keep */
 
+/* The requests of a command, one for each row of logits. */
 typedef struct cli_request {
-    const char *logits_path, *mask, *bias, *prompt, *output, *seeds, *params_file, *prefixes,
-        *grammar_path;
+    const char *path[CLI_INPUTS]; /* of the logits, the mask and the bias */
+    const char *prompt, *output, *seeds, *params_file, *prefixes, *grammar_path;
     float bias_factor;
     int32_t dtype;     /* -1: the type of the file */
     cls_params params; /* from the command line, for all rows */
@@ -18,52 +19,45 @@ typedef struct cli_request {
     cli_list end_ids; /* --infill-end */
     cli_list force;
     cli_list rows_text; /* --rows */
-
-    /* The rows to read: of the requests' files, and of the logits, the mask and the bias. */
-    cli_picked picked;
-    const cli_picked *picked_logits;
+    cli_picked picked;  /* by --rows */
 
     /* Read from the files. */
-    cli_logits logits;
-    uint32_t requests;      /* rows of parameters, prompts and outputs */
-    uint32_t file_requests; /* those that --rows selects from; 0: as many as the first text has */
-    const char *of;         /* the noun for these rows in messages */
-    cls_params *rows;       /* [requests] */
-    cli_ids *forces;        /* [requests] */
-    cls_infill infill;
+    cli_array array[CLI_INPUTS]; /* data NULL: there is none */
+    uint32_t rows, vocab;
+    cls_params *rules;               /* [rows] */
+    cli_ids *prompts, *outputs;      /* [rows] */
+    cli_ids *forces;                 /* [rows], the first ids of the outputs */
+    cli_ids ends;                    /* of infill, if a row has it */
+    cls_infill infill;               /* its tables */
     cls_grammar *grammar; /* of all rows, or NULL; the command destroys it */
+    run_given given[6];
 } cli_request;
 
 /* clang-format off */
 #define CLI_REQUEST_OPTIONS(q) \
     CLI_TITLE("Input"), \
-    {"logits", CLI_INPUT, &(q)->logits_path, "FILE.npy", \
+    {"logits", CLI_INPUT, &(q)->path[CLI_LOGITS], "FILE.npy", \
      "the logits: float32 or float16 [rows, vocab], or bfloat16 stored as uint16"}, \
-    CLI_SAMPLING_OPTIONS(q, "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)")
+    CLI_SAMPLING_OPTIONS(q)
 
-#define CLI_TEXT_OPTIONS(q) \
-    {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
-     "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
-    {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
-     "the tokens generated so far, in the same format as --prompt"}
-
-/* Where --rows selects requests. */
-#define CLI_REQUESTS_HELP "the requests to take, such as 0,3,8-15 (default: all)"
-
-/* All of these options except --logits, with the help of --rows. A comma follows. */
-#define CLI_SAMPLING_OPTIONS(q, rows) \
-    CLI_ROWS(&(q)->rows_text, rows), \
+/* All of these options except --logits. A comma follows. */
+#define CLI_SAMPLING_OPTIONS(q) \
+    CLI_ROWS(&(q)->rows_text, \
+             "the rows to take, such as 0,3,8-15 (default: all, in explain row 0)"), \
     {"dtype", CLI_CHOICE, &(q)->dtype, "TYPE=f32|f16|bf16", \
      "the type of the logits: f32, f16 or bf16 (default: the type of the file)"}, \
-    {"mask", CLI_INPUT, &(q)->mask, "FILE.npy", \
+    {"mask", CLI_INPUT, &(q)->path[CLI_MASK], "FILE.npy", \
      "the allowed tokens: bool [rows, vocab], or int32 [rows, words] of 32 bits each; tokens " \
      "beyond a narrower mask are banned"}, \
-    {"bias", CLI_INPUT, &(q)->bias, "FILE.npy", \
+    {"bias", CLI_INPUT, &(q)->path[CLI_BIAS], "FILE.npy", \
      "values to add to the logits: float32 or float16 [rows, vocab], or bfloat16 as uint16"}, \
     {"bias-factor", CLI_FLOAT, &(q)->bias_factor, "X", \
      "multiply the bias by X first (default 1); for guidance of scale s, X = 1/s - 1"}, \
     CLI_TITLE("Requests"), \
-    CLI_TEXT_OPTIONS(q), \
+    {"prompt", CLI_INPUT, &(q)->prompt, "FILE.npy", \
+     "the prompt of each request: int32 [rows, tokens], padded with -1"}, \
+    {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
+     "the tokens generated so far, in the same format as --prompt"}, \
     {"params", CLI_INPUT, &(q)->params_file, "FILE.json", \
      "the parameters of each row: an array with one object per row, or an object for all rows, " \
      "such as Transformers' generation_config.json"}, \
@@ -104,31 +98,20 @@ typedef struct cli_request {
 /* Sets all fields to zero and the parameters to their defaults. */
 void cli_request_default(cli_request *q);
 
-void cli_picked_read(cli_request *q); /* --rows */
+/* Reads --rows and all files that the options name. `picked` and `rules` are kept if they are set. */
+void cli_request_read(cli_request *q);
 
-/* Reads --rows and all files that the options name. */
-void cli_request_read(cli_request *q, cli_job *job);
+/* The position of a row's first draw: its parameter, plus the tokens of its output. */
+uint64_t cli_position(const cli_request *q, uint32_t row);
 
-/* Reads --prompt and --output. The fields from `picked` to `of` must be set. */
-void cli_texts_read(cli_request *q, cli_job *job);
+/* Writes the statements that make the sampler, its tables and its requests; and the words of a step
+ * for its logits, its mask and its bias. features: of the sampler, beyond those of the inputs.
+ * log: the text is a log, which names the grammar's digest. */
+void cli_request_write(const cli_request *q, const char *features, bool log, run_text *t);
+void cli_request_write_inputs(const cli_request *q, run_text *t);
 
-/* Reads all files except the logits. The fields from `picked` to `of` must be set. */
-void cli_sampling_read(cli_request *q, cli_job *job);
-
-/* Converts token ids of `size` bytes each to int32 in place; numbers that int32 cannot hold and
- * negative ones become -1. */
-void cli_ids_narrow(void *ids, unsigned size, size_t count);
-
-#define CLI_MASK_TYPES "bool [rows, vocab], or int32 [rows, words] of 32 tokens each"
-
-/* Whether the type of an array is that of a mask, or of a bias; and which mask or bias it is. */
-#define CLI_BIAS_TYPES "float32 or float16 [rows, vocab], or bfloat16 as uint16"
-bool cli_is_mask(const cli_npy *array);
-bool cli_is_bias(const cli_npy *array);
-cls_dtype cli_bias_dtype(const cli_npy *array);
-cls_mask_kind cli_mask_kind(const cli_npy *array);
-
-/* Reads the prefixes of the infill stage; path NULL: no token is a prefix. */
-void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
+/* The script of a text that cli_request_write() began, with the arrays that were read. Messages on
+ * a request name its row. */
+run_script cli_request_script(const cli_request *q, const char *text);
 
 #endif

@@ -1,261 +1,241 @@
 /* SPDX-License-Identifier: MIT */
-/* The results of a job: where they are in a step's buffer, how the host computes them, and their
- * files and JSON. */
+/* Samples requests by a text of calls, and writes the results as files and JSON. */
 #include "results.h"
 
-#include "../bench/bench.h"
-
 #include <errno.h>
-#include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-/* The numbers of each part that a row has, their type, how many dimensions a file of them has, and
- * the buffer that they go to: a field of cls_step or of cls_outputs. */
+/* The name under which clsample run records each part, and its type and dimensions in a file. The
+ * first parts are of all draws. */
 static const struct part {
-    enum {
-        DRAWS,
-        LOGPROBS,
-        PROBS,
-        TOP,
-        ANY_TOP,
-        CANDIDATES,
-        ANY_CANDIDATES,
-        SET,
-        ANY_SET,
-        WIDTHS
-    } width;
+    const char *record;
     char kind;
     unsigned dims;
-    bool of_step;
-    size_t field;
-} parts[CLI_PARTS] = {
-#define OF_STEP(width, kind, dims, field) \
-    { \
-        width, kind, dims, true, offsetof(cls_step, field) \
-    }
-#define OUTPUT(width, kind, dims, field) \
-    { \
-        width, kind, dims, false, offsetof(cls_outputs, field) \
-    }
-    [CLI_TOKENS] = OF_STEP(DRAWS, 'i', 2, tokens),
-    [CLI_STATUS] = OF_STEP(DRAWS, 'i', 2, status),
-    [CLI_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
-    [CLI_FINAL_LOGPROBS] = OUTPUT(LOGPROBS, 'f', 2, logprobs),
-    [CLI_PROBS] = OUTPUT(PROBS, 'f', 2, probs),
-    [CLI_RANKS] = OUTPUT(ANY_TOP, 'i', 1, ranks),
-    [CLI_TOP_IDS] = OUTPUT(TOP, 'i', 2, top.ids),
-    [CLI_TOP_LOGPROBS] = OUTPUT(TOP, 'f', 2, top.logprobs),
-    [CLI_CANDIDATE_IDS] = OUTPUT(CANDIDATES, 'i', 2, kept.ids),
-    [CLI_CANDIDATE_LOGITS] = OUTPUT(CANDIDATES, 'f', 2, kept.logits),
-    [CLI_CANDIDATE_PROBS] = OUTPUT(CANDIDATES, 'f', 2, kept.probs),
-    [CLI_CANDIDATE_COUNTS] = OUTPUT(ANY_CANDIDATES, 'i', 1, kept.counts),
-    [CLI_ENTROPY] = OUTPUT(ANY_CANDIDATES, 'f', 1, entropy),
-    [CLI_KEPT_MASS] = OUTPUT(ANY_CANDIDATES, 'f', 1, kept_mass),
-    [CLI_SET_IDS] = OUTPUT(SET, 'i', 2, kept_set.ids),
-    [CLI_SET_COUNTS] = OUTPUT(ANY_SET, 'i', 1, kept_set.counts)};
-
-/* The parts of all draws are the first ones. */
+} parts[CLI_PARTS] = {[CLI_TOKENS] = {"tokens", 'i', 2},
+                      [CLI_STATUS] = {"status", 'i', 2},
+                      [CLI_LOGPROBS] = {"logprobs", 'f', 2},
+                      [CLI_FINAL_LOGPROBS] = {"logprobs", 'f', 2},
+                      [CLI_PROBS] = {"probs", 'f', 2},
+                      [CLI_RANKS] = {"ranks", 'i', 1},
+                      [CLI_TOP_IDS] = {"top.ids", 'i', 2},
+                      [CLI_TOP_LOGPROBS] = {"top.logprobs", 'f', 2},
+                      [CLI_CANDIDATE_IDS] = {"kept.ids", 'i', 2},
+                      [CLI_CANDIDATE_LOGITS] = {"kept.logits", 'f', 2},
+                      [CLI_CANDIDATE_PROBS] = {"kept.probs", 'f', 2},
+                      [CLI_CANDIDATE_COUNTS] = {"kept.counts", 'i', 1},
+                      [CLI_ENTROPY] = {"entropy", 'f', 1},
+                      [CLI_KEPT_MASS] = {"kept_mass", 'f', 1},
+                      [CLI_SET_IDS] = {"set.ids", 'i', 2},
+                      [CLI_SET_COUNTS] = {"set.counts", 'i', 1}};
 enum { OF_ALL_DRAWS = CLI_FINAL_LOGPROBS + 1 };
-
-void cli_results_alloc(const cli_job *job, uint32_t most)
-{
-    cli_results *const a = job->results;
-    const size_t n = a->candidates ? most : 0;
-    const size_t widths[WIDTHS] = {[DRAWS] = a->draws,
-                                   [LOGPROBS] = a->logprobs ? a->draws : 0,
-                                   [PROBS] = a->probs ? job->logits->vocab : 0,
-                                   [TOP] = a->top_n,
-                                   [ANY_TOP] = a->top_n != 0,
-                                   [CANDIDATES] = n,
-                                   [ANY_CANDIDATES] = n != 0,
-                                   [SET] = a->set_n,
-                                   [ANY_SET] = a->set_n != 0};
-    a->size = 0;
-    a->rows = job->logits->rows;
-    a->candidates_n = (uint32_t)n;
-    for (int i = 0; i < CLI_PARTS; i++)
-        a->size += 4 * a->rows * (a->width[i] = widths[parts[i].width]);
-    a->data = cli_alloc(1, a->size);
-}
-
-/* The offset of a part of a row in the block, in 32-bit numbers. */
-static size_t offset_of(const cli_results *results, cli_part part, uint32_t row)
-{
-    size_t at = 0;
-    for (int i = 0; i < (int)part; i++)
-        at += results->rows * results->width[i];
-    return at + row * results->width[part];
-}
 
 int32_t *cli_ints(const cli_results *results, cli_part part, uint32_t row)
 {
-    return (int32_t *)results->data + offset_of(results, part, row);
+    return (int32_t *)results->data[part] + row * results->width[part];
 }
 
 float *cli_floats(const cli_results *results, cli_part part, uint32_t row)
 {
-    return (float *)results->data + offset_of(results, part, row);
+    return (float *)results->data[part] + row * results->width[part];
 }
 
-void cli_results_bind(const cli_results *results, uint32_t draw, cl_mem buffer, cls_step *step,
-                      cls_outputs *outputs)
+static void alloc_results(const cli_request *q, cli_results *a)
 {
-    outputs->logprob_kind = (int32_t)results->kind;
-    if (draw == 0) {
-        outputs->top.count = results->top_n;
-        outputs->kept.count = results->candidates_n;
-        outputs->kept_set.capacity = results->set_n;
-    }
-    for (int i = 0; i < (draw == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++) {
-        const bool is_logprob = i == CLI_LOGPROBS || i == CLI_FINAL_LOGPROBS;
-        const bool is_computed = results->by_device && i == CLI_LOGPROBS + (int)results->kind;
-        if (results->width[i] != 0 && (!is_logprob || is_computed)) {
-            const size_t of_draw = i < OF_ALL_DRAWS ? draw * (size_t)results->rows : 0;
-            char *const to = parts[i].of_step ? (char *)step : (char *)outputs;
-            *(cls_buffer *)(void *)(to + parts[i].field) = (cls_buffer){
-                .buffer = buffer, .offset = 4 * (offset_of(results, (cli_part)i, 0) + of_draw)};
-        }
+    const size_t draws = a->draws, logprobs = a->logprobs ? draws : 0, top = a->top_n != 0,
+                 n = a->candidates_n, set = a->set_n != 0;
+    const size_t widths[CLI_PARTS] = {
+        draws, draws, logprobs, logprobs, a->probs ? q->vocab : 0, top, a->top_n, a->top_n, n, n, n,
+        n != 0, n != 0, n != 0, a->set_n, set};
+    a->rows = q->rows;
+    for (int i = 0; i < CLI_PARTS; i++) {
+        a->width[i] = widths[i];
+        a->data[i] = cli_alloc(q->rows * (a->width[i] != 0 ? a->width[i] : 1), 4);
     }
 }
 
-void cli_results_turn(const cli_results *results)
+/* -------------------------------------------------------------------------- text */
+
+/* Writes the step of a draw without its outputs. */
+static void write_step(const cli_request *q, uint32_t draw, run_text *t)
 {
-    const size_t rows = results->rows, draws = results->draws;
-    int32_t *const turned = cli_alloc(rows * draws, 4);
-    for (int i = 0; i < OF_ALL_DRAWS && draws > 1; i++) {
-        int32_t *const part = cli_ints(results, (cli_part)i, 0);
-        if (results->width[i] == 0)
-            continue;
-        for (size_t at = 0; at < rows * draws; at++)
-            turned[at] = part[at % draws * rows + at / draws];
-        memcpy(part, turned, rows * draws * 4);
-    }
-    cli_free(turned);
+    run_add(t, "step defer=1 positions=");
+    for (uint32_t r = 0; r < q->rows; r++)
+        run_add(t, "%s%" PRIu64, r > 0 ? "," : "", cli_position(q, r) + draw);
+    cli_request_write_inputs(q, t);
 }
 
-/* ------------------------------------------------------------------------ host */
-
-/* A logit as the sampler reads it: NaN is -inf, and infinities and subnormals are replaced. */
-static float logit_at(const cli_logits *logits, size_t i)
+/* The features of a sampler that computes the results. */
+static const char *features_of(const cli_results *a, char text[64])
 {
-    const float x = bench_get(logits->data, logits->dtype, i);
-    return isnan(x) ? -INFINITY : x > FLT_MAX ? FLT_MAX : fabsf(x) < FLT_MIN ? 0.0f : x;
+    const bool reports = a->top_n != 0 || a->candidates, logprobs = a->logprobs && a->by_device;
+    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "", logprobs || reports ? ",logprobs" : "",
+             a->probs || reports ? ",probs" : "", a->set_n != 0 ? ",kept_sets" : "");
+    return text;
 }
 
-/* Computes rank and likeliest tokens of a row by the raw logits. */
-static void find_top(const cli_job *job, uint32_t row)
+static void write_outputs(const cli_results *a, uint32_t draw, run_text *t)
 {
-    const cli_logits *const logits = job->logits;
-    const cli_results *const results = job->results;
-    const int32_t token = *cli_ints(results, CLI_TOKENS, row);
-    int32_t *const rank = cli_ints(results, CLI_RANKS, row), *const ids = cli_ints(
-                                                                 results, CLI_TOP_IDS, row);
-    float *const tops = cli_floats(results, CLI_TOP_LOGPROBS, row);
-    float *const x = cli_alloc(logits->vocab, sizeof *x);
-    double most = -INFINITY, sum = 0;
-    for (uint32_t t = 0; t < logits->vocab; t++) {
-        x[t] = logit_at(logits, (size_t)row * logits->vocab + t);
-        most = fmax(most, (double)x[t]);
-    }
-    for (uint32_t t = 0; t < logits->vocab; t++)
-        if (x[t] > -INFINITY) {
-            *rank += token >= 0 && x[t] >= x[token];
-            sum += exp((double)x[t] - most);
-        }
-    const uint32_t n = cli_likeliest(x, logits->vocab, -INFINITY, results->top_n, (uint32_t *)ids);
-    for (uint32_t i = 0; i < results->top_n; i++) {
-        tops[i] = i < n ? (float)((double)x[ids[i]] - most - log(sum)) : -INFINITY;
-        ids[i] = i < n ? ids[i] : -1;
-    }
-    cli_free(x);
+    run_add(t, " outputs=%s", a->kind == CLS_LOGPROB_FINAL ? "final" : "none");
+    if (a->logprobs && a->by_device)
+        run_add(t, ",logprobs");
+    if (draw == 0 && a->probs)
+        run_add(t, ",probs");
+    if (draw == 0 && a->top_n != 0)
+        run_add(t, ",ranks,top:%" PRIu32, a->top_n);
+    if (draw == 0 && a->candidates_n != 0)
+        run_add(t, ",kept:%" PRIu32 ",counts,entropy,kept_mass", a->candidates_n);
+    if (draw == 0 && a->set_n != 0)
+        run_add(t, ",set:%" PRIu32, a->set_n);
 }
 
-/* Samples a row's draw by the reference. */
-static void sample_host(const cli_job *job, uint32_t r, uint32_t draw, cls_host_result *result)
+/* ----------------------------------------------------------------------- results */
+
+/* What a side wrote in a statement. */
+static const run_record *find_record(const run_side *side, uint32_t statement, const char *name)
 {
-    cls_host_row row;
-    cli_host_row(job, r, r, &row);
-    row.position += draw;
-    cli_sample_host(&row, cli_row_number(job->picked, r), result);
+    for (uint32_t i = 0; i < side->records; i++)
+        if (side->record[i].statement == statement && strcmp(side->record[i].name, name) == 0)
+            return &side->record[i];
+    return NULL;
 }
 
-static void draw_by_host(const cli_job *job, uint32_t r, uint32_t d)
+/* Takes a part of a step: of all draws, a column of the results. */
+static void take_part(const run_side *side, uint32_t statement, uint32_t draw, cli_part part,
+                      cli_results *a)
 {
-    const cli_results *const results = job->results;
-    const bool first = d == 0;
-    cls_host_result result = {.struct_size = sizeof result};
-    if (first && results->probs)
-        result.probs = cli_floats(results, CLI_PROBS, r);
-    if (first && results->set_n != 0) {
-        result.kept_capacity = results->set_n;
-        result.kept_ids = cli_ints(results, CLI_SET_IDS, r);
-    }
-    sample_host(job, r, d, &result);
-    cli_ints(results, CLI_TOKENS, r)[d] = result.token;
-    cli_ints(results, CLI_STATUS, r)[d] = result.status;
-    if (results->logprobs) {
-        cli_floats(results, CLI_LOGPROBS, r)[d] = result.logprob_raw;
-        cli_floats(results, CLI_FINAL_LOGPROBS, r)[d] = result.logprob_final;
-    }
-    if (first && results->set_n != 0)
-        *cli_ints(results, CLI_SET_COUNTS, r) = (int32_t)result.kept_count;
-    if (first && results->top_n != 0)
-        find_top(job, r);
+    const run_record *const r = find_record(side, statement, parts[part].record);
+    if (r == NULL || a->width[part] == 0)
+        return;
+    if ((int)part >= OF_ALL_DRAWS)
+        memcpy(a->data[part], r->bytes, r->size);
+    for (uint32_t row = 0; row < a->rows && (int)part < OF_ALL_DRAWS; row++)
+        memcpy(cli_ints(a, part, row) + draw, r->bytes + row * sizeof(int32_t), sizeof(int32_t));
 }
 
-void cli_results_by_host(const cli_job *job)
-{
-    cli_results_alloc(job, 0);
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < job->results->draws; d++)
-            draw_by_host(job, r, d);
-}
-
-/* The most logits for which the reference computes log-probabilities after a device: it takes less
- * time than the programs for them take to compile, less than a second. */
+/* The most logits for which the host computes log-probabilities after a device: it takes less time
+ * than the programs for them take to compile, less than a second. */
 #define MOST_BY_HOST (UINT64_C(1) << 24)
 
-bool cli_is_small(const cli_job *job)
+/* Computes the log-probabilities of the tokens that no device did: the bits that one computes. NaN:
+ * there is too much to compute, or the host has another token. */
+static void add_logprobs(const cli_request *q, const cls_context_options *options, cli_results *a)
 {
-    return (uint64_t)job->logits->rows * job->results->draws * job->logits->vocab <= MOST_BY_HOST;
-}
-
-void cli_results_logprobs(const cli_job *job)
-{
-    cli_results *const results = job->results;
-    for (uint32_t r = 0; r < job->logits->rows; r++)
-        for (uint32_t d = 0; d < results->draws; d++) {
-            cls_host_result result = {.struct_size = sizeof result, .token = INT32_MIN};
-            if (cli_is_small(job))
-                sample_host(job, r, d, &result);
-            if (result.token != cli_ints(results, CLI_TOKENS, r)[d])
-                result.logprob_raw = result.logprob_final = NAN;
-            const float found[] = {result.logprob_raw, result.logprob_final};
-            for (int kind = CLS_LOGPROB_RAW; kind <= CLS_LOGPROB_FINAL; kind++)
-                if (!results->by_device || kind != (int)results->kind)
-                    cli_floats(results, (cli_part)(CLI_LOGPROBS + kind), r)[d] = found[kind];
+    const bool is_small = (uint64_t)a->rows * a->draws * q->vocab <= MOST_BY_HOST;
+    run_side host = {.name = "host", .on_host = true, .dies = true, .options = *options};
+    run_text t = {NULL, 0};
+    run_script script;
+    cli_request_write(q, "", false, &t);
+    for (uint32_t d = 0; d < a->draws; d++)
+        for (int kind = 0; kind < 2; kind++) {
+            write_step(q, d, &t);
+            run_add(&t, " outputs=%slogprobs\n", kind == CLS_LOGPROB_FINAL ? "final," : "");
         }
+    if (is_small) {
+        script = cli_request_script(q, t.text);
+        run_open(&host, NULL);
+        run_script_on(&host, &script);
+    }
+    for (uint32_t i = 0; i < 2 * a->draws; i++) {
+        const uint32_t statement = is_small ? script.count - 2 * a->draws + i : 0, draw = i / 2;
+        const cli_part part = i % 2 == 0 ? CLI_LOGPROBS : CLI_FINAL_LOGPROBS;
+        const run_record *const tokens = find_record(&host, statement, "tokens");
+        if (a->by_device && part == cli_logprobs(a))
+            continue;
+        take_part(&host, statement, draw, part, a);
+        for (uint32_t row = 0; row < a->rows; row++)
+            if (tokens == NULL || memcmp(tokens->bytes + row * sizeof(int32_t),
+                                         cli_ints(a, CLI_TOKENS, row) + draw, sizeof(int32_t)) != 0)
+                cli_floats(a, part, row)[draw] = NAN;
+    }
+    if (is_small)
+        run_close(&host);
 }
 
-uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
-                       uint32_t *top)
+int cli_results_get(const cli_request *q, const char *device, const cls_context_options *options,
+                    bool says_where, cli_results *a)
 {
-    uint32_t n = 0;
-    for (uint32_t t = 0; t < vocab && most != 0; t++) {
-        uint32_t at = n;
-        if (!(probs[t] > above) || (n == most && probs[t] <= probs[top[n - 1]]))
-            continue;
-        if (n < most)
-            n++;
-        else
-            at--;
-        for (; at > 0 && probs[top[at - 1]] < probs[t]; at--)
-            top[at] = top[at - 1];
-        top[at] = t;
+    run_side side = {
+        .name = "device", .on_host = cli_on_host(device), .dies = true, .options = *options};
+    cls_device_info info = {.struct_size = sizeof info};
+    run_text t = {NULL, 0};
+    char features[64];
+    a->by_device |= (uint64_t)q->rows * a->draws * q->vocab > MOST_BY_HOST;
+    side.options.dtypes = 1u << q->array[CLI_LOGITS].type;
+    run_open(&side, device);
+    if (says_where && side.on_host)
+        puts("On the host:");
+    else if (says_where)
+        cli_put("On device {device}, {name} ({type}, {platform}):\n", side.target.device.json);
+    if (a->candidates &&
+        cli_try(cls_context_info(side.target.context, &info), "querying the device") != 0)
+        return 1;
+    a->candidates_n = info.shortlist;
+    alloc_results(q, a);
+    cli_request_write(q, features_of(a, features), false, &t);
+    for (uint32_t d = 0; d < a->draws; d++) {
+        write_step(q, d, &t);
+        write_outputs(a, d, &t);
+        run_add(&t, "\n");
     }
-    return n;
+    const run_script script = cli_request_script(q, t.text);
+    run_script_on(&side, &script);
+    for (uint32_t d = 0; d < a->draws; d++)
+        for (int i = 0; i < (d == 0 ? CLI_PARTS : OF_ALL_DRAWS); i++)
+            if ((i != CLI_LOGPROBS && i != CLI_FINAL_LOGPROBS) || i == (int)cli_logprobs(a))
+                take_part(&side, script.count - a->draws + d, d, (cli_part)i, a);
+    run_close(&side);
+    if (a->logprobs)
+        add_logprobs(q, options, a);
+    return 0;
+}
+
+/* -------------------------------------------------------------------------- logs */
+
+void cli_log_check(const cli_request *q)
+{
+    const char *const paths[] = {q->path[CLI_LOGITS], q->path[CLI_MASK], q->path[CLI_BIAS],
+                                 q->prefixes, q->grammar_path};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
+        if (paths[i] != NULL && cli_kind_of(paths[i]) == CLI_OTHER)
+            cli_die("--log: %s is a pipe, which clsample run cannot read again; store the array in "
+                    "a file",
+                    paths[i]);
+}
+
+static uint64_t hash_of_row(const cli_request *q, uint32_t row)
+{
+    uint64_t hash = RUN_HASH;
+    for (int i = 0; i < CLI_INPUTS; i++) {
+        const cli_array *const a = &q->array[i];
+        if (a->data != NULL)
+            hash = run_hash(hash, (const char *)a->data + row * (size_t)a->width * a->size,
+                            (size_t)a->width * a->size);
+    }
+    return hash;
+}
+
+void cli_log_write(const char *path, const cli_request *q, const cli_results *a)
+{
+    run_text t = {NULL, 0};
+    run_add(&t, "version %s\n", cls_version());
+    cli_request_write(q, "", true, &t);
+    for (uint32_t d = 0; d < a->draws; d++) {
+        write_step(q, d, &t);
+        for (uint32_t r = 0; r < a->rows; r++)
+            run_add(&t, "%s%016" PRIx64, r > 0 ? "," : " hash=", hash_of_row(q, r));
+        for (uint32_t r = 0; r < a->rows; r++) {
+            run_add(&t, "%s%" PRId32, r > 0 ? ", " : " -> ", cli_ints(a, CLI_TOKENS, r)[d]);
+            run_add_status(&t, cli_ints(a, CLI_STATUS, r)[d] & ~CLS_ROW_OVERFLOW);
+        }
+        run_add(&t, "\n");
+    }
+    run_add(&t, "end\n");
+    FILE *const file = fopen(path, "w");
+    if (file == NULL || fputs(t.text, file) == EOF || fclose(file) != 0)
+        cli_die("%s: cannot be written: %s", path, strerror(errno));
 }
 
 /* --------------------------------------------------------------- files and JSON */
@@ -288,9 +268,8 @@ void cli_sets_write(const char *ids_path, const char *offsets_path, const cli_re
     cli_free(ids);
 }
 
-json_t *cli_row_json(const cli_job *job, uint32_t row)
+json_t *cli_row_json(const cli_request *q, const cli_results *results, uint32_t row)
 {
-    const cli_results *const results = job->results;
     const int32_t *const tokens = cli_ints(results, CLI_TOKENS, row),
                          *const status = cli_ints(results, CLI_STATUS, row),
                          *const top_ids = cli_ints(results, CLI_TOP_IDS, row),
@@ -306,7 +285,7 @@ json_t *cli_row_json(const cli_job *job, uint32_t row)
         json_array_append_new(logprobs, cli_real((double)drawn[d]));
     json_t *const object = json_pack(
         "{s:i, s:I, s:i, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o}", "row",
-        (int)cli_row_number(job->picked, row), "position", (json_int_t)cli_position(job, row),
+        (int)cli_row_number(&q->picked, row), "position", (json_int_t)cli_position(q, row),
         "status", (int)*status, "statuses", cli_ids_json(status, results->draws), "status_words",
         cli_status_words(*status, words), "token", (int)*tokens, "tokens",
         cli_ids_json(tokens, results->draws), "logprob", cli_real((double)*drawn), "logprobs",
@@ -327,9 +306,8 @@ json_t *cli_row_json(const cli_job *job, uint32_t row)
     return object;
 }
 
-static json_t *candidates_json(const cli_job *job, uint32_t row)
+static json_t *candidates_json(const cli_request *q, const cli_results *results, uint32_t row)
 {
-    const cli_results *const results = job->results;
     const int32_t *const ids = cli_ints(results, CLI_CANDIDATE_IDS, row);
     const float *const logits = cli_floats(results, CLI_CANDIDATE_LOGITS, row);
     const float *const probs = cli_floats(results, CLI_CANDIDATE_PROBS, row);
@@ -338,18 +316,18 @@ static json_t *candidates_json(const cli_job *job, uint32_t row)
         json_array_append_new(all, json_pack("{s:i, s:o, s:o}", "token", (int)ids[i], "logit",
                                              cli_real((double)logits[i]), "probability",
                                              cli_real((double)probs[i])));
-    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(job->picked, row),
+    return json_pack("{s:i, s:i, s:i, s:o, s:o, s:o}", "row", (int)cli_row_number(&q->picked, row),
                      "token", (int)*cli_ints(results, CLI_TOKENS, row), "count",
                      (int)*cli_ints(results, CLI_CANDIDATE_COUNTS, row), "entropy",
                      cli_real((double)*cli_floats(results, CLI_ENTROPY, row)), "kept_mass",
                      cli_real((double)*cli_floats(results, CLI_KEPT_MASS, row)), "candidates", all);
 }
 
-void cli_candidates_write(const char *path, const cli_job *job)
+void cli_candidates_write(const char *path, const cli_request *q, const cli_results *results)
 {
     json_t *const array = json_array();
-    for (uint32_t r = 0; r < job->results->rows; r++)
-        json_array_append_new(array, candidates_json(job, r));
+    for (uint32_t r = 0; r < results->rows; r++)
+        json_array_append_new(array, candidates_json(q, results, r));
     if (json_dump_file(array, path, JSON_INDENT(1) | JSON_REAL_PRECISION(9)) != 0)
         cli_die("%s: cannot be written: %s", path, strerror(errno));
 }

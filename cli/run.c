@@ -16,7 +16,7 @@ enum { MOST_SIDES = 64 };
 /* A difference between what two sides wrote. */
 typedef struct difference {
     uint32_t statement;
-    char text[400];
+    char text[1000];
 } difference;
 
 /* Whether two floats differ by more than the last bits. */
@@ -41,14 +41,14 @@ static void describe_element(const run_record *r, size_t i, char text[64])
         snprintf(text, 64, "%.9g (0x%08" PRIx32 ")", (double)x, (uint32_t)n);
 }
 
-/* Whether two sentences differ; those on requests in other slots differ in their numbers. */
-static bool sentences_differ(const run_record *a, const run_record *b, bool in_other_slots)
+/* Whether two sentences differ; their numbers may be of slots and addresses, which do. */
+static bool sentences_differ(const run_record *a, const run_record *b)
 {
     size_t i = 0, k = 0;
     for (;; i++, k++) {
-        while (in_other_slots && i < a->size && isdigit(a->bytes[i]))
+        while (i < a->size && isdigit(a->bytes[i]))
             i++;
-        while (in_other_slots && k < b->size && isdigit(b->bytes[k]))
+        while (k < b->size && isdigit(b->bytes[k]))
             k++;
         if (i >= a->size || k >= b->size)
             return (i >= a->size) != (k >= b->size);
@@ -70,7 +70,7 @@ static bool records_differ(const run_record *a, const run_record *b, const run_s
     if (strcmp(a->name, "refusal") == 0) {
         snprintf(text, 400, "%s: \"%.*s\", on the host \"%.*s\"", side, (int)b->size,
                  (const char *)b->bytes, (int)a->size, (const char *)a->bytes);
-        return sentences_differ(a, b, on->way == RUN_PERMUTED);
+        return sentences_differ(a, b);
     }
     if (a->size != b->size) {
         snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size, a->size);
@@ -133,8 +133,7 @@ static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",  "SKIP
                                            "NO_SLOT", "STOPPED", "LENGTH", "UNFIT",
                                            "LOOP",    "FORCED",  "OVERFLOW"};
 
-/* Appends the names of a status. */
-static void add_status(run_text *t, int32_t status)
+void run_add_status(run_text *t, int32_t status)
 {
     const char *before = " ";
     for (int bit = 0; bit < 11; bit++)
@@ -168,7 +167,7 @@ static char *written(const run_side *host, const run_statement *s, uint32_t stat
                 run_add(&t, "%s%" PRId32, i > 0 ? " " : "", int_at(tokens, row * width + i));
         if (verifies && int_at(tokens, row * width) < 0)
             run_add(&t, "none");
-        add_status(&t, int_at(status, row));
+        run_add_status(&t, int_at(status, row));
     }
     for (size_t i = 0; drafts != NULL && i < drafts->size / 4; i++)
         if (int_at(drafts, i) != 0x5a5a5a5a)
@@ -209,22 +208,73 @@ static bool same_words(const char *a, const char *b)
     }
 }
 
+/* The part of an expectation that is of a row, and its token. */
+static const char *part_of_row(const char *expect, uint32_t row, size_t *length)
+{
+    for (; row > 0 && *expect != '\0'; row--) {
+        expect += strcspn(expect, ",");
+        expect += *expect == ',';
+    }
+    expect += strspn(expect, " \t");
+    *length = strcspn(expect, ",");
+    return expect;
+}
+
+/* Says how a step's first row that differs does so, and why. */
+static void explain_step(run_side *host, const run_script *script, uint32_t i, const char *is,
+                         run_text *t)
+{
+    const run_statement *const s = &script->statement[i];
+    for (uint32_t row = 0;; row++) {
+        size_t n, m;
+        const char *const want = part_of_row(s->expect, row, &n),
+                         *const have = part_of_row(is, row, &m);
+        if (*want == '\0' && *have == '\0')
+            return;
+        if (n == m && same_word(want, have, n))
+            continue;
+        run_add(t, ", row %" PRIu32 " is %.*s, but %.*s is expected", row, (int)m, have, (int)n,
+                want);
+        const size_t before = t->length;
+        run_add(t, "%s", "; ");
+        run_first(host, script, i);
+        run_why(host, s, row, (int32_t)strtol(want, NULL, 10), strstr(want, "FORCED") != NULL, t);
+        run_end(host);
+        if (t->length == before + 2)
+            t->text[t->length = before] = '\0';
+        return;
+    }
+}
+
 /* Checks what the script expects. */
-static bool expectations_fail(const run_side *host, const run_script *script, difference *d)
+static bool expectations_fail(run_side *host, const run_script *script, difference *d)
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
+        run_text t = {NULL, 0};
+        const run_record *const changed = record_of(host, i, "changed");
         if (s->expect == NULL)
             continue;
         const char *const is = written(host, s, i);
         const bool refused = strncmp(s->expect, "refused", 7) == 0;
         const char *const part = s->expect + 7 + strspn(s->expect + (refused ? 7 : 0), " ");
-        if (refused ? strncmp(is, "refused", 7) == 0 && strstr(is, part) != NULL
-                    : same_words(is, s->expect))
+        if (changed == NULL &&
+            (refused ? strncmp(is, "refused", 7) == 0 && strstr(is, part) != NULL
+                     : same_words(is, s->expect)))
             continue;
         d->statement = i;
-        snprintf(d->text, sizeof d->text, "line %" PRIu32 ": it is %.150s, but %.150s is expected",
-                 s->line, *is != '\0' ? is : "nothing", s->expect);
+        run_add(&t, "line %" PRIu32, s->line);
+        if (changed != NULL)
+            run_add(&t,
+                    ", row %" PRId32 ": the logits, the mask or the bias have changed since the "
+                    "text was written",
+                    int_at(changed, 0));
+        else if (strcmp(s->verb, "step") == 0 && !refused && strncmp(is, "refused", 7) != 0)
+            explain_step(host, script, i, is, &t);
+        else
+            run_add(&t, ": it is %.150s, but %.150s is expected", *is != '\0' ? is : "nothing",
+                    s->expect);
+        snprintf(d->text, sizeof d->text, "%s", t.text);
         return true;
     }
     return false;
@@ -235,11 +285,11 @@ static bool expectations_fail(const run_side *host, const run_script *script, di
 /* Expands the random statements of a script, to whose seeds a number is added. */
 static run_script expanded(const run_script *script, uint32_t add_to_seed)
 {
-    run_script all = {script->path, NULL, 0};
+    run_script all = {.path = script->path};
     const run_statement *sampler = NULL;
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
-        run_script part = {script->path, &script->statement[i], 1};
+        run_script part = {.statement = &script->statement[i], .count = 1};
         if (strcmp(s->verb, "sampler") == 0)
             sampler = s;
         if (strcmp(s->verb, "random") == 0) {
@@ -281,7 +331,8 @@ static void shrink(run_side *host, run_side *side, run_script *script, differenc
     for (uint32_t part = script->count / 2; part >= 1 && tries < 400; part /= 2)
         for (uint32_t from = 1; from < script->count && tries < 400;) {
             const uint32_t n = part < script->count - from ? part : script->count - from;
-            const run_script less = {script->path, kept, script->count - n};
+            const run_script less = {
+                .path = script->path, .statement = kept, .count = script->count - n};
             const void *const memory = cli_memory();
             difference other;
             memcpy(kept, script->statement, from * sizeof *kept);
@@ -394,7 +445,14 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
     difference d;
     host->reference = NULL;
     run_script_on(host, script);
+    if (host->left_out != NULL)
+        cli_die("%s: %s", name, host->left_out);
     if (expectations_fail(host, script, &d)) {
+        const run_statement *const first = script->statement;
+        if (script->count != 0 && strcmp(first->verb, "version") == 0 &&
+            strcmp(run_value(first, ""), cls_version()) != 0)
+            printf("the text was written by clsample %s; this is %s\n", run_value(first, ""),
+                   cls_version());
         printf("%s: %s\n", name, d.text);
         return true;
     }
@@ -427,6 +485,9 @@ static bool has_random(const run_script *script)
 static int run_file(command *c, const char *path)
 {
     const run_script script = run_read(path);
+    if (script.count != 0 && strcmp(script.statement[0].verb, "version") == 0 &&
+        strcmp(script.statement[script.count - 1].verb, "end") != 0)
+        cli_die("%s: the text is cut short: its last line is not \"end\"", path);
     const uint32_t seeds = has_random(&script) ? c->seeds : 1;
     for (uint32_t i = 0; i < seeds; i++) {
         const void *const memory = cli_memory();

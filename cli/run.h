@@ -21,6 +21,8 @@
 
 /* ------------------------------------------------------------- cli/run_text.c */
 
+struct run_side;
+
 /* A word of a statement: KEY=VALUE, or a value alone, whose key is "". */
 typedef struct run_word {
     const char *key, *value;
@@ -28,6 +30,7 @@ typedef struct run_word {
 
 typedef struct run_statement {
     const char *path; /* for messages */
+    const char *label; /* messages begin with it in place of path and line; or NULL */
     uint32_t line;
     const char *text; /* the whole line */
     const char *verb;
@@ -36,8 +39,15 @@ typedef struct run_statement {
     const char *expect; /* what follows ->, or NULL */
 } run_statement;
 
+/* What a command has read already, in place of a file that a statement names. */
+typedef struct run_given {
+    const char *key; /* logits, mask, bias: a cli_array; prefix: [vocab]; grammar: a cls_grammar */
+    const void *object;
+} run_given;
+
 typedef struct run_script {
     const char *path;
+    const run_given *given; /* the last one's key is NULL; or NULL */
     run_statement *statement;
     uint32_t count;
 } run_script;
@@ -78,11 +88,34 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
  * struct, which may be NULL. */
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
 
-/* Sets the fields of a struct of the library that words name, unless they are among `keys`. */
+/* Sets the numbers of a struct of the library that words name, unless they are among `keys`. */
 void run_set_fields(const run_statement *s, const char *keys, const char *structure,
                     void *object);
 
+/* Sets parts of a call that is otherwise complete, most of them so that it is refused. They are
+ * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or the
+ * name of another one (status=tokens). `prefix` begins the keys. */
+void run_set_parts(struct run_side *side, const run_statement *s, const char *keys,
+                   const char *prefix, const char *structure, void *object);
+
+/* What a script was given, or NULL. */
+const void *run_given_find(const struct run_side *side, const char *key);
+
 /* ------------------------------------------------------------- cli/run_data.c */
+
+extern const char *const run_input_names[CLI_INPUTS]; /* logits, mask, bias */
+
+/* The array of a statement's word WHAT=file:NAME, with the rows of WHAT_pick. */
+const cli_array *run_array(const struct run_side *side, const run_statement *s, cli_input what,
+                           const char *name, int32_t dtype);
+
+/* The path of a file that a script names: a regular one in the script's folder or, if there is
+ * none, in the current one. */
+const char *run_path(const run_statement *s, const char *name);
+
+/* Adds data to a hash, which begins with RUN_HASH: FNV-1a of 64 bits. */
+#define RUN_HASH UINT64_C(14695981039346656037)
+uint64_t run_hash(uint64_t hash, const void *data, size_t size);
 
 /* Rows of random logits, each of a random kind or of `kind`. */
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
@@ -133,7 +166,9 @@ typedef struct run_pending {
 typedef struct run_named {
     const char *name;
     void *object; /* a cls_grammar, or bytes */
-    size_t size;
+    size_t size;  /* 0: a grammar */
+    bool given;   /* the grammar is not the side's */
+    const run_statement *rules; /* of a saved slot: its parameters */
 } run_named;
 
 enum { RUN_MOST_SHARDS = 5 };
@@ -143,15 +178,19 @@ typedef struct run_side {
     run_way way;
     uint32_t shards;
     bool on_host;
+    bool dies; /* a call that is refused ends the command */
     cls_context_options options;
     cli_target target; /* of the host only the context */
 
     /* While a script runs. */
+    const run_given *given;
     const run_statement *now;
     uint32_t index;
     cls_sampler *sampler[RUN_MOST_SHARDS]; /* one, or one of each shard */
     cls_shard *shard[RUN_MOST_SHARDS];
     cls_sampler_options sampler_options;
+    cls_infill infill;           /* its tables; prefix_of NULL: none */
+    const run_statement **rules; /* [slot_count] the statement with the parameters of each slot */
     const struct run_side *reference; /* has run the script before; or NULL */
     bool reverses;                    /* the rows of this call are in the opposite order */
     const run_statement *logits, *outputs; /* the latest statements that set them */
@@ -170,8 +209,10 @@ typedef struct run_side {
 void run_open(run_side *side, const char *device);
 void run_close(run_side *side);
 
-/* Runs a script; afterwards side->record has what it wrote. */
+/* Runs a script; afterwards side->record has what it wrote. run_first() runs the first statements,
+ * after which the samplers are still there. */
 void run_script_on(run_side *side, const run_script *script);
+void run_first(run_side *side, const run_script *script, uint32_t count);
 
 /* Releases the samplers. The records stay. */
 void run_end(run_side *side);
@@ -196,7 +237,7 @@ void run_note(run_side *side, const char *name, const void *bytes, size_t size);
 
 /* Something that a statement named. */
 run_named *run_name_find(run_side *side, const char *name);
-void run_name_set(run_side *side, const char *name, void *object, size_t size);
+run_named *run_name_set(run_side *side, const char *name, void *object, size_t size);
 
 /* The slot of the side for one of the script. */
 int32_t run_slot(const run_side *side, int32_t slot);
@@ -216,6 +257,9 @@ void run_sampler(run_side *side, const run_statement *s);
 
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);
+
+/* Makes the step of one row of a statement. */
+void run_step_row(run_side *side, const run_statement *s, uint32_t row, cls_step *step);
 
 /* Sets parameters from words. */
 void run_params(run_side *side, const run_statement *s, cls_params *params);
@@ -237,5 +281,15 @@ void run_add(run_text *t, const char *format, ...)
 #endif
     ;
 void run_add_params(run_text *t, const cls_params *params);
+
+/* Appends the names of a status: " FORCED|STOPPED". */
+void run_add_status(run_text *t, int32_t status);
+
+/* ---------------------------------------------------------------- cli/run_why.c */
+
+/* Appends why a row of a step does not give a token, on a host's side that has run what comes
+ * before the step. forced: it was expected to be forced. */
+void run_why(run_side *side, const run_statement *s, uint32_t row, int32_t token, bool forced,
+             run_text *t);
 
 #endif

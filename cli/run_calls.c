@@ -83,8 +83,8 @@ typedef struct inputs {
     float factor;
 } inputs;
 #define INPUT_KEYS \
-    "logits kind dtype mask mask_kind mask_width mask_rows mask_map mask_host bias bias_dtype " \
-    "bias_rows bias_map bias_factor hash "
+    "logits logits_pick kind dtype mask mask_pick mask_kind mask_width mask_rows mask_map " \
+    "mask_host bias bias_pick bias_dtype bias_rows bias_map bias_factor hash "
 
 static int32_t dtype_of(const run_statement *s, const char *key, int32_t absent)
 {
@@ -106,16 +106,17 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, i
     const char *kind = from != NULL ? run_find(from, "kind") : NULL;
     uint64_t number[3];
     in->rows = rows;
-    in->dtype = from != NULL ? dtype_of(from, "dtype", path != NULL ? -1 : CLS_F32) : CLS_F32;
-    if (path != NULL || (from == s && strncmp(text, "file:", 5) == 0)) {
-        cli_logits l;
-        cli_logits_read(path != NULL ? path : text + 5, in->dtype, NULL, &l);
-        if (l.vocab != side->sampler_options.vocab || l.rows < rows)
+    const bool is_file = path != NULL || (text != NULL && strncmp(text, "file:", 5) == 0);
+    in->dtype = from != NULL ? dtype_of(from, "dtype", is_file ? -1 : CLS_F32) : CLS_F32;
+    if (is_file) {
+        const cli_array *const a =
+            run_array(side, from, CLI_LOGITS, path != NULL ? path : text + 5, in->dtype);
+        if (a->width != side->sampler_options.vocab || a->rows < rows)
             run_die(from, "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
                           " rows of %" PRIu32,
-                    l.rows, l.vocab, rows, side->sampler_options.vocab);
-        in->logits = l.data;
-        in->dtype = (int32_t)l.dtype;
+                    a->rows, a->width, rows, side->sampler_options.vocab);
+        in->logits = a->data;
+        in->dtype = a->type;
         return;
     }
     if (text != NULL && !run_is(from, text, "random", number))
@@ -128,6 +129,13 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, i
                                    side->sampler_options.vocab, in->dtype);
 }
 
+static void check_rows(const run_statement *s, const char *what, uint32_t have, const int32_t *to,
+                       uint32_t rows)
+{
+    if (have < 1 || (to == NULL && have < rows))
+        run_die(s, "the %s has %" PRIu32 " rows for %" PRIu32, what, have, rows);
+}
+
 static void read_mask(const run_side *side, const run_statement *s, uint32_t rows, inputs *in)
 {
     const char *const text = run_find(s, "mask"), *const kind = run_find(s, "mask_kind");
@@ -135,18 +143,26 @@ static void read_mask(const run_side *side, const run_statement *s, uint32_t row
     uint64_t number[3];
     if (text == NULL)
         return;
+    in->mask_map = read_map(s, "mask_map", rows);
+    in->mask_on_host = run_number(s, "mask_host", 0) != 0;
+    if (strncmp(text, "file:", 5) == 0) {
+        const cli_array *const a = run_array(side, s, CLI_MASK, text + 5, -1);
+        in->mask = a->data;
+        in->mask_kind = a->type;
+        in->mask_width = a->width;
+        in->mask_rows = a->rows;
+        check_rows(s, "mask", a->rows, in->mask_map.value, rows);
+        return;
+    }
     if (!run_is(s, text, "random", number))
-        run_die(s, "mask=%.40s is not random:SEED:PERCENT", text);
+        run_die(s, "mask=%.40s is neither random:SEED:PERCENT nor file:NAME", text);
     in->mask_kind = kind != NULL && strcmp(kind, "bool") == 0 ? CLS_MASK_BOOL : CLS_MASK_PACKED;
     const uint32_t whole = in->mask_kind == CLS_MASK_BOOL ? vocab : (vocab + 31) / 32;
     in->mask_width = (uint32_t)run_number(s, "mask_width", whole);
     in->mask_rows = (uint32_t)run_number(s, "mask_rows", rows);
-    in->mask_map = read_map(s, "mask_map", rows);
-    in->mask_on_host = run_number(s, "mask_host", 0) != 0;
-    if (in->mask_width < 1 || in->mask_width > 4 * whole || in->mask_rows < 1 ||
-        (in->mask_map.value == NULL && in->mask_rows < rows))
-        run_die(s, "the mask has %" PRIu32 " rows of %" PRIu32 " elements for %" PRIu32 " rows",
-                in->mask_rows, in->mask_width, rows);
+    if (in->mask_width < 1 || in->mask_width > 4 * whole)
+        run_die(s, "mask_width=%" PRIu32 " is not 1 to %" PRIu32, in->mask_width, 4 * whole);
+    check_rows(s, "mask", in->mask_rows, in->mask_map.value, rows);
     in->mask = run_random_mask(number[0], (uint32_t)number[1] != 0 ? (uint32_t)number[1] : 60,
                                in->mask_kind, in->mask_rows, in->mask_width);
 }
@@ -157,15 +173,25 @@ static void read_bias(const run_side *side, const run_statement *s, uint32_t row
     uint64_t number[3];
     if (text == NULL)
         return;
-    if (!run_is(s, text, "random", number))
-        run_die(s, "bias=%.40s is not random:SEED", text);
-    in->bias_dtype = dtype_of(s, "bias_dtype", CLS_F32);
-    in->bias_rows = (uint32_t)run_number(s, "bias_rows", rows);
     in->bias_map = read_map(s, "bias_map", rows);
-    if (in->bias_rows < 1 || (in->bias_map.value == NULL && in->bias_rows < rows))
-        run_die(s, "the bias has %" PRIu32 " rows for %" PRIu32, in->bias_rows, rows);
     if (factor != NULL)
         cli_set(CLI_FLOAT, &in->factor, NULL, "bias_factor", factor);
+    if (strncmp(text, "file:", 5) == 0) {
+        const cli_array *const a = run_array(side, s, CLI_BIAS, text + 5, -1);
+        in->bias = a->data;
+        in->bias_dtype = a->type;
+        in->bias_rows = a->rows;
+        check_rows(s, "bias", a->rows, in->bias_map.value, rows);
+        if (a->width != side->sampler_options.vocab)
+            run_die(s, "the bias has rows of %" PRIu32 " values for %" PRIu32 " tokens", a->width,
+                    side->sampler_options.vocab);
+        return;
+    }
+    if (!run_is(s, text, "random", number))
+        run_die(s, "bias=%.40s is neither random:SEED nor file:NAME", text);
+    in->bias_dtype = dtype_of(s, "bias_dtype", CLS_F32);
+    in->bias_rows = (uint32_t)run_number(s, "bias_rows", rows);
+    check_rows(s, "bias", in->bias_rows, in->bias_map.value, rows);
     in->bias = run_random_bias(number[0], in->bias_rows, side->sampler_options.vocab,
                                in->bias_dtype);
 }
@@ -173,6 +199,20 @@ static void read_bias(const run_side *side, const run_statement *s, uint32_t row
 static size_t mask_row(const inputs *in)
 {
     return (size_t)in->mask_width * (in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t));
+}
+
+/* The hash of what a row reads, without maps. */
+static uint64_t hash_of_row(const run_side *side, const inputs *in, uint32_t row)
+{
+    const uint32_t vocab = side->sampler_options.vocab;
+    const size_t size[CLI_INPUTS] = {vocab * dtype_size(in->dtype), mask_row(in),
+                                     vocab * dtype_size(in->bias_dtype)};
+    const void *const data[CLI_INPUTS] = {in->logits, in->mask, in->bias};
+    uint64_t hash = RUN_HASH;
+    for (int i = 0; i < CLI_INPUTS; i++)
+        if (data[i] != NULL)
+            hash = run_hash(hash, (const char *)data[i] + row * size[i], size[i]);
+    return hash;
 }
 
 static inputs read_inputs(run_side *side, const run_statement *s, uint32_t logits_rows,
@@ -285,29 +325,29 @@ typedef struct outputs {
 } outputs;
 
 static const struct known_output {
-    const char *name;
+    const char *name, *record;
     size_t buffer, count; /* places in a cls_outputs; count 0: one element a row, 1: the vocabulary,
                              2: one a slot */
     bool near;
 } known_outputs[] = {
 #define OF(field) offsetof(cls_outputs, field)
-    {"logprobs", OF(logprobs), 0, false},
-    {"ranks", OF(ranks), 0, false},
-    {"top", OF(top.ids), OF(top.count), false},
-    {"top", OF(top.logprobs), OF(top.count), false},
-    {"given", OF(given.logprobs), OF(given.count), false},
-    {"given", OF(given.ranks), OF(given.count), false},
-    {"probs", OF(probs), 1, true},
-    {"final_logits", OF(final_logits), 1, false},
-    {"entropy", OF(entropy), 0, true},
-    {"kept_mass", OF(kept_mass), 0, true},
-    {"kept", OF(kept.ids), OF(kept.count), false},
-    {"kept", OF(kept.logits), OF(kept.count), false},
-    {"kept", OF(kept.probs), OF(kept.count), true},
-    {"counts", OF(kept.counts), 0, false},
-    {"set", OF(kept_set.ids), OF(kept_set.capacity), false},
-    {"set", OF(kept_set.counts), 0, false},
-    {"latest", OF(latest), 2, false},
+    {"logprobs", "logprobs", OF(logprobs), 0, false},
+    {"ranks", "ranks", OF(ranks), 0, false},
+    {"top", "top.ids", OF(top.ids), OF(top.count), false},
+    {"top", "top.logprobs", OF(top.logprobs), OF(top.count), false},
+    {"given", "given.logprobs", OF(given.logprobs), OF(given.count), false},
+    {"given", "given.ranks", OF(given.ranks), OF(given.count), false},
+    {"probs", "probs", OF(probs), 1, true},
+    {"final_logits", "final_logits", OF(final_logits), 1, false},
+    {"entropy", "entropy", OF(entropy), 0, true},
+    {"kept_mass", "kept_mass", OF(kept_mass), 0, true},
+    {"kept", "kept.ids", OF(kept.ids), OF(kept.count), false},
+    {"kept", "kept.logits", OF(kept.logits), OF(kept.count), false},
+    {"kept", "kept.probs", OF(kept.probs), OF(kept.count), true},
+    {"counts", "kept.counts", OF(kept.counts), 0, false},
+    {"set", "set.ids", OF(kept_set.ids), OF(kept_set.capacity), false},
+    {"set", "set.counts", OF(kept_set.counts), 0, false},
+    {"latest", "latest", OF(latest), 2, false},
 #undef OF
 };
 enum { KNOWN_OUTPUTS = sizeof known_outputs / sizeof *known_outputs };
@@ -382,7 +422,7 @@ static outputs make_outputs(run_side *side, const run_statement *s, uint32_t pla
         }
         const bool reverses = side->reverses;
         side->reverses = k->count == 2 ? side->way == RUN_PERMUTED : reverses;
-        const cls_buffer b = run_result(side, k->name, rows, width, k->near);
+        const cls_buffer b = run_result(side, k->record, rows, width, k->near);
         side->reverses = reverses;
         memcpy((char *)&out.o + k->buffer, &b, sizeof b);
         out.any = true;
@@ -397,12 +437,22 @@ static outputs make_outputs(run_side *side, const run_statement *s, uint32_t pla
     }
     if (out.packed && packed != 0 && packed <= (uint64_t)1 << 24) {
         out.o.kept_set.capacity = (uint32_t)packed;
-        out.o.kept_set.ids = run_result(side, "set", 1, (size_t)packed, false);
-        out.o.kept_set.counts = run_result(side, "set", places, 1, false);
+        out.o.kept_set.ids = run_result(side, "set.ids", 1, (size_t)packed, false);
+        out.o.kept_set.counts = run_result(side, "set.counts", places, 1, false);
         out.o.kept_set.offsets = run_result(side, "offsets", places + 1, 1, false);
         out.any = true;
     }
     return out;
+}
+
+/* Sets what words name of a complete call and its outputs. */
+static void set_parts(run_side *side, const run_statement *s, const char *keys,
+                      const char *structure, void *call, outputs *out)
+{
+    run_set_parts(side, s, keys, "", structure, call);
+    run_set_parts(side, s, keys, "outputs.", "cls_outputs", &out->o);
+    for (uint32_t i = 0; i < s->words; i++)
+        out->any |= strncmp(s->word[i].key, "outputs.", 8) == 0;
 }
 
 /* The outputs of one row. */
@@ -571,6 +621,30 @@ static void join_shards(run_side *side, uint32_t since)
     side->records = since + each;
 }
 
+/* Records the rows whose inputs are not those that the text's hashes are of. */
+static void check_hashes(run_side *side, const run_statement *s, const step_call *c)
+{
+    const char *text = run_find(s, "hash");
+    for (uint32_t row = 0; row < c->rows && row < c->in.rows; row++) {
+        char *end;
+        const unsigned long long hash = strtoull(text, &end, 16);
+        if (end == text)
+            run_die(s, "hash has fewer numbers than the step has rows");
+        if (hash != hash_of_row(side, &c->in, row)) {
+            const int32_t changed = (int32_t)row;
+            run_note(side, "changed", &changed, sizeof changed);
+        }
+        text = end + (*end == ',');
+    }
+}
+
+void run_step_row(run_side *side, const run_statement *s, uint32_t row, cls_step *step)
+{
+    step_call *const c = cli_alloc(1, sizeof *c);
+    *c = read_step(side, s);
+    make_step(side, c, row, 1, 0, step);
+}
+
 void run_step(run_side *side, const run_statement *s)
 {
     step_call c = read_step(side, s);
@@ -587,6 +661,8 @@ void run_step(run_side *side, const run_statement *s)
     const bool divides = !refused && !packed && !shares_slots(&c) && c.rows == c.fields.rows;
     side->reverses = side->way == RUN_PERMUTED && divides &&
                      (c.fields.logits_rows == 0 || c.logits_map.value != NULL);
+    if (run_find(s, "hash") != NULL && side->reference == NULL)
+        check_hashes(side, s, &c);
     turn_step(side, &c);
     for (uint32_t i = 0; i < shards; i++) {
         const cls_buffer tokens = run_result(side, "tokens", c.rows, 1, false),
@@ -596,6 +672,7 @@ void run_step(run_side *side, const run_statement *s)
             make_step(side, &c, 0, c.rows, i, &steps[i]);
         steps[i].tokens = tokens;
         steps[i].status = words;
+        set_parts(side, s, step_keys, "cls_step", &steps[i], &out[i]);
         steps[i].outputs = out[i].any ? &out[i].o : NULL;
     }
     if (side->shards != 0) {
@@ -664,8 +741,9 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
     return m;
 }
 
+/* The distributions of the drafts, and the elements from one to the next. */
 static cls_buffer read_distributions(run_side *side, const run_statement *s, uint32_t drafts,
-                                     int32_t dtype, int32_t *kind)
+                                     int32_t dtype, int32_t *kind, uint64_t *stride)
 {
     const char *const text = run_find(s, "draft");
     const uint32_t vocab = side->sampler_options.vocab;
@@ -675,14 +753,27 @@ static cls_buffer read_distributions(run_side *side, const run_statement *s, uin
         return (cls_buffer){.buffer = NULL};
     if (run_is(s, text, "probs", number)) {
         *kind = CLS_DRAFT_PROBS;
-        return run_buffer(side, run_random_probs(number[0], drafts, vocab),
-                          (size_t)drafts * vocab * sizeof(float));
+        return make_rows(side, run_random_probs(number[0], drafts, vocab), drafts,
+                         vocab * sizeof(float), sizeof(float), stride);
     }
     if (!run_is(s, text, "logits", number))
         run_die(s, "draft=%.40s is neither probs:SEED nor logits:SEED", text);
     *kind = CLS_DRAFT_LOGITS;
-    return run_buffer(side, run_random_logits(number[0], -1, drafts, vocab, dtype),
-                      (size_t)drafts * vocab * dtype_size(dtype));
+    return make_rows(side, run_random_logits(number[0], -1, drafts, vocab, dtype), drafts,
+                     vocab * dtype_size(dtype), dtype_size(dtype), stride);
+}
+
+/* On the permuted side the drafts' ids have gaps between them. */
+static void spread_ids(const run_side *side, map *ids, uint32_t drafts, uint64_t *stride)
+{
+    if (side->way != RUN_PERMUTED || ids->value == NULL || *stride != 0)
+        return;
+    int32_t *const spread = cli_alloc(drafts, 2 * sizeof *spread);
+    memset(spread, 0x7e, drafts * 2 * sizeof *spread);
+    for (uint32_t i = 0; i < drafts; i++)
+        spread[2 * i] = ids->value[i];
+    ids->value = spread;
+    *stride = 2;
 }
 
 void run_verify(run_side *side, const run_statement *s)
@@ -724,8 +815,10 @@ void run_verify(run_side *side, const run_statement *s)
     v.positions = ints_of(side, &positions, 0, requests);
     v.draws = ints_of(side, &draws, 0, requests);
     v.parents = ints_of(side, &parents, 0, rows - requests);
-    v.draft_ids = ints_of(side, &ids, 0, rows - requests);
-    v.draft = read_distributions(side, s, rows - requests, in.dtype, &v.draft_kind);
+    spread_ids(side, &ids, rows - requests, &v.ids_stride);
+    v.draft_ids = ints_of(side, &ids, 0, (rows - requests) * (v.ids_stride == 2 ? 2 : 1));
+    v.draft =
+        read_distributions(side, s, rows - requests, in.dtype, &v.draft_kind, &v.draft_stride);
     make_mask(side, &in, 0, rows, &v.mask);
     make_bias(side, &in, 0, rows, &v.bias);
     const uint32_t width = v.max_drafts != 0 ? v.max_drafts : most_drafts,
@@ -742,7 +835,8 @@ void run_verify(run_side *side, const run_statement *s)
     v.latest = run_result(side, "latest", of_slots, 1, false);
     side->reverses = false;
     v.token_status = run_result(side, "token_status", places, 1, false);
-    const outputs out = make_outputs(side, s, places, true);
+    outputs out = make_outputs(side, s, places, true);
+    set_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
     v.outputs = out.any ? &out.o : NULL;
     cls_status status;
     CLI_RETRY(status, side->target.queue,
@@ -751,6 +845,19 @@ void run_verify(run_side *side, const run_statement *s)
 }
 
 /* ---------------------------------------------------------------- other calls */
+
+/* The tokens of the latest step, by the host. */
+static map drawn_tokens(const run_side *side, const run_statement *s, uint32_t rows)
+{
+    const run_side *const of = side->reference != NULL ? side->reference : side;
+    for (uint32_t i = of->records; i-- > 0;) {
+        const run_record *const r = &of->record[i];
+        if (r->statement < side->index && strcmp(r->name, "tokens") == 0 &&
+            r->size == rows * sizeof(int32_t))
+            return (map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
+    }
+    run_die(s, "tokens=drawn: no step before has so many rows");
+}
 
 void run_accept(run_side *side, const run_statement *s)
 {
@@ -768,7 +875,10 @@ void run_accept(run_side *side, const run_statement *s)
         s, "rows", slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t rows = least(a.rows, side->sampler_options.max_rows),
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
-    map slots = read_map(s, "slots", rows), tokens = read_map(s, "tokens", rows * per_row),
+    const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
+    map slots = read_map(s, "slots", rows),
+        tokens = drawn ? drawn_tokens(side, s, rows * per_row)
+                       : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
@@ -777,6 +887,7 @@ void run_accept(run_side *side, const run_statement *s)
         a.tokens = ints_of(side, &tokens, 0, rows * per_row);
         a.counts = ints_of(side, &counts, 0, rows);
         a.rollback = ints_of(side, &back, 0, rows);
+        run_set_parts(side, s, keys, "", "cls_accept_call", &a);
         CLI_RETRY(status, side->target.queue,
                   cls_accept(side->sampler[i], side->target.queue, &a, 0, NULL, NULL));
     }
@@ -810,6 +921,7 @@ void run_draft(run_side *side, const run_statement *s)
                                                              (d.ids_stride + 1)),
                              false);
     d.counts = run_result(side, "counts", requests, 1, false);
+    run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;
     CLI_RETRY(status, side->target.queue,
               cls_draft(side->sampler[0], side->target.queue, &d, 0, NULL, NULL));
@@ -836,6 +948,7 @@ void run_logprobs(run_side *side, const run_statement *s)
     const outputs out = make_outputs(side, s, rows, true);
     l.top = out.o.top;
     l.given = out.o.given;
+    run_set_parts(side, s, keys, "", "cls_logprobs_call", &l);
     cls_status status;
     CLI_RETRY(status, side->target.queue,
               cls_logprobs(side->sampler[0], side->target.queue, &l, 0, NULL, NULL));

@@ -2,12 +2,66 @@
 /* Makes the data that the words of clsample run stand for. The same words make the same data on
  * every side. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "run.h"
 
 enum { MOST_ELEMENTS = 1 << 28 };
+
+/* ----------------------------------------------------------------------- files */
+
+const char *const run_input_names[CLI_INPUTS] = {"logits", "mask", "bias"};
+
+uint64_t run_hash(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *const bytes = data;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ bytes[i]) * UINT64_C(1099511628211);
+    return hash;
+}
+
+const char *run_path(const run_statement *s, const char *name)
+{
+    const char *const slash = s->path != NULL ? strrchr(s->path, '/') : NULL;
+    const size_t folder = slash == NULL || *name == '/' ? 0 : (size_t)(slash - s->path) + 1;
+    char *const path = cli_alloc(folder + strlen(name) + 1, 1);
+    if (folder != 0)
+        memcpy(path, s->path, folder);
+    strcpy(path + folder, name);
+    cli_file_kind kind = cli_kind_of(path);
+    if (folder != 0 && kind == CLI_NO_FILE) {
+        strcpy(path, name);
+        kind = cli_kind_of(path);
+    }
+    if (kind == CLI_OTHER) /* of a pipe the command would wait for the writer */
+        run_die(s, "%s is not a regular file", path);
+    if (kind == CLI_NO_FILE && folder != 0)
+        run_die(s, "%s is neither in the folder of the text nor in the current one", name);
+    return path;
+}
+
+const cli_array *run_array(const run_side *side, const run_statement *s, cli_input what,
+                           const char *name, int32_t dtype)
+{
+    const cli_array *const given = run_given_find(side, run_input_names[what]);
+    char key[16];
+    cli_npy npy;
+    cli_array *const array = cli_alloc(1, sizeof *array);
+    cli_picked *const picked = cli_alloc(1, sizeof *picked);
+    if (given != NULL)
+        return given;
+    snprintf(key, sizeof key, "%s_pick", run_input_names[what]);
+    picked->option = key;
+    picked->row = (uint32_t *)run_list(s, key, &picked->count);
+    cli_array_open(what, run_path(s, name), dtype, &npy, array);
+    cli_array_read(&npy, picked->row != NULL ? picked : NULL, array);
+    array->picked = NULL;
+    return array;
+}
+
+/* ---------------------------------------------------------------- random arrays */
 
 int run_kind(const run_statement *s, const char *name)
 {

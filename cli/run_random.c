@@ -536,9 +536,11 @@ static void add_outputs(maker *m, bool verifies, bool shared)
 
 static void add_step(maker *m)
 {
-    const bool defers = has_feature(m, "defer") && below(m, 6) == 0;
+    const bool defers = has_feature(m, "defer") && below(m, 6) == 0, shared = defers && below(m, 2);
+    const size_t begin = m->text.length;
     run_add(&m->text, "step");
-    const uint32_t rows = add_slots(m, m->rows, defers);
+    const uint32_t rows = add_slots(m, m->rows, shared);
+    const size_t slots = m->text.length - begin - strlen("step");
     if (defers)
         run_add(&m->text, " defer=1");
     if (below(m, 8) == 0) {
@@ -546,7 +548,7 @@ static void add_step(maker *m)
         for (uint32_t i = 0; i < rows; i++)
             run_add(&m->text, "%s%" PRIu32, i > 0 ? "," : "", below(m, 1000));
     }
-    if (defers || below(m, 10) == 0) {
+    if (shared || below(m, 10) == 0) {
         run_add(&m->text, " draws=%s", below(m, 2) ? "@" : "");
         for (uint32_t i = 0; i < rows; i++)
             run_add(&m->text, "%s%" PRIu32, i > 0 ? "," : "", below(m, 5));
@@ -560,7 +562,12 @@ static void add_step(maker *m)
     if (!defers && below(m, 12) == 0)
         run_add(&m->text, " invalid_token=0");
     add_inputs(m, rows);
-    add_outputs(m, false, defers);
+    add_outputs(m, false, shared);
+    if (defers && !shared) {
+        char *const same = cli_alloc(slots + 1, 1);
+        memcpy(same, m->text.text + begin + strlen("step"), slots);
+        run_add(&m->text, "\naccept%s tokens=drawn", same);
+    }
 }
 
 static void add_verify(maker *m)

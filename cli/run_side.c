@@ -153,6 +153,8 @@ void run_returned(run_side *side, cls_status status, uint32_t since)
             side->n_pending--;
         const char *const message = cls_error_message();
         run_note(side, "refusal", message, strlen(message));
+        if (side->dies)
+            run_die(side->now, "%s", message);
     }
     if (status == CLS_OPENCL_ERROR || status == CLS_BUILD_FAILED || status == CLS_SELF_TEST_FAILED)
         run_die(side->now, "%s: %s", side->name, cls_error_message());
@@ -241,27 +243,49 @@ run_named *run_name_find(run_side *side, const char *name)
     return NULL;
 }
 
-void run_name_set(run_side *side, const char *name, void *object, size_t size)
+static void destroy_named(const run_named *named)
+{
+    if (named->size == 0 && !named->given)
+        cls_grammar_destroy(named->object);
+}
+
+run_named *run_name_set(run_side *side, const char *name, void *object, size_t size)
 {
     run_named *found = run_name_find(side, name);
     if (found == NULL) {
         side->named = cli_grow(side->named, side->names + (size_t)1, sizeof *side->named);
         found = &side->named[side->names++];
-    } else if (found->size == 0) {
-        cls_grammar_destroy(found->object);
+    } else {
+        destroy_named(found);
     }
-    *found = (run_named){name, object, size};
+    *found = (run_named){.name = name, .object = object, .size = size};
+    return found;
 }
 
 /* -------------------------------------------------------------------- scripts */
 
 void run_leave_out(run_side *side, const char *why) { side->left_out = why; }
 
+/* leave SIDE,...: leaves the rest of the script out on sides whose names begin so. */
+static void leave(run_side *side, const run_statement *s)
+{
+    const char *at = run_value(s, "");
+    while (*at != '\0') {
+        const size_t length = strcspn(at, ",");
+        if (strncmp(side->name, at, length) == 0)
+            run_leave_out(side, "the text leaves it out");
+        at += length + (at[length] == ',');
+    }
+}
+
 static const struct verb {
     const char *name;
     void (*run)(run_side *side, const run_statement *s);
     bool needs_sampler;
 } verbs[] = {
+    {"leave", leave, false},
+    {"version", run_slot_statement, false},
+    {"end", run_slot_statement, false},
     {"sampler", run_sampler, false},
     {"logits", run_slot_statement, false},
     {"outputs", run_slot_statement, false},
@@ -298,15 +322,16 @@ static const struct verb *verb_of(const run_statement *s)
     run_die(s, "'%.40s' is no statement%s", s->verb, cli_near_text(&near, ""));
 }
 
-void run_script_on(run_side *side, const run_script *script)
+void run_first(run_side *side, const run_script *script, uint32_t count)
 {
     side->records = 0;
+    side->given = script->given;
     side->record = NULL;
     side->left_out = NULL;
     side->logits = side->outputs = NULL;
     if (side->way == RUN_SVM && !has_svm(side))
         run_leave_out(side, "the device has no shared virtual memory");
-    for (uint32_t i = 0; i < script->count && side->left_out == NULL; i++) {
+    for (uint32_t i = 0; i < count && side->left_out == NULL; i++) {
         const run_statement *const s = &script->statement[i];
         const struct verb *const verb = verb_of(s);
         side->now = s;
@@ -317,6 +342,11 @@ void run_script_on(run_side *side, const run_script *script)
         verb->run(side, s);
     }
     run_drain(side);
+}
+
+void run_script_on(run_side *side, const run_script *script)
+{
+    run_first(side, script, script->count);
     run_end(side);
 }
 
@@ -329,8 +359,7 @@ void run_end(run_side *side)
         side->sampler[i] = NULL;
     }
     for (uint32_t i = 0; i < side->names; i++)
-        if (side->named[i].size == 0)
-            cls_grammar_destroy(side->named[i].object);
+        destroy_named(&side->named[i]);
     side->names = 0;
     side->named = NULL; /* these arrays are freed with the script's memory */
     side->memory = NULL;

@@ -80,12 +80,10 @@ void run_sampler(run_side *side, const run_statement *s)
     o.features = parse_bits(s, "features", feature_names, o.features);
     o.dtypes = parse_bits(s, "dtypes", dtype_bits, o.dtypes);
     o.counts = (int32_t)parse_bits(s, "counts", count_names, (uint32_t)o.counts);
-    if ((uint64_t)o.slot_count * (o.vocab + (uint64_t)o.max_history * 2 + o.max_rollback * 12) >
-        UINT64_C(1) << 31)
-        run_die(s, "a sampler of this size takes more memory than clsample run allows");
     side->sampler_options = o;
     if (o.slot_count == 0)
         side->sampler_options.slot_count = o.max_rows;
+    side->rules = cli_alloc(side->sampler_options.slot_count, sizeof *side->rules);
     if (side->shards > o.vocab) {
         run_leave_out(side, "there are more shards than tokens");
         return;
@@ -215,7 +213,8 @@ static void save_slot(run_side *side, const run_statement *s)
         else /* a load of this name is refused, too */
             saved = (run_named){.object = cli_alloc(1, 1), .size = 1};
         if (name != NULL)
-            run_name_set(side, name, saved.object, saved.size);
+            run_name_set(side, name, saved.object, saved.size)->rules =
+                status == CLS_OK ? side->rules[slots[i]] : NULL;
         run_returned(side, status, since);
     }
 }
@@ -237,6 +236,8 @@ static void load_slot(run_side *side, const run_statement *s)
                 status = cli_compile_done(cls_slot_load(side->sampler[k],
                                                         (uint32_t)run_slot(side, slots[i]),
                                                         saved->object, saved->size, grammar));
+        if (status == CLS_OK)
+            side->rules[slots[i]] = saved->rules;
         run_returned(side, status, since);
     }
 }
@@ -266,30 +267,47 @@ static void compare_slots(run_side *side, const run_statement *s)
 
 static void make_grammar(run_side *side, const run_statement *s)
 {
-    const char *const name = run_value(s, ""), *const path = run_find(s, "file");
+    const char *const name = run_value(s, ""), *const path = run_find(s, "file"),
+                      *const expected = run_find(s, "digest");
     const uint32_t vocab = side->sampler_options.vocab;
-    run_check_keys(s, "file seed states", NULL);
-    run_name_set(side, name,
-                 path != NULL ? cli_grammar_read(path, vocab)
-                              : run_random_grammar(s, run_number(s, "seed", 1),
-                                                   (uint32_t)run_number(s, "states", 8), vocab),
-                 0);
+    const cls_grammar *const given = run_given_find(side, "grammar");
+    cls_grammar *grammar;
+    char digest[CLI_DIGEST];
+    run_check_keys(s, "file digest seed states", NULL);
+    memcpy(&grammar, &given, sizeof given);
+    if (grammar == NULL)
+        grammar = path != NULL
+                      ? cli_grammar_read(run_path(s, path), vocab)
+                      : run_random_grammar(s, run_number(s, "seed", 1),
+                                           (uint32_t)run_number(s, "states", 8), vocab);
+    run_name_set(side, name, grammar, 0)->given = given != NULL;
+    cli_grammar_digest(grammar, digest);
+    if (expected != NULL && strcmp(digest, expected) != 0)
+        run_die(s, "%s is another grammar than when the text was written", path);
 }
 
-/* Each token but the first few has a prefix among the ids below it. */
+/* By a seed, half of the tokens have a prefix among the ids below them. */
 static void set_infill(run_side *side, const run_statement *s)
 {
     const uint32_t vocab = side->sampler_options.vocab;
     const uint64_t seed = run_number(s, "seed", 1);
-    int32_t *const prefix = cli_alloc(vocab, sizeof *prefix);
+    const char *const path = run_find(s, "prefix");
     cls_infill infill;
     rng r = {seed};
-    run_check_keys(s, "end seed", NULL);
+    run_check_keys(s, "end prefix seed", NULL);
     cls_infill_init(&infill);
+    if (run_given_find(side, "prefix") != NULL) {
+        infill.prefix_of = run_given_find(side, "prefix");
+    } else if (path != NULL || run_find(s, "seed") == NULL) {
+        cli_prefixes_read(path != NULL ? run_path(s, path) : NULL, vocab, &infill);
+    } else {
+        int32_t *const prefix = cli_alloc(vocab, sizeof *prefix);
+        for (uint32_t id = 0; id < vocab; id++)
+            prefix[id] = id == 0 || rng_below(&r, 2) ? -1 : (int32_t)rng_below(&r, id);
+        infill.prefix_of = prefix;
+    }
     infill.end_ids.ids = run_list(s, "end", &infill.end_ids.count);
-    infill.prefix_of = prefix;
-    for (uint32_t id = 0; id < vocab; id++)
-        prefix[id] = id == 0 || rng_below(&r, 2) ? -1 : (int32_t)rng_below(&r, id);
+    side->infill = infill;
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     for EACH (side, i)
@@ -338,12 +356,17 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
+        const uint32_t place = (uint32_t)slots[i], count = side->sampler_options.slot_count;
         c.slot = (uint32_t)run_slot(side, slots[i]);
         for EACH (side, k)
             if (status == CLS_OK) {
                 c.sampler = side->sampler[k];
                 status = cli_compile_done(verb->call(&c));
             }
+        if (status == CLS_OK && place < count && verb->keys == NULL)
+            side->rules[place] = s;
+        if (status == CLS_OK && place < count && verb->call == copy_slot)
+            side->rules[place] = side->rules[run_number(s, "from", 0)];
         run_returned(side, status, since);
     }
 }

@@ -9,19 +9,21 @@
 
 #include "run.h"
 
-enum { MOST_BYTES = 1 << 26, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
+enum { MOST_BYTES = 1 << 28, MOST_NUMBERS = 1 << 20, MOST_WORDS = 256 };
 
 jmp_buf *run_escape;
 
 void run_die(const run_statement *s, const char *format, ...)
 {
-    if (run_escape != NULL)
-        longjmp(*run_escape, 1);
     char text[600];
     va_list more;
     va_start(more, format);
     vsnprintf(text, sizeof text, format, more);
     va_end(more);
+    if (run_escape != NULL)
+        longjmp(*run_escape, 1);
+    if (s->label != NULL)
+        cli_die("%s: %s", s->label, text);
     cli_die("%s: line %" PRIu32 ": %s", s->path, s->line, text);
 }
 
@@ -47,38 +49,50 @@ static void add_word(run_statement *s, char *text)
     s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
 }
 
-/* Splits a line into its verb, its words and what it expects. Returns 0 if it is empty. */
-static bool split_line(run_statement *s, const char *line, size_t length)
+/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at to
+ * its end. */
+static char *take_word(const run_statement *s, const char **at)
 {
-    const char *const comment = memchr(line, '#', length);
-    const char *end = comment != NULL ? comment : line + length;
-    while (end > line && is_space(end[-1]))
-        end--;
-    while (line < end && is_space(*line))
-        line++;
-    if (line == end)
-        return false;
-    s->text = copy(line, (size_t)(end - line));
-    for (const char *at = s->text; (at = strstr(at, "->")) != NULL && s->expect == NULL; at += 2)
-        if (at > s->text && is_space(at[-1])) {
-            s->expect = at + 2 + strspn(at + 2, " \t");
-            end = line + (at - s->text);
+    char *const word = copy(*at, strlen(*at)), *to = word;
+    while (**at != '\0' && !is_space(**at)) {
+        if (*(*at)++ != '"') {
+            *to++ = (*at)[-1];
+            continue;
         }
+        while (**at != '"') {
+            if (**at == '\0')
+                run_die(s, "a quote has no end");
+            *to++ = *(*at)++;
+        }
+        (*at)++;
+    }
+    *to = '\0';
+    return cli_grow(word, (size_t)(to - word) + 1, 1);
+}
+
+/* Splits a line into its verb, its words and what it expects. Returns 0 if it is empty. */
+static bool split_line(run_statement *s, const char *text, size_t length)
+{
+    const char *at = s->text = copy(text, length);
     s->word = cli_alloc(MOST_WORDS, sizeof *s->word);
-    while (line < end) {
-        const char *from = line;
-        while (line < end && !is_space(*line))
-            line++;
-        char *const word = copy(from, (size_t)(line - from));
+    for (;;) {
+        while (is_space(*at))
+            at++;
+        if (*at == '\0' || *at == '#')
+            break;
+        if (at[0] == '-' && at[1] == '>' && s->verb != NULL) {
+            at += 2 + strspn(at + 2, " \t");
+            s->expect = copy(at, strcspn(at, "#\r"));
+            break;
+        }
+        char *const word = take_word(s, &at);
         if (s->verb == NULL)
             s->verb = word;
         else
             add_word(s, word);
-        while (line < end && is_space(*line))
-            line++;
     }
     s->word = cli_grow(s->word, s->words + (size_t)1, sizeof *s->word);
-    return true;
+    return s->verb != NULL;
 }
 
 run_script run_parse(const char *path, const char *text)
@@ -124,6 +138,14 @@ run_script run_read(const char *path)
     if (strlen(text) != size)
         cli_die("%s: byte %zu is 0, so that the file is no text", path, strlen(text));
     return run_parse(path, text);
+}
+
+const void *run_given_find(const run_side *side, const char *key)
+{
+    for (const run_given *g = side->given; g != NULL && g->key != NULL; g++)
+        if (strcmp(g->key, key) == 0)
+            return g->object;
+    return NULL;
 }
 
 /* ------------------------------------------------------------------------ words */
@@ -237,14 +259,37 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
 
 /* ----------------------------------------------------------------------- fields */
 
-/* The field of a struct, or NULL. */
-static const cls_field *find_field(const char *structure, const char *name)
+/* The field of a struct, or NULL. `size`: of the struct, whose name is then not known. */
+static const cls_field *find_field(const char *structure, size_t size, const char *name,
+                                   size_t length)
 {
     const cls_field *f;
-    for (uint32_t i = 0; structure != NULL && (f = cls_struct_field(i)) != NULL; i++)
-        if (strcmp(f->structure, structure) == 0 && strcmp(f->name, name) == 0)
+    for (uint32_t i = 0; (f = cls_struct_field(i)) != NULL; i++)
+        if ((structure != NULL ? strcmp(f->structure, structure) == 0
+                               : f->structure_size == size) &&
+            strlen(f->name) == length && strncmp(f->name, name, length) == 0)
             return f;
     return NULL;
+}
+
+/* Finds a field by a name such as mask.words.offset. Returns its size, or 0 if there is none. */
+static size_t find_part(const char *structure, const char *name, size_t *offset)
+{
+    size_t size = 0;
+    *offset = 0;
+    for (const cls_field *f;; name++) {
+        const size_t length = strcspn(name, ".");
+        if (structure == NULL && size == 0)
+            return 0;
+        if ((f = find_field(structure, size, name, length)) == NULL)
+            return 0;
+        structure = NULL;
+        *offset += f->offset;
+        size = f->size;
+        name += length;
+        if (*name == '\0')
+            return size;
+    }
 }
 
 static bool has_word(const char *words, const char *word)
@@ -260,30 +305,65 @@ void run_check_keys(const run_statement *s, const char *keys, const char *struct
 {
     for (uint32_t i = 0; i < s->words; i++) {
         const char *const key = s->word[i].key;
-        if (*key == '\0' || has_word(keys, key) || find_field(structure, key) != NULL)
+        size_t offset;
+        if (*key == '\0' || has_word(keys, key) || find_part(structure, key, &offset) != 0 ||
+            (strncmp(key, "outputs.", 8) == 0 && find_part("cls_outputs", key + 8, &offset) != 0))
             continue;
         run_die(s, "%s does not know '%.40s'; it knows: %s", s->verb, key, keys);
+    }
+}
+
+static void set_number(const run_statement *s, const char *key, const char *text, size_t size,
+                       void *to)
+{
+    if (size == 8) {
+        const uint64_t n = run_number(s, key, 0);
+        memcpy(to, &n, sizeof n);
+    } else if (strpbrk(text, ".en") != NULL && *text != 'n') {
+        cli_set(CLI_FLOAT, to, NULL, key, text);
+    } else {
+        const int32_t n = strcmp(text, "nan") == 0 ? 0x7fc00000 : parse_int(s, key, &text);
+        memcpy(to, &n, sizeof n);
     }
 }
 
 void run_set_fields(const run_statement *s, const char *keys, const char *structure, void *object)
 {
     for (uint32_t i = 0; i < s->words; i++) {
-        const char *const key = s->word[i].key, *text = s->word[i].value;
-        const cls_field *const f = has_word(keys, key) ? NULL : find_field(structure, key);
-        void *const at = f != NULL ? (char *)object + f->offset : NULL;
-        if (at == NULL)
+        const char *const key = s->word[i].key;
+        size_t offset, size;
+        if (*key == '\0' || has_word(keys, key) || strchr(key, '.') != NULL)
             continue;
-        if (f->size != 4 && f->size != 8)
-            run_die(s, "%s is not a number", key);
-        if (f->size == 4 && strpbrk(text, ".en") != NULL) {
-            cli_set(CLI_FLOAT, at, NULL, key, text);
-        } else if (f->size == 4) {
-            const int32_t n = parse_int(s, key, &text);
-            memcpy(at, &n, sizeof n);
-        } else {
-            const uint64_t n = run_number(s, key, 0);
-            memcpy(at, &n, sizeof n);
+        size = find_part(structure, key, &offset);
+        if (size == 4 || size == 8)
+            set_number(s, key, s->word[i].value, size, (char *)object + offset);
+    }
+}
+
+void run_set_parts(run_side *side, const run_statement *s, const char *keys, const char *prefix,
+                   const char *structure, void *object)
+{
+    const size_t before = strlen(prefix);
+    for (uint32_t i = 0; i < s->words; i++) {
+        const char *const key = s->word[i].key, *const text = s->word[i].value;
+        size_t offset, size, from;
+        uint64_t number[3];
+        if (strncmp(key, prefix, before) != 0 || *key == '\0' || has_word(keys, key))
+            continue;
+        size = find_part(structure, key + before, &offset);
+        char *const to = (char *)object + offset;
+        if ((size == 4 || size == 8) && strchr(key, '.') != NULL) {
+            set_number(s, key, text, size, to);
+        } else if (size > 8 && strcmp(text, "none") == 0) {
+            memset(to, 0, size);
+        } else if (size == sizeof(cls_buffer) && run_is(s, text, "buffer", number)) {
+            const cls_buffer b =
+                run_buffer(side, cli_alloc((size_t)number[0] + 1, 1), (size_t)number[0]);
+            memcpy(to, &b, sizeof b);
+        } else if (size > 8 && find_part(structure, text, &from) == size) {
+            memcpy(to, (char *)object + from, size);
+        } else if (size > 8) { /* an array: its first element */
+            set_number(s, key, text, 4, to);
         }
     }
 }

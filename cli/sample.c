@@ -4,9 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "log.h"
 #include "results.h"
-#include "shards.h"
 
 /* The values of the options. */
 typedef struct command {
@@ -14,7 +12,6 @@ typedef struct command {
     const char *device, *logprobs, *candidates, *log, *set_offsets;
     const char *files[CLI_PARTS]; /* .npy files for parts of the results */
     cls_context_options kernels;
-    cli_split_options split;
     int32_t logprob_kind;
     bool json;
     cli_results results;
@@ -59,17 +56,16 @@ static void print_set(const cli_results *results, uint32_t r)
     putchar('\n');
 }
 
-static void print_table(const cli_job *job)
+static void print_table(const cli_request *q, const cli_results *results)
 {
-    const cli_results *const results = job->results;
     printf("%6s %8s %8s %13s %11s %11s  %s\n", "row", "position", "token",
            results->kind == CLS_LOGPROB_RAW ? "raw logprob" : "final logprob", "raw prob.",
            "final prob.", "status");
     for (uint32_t r = 0; r < results->rows; r++)
         for (uint32_t d = 0; d < results->draws; d++) {
             char words[CLI_STATUS_WORDS];
-            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32, cli_row_number(job->picked, r),
-                   cli_position(job, r) + d, cli_ints(results, CLI_TOKENS, r)[d]);
+            printf("%6" PRIu32 " %8" PRIu64 " %8" PRId32, cli_row_number(&q->picked, r),
+                   cli_position(q, r) + d, cli_ints(results, CLI_TOKENS, r)[d]);
             print_logprobs(results, (double)cli_floats(results, CLI_LOGPROBS, r)[d],
                            (double)cli_floats(results, CLI_FINAL_LOGPROBS, r)[d]);
             printf("  %s\n", cli_status_words(cli_ints(results, CLI_STATUS, r)[d], words));
@@ -80,28 +76,28 @@ static void print_table(const cli_job *job)
         }
 }
 
-static void print_results(const command *q, const cli_job *job)
+static void print_results(const command *q)
 {
     json_t *const array = json_array();
-    for (uint32_t r = 0; r < job->logits->rows && q->json; r++)
-        json_array_append_new(array, cli_row_json(job, r));
+    for (uint32_t r = 0; r < q->results.rows && q->json; r++)
+        json_array_append_new(array, cli_row_json(&q->request, &q->results, r));
     if (q->json)
         cli_print_json(array);
     else
-        print_table(job);
+        print_table(&q->request, &q->results);
 }
 
-static void write_files(const command *q, const cli_job *job)
+static void write_files(const command *q)
 {
     for (int i = 0; i < CLI_PARTS; i++)
         if (q->files[i] != NULL && (i != CLI_SET_IDS || q->set_offsets == NULL))
-            cli_part_write(q->files[i], job->results, (cli_part)i);
+            cli_part_write(q->files[i], &q->results, (cli_part)i);
     if (q->set_offsets != NULL)
-        cli_sets_write(q->files[CLI_SET_IDS], q->set_offsets, job->results);
+        cli_sets_write(q->files[CLI_SET_IDS], q->set_offsets, &q->results);
     if (q->candidates != NULL)
-        cli_candidates_write(q->candidates, job);
+        cli_candidates_write(q->candidates, &q->request, &q->results);
     if (q->log != NULL)
-        cli_log_write(q->log, &q->request, job);
+        cli_log_write(q->log, &q->request, &q->results);
 }
 
 /* ----------------------------------------------------------------------- run */
@@ -114,7 +110,6 @@ static void check(const command *q)
     const char *const of_set =
         q->files[CLI_SET_IDS] != NULL ? "--kept-set-ids" : "--kept-set-counts";
     const uint32_t vector = q->kernels.vector;
-    const bool on_host = cli_on_host(q->device);
     if (q->results.draws == 0)
         cli_die("--draws: it must be at least 1");
     if (vector != 0 && vector != 2 && vector != 4 && vector != 8 && vector != 16)
@@ -130,39 +125,35 @@ static void check(const command *q)
         cli_die("%s: it requires --kept-set", of_set);
     if (q->set_offsets != NULL && q->files[CLI_SET_IDS] == NULL)
         cli_die("--kept-set-offsets: it requires --kept-set-ids");
-    if (on_host && q->candidates != NULL)
-        cli_die("--candidates: the reference does not return them; choose another --device");
-    if (on_host && q->results.top_n != 0 && q->logprob_kind == 1)
-        cli_die("--logprobs-top: the reference has only those of raw logits; choose "
-                "another --device");
 }
 
-static int sample(command *q, cli_job *job)
+static int sample(command *q)
 {
-    const uint32_t rows = job->logits->rows;
-    if (q->results.set_n > job->logits->vocab)
+    const cli_request *const request = &q->request;
+    const uint32_t rows = request->rows;
+    if (q->results.set_n > request->vocab)
         cli_die("--kept-set: %" PRIu32 " is more than the vocabulary's %" PRIu32 " tokens",
-                q->results.set_n, job->logits->vocab);
+                q->results.set_n, request->vocab);
     if (q->results.draws > SIZE_MAX / 8 / rows)
         cli_die("--draws: %" PRIu32 " draws of %" PRIu32 " rows need too much memory",
                 q->results.draws, rows);
     for (uint32_t r = 0; r < rows; r++)
-        if (cli_position(job, r) > UINT32_MAX - (q->results.draws - 1))
+        if (cli_position(request, r) > UINT32_MAX - (q->results.draws - 1))
             cli_die("--draws: %" PRIu32 " draws of row %" PRIu32 " from position %" PRIu64
                     " on exceed the last position, 4294967295",
-                    q->results.draws, cli_row_number(job->picked, r), cli_position(job, r));
-    q->results.by_device = q->logprobs != NULL || !cli_is_small(job);
-    if (cli_job_run(job, q->device, &q->kernels, false) != 0)
+                    q->results.draws, cli_row_number(&request->picked, r),
+                    cli_position(request, r));
+    q->results.by_device = q->logprobs != NULL;
+    if (cli_results_get(request, q->device, &q->kernels, false, &q->results) != 0)
         return 1;
-    write_files(q, job);
-    print_results(q, job);
+    write_files(q);
+    print_results(q);
     return 0;
 }
 
 int cls_cmd_sample(int argc, char **argv)
 {
     command q = {.results = {.draws = 1, .logprobs = true}};
-    cli_job job = {.results = &q.results};
     cli_option options[] = {
         CLI_REQUEST_OPTIONS(&q.request) CLI_TITLE("Output"),
         {"draws", CLI_UINT, &q.results.draws, "N",
@@ -193,12 +184,8 @@ int cls_cmd_sample(int argc, char **argv)
          "write the sizes of the whole sets: int32 [rows]"},
         {"candidates", CLI_OUTPUT, &q.candidates, "OUT.json",
          "write the tokens of each row that the chain keeps"},
-        {"log", CLI_OUTPUT, &q.log, "FILE", "write what was sampled, for clsample replay"},
+        {"log", CLI_OUTPUT, &q.log, "FILE", "write a text of calls that clsample run proves"},
         CLI_DEVICE_OR_HOST(&q.device),
-        {"shards", CLI_UINT, &q.split.shards, "N",
-         "split the vocabulary over N shards, as a runtime splits it over devices"},
-        {"borders", CLI_LIST, &q.split.borders, "IDS",
-         "the first token of each shard but shard 0, separated by commas"},
         {"work-group", CLI_UINT, &q.kernels.work_group, "N",
          "work-items in a group (default: chosen for the device)"},
         {"vector", CLI_UINT, &q.kernels.vector, "N",
@@ -216,9 +203,8 @@ int cls_cmd_sample(int argc, char **argv)
     check(&q);
     if (q.log != NULL)
         cli_log_check(&q.request);
-    cli_request_read(&q.request, &job);
-    cli_split_read(&q.split, q.device, job.logits->vocab, &job.split);
-    const int code = sample(&q, &job);
+    cli_request_read(&q.request);
+    const int code = sample(&q);
     cls_grammar_destroy(q.request.grammar);
     return code;
 }

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
 fuzz_engine = fuzz/replay.c fuzz/files.c
-fuzz_host = fuzz/checkpoint fuzz/container
+fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar
 fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
 fuzz_checkpoint_LDADD =
 fuzz_container_SOURCES = fuzz/container.c $(fuzz_engine)
 fuzz_container_LDADD = libclsample_internal.la $(OPENCL_LIBS)
+fuzz_grammar_SOURCES = fuzz/grammar.c $(fuzz_engine)
+fuzz_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 if BUILD_COMMAND
 fuzz_host += fuzz/npy fuzz/params
 fuzz_cli = fuzz/cli.c cli/memory.c cli/options.c cli/lists.c cli/generation_config.c cli/print.c

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* Target: the parameters of the command, from the JSON of --params (cli/params.c, cli/lists.c) or
- * from options, one a line (cli/options.c). The library must accept all parameters that the command
- * accepts, and sample with them. The first bytes are: options, JSON, or JSON after a file of seeds;
- * the vocabulary; the rows; the length of the seeds, if there are any. */
+ * of
+ * --grammar (cli/grammar.c), or from options, one a line (cli/options.c). The library must accept
+ * all parameters that the command accepts, and sample with them. The first bytes are: options, a
+ * grammar, JSON, or JSON after a file of seeds; the vocabulary; the rows, or the grammar's state;
+ * the length of the seeds, if there are any. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -16,6 +18,7 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
 #define json_load_file json_in_memory
 #include "cli/npy.c"
 #include "cli/params.c"
+#include "cli/grammar.c"
 
 enum { MOST_VOCAB = 256, MOST_ROWS = 4, MOST_OPTIONS = 64 };
 static input rest;
@@ -75,6 +78,19 @@ static void from_json(const cls_params *base, const char *seeds, uint32_t rows, 
         use(&params[r], &force[r], vocab);
 }
 
+static void from_grammar(uint8_t state, uint32_t vocab, cls_params *params)
+{
+    const cli_ids none = {NULL, 0};
+    cls_grammar_info info;
+    cls_grammar_info_init(&info);
+    cls_grammar *const grammar = cli_grammar_read("input", vocab);
+    demand(cls_grammar_query(grammar, &info) == CLS_OK, "no query: %s", cls_error_message());
+    params->grammar = grammar;
+    params->grammar_state = state % info.states;
+    use(params, &none, vocab);
+    cls_grammar_destroy(grammar);
+}
+
 /* Splits a copy of the text into lines, each an argument. --help would only print. */
 static int split(char *text, char **argv)
 {
@@ -116,7 +132,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     rest = (input){data, size};
     const uint8_t how = take_byte(&rest);
-    const uint32_t vocab = 1u + take_byte(&rest), rows = 1u + take_byte(&rest) % MOST_ROWS;
+    const uint32_t vocab = 1u + take_byte(&rest);
+    const uint8_t third = take_byte(&rest);
+    const uint32_t rows = 1u + third % MOST_ROWS;
     cli_memory_begin();
     cls_params base, *const params = cli_alloc(rows, sizeof *params);
     cls_params_init(&base);
@@ -125,6 +143,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         demand(*take_message() != '\0', "refused without a message");
     else if (how & 1)
         from_options(vocab, &base);
+    else if (how & 4)
+        from_grammar(third, vocab, &base);
     else
         from_json(&base, how & 2 ? take_seeds() : NULL, rows, vocab, params);
     file_abandon();

@@ -117,6 +117,12 @@ libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/
 libstub_a_SOURCES = tests/support/stub_cl.c tests/support/stub_queue.c tests/support/stub_kernels.c
 endif
 
+if BUILD_COMMAND
+check_PROGRAMS += tests/scripts/hooked
+tests_scripts_hooked_SOURCES = tests/scripts/hooked.c $(command_parts)
+tests_scripts_hooked_LDADD = libtests.a libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
+endif
+
 tests_device_check_proofs_SOURCES = tests/device/check_proofs.c tests/support/driver.c
 tests_device_check_programs_SOURCES = tests/device/check_programs.c tests/support/driver.c
 tests_device_check_binaries_SOURCES = tests/device/check_binaries.c tests/device/binaries.c tests/support/driver.c

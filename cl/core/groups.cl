@@ -49,6 +49,10 @@
 #define LOCAL_BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
 #endif
 
+/* The group's number in the second dimension of a launch that may need more groups there than the
+ * 65,535 of GPUs: it is then launched in parts, all but the first one with an offset. */
+#define GROUP_OF_ALL ((u32)(get_group_id(1) + get_global_offset(1)))
+
 /* Intel's compiler for CPUs merges the items of a group into vectors, 16 at a time. A function that
  * it then calls, and does not inline, runs from its beginning to its end for one item after
  * another, as if it had no barriers (2026.2). So it must leave items apart; and where sub-groups

@@ -143,7 +143,8 @@ typedef struct cls_slot {
     u32 bias, n_bias; /* in the lists, if n is not 0: a bitmap of the biased ids, then their values
                          (see bias_row_offset()) */
     u32 allowed;      /* in the lists: a bitmap */
-    u32 stop, n_stop; /* in the lists: n ids, ascending */
+    u32 stop, n_stop; /* in the lists: n ids, ascending; then, with a grammar and min_tokens, a bit
+                         for each state that leaves only ids that end the text */
     f32 low, span;    /* dynamic temperature: from low to low + span, */
     u32 exponent;     /* by this power of the entropy, times 2^16 */
     f32 sigma;        /* n of top-n-sigma */

@@ -96,7 +96,8 @@ kernel void cls_head_product(global const weight_element *weight, u64 weight_off
 {
     const uint item = (uint)get_local_id(0), lane = item % LANES;
     const uint first_row = (uint)get_group_id(0) * ROWS;
-    const uint first_token = (uint)get_group_id(1) * (TEAMS * TOKENS);
+    const uint block = (uint)(get_group_id(1) + get_global_offset(1)); /* see launch() */
+    const uint first_token = block * (TEAMS * TOKENS);
     global const weight_element *w[TOKENS];
     global const float *const x = scratch + (size_t)first_row * d;
     floatV sum[ROWS][TOKENS];

@@ -39,8 +39,8 @@ KERNEL void cls_force(STEP_PARAMETERS(CLS_FORCE_BUFFERS))
         next = adaptive_once(slot, &rows[row].next);
     if (emits)
         status |= ends_request(slot, own_lists, (u32)token, slot->outputs + 1) |
-                  grammar_status(
-                      grammar_after(slot, lists, slot->grammar_state, slot->thinking, (u32)token));
+                  grammar_status(grammar_after(slot, lists, slot->grammar_state, slot->thinking,
+                                               (u32)token, slot->outputs + 1));
     const text t = text_in(kept.ring, kept.n_ring, length);
     if (ends_in_loop(slot, &t, (u32)token | CLS_ENTRY_OUTPUT, emits, scratch))
         status |= CLS_ROW_STOPPED | CLS_ROW_LOOP;

@@ -225,10 +225,11 @@ KERNEL void cls_kept(STEP_PARAMETERS(CLS_KEPT_BUFFERS), u32 launch)
 {
     __local u64 scratch[WGS];
     const step_args s = STEP_OF(CLS_KEPT_BUFFERS);
+    const u32 row = GROUP_OF_ALL;
     if (launch == CLS_KEPT_PLACE)
         kept_places(&s, scratch);
-    else if (!PLACES || get_group_id(1) < args->n_rows)
-        kept_tiles(&s, get_group_id(1), get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
+    else if (!PLACES || row < args->n_rows)
+        kept_tiles(&s, row, get_group_id(0), launch == CLS_KEPT_COUNT, scratch);
     else if (launch == CLS_KEPT_WRITE && get_group_id(0) == 0)
-        kept_nothing(&s, place_behind(&s, get_group_id(1)));
+        kept_nothing(&s, place_behind(&s, row));
 }

@@ -98,13 +98,10 @@ static inline void ban_list(const history_effects *p, __global const u32 *ids, u
     BARRIER();
 }
 
-static inline void ban(const history_effects *p, const cls_slot *slot, const slot_state *s,
-                       u32 drafts, __global const u32 *lists, u32 vocab, __local uint2 *chunk)
+static inline void ban_words(const history_effects *p, const cls_slot *slot, const slot_state *s,
+                             u32 drafts, __global const u32 *lists, u32 vocab, __local uint2 *chunk)
 {
     const u32 lid = LOCAL_ID;
-    if (slot->outputs + drafts < slot->min_tokens &&
-        slot->n_stop != 0) /* the same for the whole group */
-        ban_list(p, lists + slot->stop, slot->n_stop, vocab);
     if (slot->n_banned != 0)
         ban_list(p, lists + slot->banned, slot->n_banned, vocab);
     /* Only bad words whose last id but one is the latest token can ban their last id. */
@@ -172,8 +169,12 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
             p.draft_info[2] = 0;
         }
     }
+    /* Whether only ends are left is in memory: a variable takes 256 bytes of scratch on Intel's
+     * GPUs, where this kernel needs none. */
     if (slot_index >= 0 && (from->flags & CLS_SLOT_GRAMMAR)) /* the same for the whole group */
-        prepare_grammar(s, all_lists, row, slot_index, p.path, drafts);
+        prepare_grammar(s, all_lists, row, slot_index, p.path, drafts, p.draft_info + 3);
+    else if (lid == 0)
+        p.draft_info[3] = 0;
     if (wanted) { /* the same for the whole group */
         const cls_slot slot = *from;
         __global const u32 *const lists = lists_of(s, from);
@@ -197,7 +198,9 @@ ONE_COPY void prepare_row(const step_args *s, __global u32 *all_lists, u32 row,
                 mark_chunk(&p, lid == 0 && ngram_bans(&p, &h, 0xffffffffu) ? p.text[0] : (u32)NO_ID,
                            PACK(CODE_BAN, 0u), chunk);
         }
-        ban(&p, &slot, &state, drafts, lists, vocab, chunk);
+        if (p.draft_info[3] == 0 && slot.outputs + drafts < slot.min_tokens && slot.n_stop != 0)
+            ban_list(&p, lists + slot.stop, slot.n_stop, vocab);
+        ban_words(&p, &slot, &state, drafts, lists, vocab, chunk);
         if (patched)
             mark_patches(&p, &slot, drafts, chunk);
     }

@@ -293,7 +293,7 @@ KERNEL void cls_report(STEP_PARAMETERS(CLS_REPORT_BUFFERS))
 {
     SHORTLIST(list);
     const step_args s = STEP_OF(CLS_REPORT_BUFFERS);
-    const u32 row = get_group_id(1), part = get_group_id(0);
+    const u32 row = GROUP_OF_ALL, part = get_group_id(0);
     if (!PLACES || row < args->n_rows) /* the same for the whole group, as is part */
         report_row(&s, row, part, &list);
     else if (part == REPORT_TOKEN)

@@ -108,6 +108,7 @@ static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
                                  __global const u32 *entries, u32 n)
 {
     text t = {s->ring, entries, s->n_ring, slot->length, slot->length};
+    u32 outputs = slot->outputs;
     if (!(slot->flags & (CLS_SLOT_THINKING | CLS_SLOT_GRAMMAR)))
         return;
     for (u32 j = 0; j < n; j++, t.length++) {
@@ -117,8 +118,8 @@ static inline void append_states(cls_slot *slot, __global const cls_slot *rules,
             grammar_store(s, t.length, slot->grammar_state);
         }
         if (is_output)
-            slot->grammar_state =
-                grammar_after(rules, lists - rules->lists, slot->grammar_state, slot->thinking, id);
+            slot->grammar_state = grammar_after(rules, lists - rules->lists, slot->grammar_state,
+                                                slot->thinking, id, ++outputs);
         if (slot->flags & CLS_SLOT_THINKING)
             slot->thinking = thinking_after(rules, lists, &t, slot->thinking, id, is_output != 0);
     }
@@ -323,5 +324,5 @@ KERNEL void cls_slots(__global const cls_change *changes, const u32 first, __glo
 {
     __local u64 scratch[WGS];
     const slots_args a = {changes, words, slots, state, lists, layout, vocab, history, rollback};
-    make_change(&a, first + get_group_id(1), scratch);
+    make_change(&a, first + GROUP_OF_ALL, scratch);
 }

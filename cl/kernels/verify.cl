@@ -352,7 +352,8 @@ static inline void emit_tokens(const verifier *v, const slot_state *state, __glo
         if (due >= 0 && due != own)
             *next = slot->adaptive;
         const text t = text_in_path(v, state, w->row, slot->length, w->depth);
-        grammar_state = grammar_after(slot, v->s->lists, grammar_state, thinking, (u32)w->token);
+        grammar_state =
+            grammar_after(slot, v->s->lists, grammar_state, thinking, (u32)w->token, outputs + 1);
         u32 ended =
             ends_request(slot, lists, (u32)w->token, outputs + 1) | grammar_status(grammar_state);
         if (ends_in_loop(slot, &t, (u32)w->token | CLS_ENTRY_OUTPUT, 1, v->scratch))

@@ -17,7 +17,8 @@ typedef struct history_effects {
     u32 has_text;                /* 0: there is no text, and `chains` points to the bans */
     __global u32 *draft_info, *path,
         *patches; /* draft_info: whether marks are for this row, number of drafts, number of
-                     patches; path: entries; patches: pairs of words */
+                     patches, whether only ids that end the text are left; path: entries; patches:
+                     pairs of words */
     __global u32 *buckets; /* the chains of patches: the index of the first patch plus 1, or 0 */
 } history_effects;
 

@@ -14,7 +14,8 @@ static inline u32 grammar_state_of(const step_args *s, __global const cls_slot *
     *thinking = slot->thinking;
     for (u32 i = 0; i < drafts; i++, t.length++) {
         const u32 id = path[i] & CLS_ENTRY_ID;
-        grammar_state = grammar_after(slot, s->lists, grammar_state, *thinking, id);
+        grammar_state =
+            grammar_after(slot, s->lists, grammar_state, *thinking, id, slot->outputs + i + 1);
         if (slot->flags & CLS_SLOT_THINKING)
             *thinking = thinking_after(slot, lists_of(s, slot), &t, *thinking, id, 1);
     }
@@ -44,9 +45,11 @@ static inline void write_own(__global u32 *own, __global const u32 *g, u32 state
         }
 }
 
-/* Finds a row's bitmap, by the whole group. `path`: the drafts before the row. */
+/* Finds a row's bitmap, by the whole group. `path`: the drafts before the row. *ends becomes
+ * whether only ids that end the text are left. */
 static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, u32 row,
-                                   i32 slot_index, __global const u32 *path, u32 drafts)
+                                   i32 slot_index, __global const u32 *path, u32 drafts,
+                                   __global u32 *ends)
 {
     const u32 vocab = s->vocab, part = s->args->grammar_rows + row * grammar_row_words(vocab);
     __global const cls_slot *const slot = slot_of(s, slot_index);
@@ -67,4 +70,7 @@ static inline void prepare_grammar(const step_args *s, __global u32 *all_lists, 
     }
     if (LOCAL_ID == 0)
         all_lists[part] = at;
+    if (LOCAL_ID == 0)
+        *ends =
+            (u32)(thinking == 0 && now < g[CLS_GRAMMAR_STATES] && leaves_ends(slot, lists, now));
 }

@@ -7,6 +7,7 @@
  * Work-items divide the work by words of the bitmaps: an id's word belongs to one item, so that no
  * two items write the same word and nothing need be atomic. */
 #include "core/vectors.cl"
+#include "core/grammar.h"
 #include "core/samplers.h"
 #include "row/text.cl"
 
@@ -175,18 +176,60 @@ static inline u32 ring_has(const slot_state *s, u32 first, u32 last, u32 entry, 
 }
 #endif
 
+static inline int is_stop(__global const cls_slot *slot, __global const u32 *lists, u32 id)
+{
+    return list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop;
+}
+
 /* Returns the status bits with which a token ends its request, as output token number `outputs`; 0
  * if it does not. Stop ids are banned before min_tokens; if one comes from elsewhere by then, it
  * ends nothing. */
 static inline u32 ends_request(__global const cls_slot *slot, __global const u32 *lists, u32 id,
                                u32 outputs)
 {
-    if (outputs >= slot->min_tokens &&
-        list_find(lists + slot->stop, slot->n_stop, id) < slot->n_stop)
+    if (outputs >= slot->min_tokens && is_stop(slot, lists, id))
         return CLS_ROW_STOPPED;
     return slot->max_tokens != 0 && outputs >= slot->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                                 : 0u;
 }
+
+#if FORCED
+/* Returns whether a state of the grammar, of which there must be one, and allowed_ids leave only
+ * ids that end the text, where min_tokens does not apply. */
+static inline int leaves_ends(__global const cls_slot *slot, __global const u32 *lists, u32 state)
+{
+    return slot->min_tokens != 0 &&
+           (lists[slot->stop + slot->n_stop + (state >> 5)] >> (state & 31) & 1u);
+}
+
+/* Returns the state of a request's grammar after an id, output token number `outputs`. It stays
+ * where it is while the request thinks, and without a grammar. Where only ends are left, a stop id
+ * ends the grammar, too. `all`: the buffer of all lists. */
+static inline u32 grammar_after(__global const cls_slot *slot, __global const u32 *all, u32 state,
+                                u32 thinking, u32 id, u32 outputs)
+{
+    __global const u32 *const lists = all + slot->lists;
+    if (!(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0)
+        return state;
+    const u32 next = grammar_next(all + slot->grammar, state, id);
+    return next != CLS_GRAMMAR_DEAD && outputs < slot->min_tokens &&
+                   leaves_ends(slot, lists, state) && is_stop(slot, lists, id)
+               ? CLS_GRAMMAR_ENDED
+               : next;
+}
+/* Returns whether a request's grammar allows an id in a state. */
+static inline int grammar_allows(__global const cls_slot *slot, __global const u32 *all, u32 state,
+                                 u32 thinking, u32 id)
+{
+    return !(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0 ||
+           grammar_next(all + slot->grammar, state, id) != CLS_GRAMMAR_DEAD;
+}
+/* Returns the cls_row_status bits of a token that leads to a state. */
+static inline u32 grammar_status(u32 state)
+{
+    return state == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
+}
+#endif
 
 /* Returns whether a request has ended: by its latest token, or by the number of its tokens. Loops
  * are not looked for. */
@@ -303,8 +346,8 @@ ONE_COPY void state_accept(__global cls_slot *slot, const slot_state *s, __globa
 #if FORCED
         if (flags & CLS_SLOT_GRAMMAR) { /* before the thinking: its last id is no text of it */
             grammar_store(s, length, slot->grammar_state);
-            slot->grammar_state =
-                grammar_after(slot, lists - slot->lists, slot->grammar_state, slot->thinking, id);
+            slot->grammar_state = grammar_after(slot, lists - slot->lists, slot->grammar_state,
+                                                slot->thinking, id, outputs);
         }
         if (flags & CLS_SLOT_THINKING) {
             thinking_store(s, length, slot->thinking);

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* text: what follows from the end of a request's text: the id that its next row must emit, if there
- * is one, the states of its thinking budget and of its grammar, and whether its output repeats
- * itself.
+ * is one, the state of its thinking budget, and whether its output repeats itself.
  *
  * The latest tokens are in a ring of entries, at the index of each token in the text. */
 #include "core/vectors.cl"
-#include "core/grammar.h"
 
 /* 1 in the kernels that accept the tokens of requests with thinking budgets, forced ids or loop
  * stops. In the other kernels these requests draw, but accept nothing. */
@@ -56,12 +54,15 @@ static inline u32 thinking_due(__global const cls_slot *slot, u32 thinking)
 }
 
 /* Returns the state of the thinking budget after a text and `id`: 0 outside the thinking, else 1
- * plus the number of output tokens that count. While forced ids are due, only these count. */
+ * plus the number of output tokens that count. While forced ids are due, only these count. With a
+ * grammar only prompt begins the thinking: no string of the output may turn the grammar off. */
 static inline u32 thinking_after(__global const cls_slot *slot, __global const u32 *lists,
                                  const text *t, u32 thinking, u32 id, int is_output)
 {
     const u32 due = thinking_due(slot, thinking);
     const int is_due = due < slot->n_thinking_forced;
+    if (thinking == 0 && is_output && (slot->flags & CLS_SLOT_GRAMMAR))
+        return 0;
     if (thinking == 0)
         return (u32)ends_with(t, id, lists + slot->thinking_start, slot->n_start);
     if (is_due && is_output && lists[slot->thinking_forced + due] == id)
@@ -83,28 +84,6 @@ static inline i32 forced_id(__global const cls_slot *slot, __global const u32 *a
         return -1;
     const u32 due = thinking_due(slot, thinking);
     return due < slot->n_thinking_forced ? (i32)lists[slot->thinking_forced + due] : -1;
-}
-
-/* Returns the state of a request's grammar after an id. It stays where it is while the request
- * thinks, and without a grammar. `all`: the buffer of all lists. */
-static inline u32 grammar_after(__global const cls_slot *slot, __global const u32 *all, u32 state,
-                                u32 thinking, u32 id)
-{
-    return (slot->flags & CLS_SLOT_GRAMMAR) && thinking == 0
-               ? grammar_next(all + slot->grammar, state, id)
-               : state;
-}
-/* Returns whether a request's grammar allows an id in a state. */
-static inline int grammar_allows(__global const cls_slot *slot, __global const u32 *all, u32 state,
-                                 u32 thinking, u32 id)
-{
-    return !(slot->flags & CLS_SLOT_GRAMMAR) || thinking != 0 ||
-           grammar_next(all + slot->grammar, state, id) != CLS_GRAMMAR_DEAD;
-}
-/* Returns the cls_row_status bits of a token that leads to a state. */
-static inline u32 grammar_status(u32 state)
-{
-    return state == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : 0u;
 }
 
 #define ENTRY_KIND (CLS_ENTRY_ID | CLS_ENTRY_OUTPUT)

@@ -10,10 +10,14 @@
  * A state allows the ids of its transitions, and the end ids if it is final. After an end id the
  * request stops, whether or not stop_ids names that id. A token that the state does not allow,
  * which only cls_accept() or `output` of cls_slot_begin() can add, leaves the request without a
- * state: its rows get CLS_ROW_EMPTY until a rollback, other parameters or another beginning. A
- * forced id that the state does not allow is not emitted: its row gets CLS_ROW_EMPTY, and the id
- * stays due, as with masks. While a request thinks (params->thinking_start) its grammar does not
- * apply; it begins behind the last id of thinking_end.
+ * state: its rows get CLS_ROW_EMPTY until a rollback, a turn, another beginning, or parameters with
+ * another grammar or none. Parameters with the same grammar keep the state, whatever else they
+ * change, params->grammar_state too. A forced id that the state does not allow is not emitted: its
+ * row gets CLS_ROW_EMPTY, and the id stays due, as with masks. While a request thinks
+ * (params->thinking_start) its grammar does not apply; it begins behind the last id of
+ * thinking_end. Only the prompt, or an empty thinking_start, begins the thinking of such a request:
+ * its output cannot. params->min_tokens does not keep a complete text from its end: where all ids
+ * that a state and allowed_ids allow are end ids or stop ids, it bans none of them.
  *
  * The method: ids that no state distinguishes form a class, so that a state's transitions are
  * stored once a class. A set of many ids is a bitmap, which all states with the same set share; a
@@ -56,8 +60,9 @@ typedef struct cls_grammar_info {
     uint32_t classes;   /* of ids that no state distinguishes; those that none allows are one */
     uint32_t bitmaps;   /* sets of ids that are stored as bitmaps */
     uint64_t bytes;     /* of each sampler in which a request uses the grammar */
-    uint8_t digest[32]; /* SHA-256 of the automaton: equal if two have equal transitions, final
-                           states and, if there is a final state, end ids */
+    uint8_t digest[32]; /* SHA-256 of the automaton: equal if and only if two have equal vocab,
+                           states, transitions, final states and end ids; the order of end ids does
+                           not matter */
 } cls_grammar_info;
 
 CLS_INIT_FUNCTION(cls_grammar_info)

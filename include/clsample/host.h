@@ -37,7 +37,9 @@ typedef struct cls_host_row {
     const void *bias;            /* [vocab] of bias_dtype, as in cls_dense_bias; NULL: none */
     int32_t bias_dtype;          /* a cls_dtype */
 
-    /* The request's tokens so far, as in cls_slot_begin(). */
+    /* The request's tokens so far, as in cls_slot_begin(). After cls_slot_next_turn() the output of
+     * earlier turns is prompt. With a grammar a thinking_start in it begins the thinking here,
+     * though not on the device. */
     uint32_t prompt_count;
     const int32_t *prompt;
     const int32_t *output;
@@ -73,7 +75,8 @@ typedef struct cls_host_result {
     int32_t status;      /* cls_row_status bits */
     uint32_t kept_count; /* tokens of the kept set */
     float logprob_raw;   /* as CLS_LOGPROB_RAW */
-    /* As CLS_LOGPROB_FINAL, for the drawn token; finite unless there is no token. */
+    /* As CLS_LOGPROB_FINAL, for `token`; -inf if there is none, or if it was forced and is not
+     * kept. */
     float logprob_final;
     uint32_t reserved;           /* has no meaning */
     float *probs;                /* where to write [vocab] probabilities, or NULL */

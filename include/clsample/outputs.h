@@ -107,8 +107,8 @@ typedef struct cls_outputs {
     int32_t logprob_kind; /* a cls_logprob_kind; default CLS_LOGPROB_RAW */
     int32_t reserved;     /* 0 */
 
-    /* float32 [rows]: the natural logarithm of the drawn token's probability; -inf without a
-     * token. */
+    /* float32 [rows]: the natural logarithm of the row's token's probability; -inf without a
+     * token, and with CLS_LOGPROB_FINAL for a forced token that is not kept. */
     cls_buffer logprobs;
     /* int32 [rows]: the drawn token's rank, which is the number of tokens whose logit is at least
      * as large as its own. A single likeliest token has rank 1, and equal tokens have the same

@@ -70,8 +70,8 @@ typedef struct cls_params {
     int32_t penalty_scope; /* a cls_penalty_scope; default CLS_SCOPE_OUTPUT */
 
     /* All three penalties count only this many of the latest tokens of prompt and output together
-     * (llama.cpp's repeat_last_n). More than the sampler's `max_history`: refused. 0: all tokens
-     * (default). */
+     * (llama.cpp's repeat_last_n). More than the sampler's `max_history`, or 16,384: refused. 0:
+     * all tokens (default). */
     uint32_t penalty_window;
 
     /* The number of output tokens after which the request stops. Accepted tokens and those of
@@ -79,7 +79,7 @@ typedef struct cls_params {
     uint32_t max_tokens;
 
     /* The request stops when one of these ids becomes its latest output token and the output has at
-     * least min_tokens tokens. Any number of ids. */
+     * least min_tokens tokens, or min_tokens does not apply. Any number of ids. */
     cls_ids stop_ids;
 
     /* Any number of biases; those of an id that occurs several times are added. +inf and NaN:
@@ -162,11 +162,11 @@ typedef struct cls_params {
     /* DRY: multiplier * base^(n - allowed length) is subtracted from the logit of a token that
      * would continue a repetition of length n, if n is at least the allowed length. Repetitions are
      * searched for in the last dry_window tokens of prompt and output (0, the default: as many as
-     * the sampler's `max_history`; more than that: refused). They do not reach beyond the last
-     * sequence breaker, and breakers of one token are not penalised. Multiplier 0 (default) or base
-     * below 1: off. A negative multiplier rewards repetition. A multiplier beyond +-1e30, a base
-     * above 1e30 and NaN are refused. Default base 1.75, allowed length 2. (p-e-w's DRY, as in
-     * llama.cpp) */
+     * the sampler's `max_history`, of which DRY sees at most 16,384; more than that: refused). They
+     * do not reach beyond the last sequence breaker, and breakers of one token are not penalised.
+     * Multiplier 0 (default) or base below 1: off. A negative multiplier rewards repetition. A
+     * multiplier beyond +-1e30, a base above 1e30 and NaN are refused. Default base 1.75, allowed
+     * length 2. (p-e-w's DRY, as in llama.cpp) */
     float dry_multiplier;
     float dry_base;
     uint32_t dry_allowed_length;
@@ -174,19 +174,24 @@ typedef struct cls_params {
     cls_sequences dry_breakers;
 
     /* Ban each token that would complete an n-gram of this many tokens that already occurs in the
-     * last `max_history` tokens, or in those that ngram_window and ngram_output_only leave. 1 bans
-     * all of these tokens. 0: off (default). */
+     * last `max_history` tokens, at most 16,384, or in those that ngram_window and
+     * ngram_output_only leave. 1 bans all of these tokens. 0: off (default). */
     uint32_t no_repeat_ngram;
 
     /* Sequences that must not occur in the output: the last id of a sequence is banned while the
-     * output ends with the ids before it. A sequence with more than `max_history` + 1 ids is
-     * refused. */
+     * output ends with the ids before it. A sequence with more than `max_history` + 1 ids, or more
+     * than 16,385, is refused. */
     cls_sequences bad_words;
 
     /* The stop ids are banned until the output has min_tokens tokens. A stop id that enters the
      * output in another way (cls_accept(), cls_slot_begin()'s output) stops the request only if the
      * output, including this id, has at least min_tokens tokens. max_tokens stops the request in
-     * any case. Default 0. */
+     * any case. Default 0.
+     * It does not apply where only ends are left, since nothing could follow: where allowed_ids
+     * holds ids and all of them are stop ids, and in a state of the grammar in which all ids that
+     * the state and allowed_ids allow are end ids or stop ids. A stop id that such a state allows
+     * ends the text, and with it the request. What a step's mask, biases or other bans leave does
+     * not count: a row without other ids is CLS_ROW_EMPTY then. */
     uint32_t min_tokens;
 
     /* Only these ids may be drawn, any number of them; they cost as much as a mask. An empty list
@@ -204,15 +209,16 @@ typedef struct cls_params {
     /* Thinking budget: the thinking of a reasoning model ends after thinking_budget tokens. It
      * begins when the text, prompt and output together, ends with the ids of thinking_start (at
      * the beginning of the request if that is empty), and ends when the text ends with those of
-     * thinking_end. Output tokens in between count. When thinking_budget of them have followed
-     * without thinking_end, the next rows emit the ids of thinking_forced, one after another, and
-     * sampling continues after the last one. A budget of 0 forces it at once. doc/integration.md,
-     * "Thinking budgets, forced text and loops", has the details. An empty thinking_forced is off
-     * (default); a budget is refused then, and a start or an end, unless relaxed_top_k needs them
-     * or a grammar, which does not apply while the request thinks. Refused are also a budget above
-     * 2,147,483,647, and a thinking_start or thinking_end longer than the sampler's `max_history` +
-     * 1.
-     * (vLLM's thinking_token_budget, TensorRT-LLM's and SGLang's thinking-budget processors) */
+     * thinking_end. With a grammar it begins only where the last of these ids is prompt, never in
+     * the output: no string of the output turns the grammar off. Output tokens in between count.
+     * When thinking_budget of them have followed without thinking_end, the next rows emit the ids
+     * of thinking_forced, one after another, and sampling continues after the last one. A budget of
+     * 0 forces it at once. doc/integration.md, "Thinking budgets, forced text and loops", has the
+     * details. An empty thinking_forced is off (default); a budget is refused then, and a start or
+     * an end, unless relaxed_top_k needs them or a grammar, which does not apply while the request
+     * thinks. Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end
+     * longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's
+     * and SGLang's thinking-budget processors) */
     cls_ids thinking_start;
     cls_ids thinking_end;
     cls_ids thinking_forced;
@@ -231,12 +237,14 @@ typedef struct cls_params {
      * Rows draw only ids that the grammar, allowed_ids and the step's mask allow. The slot keeps
      * the grammar, which may be destroyed after the call. One of another vocabulary than the
      * sampler's is refused, and so is a state that it does not have, or one without a grammar.
-     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. */
+     * min_tokens bans stop_ids only: end ids of the grammar that are to wait must be among them. A
+     * request with min_tokens takes a bit of device memory for each state of its grammar. */
     const cls_grammar *grammar;
     uint32_t grammar_state;
 
     /* What no_repeat_ngram looks at. ngram_window: the n-grams that lie in the last so many tokens;
-     * 0: in all (default); more than the sampler's `max_history`: refused. ngram_output_only: 1:
+     * 0: in all (default); more than the sampler's `max_history`, or 16,384: refused.
+     * ngram_output_only: 1:
      * those that lie in the output tokens since the last chunk of prompt; 0: prompt and output
      * (default). ngram_exempt_ids, any number of ids, are never banned by it. (The rule of
      * DeepSeek-OCR and vLLM's window_size and whitelist_token_ids) */

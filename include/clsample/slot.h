@@ -32,7 +32,7 @@ extern "C" {
  * another slot, in another process, or before it was preempted. The request's position is
  * params->position plus the number of these tokens. The request has already stopped if the output
  * has max_tokens tokens, if it ends with a stop id and has at least min_tokens tokens, or if it
- * ends with an end id of the grammar, which follows `output` from params->grammar_state on. CLS_OK;
+ * ends the grammar, which follows `output` from params->grammar_state on. CLS_OK;
  * CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_begin(cls_sampler *sampler, uint32_t slot,
@@ -67,8 +67,9 @@ CLS_API CLS_WARN_UNUSED cls_status cls_slot_next_turn(cls_sampler *sampler, uint
  * `max_history` latest tokens, and older tokens no longer count. With a `max_history` of 0 another
  * scope is refused. Of a thinking budget it keeps the tokens that counted, but not more of them
  * than the new budget, and the forced ids that were emitted. Where it was off before, the thinking
- * begins with the call if thinking_start is empty. With the same grammar its state is kept; another
- * one begins with the call, and so it does after a rollback to a token before the call.
+ * begins with the call if thinking_start is empty. With the same grammar its state is kept, and
+ * params->grammar_state is ignored; another one begins with the call, and so it does after a
+ * rollback to a token before the call.
  * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED;
  * CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_slot_params(cls_sampler *sampler, uint32_t slot,

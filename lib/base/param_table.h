@@ -169,7 +169,7 @@
  * length, offset: the fields of cls_slot for the list's length and for where it begins. The length
  *     is NONE if the form sets it. A form that has several parts sets the offsets of the others. */
 #define CLS_STOP_LISTS(X, p) \
-    X(p, ids, stop_ids, (39, 0, sorted, AT(n_stop), AT(stop)), \
+    X(p, ids, stop_ids, (39, 0, stop, AT(n_stop), AT(stop)), \
       "stop-id", "IDS", "stop_ids", "stop after each of these tokens, separated by commas")
 
 #define CLS_BAN_LISTS(X, p) \

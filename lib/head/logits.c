@@ -196,14 +196,19 @@ static void set_u32(arguments *a, uint32_t x) { set(a, sizeof x, &x); }
 static void set_u64(arguments *a, uint64_t x) { set(a, sizeof x, &x); }
 static void set_float(arguments *a, float x) { set(a, sizeof x, &x); }
 
+/* Launches groups0 times groups1 groups. GPUs have 16 bits for the second dimension, so that more
+ * groups are launched in parts. */
 static cl_int launch(const commands *c, const arguments *a, size_t groups0, size_t groups1)
 {
+    enum { MOST = 65535 };
     const uint32_t group = c->head->group;
-    const size_t local[2] = {group, 1}, global[2] = {group * groups0, groups1};
-    const cl_int code =
-        a->code != CL_SUCCESS
-            ? a->code
-            : clEnqueueNDRangeKernel(c->queue, a->kernel, 2, NULL, global, local, 0, NULL, NULL);
+    cl_int code = a->code;
+    for (size_t first = 0; first < groups1 && code == CL_SUCCESS; first += MOST) {
+        const size_t left = groups1 - first, local[2] = {group, 1}, offset[2] = {0, first},
+                     global[2] = {group * groups0, left < MOST ? left : MOST};
+        code = clEnqueueNDRangeKernel(c->queue, a->kernel, 2, first != 0 ? offset : NULL, global,
+                                      local, 0, NULL, NULL);
+    }
     return code == CL_SUCCESS ? barrier(c) : code;
 }
 

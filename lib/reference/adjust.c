@@ -157,7 +157,9 @@ static void ban_ngrams(cls_scratch *w, uint32_t n)
 
 static void ban_stops(cls_scratch *w)
 {
-    for (uint32_t i = 0; i < w->params.stop_ids.count && w->slot.outputs < w->slot.min_tokens; i++)
+    if (w->slot.outputs >= w->slot.min_tokens || cls_text_leaves_ends(w->request))
+        return;
+    for (uint32_t i = 0; i < w->params.stop_ids.count; i++)
         w->z[w->params.stop_ids.ids[i]] = -INFINITY;
 }
 

@@ -79,8 +79,13 @@ uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back);
  * count. */
 uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output);
 
-/* Returns the state of the grammar after an output token. */
+/* Returns the state of the grammar after an output token. Where only ends are left, a stop id ends
+ * it before min_tokens, too. */
 uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id);
+
+/* Returns 1 if the grammar and allowed_ids leave ids, but only end ids and stop ids: there is no
+ * min_tokens then. */
+int cls_text_leaves_ends(const cls_host_slot *h);
 
 /* Returns the id that the next row must emit, or -1. */
 int32_t cls_text_forced(const cls_host_slot *h);

@@ -68,6 +68,16 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
         status = cls_params_read(row->params, &w->params);
     if (status != CLS_OK)
         return status;
+    const cls_ids *const allowed = &w->params.allowed_ids, *const stop = &w->params.stop_ids;
+    uint32_t ends = 0; /* as cls_lists_create() does: if only stop ids are left, none is banned */
+    for (uint32_t i = 0; i < allowed->count; i++) {
+        uint32_t k = 0;
+        while (k < stop->count && stop->ids[k] != allowed->ids[i])
+            k++;
+        ends += k < stop->count;
+    }
+    if (ends != 0 && ends == allowed->count)
+        slot.min_tokens = 0;
     const cls_adaptive_state *const from = &row->adaptive;
     const cls_slot_adaptive given = {from->mu, from->sum, from->weight, from->top_p};
     const char *const fault = from->begun != 0 ? cls_adaptive_fault(&slot, &given) : NULL;

@@ -42,8 +42,9 @@ uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output)
     const int32_t due = due_id(h);
     if (!(s->flags & CLS_SLOT_THINKING))
         return s->thinking;
-    if (s->thinking == 0)
-        return (uint32_t)ends_with(h, id, &p->thinking_start);
+    if (s->thinking == 0) /* the output of a request with a grammar begins no thinking */
+        return (uint32_t)(!(is_output && p->grammar != NULL) &&
+                          ends_with(h, id, &p->thinking_start));
     if (is_output && due == (int32_t)id)
         return s->thinking - s->thinking_budget < p->thinking_forced.count ? s->thinking + 1 : 0;
     if (ends_with(h, id, &p->thinking_end))
@@ -71,10 +72,39 @@ static int grammar_applies(const cls_host_slot *h)
     return h->params->grammar != NULL && h->slot.thinking == 0;
 }
 
+static int is_stop(const cls_host_slot *h, uint32_t id)
+{
+    const cls_ids *const stop = &h->params->stop_ids;
+    uint32_t i = 0;
+    while (i < stop->count && (uint32_t)stop->ids[i] != id)
+        i++;
+    return i < stop->count;
+}
+
+int cls_text_leaves_ends(const cls_host_slot *h)
+{
+    const cls_ids *const allowed = &h->params->allowed_ids;
+    const int some = cls_params_allow_some(h->params);
+    int any = 0;
+    for (uint32_t i = 0; i < (some ? allowed->count : h->vocab) && grammar_applies(h); i++) {
+        const uint32_t id = some ? (uint32_t)allowed->ids[i] : i,
+                       next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
+        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !is_stop(h, id))
+            return 0;
+        any |= next != CLS_GRAMMAR_DEAD;
+    }
+    return any;
+}
+
 uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
 {
-    return grammar_applies(h) ? grammar_next(h->params->grammar->words, h->slot.grammar_state, id)
-                              : h->slot.grammar_state;
+    if (!grammar_applies(h))
+        return h->slot.grammar_state;
+    const uint32_t next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
+    return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens &&
+                   is_stop(h, id) && cls_text_leaves_ends(h)
+               ? CLS_GRAMMAR_ENDED
+               : next;
 }
 
 int cls_text_allows(const cls_host_slot *h, uint32_t id)
@@ -87,13 +117,11 @@ int cls_text_allows(const cls_host_slot *h, uint32_t id)
 uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id)
 {
     const cls_slot *const s = &h->slot;
-    const cls_ids *const stop = &h->params->stop_ids;
     const uint32_t outputs = s->outputs + 1;
     const uint32_t ended =
         cls_text_grammar(h, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK;
-    for (uint32_t i = 0; i < stop->count && outputs >= s->min_tokens; i++)
-        if ((uint32_t)stop->ids[i] == id)
-            return CLS_ROW_STOPPED | ended;
+    if (outputs >= s->min_tokens && is_stop(h, id))
+        return CLS_ROW_STOPPED | ended;
     return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                           : ended;
 }

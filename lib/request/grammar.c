@@ -13,10 +13,12 @@ enum { NEVER = 0, ENDS = 1, FIRST_CLASS = 2 }; /* classes: no state allows it; a
 /* A grammar while it is made. */
 typedef struct grammar_maker {
     cls_grammar_options o;
+    uint32_t most;      /* classes: one for each id, and one that an id enters before its own, where
+                           it was alone, is unused */
     uint8_t *is_end;    /* [vocab] */
     uint32_t *class_of; /* [vocab] */
-    uint32_t *size;     /* [vocab + 2] the number of ids of a class */
-    uint32_t *renamed;  /* [vocab + 2] unused classes; then the final numbers */
+    uint32_t *size;     /* [most] the number of ids of a class */
+    uint32_t *renamed;  /* [most] unused classes; then the final numbers */
     struct class_key {
         uint32_t state, from, next, to; /* state: plus 1, or 0 if the entry was never used */
     } * key; /* [keys] where ids of a class go that have this next state */
@@ -158,7 +160,7 @@ static void refine(maker *m)
 {
     const cls_grammar_options *const o = &m->o;
     uint32_t unused = 0;
-    for (uint32_t i = o->vocab + 2; i-- > FIRST_CLASS;)
+    for (uint32_t i = m->most; i-- > FIRST_CLASS;)
         m->renamed[unused++] = i;
     for (uint32_t id = 0; id < o->vocab; id++)
         m->size[m->class_of[id] = m->is_end[id] ? ENDS : NEVER]++;
@@ -175,7 +177,7 @@ static void refine(maker *m)
 static void number_classes(maker *m)
 {
     const uint32_t vocab = m->o.vocab;
-    memset(m->renamed, 0, (vocab + 2) * sizeof *m->renamed);
+    memset(m->renamed, 0, m->most * sizeof *m->renamed);
     m->classes = FIRST_CLASS;
     for (uint32_t id = 0; id < vocab; id++) {
         uint32_t *const number = &m->renamed[m->class_of[id]];
@@ -183,7 +185,7 @@ static void number_classes(maker *m)
             *number = m->classes++;
         m->class_of[id] = m->class_of[id] < FIRST_CLASS ? m->class_of[id] : *number;
     }
-    memset(m->size, 0, (vocab + 2) * sizeof *m->size);
+    memset(m->size, 0, m->most * sizeof *m->size);
     for (uint32_t id = 0; id < vocab; id++)
         m->size[m->class_of[id]]++;
 }
@@ -381,10 +383,11 @@ static int allocate_maker(maker *m)
 {
     const size_t vocab = m->o.vocab, states = m->o.states;
     m->keys = power_of_two(2 * (uint64_t)vocab);
+    m->most = FIRST_CLASS + m->o.vocab + 1;
     m->is_end = calloc(vocab, sizeof *m->is_end);
     m->class_of = malloc(vocab * sizeof *m->class_of);
-    m->size = calloc(vocab + 2, sizeof *m->size);
-    m->renamed = malloc((vocab + 2) * sizeof *m->renamed);
+    m->size = calloc(m->most, sizeof *m->size);
+    m->renamed = malloc(m->most * sizeof *m->renamed);
     m->key = calloc(m->keys, sizeof *m->key);
     m->offsets = malloc((states + 1) * sizeof *m->offsets);
     m->set = malloc(states * sizeof *m->set);

@@ -31,6 +31,7 @@ typedef struct cls_list_writer {
     const uint32_t *allowed; /* the bitmap of allowed ids, or NULL */
     bias_entry *biases;      /* memory for sorting as many elements as the longest list has */
     cls_ids *sequences;
+    uint8_t *left; /* [classes of the grammar], if there are both it and min_tokens */
 } writer;
 
 /* Adds n words, all zero, and returns them, or NULL if words are only counted. */
@@ -79,6 +80,79 @@ static void write_sorted(writer *w, const cls_list_param *l)
     write_plain(w, l);
     if (w->words != NULL)
         qsort(w->words + at, cls_list_count(l, w->p), sizeof *w->words, by_id);
+}
+
+/* What the allowed ids of a class are, in ascending order: stop ids and end ids end the text. SEEN:
+ * there are others, and the class need not be looked at again. */
+enum { LEFT_NONE, LEFT_ENDS, LEFT_MORE, LEFT_SEEN };
+
+static int is_stop(const uint32_t *stop, uint32_t n, uint32_t id)
+{
+    return n != 0 && bsearch(&id, stop, n, sizeof *stop, by_id) != NULL;
+}
+
+/* Sets w->left. Looks at allowed ids only, and without them at the classes of stop ids. */
+static void find_left(const writer *w, const uint32_t *g, const uint32_t *stop, uint32_t n)
+{
+    const uint32_t *const class_of = g + g[CLS_GRAMMAR_CLASS_OF],
+                          *const begin = g + g[CLS_GRAMMAR_MEMBERS],
+                          classes = begin[0] - g[CLS_GRAMMAR_MEMBERS] - 1;
+    const cls_ids *const allowed = &w->p->allowed_ids;
+    const int all = !cls_params_allow_some(w->p);
+    memset(w->left, all ? LEFT_MORE : LEFT_NONE, classes);
+    for (uint32_t i = 0; i < allowed->count; i++) {
+        const uint32_t id = (uint32_t)allowed->ids[i];
+        uint8_t *const left = &w->left[class_of[id]];
+        *left = !is_stop(stop, n, id) ? LEFT_MORE : *left == LEFT_NONE ? LEFT_ENDS : *left;
+    }
+    for (uint32_t i = 0; i < n && all; i++) {
+        const uint32_t id_class = class_of[stop[i]];
+        uint32_t k = begin[id_class];
+        while (w->left[id_class] == LEFT_MORE && k < begin[id_class + 1] && is_stop(stop, n, g[k]))
+            k++;
+        if (w->left[id_class] == LEFT_MORE)
+            w->left[id_class] = k == begin[id_class + 1] ? LEFT_ENDS : LEFT_SEEN;
+    }
+}
+
+/* Marks the states that leave ids, but only those that end the text. */
+static void mark_ends(const writer *w, const cls_grammar *grammar, uint32_t *marked)
+{
+    const uint32_t *const g = grammar->words;
+    for (uint32_t s = 0; s < grammar->states; s++) {
+        const uint32_t *const record = grammar_state_at(g, s);
+        uint8_t most = LEFT_NONE;
+        for (uint32_t i = record[0]; i < record[2] && most < LEFT_MORE; i += 2) {
+            const uint8_t left = w->left[g[i]];
+            const int ends = g[i + 1] == CLS_GRAMMAR_ENDED && left != LEFT_NONE;
+            most = ends ? LEFT_ENDS : left > most ? left : most;
+        }
+        marked[s / 32] |= (uint32_t)(most == LEFT_ENDS) << (s % 32);
+    }
+}
+
+/* Stop ids are banned before min_tokens, unless nothing else is left. If allowed_ids leave nothing
+ * else, there is no min_tokens; the states of the grammar that do so are marked behind the list. */
+static void write_stop(writer *w, const cls_list_param *l)
+{
+    const cls_grammar *const grammar = w->slot->min_tokens != 0 ? w->p->grammar : NULL;
+    const cls_ids *const allowed = &w->p->allowed_ids;
+    const uint64_t at = w->used;
+    const uint32_t n = cls_list_count(l, w->p);
+    uint32_t i = 0;
+    write_sorted(w, l);
+    uint32_t *const marked = take_words(w, grammar != NULL ? (grammar->states + 31ull) / 32 : 0);
+    if (marked == NULL || w->slot->min_tokens == 0)
+        return;
+    const uint32_t *const stop = w->words + at;
+    if (grammar != NULL) {
+        find_left(w, grammar->words, stop, n);
+        mark_ends(w, grammar, marked);
+    }
+    while (i < allowed->count && is_stop(stop, n, (uint32_t)allowed->ids[i]))
+        i++;
+    if (i != 0 && i == allowed->count)
+        w->slot->min_tokens = 0;
 }
 
 static void write_allowed(writer *w, const cls_list_param *l)
@@ -319,13 +393,16 @@ cls_status cls_lists_create(const cls_params *p, uint32_t vocab, uint32_t histor
     w.words = malloc((size_t)need * sizeof *w.words);
     w.biases = malloc(to_sort * sizeof *w.biases);
     w.sequences = malloc(to_sort * sizeof *w.sequences);
-    const int has_memory = w.words != NULL && w.biases != NULL && w.sequences != NULL;
+    w.left = malloc(slot->min_tokens != 0 && p->grammar != NULL ? vocab + 2 : 1);
+    const int has_memory =
+        w.words != NULL && w.biases != NULL && w.sequences != NULL && w.left != NULL;
     if (has_memory)
         write_lists(&w);
     else
         free(w.words);
     free(w.biases);
     free(w.sequences);
+    free(w.left);
     if (!has_memory)
         return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for %llu words of lists",
                         (unsigned long long)need);

@@ -244,20 +244,22 @@ cls_buffers cls_sampler_buffers(const cls_sampler *s)
     };
 }
 
-cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
-                           cl_event *done)
+/* The most groups of a launch in its second dimension, for which GPUs have 16 bits. */
+#define MAX_GROUPS 65535u
+
+/* Launches n groups of the second dimension, from `first` on. */
+static cl_int launch_part(cls_commands *c, const cls_arguments *a, size_t groups, size_t first,
+                          size_t n, cl_event *done)
 {
-    const size_t local[2] = {a->kernel.group, 1},
-                 global[2] = {a->kernel.group * groups[0], groups[1]};
-    cl_uint n;
+    const size_t local[2] = {a->kernel.group, 1}, global[2] = {a->kernel.group * groups, n},
+                 offset[2] = {0, first};
+    cl_uint n_wait;
     const cl_event *wait;
     cl_event event = NULL;
-    if (a->code != CL_SUCCESS)
-        return a->code;
-    get_wait_list(c, &n, &wait);
+    get_wait_list(c, &n_wait, &wait);
     const cl_int code =
-        clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, NULL, global, local, n, wait,
-                               !c->in_order || done != NULL ? &event : NULL);
+        clEnqueueNDRangeKernel(c->queue, a->kernel.handle, 2, first != 0 ? offset : NULL, global,
+                               local, n_wait, wait, !c->in_order || done != NULL ? &event : NULL);
     if (code != CL_SUCCESS) {
         c->sampler->launched_variants = a->kernel.variant;
         return code;
@@ -273,6 +275,18 @@ cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t
     return CL_SUCCESS;
 }
 
+cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
+                           cl_event *done)
+{
+    cl_int code = a->code;
+    for (size_t first = 0, n; first < groups[1] && code == CL_SUCCESS; first += n) {
+        const size_t left = groups[1] - first;
+        n = left < MAX_GROUPS ? left : MAX_GROUPS;
+        code = launch_part(c, a, groups[0], first, n, n == left ? done : NULL);
+    }
+    return code;
+}
+
 /* ---------------------------------------------------------------- slot calls */
 
 static void swap(cls_host_buffer *a, cls_host_buffer *b)
@@ -281,9 +295,6 @@ static void swap(cls_host_buffer *a, cls_host_buffer *b)
     *a = *b;
     *b = old_a;
 }
-
-/* The most groups of a launch in its second dimension, for which GPUs have 16 bits. */
-#define MAX_GROUPS 65535u
 
 /* Copies the lists from the buffer that was too small. */
 static cl_int copy_lists(cls_commands *c)
@@ -345,8 +356,7 @@ static cl_int launch_changes(cls_commands *c, uint32_t first, uint32_t n)
     return cls_commands_launch(c, &a, groups, NULL);
 }
 
-/* Uploads the pending changes and their words, and launches the kernel once per round, or several
- * times if a round has more than MAX_GROUPS changes. */
+/* Uploads the pending changes and their words, and launches the kernel once per round. */
 static cl_int run_changes(cls_commands *c)
 {
     cls_sampler *const s = c->sampler;
@@ -371,11 +381,9 @@ static cl_int run_changes(cls_commands *c)
     c->started = 1; /* the upload is using their memory, so they cannot become pending again */
     if (words->used != 0)
         code = upload_bytes(c, s->words.buffer, 0, words->used, words->data);
-    for (uint32_t round = 1; round <= s->rounds; round++)
-        for (uint32_t i = end[round - 1], count; i < end[round] && code == CL_SUCCESS; i += count) {
-            count = end[round] - i < MAX_GROUPS ? end[round] - i : MAX_GROUPS;
-            code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + i, count);
-        }
+    for (uint32_t round = 1; round <= s->rounds && code == CL_SUCCESS; round++)
+        code = launch_changes(c, (uint32_t)(changes->used / sizeof(uint32_t)) + end[round - 1],
+                              end[round] - end[round - 1]);
     s->rounds = 0;
     s->pending_needs_state = 0;
     s->batch++;

@@ -435,8 +435,9 @@ cl_int cls_commands_write_args(cls_commands *c, enum cls_arg_set arg_set, const 
 /* Returns the sampler's own buffers, without an argument set. */
 cls_buffers cls_sampler_buffers(const cls_sampler *sampler);
 
-/* Launches a kernel in groups[0] times groups[1] work-groups. If `done` is not NULL, this is the
- * last command of the call, and the caller gets its event. */
+/* Launches a kernel in groups[0] times groups[1] work-groups, in several parts where GPUs could not
+ * launch so many. If `done` is not NULL, this is the last command of the call, and the caller gets
+ * its event. */
 cl_int cls_commands_launch(cls_commands *c, const cls_arguments *a, const size_t *groups,
                            cl_event *done);
 

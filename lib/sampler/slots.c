@@ -44,7 +44,8 @@ static cls_status check_history(const cls_sampler *s, uint64_t need, const char 
                     name, value, more, (unsigned)s->history, (unsigned long long)need);
 }
 
-/* The latest tokens are compared with all ids of a sequence but the last one. */
+/* The latest tokens are compared with all ids of a sequence but the last one. Kernels look for bad
+ * words in CLS_MAX_HISTORY tokens of a longer history. */
 static cls_status check_list_history(const cls_sampler *s, const cls_list_param *l,
                                      const cls_params *p)
 {
@@ -55,6 +56,9 @@ static cls_status check_list_history(const cls_sampler *s, const cls_list_param 
     char name[64];
     for (uint32_t i = 0; l->matched && i < (is_one ? 1 : n) && status == CLS_OK; i++) {
         const uint32_t ids = is_one ? n : sequences[i].count;
+        if (!is_one && ids > CLS_MAX_HISTORY + 1)
+            return cls_refuse("params->%s.sequences[%u].count is %u; it must be at most %d",
+                              l->name, (unsigned)i, (unsigned)ids, CLS_MAX_HISTORY + 1);
         if (ids <= s->history + 1)
             continue;
         if (is_one)

@@ -206,6 +206,8 @@ const cls_selftest_case cls_selftest_cases[] = {
      "a grammar, taken back", PROOF(V(ACCEPT_0)), {F(temperature, 1)}},
     {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR | WITH_ALLOWED, BY_LOAD, "a grammar, loaded",
      ANY, {F(temperature, 2)}},
+    {ST_FORCED, ROW_TEXT, WITH_TEXT | WITH_GRAMMAR | WITH_ALLOWED | WITH_STOP | WITH_THINKING, 0,
+     "a grammar, only ends", ANY, {I(min_tokens, 99), I(thinking_budget, 3)}},
 
     {ST_SHARDS, ROW_PEAKED, 0, 0, "top-p .9 of top-k 12, a shard",
      PROOF(SHARDS | V(SHARD_SURVEY_0)), {I(top_k, 12), F(top_p, .9), F(min_p, .0078125)}},
@@ -319,7 +321,8 @@ void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
     }
 }
 
-/* The states of the grammar: 0 and 2 have bitmaps, 1 a list. All allow the text. */
+/* The states of the grammar: 0 and 2 have bitmaps, 1 a list. All allow the text, after which it is
+ * in state 1, where the allowed ids are stop ids. */
 static int grammar_has(uint32_t state, uint32_t id)
 {
     return state == 0 ? id % 7 != 3 : state == 1 ? id < 32 : id % 9 != 0;

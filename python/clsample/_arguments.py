@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Arrays with more bytes a row are in buffers of their own, so that small results can be kept, and
 # read in one piece, without them.
 SMALL_ROW = 4096
+MOST_IDS = 1024  # of a row, in outputs whose ids are not limited by the vocabulary
 
 
 class Call:
@@ -52,9 +53,9 @@ class Call:
         self.queue: Any = None
         self.theirs = False  # there is a buffer whose contents a queue of the caller makes
 
-    def view(self, name: str, value: Any) -> View:
+    def view(self, name: str, value: Any, *advice: str) -> View:
         """An array on the device, for whose contents the call waits."""
-        found = _arrays.view(self.context, name, value)
+        found = _arrays.view(self.context, name, value, *advice)
         self.keep.append(found.mem)
         if found.events:
             self.wait += found.events
@@ -134,7 +135,7 @@ class Call:
             raise ValueError(f"{name} must be copied to the device, but copy is False")
         if not shared or host.size == 0:
             self.copied = True
-            return self.upload(host)._replace(dtype=elements)
+            return self.upload(name, host)._replace(dtype=elements)
         stride = _arrays.row_stride(name, host.shape, host.strides, host.itemsize)
         rows = host.shape[0] if host.ndim == 2 else 1
         span = ((rows - 1) * stride + host.shape[-1]) * host.itemsize
@@ -142,11 +143,11 @@ class Call:
         self.lent.append((mem, host))
         return View(mem, host.shape, elements, offset, stride, [], None)
 
-    def upload(self, host: np.ndarray[Any, Any]) -> View:
+    def upload(self, name: str, host: np.ndarray[Any, Any]) -> View:
         """A copy of a host's array. The copy is made when the buffer is, without a queue."""
         host = np.ascontiguousarray(host)
         if host.size == 0:
-            raise ValueError(f"an array of the shape {host.shape} has no elements")
+            raise ValueError(f"{name} has the shape {host.shape}, and so no elements")
         mem = _opencl.create_buffer(self.context._cl, host.nbytes, host.view(np.uint8))
         self.keep.append(mem)
         shape = host.shape
@@ -186,7 +187,7 @@ class Call:
             if found.dtype != "uint64":
                 raise TypeError(f"random_bits has elements of {found.dtype}; they must be uint64")
         else:
-            found = self.upload(_structs.numpy("random_bits", value, "uint64_t"))
+            found = self.upload("random_bits", _structs.numpy("random_bits", value, "uint64_t"))
         if found.shape != (rows,):
             raise ValueError(f"random_bits has the shape {found.shape}; it must be ({rows},)")
         self.buffer(target, found)
@@ -350,17 +351,20 @@ class Writer:
     def given(
         self, target: Any, name: str, value: Any, elements: str, shape: Tuple[int, ...]
     ) -> DeviceArray:
-        if isinstance(value, int):
-            raise TypeError(f"{name} must be True or an array on the device, not {kind(value)}")
-        found = self.call.view(name, value)
-        if found.dtype not in (elements, elements.replace("int32", "uint32")):
-            raise TypeError(f"{name} has elements of {found.dtype}; they must be {elements}")
-        gaps = len(shape) > 1 and shape[0] > 1 and found.row_stride != shape[-1]
-        if found.shape != shape or gaps:
-            raise ValueError(
-                f"{name} has the shape {found.shape}; it must be {shape}, without "
-                "gaps between rows"
+        advice = f"give True, or Context.empty({shape}, {elements!r})"
+        if not _arrays.on_device(value):
+            raise TypeError(
+                f"{name} must be True or an array on the device, not {kind(value)}; {advice}"
             )
+        found = self.call.view(name, value, advice)
+        if found.dtype not in (elements, elements.replace("int32", "uint32")):
+            raise TypeError(
+                f"{name} has elements of {found.dtype}; they must be {elements}; {advice}"
+            )
+        if found.shape != shape:
+            raise ValueError(f"{name} has the shape {found.shape}; it must be {shape}; {advice}")
+        if len(shape) > 1 and shape[0] > 1 and found.row_stride != shape[-1]:
+            raise ValueError(f"{name} has gaps between its rows; {advice}")
         self.call.buffer(target, found)
         if not isinstance(value, DeviceArray):
             if _opencl.is_pyopencl(value, "Array"):
@@ -395,6 +399,8 @@ class Writer:
             others = set(value) - set(wanted) - {group.count, *group.inputs}
             if others:
                 raise TypeError(f"{name} has no entry {min(others)!r}")
+            if not set(value).issuperset(group.inputs):
+                raise TypeError(f"{name} lacks the entry {group.inputs[0]!r}")
             value = value.get(group.inputs[0] if group.inputs else group.count, 0)
         if group.inputs:
             count = self.inputs(getattr(struct, group.inputs[0]), name, value)
@@ -403,6 +409,8 @@ class Writer:
         setattr(struct, group.count, count)
         attributes = group.attributes()
         packed = wanted.get("offsets") not in (None, False)
+        # What the library refuses is not allocated before.
+        most = self.sizes["vocab"] * (self.sizes["rows"] if packed else 1)
         for field, one in wanted.items():
             elements, words = group.buffers[field]
             if packed and field == "ids":  # of all rows, one behind the other
@@ -415,7 +423,7 @@ class Writer:
                 one,
                 elements,
                 words,
-                **{group.count: count},
+                **{group.count: min(count, max(most, MOST_IDS))},
             )
             setattr(attributes, field, array)
         setattr(result, name, attributes)
@@ -428,7 +436,7 @@ class Writer:
             if found.dtype != "int32":
                 raise TypeError(f"{name} has elements of {found.dtype}; they must be int32")
         else:
-            found = self.call.upload(_structs.numpy(name, value))
+            found = self.call.upload(name, _structs.numpy(name, value))
         if found.shape[:-1] != rows or found.row_stride != found.shape[-1]:
             raise ValueError(
                 f"{name} has the shape {found.shape}; it must be "

@@ -11,7 +11,7 @@ import numpy as np
 from . import _dlpack, _opencl
 from ._cffi import ffi
 from ._opencl import Event, Queue
-from ._structs import integer, kind
+from ._structs import integer, kind, unmasked
 
 if TYPE_CHECKING:
     from ._context import Context
@@ -221,8 +221,11 @@ def on_device(value: Any) -> bool:
     return isinstance(value, DeviceArray) or _opencl.is_pyopencl(value, "Array", "SVM")
 
 
-def view(context: Context, name: str, value: Any) -> View:
-    """A device array. Its rows must be contiguous."""
+COPY = "numpy.ascontiguousarray() makes a copy that is"
+
+
+def view(context: Context, name: str, value: Any, advice: str = COPY) -> View:
+    """A device array. Its rows must be contiguous. advice: for one that is not."""
     if isinstance(value, DeviceArray):
         mem = _opencl.alive(name, value._mem)
         dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)
@@ -233,7 +236,7 @@ def view(context: Context, name: str, value: Any) -> View:
     tables = context._tables
     if _opencl.is_pyopencl(value, "SVM"):
         array, mem = np.asarray(value.mem), _opencl.memory(name, value, tables)
-        stride = row_stride(name, array.shape, array.strides, array.itemsize)
+        stride = row_stride(name, array.shape, array.strides, array.itemsize, advice)
         return View(mem, array.shape, element_name(array.dtype), 0, stride, [], None)
     if value.base_data is None:
         raise ValueError(f"{name} has no buffer; its shape is {value.shape}")
@@ -250,7 +253,7 @@ def view(context: Context, name: str, value: Any) -> View:
         value.shape,
         element_name(value.dtype),
         value.offset,
-        row_stride(name, value.shape, strides, itemsize),
+        row_stride(name, value.shape, strides, itemsize, advice),
         events,
         queue,
     )
@@ -272,14 +275,16 @@ def device_type(dtype: Any) -> Any:
     return found
 
 
-def row_stride(name: str, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+def row_stride(
+    name: str, shape: Sequence[int], strides: Sequence[int], itemsize: int, advice: str = COPY
+) -> int:
     """Elements from row to row. The rows must be contiguous and in order."""
     if len(shape) > 2:
         raise ValueError(f"{name} has the shape {tuple(shape)}; it must have one or two dimensions")
-    if len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
+    if 0 not in shape and len(shape) > 0 and shape[-1] > 1 and strides[-1] != itemsize:
         raise ValueError(
             f"{name} is not contiguous: its strides are {tuple(strides)} bytes, for "
-            f"elements of {itemsize}; numpy.ascontiguousarray() makes a copy that is"
+            f"elements of {itemsize}; {advice}"
         )
     if len(shape) == 1 or len(shape) == 0 or shape[0] <= 1:
         return shape[-1] if len(shape) else 1
@@ -333,6 +338,7 @@ def native(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
     is not copied if it is NumPy's or can be had by DLPack."""
     if hasattr(value, "__dlpack__") and not isinstance(value, (np.ndarray, np.generic)):
         return _dlpack.load(name, value)
+    unmasked(name, value)
     try:
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -11,7 +11,7 @@ import numpy as np
 from . import _opencl, _types
 from ._arrays import DeviceArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
-from ._errors import BuildFailed, SelfTestFailed, UnsupportedDevice
+from ._errors import UnsupportedDevice
 from ._library import Unique, check_process, failure, lib, must, owned, text
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
@@ -88,10 +88,7 @@ class Context(Unique):
             self._handle = owned(out[0], lib.cls_context_destroy)
         self._progress.check()
         if status != 0:
-            error = failure(status)
-            if isinstance(error, BuildFailed):
-                error.log = text(struct.build_log)
-            raise error
+            raise failure(status, log=text(struct.build_log))
         self._shares = shares_memory(self._cl, self._device)
 
     def _set_options(self, struct: Any, options: Any) -> None:
@@ -230,15 +227,12 @@ class Context(Unique):
         init("cls_selftest_report", report)
         status = lib.cls_selftest(self.handle, report)
         self._progress.check()
-        error = failure(status) if status != 0 else None
         stages = [
             TestedStage(text(s.name), s.cases, s.failed, text(s.message))
             for s in report.stages[0 : report.stage_count]
         ]
-        if isinstance(error, SelfTestFailed):
-            error.stages = stages  # type: ignore[attr-defined]
-        if error is not None:
-            raise error
+        if status != 0:
+            raise failure(status, stages=stages)
         return stages
 
     def sampler(self, vocab: int, max_rows: int = 1, **options: Unpack[SamplerOptions]) -> Sampler:
@@ -324,8 +318,11 @@ class _Progress(threading.local):
     def check(self) -> None:
         """Raises what the function raised in the call that has just returned."""
         raised, self.raised = self.raised, None
-        if raised is not None:
-            raise raised
+        try:
+            if raised is not None:
+                raise raised
+        finally:
+            del raised  # see failure()
 
 
 def _device_handle(device: Any) -> Any:

@@ -14,7 +14,14 @@ import numpy as np
 
 CPU, CUDA, CUDA_HOST, OPENCL = 1, 2, 3, 4  # DLDeviceType
 INT, UINT, FLOAT, BFLOAT, BOOL = 0, 1, 2, 4, 6  # DLDataTypeCode
-KINDS = {INT: "i", UINT: "u", FLOAT: "f", BFLOAT: "u", BOOL: "b"}
+# NumPy's kind of each, and the bits of an element.
+KINDS = {
+    INT: ("i", (8, 16, 32, 64)),
+    UINT: ("u", (8, 16, 32, 64)),
+    FLOAT: ("f", (16, 32, 64)),
+    BFLOAT: ("u", (16,)),
+    BOOL: ("b", (8,)),
+}
 DEVICES = {CUDA: "a CUDA device", OPENCL: "an OpenCL device"}
 INSTEAD = {OPENCL: "give its buffer as a pyopencl array, or by Context.array()"}
 
@@ -73,9 +80,10 @@ def load(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
     except (BufferError, RuntimeError, TypeError) as error:
         raise TypeError(f"{name} cannot be read: {error}") from None
     tensor = _tensor(capsule)
-    if tensor.code not in KINDS or tensor.lanes != 1 or tensor.bits % 8:
+    kind, sizes = KINDS.get(tensor.code, ("", ()))
+    if tensor.bits not in sizes or tensor.lanes != 1:
         raise TypeError(f"{name} has elements of DLPack's type {tensor.code}, {tensor.bits} bits")
-    dtype = np.dtype(f"{KINDS[tensor.code]}{tensor.bits // 8}")
+    dtype = np.dtype(f"{kind}{tensor.bits // 8}")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = None
     if tensor.strides:

@@ -53,7 +53,7 @@ def distributions(
     found, elements = call.floats(name, value, total, vocab, dtype if probs is None else None)
     wanted = "float32" if probs is not None else list(_structs.DTYPES)[struct.logits.dtype]
     if elements != wanted:
-        raise TypeError(f"{name} has elements of {elements}; they must be {wanted}")
+        raise _structs.wrong_floats(name, elements, wanted)
     kinds = _types.DraftKind
     struct.draft_kind = kinds.PROBS if probs is not None else kinds.LOGITS
     struct.draft_stride = found.row_stride

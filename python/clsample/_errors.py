@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Type
+from typing import Any, Dict, Sequence, Type
 
 from ._types import Status
 
@@ -56,9 +56,11 @@ class BuildFailed(Error):
 
 
 class SelfTestFailed(Error):
-    """The device computes other results than the host."""
+    """The device computes other results than the host. stages: of Context.selftest(), all of its
+    list."""
 
     status = Status.SELF_TEST_FAILED
+    stages: Sequence[Any] = ()
 
 
 class OpenCLError(Error):

@@ -9,10 +9,9 @@ import numpy as np
 
 from ._cffi import ffi
 from ._library import Unique, lib, must
+from ._matcher import MOST_STATES, explored
 from ._structs import ids, init, integer, kind, numpy, pointer, record
 from ._types import GrammarInfo
-
-MOST_STATES = 1 << 17  # of a matcher that is explored
 
 
 class Arrays(NamedTuple):
@@ -112,16 +111,21 @@ class Grammar(Unique):
         of names. After more than max_states different beginnings of texts it is refused; the masks
         of steps serve then.
 
-        tokens: the bytes of each token of the vocabulary. Texts of equal bytes are one state.
+        tokens: the bytes of each token of the vocabulary; b"" for one that is no text, such as a
+        special token, which then is a symbol of its own. Texts of equal bytes are one state, unless
+        the matcher goes on differently after two of them that were followed: then each sequence of
+        tokens is a state.
+        end_ids: all ids that end a text of the matcher, and no others.
         """
+        words = list(tokens)
+        for token, word in enumerate(words):
+            if not isinstance(word, bytes):
+                raise TypeError(f"tokens[{token}] must be bytes, not {kind(word)}")
         ends = sorted(set(end_ids))
-        transitions, final = _explored(_Explorer(matcher, len(tokens)), tokens, ends, max_states)
+        most = integer("max_states", max_states, "uint32_t")
+        transitions, final = explored(matcher, words, set(ends), most)
         return cls(
-            transitions,
-            vocab=len(tokens),
-            final=final,
-            end_ids=ends,
-            max_bytes=max_bytes,
+            transitions, vocab=len(words), final=final, end_ids=ends, max_bytes=max_bytes
         )
 
     @property
@@ -223,81 +227,3 @@ def _numbered(
         following.append(to[order])
         offsets[number + 1] = offsets[number] + len(found)
     return Arrays(offsets, np.concatenate(tokens), np.concatenate(following)), states
-
-
-# ------------------------------------------------------------------------------- matchers
-
-
-class _Explorer:
-    """One interface of XGrammar's and llguidance's matchers."""
-
-    def __init__(self, matcher: Any, vocab: int) -> None:
-        self.vocab = vocab
-        if hasattr(matcher, "fill_next_token_bitmask"):  # xgrammar.GrammarMatcher
-            import xgrammar
-
-            self.words = xgrammar.allocate_token_bitmask(1, vocab)
-            self.copy, self.allowed, self.accept = "fork", self._filled, "accept_token"
-        elif hasattr(matcher, "compute_bitmask"):  # llguidance.LLMatcher
-            self.copy, self.allowed, self.accept = "deep_copy", self._computed, "consume_token"
-        else:
-            raise TypeError(
-                "matcher must be an xgrammar.GrammarMatcher or an llguidance.LLMatcher, not "
-                + kind(matcher)
-            )
-        self.first = getattr(matcher, self.copy)()
-
-    def _filled(self, matcher: Any) -> Any:
-        matcher.fill_next_token_bitmask(self.words)
-        return self.words.numpy()[0]
-
-    def _computed(self, matcher: Any) -> Any:
-        words = np.frombuffer(matcher.compute_bitmask(), np.uint8)
-        if matcher.is_error():  # it then allows the end
-            raise ValueError(f"the matcher has failed: {matcher.get_error()}")
-        return words
-
-    def tokens(self, matcher: Any) -> List[int]:
-        """The ids that may follow."""
-        bits = np.unpackbits(self.allowed(matcher).view(np.uint8), bitorder="little")
-        found: List[int] = np.flatnonzero(bits[: self.vocab]).tolist()
-        return found
-
-    def after(self, matcher: Any, token: int) -> Any:
-        """A matcher behind a token that may follow."""
-        copy = getattr(matcher, self.copy)()
-        if not getattr(copy, self.accept)(token):
-            raise ValueError(f"the matcher allows the token {token}, and does not accept it")
-        return copy
-
-
-def _explored(
-    explorer: _Explorer, tokens: Sequence[bytes], ends: List[int], most: int
-) -> Tuple[List[Dict[int, int]], List[int]]:
-    """The transitions, and the final states, of all texts that a matcher allows."""
-    numbers: Dict[bytes, int] = {b"": 0}
-    transitions: List[Dict[int, int]] = []
-    final: List[int] = []
-    waiting = [(b"", explorer.first)]
-    while len(transitions) < len(numbers):
-        text, matcher = waiting[len(transitions)]
-        waiting[len(transitions)] = (text, None)
-        found: Dict[int, int] = {}
-        allowed = explorer.tokens(matcher)
-        for token in allowed:
-            if token in ends:
-                continue
-            longer = text + tokens[token]
-            if longer not in numbers:
-                if len(numbers) == most:
-                    raise ValueError(
-                        f"the matcher allows more than {most} beginnings of texts, perhaps "
-                        "infinitely many: pass its masks to the steps, or raise max_states"
-                    )
-                numbers[longer] = len(numbers)
-                waiting.append((longer, explorer.after(matcher, token)))
-            found[token] = numbers[longer]
-        if len(found) < len(allowed):
-            final.append(len(transitions))
-        transitions.append(found)
-    return transitions, final

@@ -147,13 +147,22 @@ def must(status: int) -> None:
         raise failure(status)
 
 
-def failure(status: int, names: Optional[Mapping[str, str]] = None) -> Error:
-    """The exception of a status. names: what the message calls otherwise than the call's caller."""
+def failure(status: int, names: Optional[Mapping[str, str]] = None, **more: Any) -> Error:
+    """The exception of a status, to be raised at once: a variable of a caller that kept it would
+    keep the caller's frame, and so requests and arrays, until the cyclic collector runs.
+
+    names: what the message calls otherwise than the call's caller. more: attributes of the
+    exceptions that have them.
+    """
     sentence = message(text(lib.cls_error_message()), {**_types.NAMES, **(names or {})})
     kind = BY_STATUS.get(status, Error)
-    return kind(
+    error = kind(
         sentence or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl()
     )
+    for name, value in more.items():
+        if hasattr(error, name):
+            setattr(error, name, value)
+    return error
 
 
 def text(pointer: Any) -> str:

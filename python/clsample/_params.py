@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
 from . import host
-from ._structs import kind, nearest, own, switch
+from ._structs import biases, ids, kind, nearest, own, switch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -31,8 +32,10 @@ class Params(Dict[str, Any]):
         request = sampler.begin(prompt, **params)
 
     The functions from_...() convert the parameters of other systems. They refuse what has no equal
-    here, and warn of what the caller has to do itself. `more` are parameters of clsample, which
-    take precedence; `ignore` names parameters of the source that are left out.
+    here, and warn of what the caller has to do itself. `ignore` names parameters of the source that
+    are left out. `more` are parameters of clsample, which take precedence, but lift no ban: bad
+    words and stop ids are added to the source's, allowed ids must be in both lists, and a bias of
+    -inf stays.
 
     ignored: what the source had besides, by its names: what does not concern the choice of tokens,
     and what `ignore` names.
@@ -43,7 +46,7 @@ class Params(Dict[str, Any]):
     def __init__(self, *values: Mapping[str, Any], **more: Unpack[_types.Params]) -> None:
         super().__init__(own(dict(*values, **more)))
         self.ignored = {}
-        host.check(MOST_VOCAB, **self)
+        host.check(getattr(self.get("grammar"), "vocab", MOST_VOCAB), **self)
 
     @classmethod
     def from_generation_config(
@@ -65,11 +68,11 @@ class Params(Dict[str, Any]):
             values["temperature"] = 0
         elif "top_k" not in values:
             values["top_k"] = 50
-        found = _converted(cls, TRANSFORMERS, values, ignore, more)
+        found, ignored = _converted(TRANSFORMERS, values, ignore)
         ends = [[token] for token in found.get("stop_ids", ())]
         if "bad_words" in found:  # there an end is no bad word
             found["bad_words"] = [word for word in found["bad_words"] if word not in ends]
-        return found
+        return _joined(cls, TRANSFORMERS, found, ignored, more)
 
     @classmethod
     def from_vllm(
@@ -79,7 +82,7 @@ class Params(Dict[str, Any]):
         values = _given(params, _fields)
         if "_bad_words_token_ids" in values:  # what the engine has made of the texts
             values.pop("bad_words", None)
-        return _converted(cls, VLLM, values, ignore, more)
+        return _joined(cls, VLLM, *_converted(VLLM, values, ignore), more)
 
     @classmethod
     def from_openai(
@@ -91,7 +94,11 @@ class Params(Dict[str, Any]):
     ) -> Params:
         """Those of a request to OpenAI's interfaces, as a dict. Fields that vLLM's server adds to
         it are converted, too."""
-        return _converted(cls, OPENAI, _given(request, _public), ignore, more)
+        values = _given(request, _public)
+        text = values.get("text")
+        if isinstance(text, Mapping) and text.get("format", PLAIN) == PLAIN:
+            values["text"] = {"format": PLAIN}  # whatever its verbosity is
+        return _joined(cls, OPENAI, *_converted(OPENAI, values, ignore), more)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict.__repr__(self)})"
@@ -152,9 +159,13 @@ def _words(value: Any) -> List[List[Any]]:
 def _biases(value: Any) -> List[Tuple[int, float]]:
     """Biases by ids, which JSON writes as text."""
     try:
-        return [(int(token), bias) for token, bias in dict(value).items()]
+        return [(_id(token), bias) for token, bias in dict(value).items()]
     except (TypeError, ValueError):
         raise ValueError("it must be a dict of biases by token ids") from None
+
+
+def _id(token: Any) -> int:
+    return int(token) if isinstance(token, str) and token.isdecimal() else operator.index(token)
 
 
 def _limit(value: Any) -> Any:
@@ -175,13 +186,53 @@ def _sequence_biases(value: Any) -> List[Tuple[int, float]]:
     return [(_ids(sequence)[0], bias) for sequence, bias in pairs]
 
 
+DETECTION = {"min_count": 0, "min_pattern_size": 0, "max_pattern_size": 0}  # vLLM's defaults
+
+
 def _loops(name: str, least: int = 0) -> Callable[[Any], Any]:
-    """Reads a number of vLLM's repetition_detection, a dict or an object."""
+    """Reads a number of vLLM's repetition_detection, a dict or an object, which is off if no
+    pattern has a size."""
 
     def read(value: Any) -> Any:
-        return max(least, value[name] if isinstance(value, Mapping) else getattr(value, name))
+        if not isinstance(value, Mapping):
+            value = {one: getattr(value, one) for one in DETECTION}
+        elif not set(value) <= set(DETECTION):
+            raise ValueError(f"it has no {min(set(value) - set(DETECTION))!r}")
+        found = {**DETECTION, **value}
+        return max(least, found[name]) if found["max_pattern_size"] else None
 
     return read
+
+
+# ------------------------------------------------------------------------------- joining
+
+
+def _both_allow(first: List[Any], more: Any) -> List[Any]:
+    ids("allowed_ids", more)
+    allowed = set(_ids(more))
+    return [token for token in first if token in allowed]
+
+
+def _all_stops(first: List[Any], more: Any) -> List[Any]:
+    ids("stop_ids", more)
+    return [*first, *(token for token in _ids(more) if token not in first)]
+
+
+def _both_biases(first: List[Any], more: Any) -> List[Any]:
+    """The later bias of an id takes the place of the earlier, but for -inf."""
+    biases("logit_bias", more)
+    pairs = list(more.items() if isinstance(more, Mapping) else more)
+    again = {token for token, _ in pairs}
+    return [pair for pair in first if pair[0] not in again or pair[1] == -math.inf] + pairs
+
+
+# What forbids: how a list is joined with another one.
+JOINED: Mapping[str, Callable[[Any, Any], Any]] = {
+    "allowed_ids": _both_allow,
+    "bad_words": lambda first, more: [*first, *more],
+    "logit_bias": _both_biases,
+    "stop_ids": _all_stops,
+}
 
 
 # ------------------------------------------------------------------------------- tables
@@ -194,9 +245,10 @@ class Source(NamedTuple):
     defaults: Mapping[str, Any]  # what its rows are here, if the source says nothing
     # Their name: what it is here, once or several times, and how the value is converted.
     rules: Mapping[str, Tuple[Tuple[str, Callable[[Any], Any]], ...]]
-    # Their name: the values that are off, and what to say of any other. These are refused ...
+    # Their name: the values that are off, and what to say of any other. These are refused, among
+    # them whatever decides which text may be written ...
     refused: Mapping[str, Tuple[Tuple[Any, ...], str]]
-    # ... and these are what the caller does.
+    # ... and these are what the caller does, such as to end the text.
     left: Mapping[str, Tuple[Tuple[Any, ...], str]]
     unused: Iterable[str]  # what does not concern the choice of tokens
 
@@ -213,6 +265,7 @@ def _equal(*names: str) -> Any:
 BEAMS = "beams are not served"
 ENCODER = "the encoder's text is not known here"
 MASKS = "make a Grammar of it, or pass its masks to the steps"
+PLAIN = {"type": "text"}  # text of any form
 OUTPUTS = "ask the step for logprobs=True or top=N"
 
 TRANSFORMERS = Source(
@@ -253,10 +306,10 @@ TRANSFORMERS = Source(
         "prompt_lookup_num_tokens": ((0,), "Sampler.verify() verifies drafts"),
         "use_mtp": ((False,), "Sampler.verify() verifies drafts"),
         "token_healing": ((False,), "heal the prompt before the request begins"),
+        "min_length": ((0,), "it counts the prompt; give min_tokens"),
     },
     {
         "max_length": ((), "it counts the prompt; give max_tokens"),
-        "min_length": ((0,), "it counts the prompt; give min_tokens"),
         "max_time": ((), "end the request"),
         "stop_strings": (([],), "find them in the text"),
         "num_return_sequences": ((1,), "begin a request for each, with a stream of its own"),
@@ -296,22 +349,22 @@ VLLM = Source(
         ),
     },
     {
+        "structured_outputs": ((), MASKS),
         "logits_processors": (([],), "a step's `bias` and `mask` take their place"),
+        "trace_decode_token_ids": ((), "Request.force() forces them"),
+        "extra_args": (({},), "clsample does not know what they do"),
         "watermarking": ((False,), "there are no watermarks in this version"),
     },
     {
         "n": ((1,), "begin a request for each, with a stream of its own"),
         "stop": (([], ""), "find the texts"),
         "ignore_eos": ((False,), "leave the end out of stop_ids"),
-        "structured_outputs": ((), MASKS),
         "logprobs": ((), OUTPUTS),
         "prompt_logprobs": ((), "Sampler.logprobs() computes them"),
         "prompt_logprob_token_ids": ((), "Sampler.logprobs() computes them"),
         "prompt_logprob_start": ((), "Sampler.logprobs() computes what it is given"),
-        "trace_decode_token_ids": ((), "Request.force() forces them"),
         "logprob_token_ids": ((), "give a step these ids as `given`"),
         "truncate_prompt_tokens": ((), "truncate the prompt"),
-        "extra_args": (({},), "clsample does not know them"),
     },
     """
         detokenize flat_logprobs include_stop_str_in_output output_kind
@@ -328,14 +381,19 @@ OPENAI = VLLM._replace(
         "max_completion_tokens": _one("max_tokens", _limit),
         "max_output_tokens": _one("max_tokens", _limit),
     },
+    refused={
+        **VLLM.refused,
+        "response_format": ((PLAIN,), MASKS),
+        "text": (({"format": PLAIN},), MASKS),
+        "tools": (([],), MASKS),
+        "tool_choice": (("auto", "none"), MASKS),
+        "parallel_tool_calls": ((True,), MASKS),
+    },
     left={
         **VLLM.left,
         "best_of": ((1,), "begin a request for each, with a stream of its own"),
         "logprobs": ((False,), OUTPUTS),
         "top_logprobs": ((0,), OUTPUTS),
-        "response_format": (({"type": "text"},), MASKS),
-        "text": (({"format": {"type": "text"}},), MASKS),
-        "tools": (([],), MASKS),
         "echo": ((False,), "the prompt is the caller's"),
         "suffix": ((), "the prompt is the caller's"),
     },
@@ -343,22 +401,18 @@ OPENAI = VLLM._replace(
         *VLLM.unused,
         *"""
         audio background conversation include input instructions max_tool_calls messages
-        metadata modalities model parallel_tool_calls prediction previous_response_id prompt
+        metadata modalities model prediction previous_response_id prompt
         prompt_cache_key reasoning reasoning_effort safety_identifier service_tier store
-        stream stream_options tool_choice truncation user verbosity web_search_options
+        stream stream_options truncation user verbosity web_search_options
     """.split(),
     ),
 )
 
 
 def _converted(
-    cls: Any,
-    source: Source,
-    values: Mapping[str, Any],
-    ignore: Iterable[str],
-    more: Mapping[str, Any],
-) -> Params:
-    """Applies a table. Lists to which several names contribute are joined."""
+    source: Source, values: Mapping[str, Any], ignore: Iterable[str]
+) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+    """Applies a table: the parameters here, and what is ignored."""
     found: Dict[str, Any] = dict(source.defaults)
     ignored: Dict[str, Any] = {}
     left: List[str] = []
@@ -370,24 +424,21 @@ def _converted(
             for ours, convert in source.rules[name]:
                 try:
                     one = convert(value)
+                    if one is None:
+                        continue
+                    if ours in found and ours in JOINED:
+                        one = JOINED[ours](found[ours], one)
+                    elif ours in found and found[ours] != one:
+                        raise ValueError(f"another name of it has {found[ours]!r}")
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     raise ValueError(f"{source.call}: {name} = {value!r:.60}: {error}") from None
-                if one is None:
-                    continue
-                if isinstance(found.get(ours), list):
-                    one = found[ours] + one
-                elif ours in found and found[ours] != one:
-                    raise ValueError(
-                        f"{source.call}: {name} = {value!r:.60}: "
-                        f"another name of it has {found[ours]!r}"
-                    )
                 found[ours] = one
         elif name in source.refused or name in source.left:
             off, advice = {**source.refused, **source.left}[name]
             if not any(value == one for one in off):
                 if name in source.refused:
                     raise ValueError(
-                        f"{source.call}: {name} = {value!r:.60} has no equal: {advice}; "
+                        f"{source.call}: {name} = {value!r:.60} is not converted: {advice}; "
                         f"ignore=[{name!r}] leaves it out"
                     )
                 left.append(f"{name} = {value!r:.60} ({advice})")
@@ -397,8 +448,25 @@ def _converted(
             raise _unknown(source, name)
     if left:
         warnings.warn(f"{source.call}: this is left to the caller: {'; '.join(left)}", stacklevel=3)
+    return found, ignored
+
+
+def _joined(
+    cls: Any,
+    source: Source,
+    found: Dict[str, Any],
+    ignored: Dict[str, Any],
+    more: Mapping[str, Any],
+) -> Params:
+    """The parameters of a source, with those that the caller adds."""
     try:
-        params: Params = cls(found, **more)
+        given = own(dict(more))
+        for name in JOINED:
+            if name in found and given.get(name) is None:
+                given.pop(name, None)  # None stands for a list that is not given
+            elif name in found:
+                given[name] = JOINED[name](found[name], given[name])
+        params: Params = cls(found, **given)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{source.call}: {error}") from None
     params.ignored = ignored

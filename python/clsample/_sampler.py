@@ -138,7 +138,9 @@ class Sampler(Unique):
             return Request(self, slot, params)
 
     def close(self) -> None:
-        """Frees the memory on the device; steps in flight keep what they use. Its requests end."""
+        """Frees the memory on the device; steps in flight keep what they use. Its requests end.
+        Waits for a call of another thread, and until the last steps that uploaded parameters, maps
+        or masks are complete. So does the last reference to a sampler that was not closed."""
         if process.forked:  # a thread of the parent may have held the lock
             self._handle = None
             return
@@ -302,10 +304,9 @@ class Sampler(Unique):
                 self.compile(missing)
                 status = function(*arguments)
         if status != 0:
-            error = failure(status, call.names())
-            if call.lent and error.opencl != 0:
+            if call.lent and lib.cls_error_opencl() != 0:
                 lend(None, call.lent)
-            raise error
+            raise failure(status, call.names())
         event = own_event(done[0])
         if call.lent:
             lend(event, call.lent)
@@ -596,12 +597,13 @@ class Sampler(Unique):
             if delta is not None:
                 struct.delta = real("delta", delta)
             struct.max_drafts = integer("max_drafts", max_drafts, "uint32_t") or max(lengths)
+            width = min(struct.max_drafts, _types.MAX_DRAFTS)  # the library refuses more
             writer = Writer(
                 call,
                 {
                     "requests": count,
-                    "max_drafts": struct.max_drafts,
-                    "rows": count * (struct.max_drafts + 1),  # of offsets
+                    "max_drafts": width,
+                    "rows": count * (width + 1),  # of offsets
                     "slot_count": self.slot_count,
                     "vocab": self.vocab,
                 },
@@ -656,7 +658,8 @@ class Sampler(Unique):
             struct.min_n = integer("min_n", min_n, "uint32_t")
             struct.max_n = integer("max_n", max_n, "uint32_t")
             struct.fill = integer("fill", fill, "int32_t")
-            writer = Writer(call, {"requests": struct.requests, "k": max(1, struct.k)})
+            width = min(max(1, struct.k), _types.MAX_DRAFTS)  # the library refuses others
+            writer = Writer(call, {"requests": struct.requests, "k": width})
             for name, (elements, words) in _types.BUFFERS["cls_draft_call"].items():
                 array = writer.add(getattr(struct, name), name, True, elements, words)
                 setattr(result, name, array)

@@ -74,7 +74,7 @@ def switch(name: str, value: Any) -> bool:
 
 def own(value: Any) -> Any:
     """A copy that changes only where its owner changes it: iterators become lists."""
-    if isinstance(value, (str, bytes, int, float, np.generic)):
+    if isinstance(value, (str, bytes, int, float, np.generic, np.ma.MaskedArray)):
         return value
     if hasattr(value, "__array__"):
         try:
@@ -87,6 +87,15 @@ def own(value: Any) -> Any:
         return value
     found = [one if type(one) is int else own(one) for one in value]
     return tuple(found) if type(value) is tuple else found
+
+
+def unmasked(name: str, value: Any) -> None:
+    """Refuses NumPy's masked arrays: asarray() drops the mask, and what it hides would count."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    if any(isinstance(one, np.ma.MaskedArray) for one in parts):
+        raise TypeError(
+            f"{name} has a NumPy mask, which would be lost; filled() makes an array without one"
+        )
 
 
 def kind(value: Any) -> str:
@@ -149,10 +158,14 @@ def element_type(name: str, value: Any) -> str:
 def logit_type(name: str, elements: str) -> int:
     """The DType of logits with these elements."""
     if elements not in DTYPES:
-        raise TypeError(
-            f"{name} has elements of {elements}; they must be float32, float16 or bfloat16"
-        )
+        raise wrong_floats(name, elements, "float32, float16 or bfloat16")
     return DTYPES[elements]
+
+
+def wrong_floats(name: str, elements: str, wanted: str) -> TypeError:
+    number = elements.startswith(("float", "int", "uint"))
+    cast = "; astype('float32') converts them, or float() of a torch tensor" if number else ""
+    return TypeError(f"{name} has elements of {elements}; they must be {wanted}{cast}")
 
 
 def bias_type(elements: str) -> int:
@@ -165,7 +178,7 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
     if type(value) in (list, tuple):
         try:
             return (ffi.new(ctype + "[]", value), len(value)) if value else (ffi.NULL, 0)
-        except (TypeError, OverflowError):
+        except (TypeError, OverflowError, np.ma.MaskError):
             pass  # what is wrong, numpy() says
     array = numpy(name, value, ctype)
     if array.ndim == 0:
@@ -177,6 +190,7 @@ def ids(name: str, value: Any, ctype: str = "int32_t") -> Tuple[Any, int]:
 
 def numpy(name: str, value: Any, ctype: str = "int32_t") -> np.ndarray[Any, Any]:
     """A contiguous array of integers of the C type."""
+    unmasked(name, value)
     try:
         array = np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -270,6 +284,10 @@ class Filler:
     def unknown(self, name: str) -> TypeError:
         near = nearest(name, self.names)
         hint = f"; did you mean {near!r}?" if near else ""
+        if name in ("greedy", "do_sample"):
+            hint = "; temperature=0 is greedy"
+        elif name in _types.Params.__annotations__:
+            hint = "; it is a parameter of a request: see Sampler.begin()"
         return TypeError(f"{self.call} has no argument {name!r}{hint}")
 
     def set(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:

@@ -267,7 +267,7 @@ def draw(
     tokens, struct.count = _structs.ids("ids", ids)
     values, _ = native("logits", logits)
     if values.dtype != np.float32:
-        raise TypeError(f"logits has elements of {values.dtype}; they must be float32")
+        raise _structs.wrong_floats("logits", str(values.dtype), "float32")
     if values.shape != (struct.count,):
         raise ValueError(f"logits has the shape {values.shape}; it must be ({struct.count},)")
     values = np.ascontiguousarray(values)

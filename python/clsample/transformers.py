@@ -34,17 +34,27 @@ NEED_HISTORY = (
     "bad_words dry_multiplier loop_repeats no_repeat_ngram penalty_window thinking_forced".split()
 )
 
-# What Transformers adds to the logits for parameters that clsample has, too.
-SERVED = tuple(getattr(logits_process, name) for name in """
-        LogitNormalization MinNewTokensLengthLogitsProcessor MinPLogitsWarper
-        NoBadWordsLogitsProcessor NoRepeatNGramLogitsProcessor RepetitionPenaltyLogitsProcessor
-        SuppressTokensLogitsProcessor TemperatureLogitsWarper TopKLogitsWarper TopPLogitsWarper
-        TypicalLogitsWarper
-    """.split())
+# What Transformers adds to the logits for parameters that clsample has, too: where its value is, in
+# the processor and in the generation_config. A processor with another value is the caller's.
+SERVED = {
+    getattr(logits_process, name): names
+    for name, *names in (
+        ("MinNewTokensLengthLogitsProcessor", "min_new_tokens", "min_new_tokens"),
+        ("MinPLogitsWarper", "min_p", "min_p"),
+        ("NoRepeatNGramLogitsProcessor", "ngram_size", "no_repeat_ngram_size"),
+        ("RepetitionPenaltyLogitsProcessor", "penalty", "repetition_penalty"),
+        ("SuppressTokensLogitsProcessor", "suppress_tokens", "suppress_tokens"),
+        ("TemperatureLogitsWarper", "temperature", "temperature"),
+        ("TopKLogitsWarper", "top_k", "top_k"),
+        ("TopPLogitsWarper", "top_p", "top_p"),
+        ("TypicalLogitsWarper", "mass", "typical_p"),
+    )
+}
 
-# What its other processors, which generate() runs on the logits, and its criteria do.
+# What its other processors, which generate() runs on the logits, and its criteria do. A bad word
+# may begin in the prompt there.
 THEIRS = """
-    begin_suppress_tokens encoder_no_repeat_ngram_size encoder_repetition_penalty
+    bad_words_ids begin_suppress_tokens encoder_no_repeat_ngram_size encoder_repetition_penalty
     exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id guidance_scale
     max_length max_new_tokens max_time min_length num_return_sequences remove_invalid_values
     sequence_bias stop_strings token_healing
@@ -231,13 +241,13 @@ def generate(
     The parameters are those of the generation_config and of the call, as Transformers has them;
     what clsample has no equal for is refused. Arguments of generate() besides its own:
 
-    params      parameters of clsample, which take precedence: a dict for all rows, or a list of
-                one for each row
+    params      parameters of clsample, which take precedence, but lift no ban (see Params): a dict
+                for all rows, or a list of one for each row
     seed        of all rows, which have streams of their own; None draws one
     context     as for LogitsProcessor
     stream_to   a streamer. Transformers does not pass on `streamer`.
 
-    Processors of Transformers, and those of the caller, whose work clsample does not do itself run
+    Processors of the caller, and those of Transformers whose work clsample does not do itself, run
     on the logits before. With return_dict_in_generate=True the result also has finish_reasons,
     "stop", "length" or "repetition" for each row, and params, its parameters with its seed.
     """
@@ -251,7 +261,7 @@ def generate(
         attention_mask=model_kwargs.get(of_decoder + "attention_mask"),
         context=context,
     )
-    others = [one for one in logits_processor if type(one) not in SERVED]
+    others = [one for one in logits_processor if not _served(one, generation_config)]
     criteria = _Criteria([*stopping_criteria, processor.stopping])
     generation_config.do_sample = False
     if stream_to is not None:
@@ -274,11 +284,30 @@ def generate(
     return result
 
 
+def _long(config: Any) -> bool:
+    """Whether texts may have n-grams that clsample no longer sees."""
+    return bool(config.max_length is None or config.max_length > MAX_HISTORY)
+
+
+def _served(one: Any, config: Any) -> bool:
+    """Whether clsample does the work of one of Transformers' processors."""
+    if type(one) is logits_process.LogitNormalization:
+        return True
+    theirs, ours = SERVED.get(type(one), ("", ""))
+    if not ours or (ours == "no_repeat_ngram_size" and _long(config)):
+        return False
+    value, wanted = getattr(one, theirs, None), getattr(config, ours, None)
+    if isinstance(value, torch.Tensor):
+        value = value.tolist()
+    return wanted is not None and bool(value == wanted)
+
+
 def _merged(config: Any, params: Rows, seed: Optional[int]) -> Rows:
     """The parameters of a generation_config, with those of clsample in place of them."""
+    ignore = [*THEIRS, *["no_repeat_ngram_size"] * _long(config)]
     if params is None or isinstance(params, Mapping):
         more = {**(params or {}), **({} if seed is None else {"seed": seed})}
-        return Params.from_generation_config(config, ignore=THEIRS, **more)
+        return Params.from_generation_config(config, ignore=ignore, **more)
     if seed is not None:
         raise TypeError("seed is that of all rows; name one in each entry of params")
-    return [Params.from_generation_config(config, ignore=THEIRS, **one) for one in params]
+    return [Params.from_generation_config(config, ignore=ignore, **one) for one in params]

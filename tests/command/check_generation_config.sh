@@ -78,6 +78,7 @@ json '{"do_sample":true,"num_beams":4}' '"num_beams" has no equal here'
 json '{"do_sample":true,"epsilon_cutoff":0.01}' '"epsilon_cutoff" has no equal here'
 json '{"do_sample":true,"forced_bos_token_id":0}' '"forced_bos_token_id" has no equal here'
 json '{"do_sample":true,"watermarking_config":{}}' '"watermarking_config" has no equal here'
+json '{"do_sample":true,"min_length":5}' '"min_length" has no equal here'
 json '{"do_sample":true,"temperatur":1}' \
     '"temperatur" is not a known key of Transformers; did you mean temperature?'
 json '{"do_sampel":true,"transformers_version":"5"}' '"do_sampel" .* did you mean do_sample?'

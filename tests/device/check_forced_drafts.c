@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Proves that verifications emit forced ids, end at loops and follow grammars: against the
  * reference, and that the text with drafts is the text without. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,11 +62,13 @@ END_TEST
 
 enum { WORDS = 12, DRAFTS = 4, REQUESTS = 4, LENGTH = 40 };
 
+enum { IDS = 8 };
+
 /* Random parameters for texts over a few words, so that thinking and loops occur. */
 static void text_params(cls_params *p, rng *r, int32_t *ids)
 {
     cls_params_init(p);
-    for (uint32_t i = 0; i < 6; i++)
+    for (uint32_t i = 0; i < IDS; i++)
         ids[i] = (int32_t)rng_below(r, WORDS);
     p->seed = rng_bits(r);
     p->temperature = 0.8f;
@@ -79,6 +82,31 @@ static void text_params(cls_params *p, rng *r, int32_t *ids)
     p->loop_max = 5;
     if (p->thinking_start.count == 0)
         p->thinking_start.ids = NULL;
+    p->stop_ids = (cls_ids){ids + 6, 2};
+    p->min_tokens = rng_below(r, 30);
+}
+
+/* Draws a grammar for a text. Its end ids sometimes stop the request or begin the thinking, too. */
+static cls_grammar *text_grammar(automaton *a, rng *r, const int32_t *ids)
+{
+    cls_grammar *g;
+    automaton_draw(a, WORDS, r);
+    if (rng_below(r, 2) == 0)
+        return automaton_grammar(a);
+    a->end_ids[0] = ids[0];
+    a->end_ids[1] = ids[6];
+    for (uint32_t s = 0; s < a->states; s++) {
+        uint64_t n = s == 0 ? 0 : a->offsets[s];
+        for (uint32_t id = 0; id < WORDS; id++)
+            if ((int32_t)id != ids[0] && (int32_t)id != ids[6] && a->to[s][id] < a->states) {
+                a->ids[n] = (int32_t)id;
+                a->next[n++] = a->to[s][id];
+            }
+        a->final_states[s] |= (uint8_t)(n == a->offsets[s]);
+        a->offsets[s + 1] = n;
+    }
+    must(cls_grammar_create(&a->o, &g));
+    return g;
 }
 
 /* The text of a toy model, in which a row of a table follows each token, is the same with drafts as
@@ -98,15 +126,16 @@ START_TEST(texts_with_drafts)
     b.step.rows = 1;
     for (uint32_t n = 0; n < fixture_by_size(4, 20, 100); n++) {
         static const int32_t one = 1;
-        int32_t ids[6], callers[3], text[LENGTH + 1], status[LENGTH + 1], last = 0;
+        int32_t ids[IDS], callers[3], text[LENGTH + 1], status[LENGTH + 1], last = 0;
         uint32_t length = 0;
         cls_params p;
+        const uint32_t nans = rng_below(&r, 3) == 0;
         for (uint32_t i = 0; i < WORDS * WORDS; i++)
-            table[i / WORDS][i % WORDS] = (float)rng_below(&r, 64) / 16.0f;
+            table[i / WORDS][i % WORDS] =
+                nans && rng_below(&r, 20) == 0 ? NAN : (float)rng_below(&r, 64) / 16.0f;
         text_params(&p, &r, ids);
         if (rng_below(&r, 2)) {
-            automaton_draw(a, WORDS, &r);
-            p.grammar = automaton_grammar(a);
+            p.grammar = text_grammar(a, &r, ids);
         }
         const uint32_t n_callers = rng_below(&r, 4);
         for (uint32_t i = 0; i < 3; i++)
@@ -168,6 +197,10 @@ START_TEST(texts_with_drafts)
             }
             if (b.token[0] < 0 && at == length) /* the row after the text may have been read */
                 result[DRAFTS + 2] &= ~CLS_ROW_EMPTY;
+            /* So have rows that emit nothing: the bonus, and those behind loops and forced ids. */
+            const int32_t ends = expected & (CLS_ROW_STOPPED | CLS_ROW_LOOP | CLS_ROW_FORCED);
+            if (ends == 0 ? call.disable_bonus : ends != CLS_ROW_STOPPED)
+                result[DRAFTS + 2] &= ~CLS_ROW_NAN | expected;
             ck_assert_msg(at == LENGTH || result[DRAFTS + 2] == expected,
                           "%s: text %u: status %d before token %u with drafts, %d without", d->name,
                           n, result[DRAFTS + 2], at, expected);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "history.h"
+#include "oracle.h"
 
 /* ---------------------------------------------------------------- the device */
 
@@ -116,15 +117,15 @@ static void step(world *w, const char *where)
         const cls_params *const p = &q->p;
         q->stopped = 0;
         for (uint32_t i = 0; i < p->stop_ids.count; i++)
-            q->stopped |= q->outputs >= p->min_tokens && q->n != 0 && q->is_output[q->n - 1] &&
-                          recent(q, 0) == q->stop[i];
+            q->stopped |= q->outputs >= oracle_min_tokens(p) && q->n != 0 &&
+                          q->is_output[q->n - 1] && recent(q, 0) == q->stop[i];
         if (q->stopped) {
             ck_assert_int_eq(token[row], -1);
             continue;
         }
         world_expect(w, row);
         const int looks = cls_dry_is_on(p) || p->no_repeat_ngram || p->bad_words.count ||
-                          (p->stop_ids.count && q->outputs < p->min_tokens);
+                          (p->stop_ids.count && q->outputs < oracle_min_tokens(p));
         if (looks)
             check_prepared(w, row, words + row * n_words, where);
         const int32_t right = world_is_simple(q) ? world_best(w, row) : token[row];
@@ -331,6 +332,20 @@ START_TEST(refused)
     p.stop_ids.count = p.min_tokens = 3;
     must(cls_sampler_check(s, &p));
     cls_sampler_destroy(s);
+
+    enum { SEEN = 16384 }; /* of a longer history */
+    const cls_ids longest[] = {{must_calloc(SEEN + 2, sizeof(int32_t)), SEEN + 1}},
+                  longer[] = {{longest[0].ids, SEEN + 2}};
+    o.max_history = SEEN + 64;
+    must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));
+    cls_params_init(&p);
+    p.bad_words = (cls_sequences){longest, 1};
+    must(cls_sampler_check(s, &p));
+    p.bad_words.sequences = longer;
+    must_refuse(cls_sampler_check(s, &p),
+                "params->bad_words.sequences[0].count is 16386; it must be at most 16385");
+    cls_sampler_destroy(s);
+    free((void *)(uintptr_t)longest[0].ids);
 
     o.max_history = 8;
     must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &o, &s));

@@ -89,6 +89,21 @@ static void prove_with(cls_context *context, int variant, cls_variant_set set, c
                   cls_variants[variant].name, (unsigned long long)set, cls_error_message());
 }
 
+/* All programs in one context, which proves each of them, in groups of the size that was asked for.
+ * Alone this is short enough for Oclgrind in groups of 256. */
+START_TEST(compiled)
+{
+    device *const d = fixture_device(_i);
+    cls_context *const context = fixture_context(d, 1u << CLS_F32, 0, 0, 0);
+    must(cls_compile(context, 1u << CLS_F32, CLS_ALL_VARIANTS));
+    const cls_shape *const shape = &context->shape, *const wanted = &context->requested_shape;
+    ck_assert_uint_eq(shape->work_group, wanted->work_group);
+    ck_assert_uint_eq(shape->row_group, wanted->row_group);
+    printf("%s: groups of %u and %u, vectors of %u\n", d->name, shape->work_group, shape->row_group,
+           shape->vector);
+}
+END_TEST
+
 /* Of each variant, all the sets of programs that it can be proved with. At the smallest size, some
  * of them, since each is a step of two tokens. */
 START_TEST(all_pairs)
@@ -224,6 +239,7 @@ int main(void)
     cls_test_small_lists = 1; /* there is token-small, too */
     fixture_begin(ON_DEVICES);
     add_device_test(search_after_adjustments);
+    add_device_test(compiled);
     add_device_test(all_pairs);
     add_device_test(lengths);
     add_device_test(idle);

@@ -77,7 +77,7 @@ static uint32_t random_ids(traffic *t, int32_t *ids, uint32_t most)
 /* What the lists of random parameters lie in. */
 typedef struct lists {
     cls_logit_bias bias[MODEL_LIST];
-    int32_t stop[MODEL_LIST], start[2], end[2], finish[3];
+    int32_t stop[MODEL_LIST], allowed[MODEL_LIST], start[2], end[2], finish[3];
 } lists;
 
 /* Few ids, so that sequences of them occur. */
@@ -139,6 +139,14 @@ static cls_params random_params(traffic *t, lists *l)
             (int32_t)rng_below(r, rng_below(r, 2) ? o->vocab : (o->vocab + 9) / 10),
             biases[rng_below(r, 4)]};
     p.stop_ids.ids = p.stop_ids.count ? l->stop : NULL;
+    p.min_tokens = rng_below(r, 3) ? 0 : rng_below(r, 20);
+    if (p.stop_ids.count != 0 && rng_below(r, 3) == 0) { /* half of them allow stop ids only */
+        p.allowed_ids = (cls_ids){l->allowed, 1 + rng_below(r, 3)};
+        for (uint32_t i = 0; i < p.allowed_ids.count; i++)
+            l->allowed[i] = l->stop[rng_below(r, p.stop_ids.count)];
+        if (rng_below(r, 2))
+            l->allowed[0] = (int32_t)rng_below(r, o->vocab);
+    }
     p.logit_bias.biases = p.logit_bias.count ? l->bias : NULL;
     random_ends(t, &p, l);
     return p;

@@ -537,6 +537,66 @@ START_TEST(weightless)
 }
 END_TEST
 
+/* More places than a launch has groups in its second dimension: requests without drafts, whose one
+ * place gets what it gets if there are no others. */
+START_TEST(many_places)
+{
+    enum { VOCAB = 16, REQUESTS = 520, DRAFTS = CLS_MAX_DRAFTS, CAPACITY = 3 };
+    static int32_t cu[REQUESTS + 1], slots[REQUESTS];
+    static float logits[REQUESTS * VOCAB];
+    device *const d = fixture_device(_i);
+    rng r = {fixture_seed()};
+    cls_sampler_options options = sampler_options(VOCAB, REQUESTS);
+    cls_sampler *sampler;
+    cls_verify_call call;
+    cls_params p = default_params();
+    reports all, few;
+    options.dtypes = 1u << CLS_F32;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY | CLS_FEATURE_LOGPROBS |
+                       CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS;
+    must(cls_sampler_create(fixture_context(d, 0, 0, 0, 0), &options, &sampler));
+    p.temperature = 0.0f;
+    for (int32_t i = 0; i < REQUESTS; i++) {
+        slots[i] = i;
+        cu[i + 1] = i + 1;
+        must(cls_slot_begin(sampler, (uint32_t)i, &p, NULL, 0, NULL, 0));
+    }
+    for (int i = 0; i < REQUESTS * VOCAB; i++)
+        logits[i] = (float)rng_normal(&r);
+    cls_verify_call_init(&call);
+    call.requests = REQUESTS;
+    call.row_offsets = cu;
+    call.slots.host = slots;
+    call.logits.values.buffer = buffer_of(d, sizeof logits, logits);
+    for (int with = 0; with < 2; with++) {
+        reports *const o = with ? &all : &few;
+        call.max_drafts = with ? DRAFTS : 0;
+        reports_open(o, d, REQUESTS * (call.max_drafts + 1), CAPACITY, CLS_LOGPROB_RAW);
+        random_given(o, d, VOCAB, &(rng){1});
+        call.outputs = &o->call;
+        call.token_status = o->of[OUT_STATUS];
+        must(cls_verify(sampler, d->queue, &call, 0, NULL, NULL));
+        reports_read(o, d);
+    }
+    ck_assert_uint_gt(all.places, 65535);
+    for (uint32_t place = 0; place < all.places; place++)
+        for (int which = 0; which < OUTPUTS; which++)
+            for (uint32_t at = 0; at < width_of(&all, which); at++) {
+                const int32_t ours = report_at(&all, which, place)[at],
+                              wanted = place % (DRAFTS + 1) == 0
+                                           ? report_at(&few, which, place / (DRAFTS + 1))[at]
+                                           : outputs[which].none;
+                const int given = which == OUT_GIVEN_LOGPROBS || which == OUT_GIVEN_RANKS;
+                ck_assert_msg(given || ours == wanted, "%s: place %u: %s %u is %d, not %d", d->name,
+                              place, outputs[which].name, at, ours, wanted);
+            }
+    cls_sampler_destroy(sampler);
+    release_buffers(call.logits.values.buffer);
+    reports_close(&all);
+    reports_close(&few);
+}
+END_TEST
+
 /* A sampler without the features of the outputs refuses them, and says what is missing. */
 START_TEST(features)
 {
@@ -571,6 +631,7 @@ int main(void)
     fixture_begin(ON_DEVICES);
     add_device_test(as_one_at_a_time);
     add_device_test(weightless);
+    add_device_test(many_places);
     add_device_test(features);
     return fixture_end();
 }

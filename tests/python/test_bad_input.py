@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Proves that wrong arguments raise an exception that names the argument."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,7 @@ import clsample
 from clsample import host
 from conftest import VOCAB
 
+MASKED = np.ma.masked_array([1, 2], [False, True])
 PARAMS = [
     ({"top_k": 1.5}, TypeError, "top_k must be an integer, not float"),
     ({"top_k": 2**40}, ValueError, "top_k is 1099511627776; it must be from -2147483648"),
@@ -18,6 +22,8 @@ PARAMS = [
     ({"temperature": float("nan")}, clsample.BadArgument, "temperature is nan"),
     ({"temprature": 1}, TypeError, "no argument 'temprature'; did you mean 'temperature'"),
     ({"temp": 1}, TypeError, "no argument 'temp'; did you mean 'temperature'"),
+    ({"greedy": True}, TypeError, "no argument 'greedy'; temperature=0 is greedy"),
+    ({"do_sample": False}, TypeError, "no argument 'do_sample'; temperature=0 is greedy"),
     ({"struct_size": 1}, TypeError, "no argument 'struct_size'"),
     ({"stop_ids": 5}, TypeError, "stop_ids must be a list or an array of integers, not int"),
     ({"chain": ["top_k", "topp"]}, ValueError, r"chain\[1\] is 'topp'.*did you mean 'top_p'"),
@@ -46,6 +52,9 @@ PARAMS = [
     ({"bad_words": "no"}, TypeError, "bad_words must be a list of lists"),
     ({"bad_words": [[]]}, clsample.BadArgument, "bad_words"),
     ({"min_p": 3}, clsample.BadArgument, "min_p is 3"),
+    ({"stop_ids": MASKED}, TypeError, "stop_ids has a NumPy mask, which would be lost; filled()"),
+    ({"stop_ids": [1, np.ma.masked]}, TypeError, "stop_ids has a NumPy mask"),
+    ({"bad_words": [MASKED]}, TypeError, r"bad_words\[0\] has a NumPy mask"),
 ]
 
 
@@ -72,7 +81,11 @@ def test_logits(sampler, logits):
         for value in (logits[:1, :999].copy(), to_device(logits[:1, :999].copy())):
             refused(ValueError, r"logits has the shape \(1, 999\)", value)
         for value in (logits[:1].astype(np.float64), logits[:1].astype(np.int32)):
-            refused(TypeError, "logits has elements of (float64|int32)", value)
+            refused(
+                TypeError,
+                r"logits has elements of (float64|int32); they .*; astype\('float32'\) conv",
+                value,
+            )
         refused(
             TypeError, "logits has elements of int32", to_device(np.zeros((1, VOCAB), np.int32))
         )
@@ -139,6 +152,7 @@ def test_arguments_of_a_step(sampler, logits):
                 "draws has elements of float32",
             ),
             ({"random_bits": [1, 2]}, ValueError, "random_bits has the shape"),
+            ({"random_bits": []}, ValueError, r"random_bits has the shape \(0,\), and so no"),
             ({"random_bits": device(np.zeros(1, np.int32))}, TypeError, "random_bits has elements"),
             ({"logits_map": [1]}, clsample.BadArgument, "logits_map"),
             ({"invalid_token": 2**31}, ValueError, "invalid_token is"),
@@ -148,15 +162,27 @@ def test_arguments_of_a_step(sampler, logits):
                 "tokens has elements of float32",
             ),
             ({"tokens": device(np.zeros(2, np.int32))}, ValueError, r"tokens has the shape \(2,\)"),
-            ({"tokens": np.zeros(1, np.int32)}, TypeError, "tokens must be an array on the device"),
+            (
+                {"tokens": np.zeros(1, np.int32)},
+                TypeError,
+                r"tokens must be .* ndarray .*; give True, or Context.empty\(\(1,\), 'int32'\)",
+            ),
             ({"logprobs": 5}, TypeError, "logprobs must be True or an array on the device"),
+            ({"temperature": 0}, TypeError, r"temperature'; it is a .* request: see Sampler.begin"),
+            ({"greedy": True}, TypeError, "no argument 'greedy'; temperature=0 is greedy"),
             ({"logprob": True}, TypeError, "no argument 'logprob'; did you mean 'logprobs'"),
             ({"logprob_kind": "raww"}, ValueError, "logprob_kind is 'raww'"),
             ({"top": -1}, ValueError, "top is -1"),
             ({"top": 129}, clsample.BadArgument, "top"),
             ({"top": "five"}, TypeError, "top must be an integer"),
             ({"top": {"idz": True}}, TypeError, "top has no entry 'idz'"),
-            ({"given": [5]}, ValueError, "given has the shape"),
+            ({"given": [5]}, ValueError, r"given has the shape \(1,\); it must be \(1, count\)"),
+            ({"given": 5}, ValueError, r"given has the shape \(1,\); it must be \(1, count\)"),
+            ({"given": []}, ValueError, r"given has the shape \(0,\), and so no elements"),
+            ({"given": [[]]}, ValueError, r"given has the shape \(1, 0\), and so no elements"),
+            ({"given": [[[5]]]}, ValueError, r"given has the shape \(1, 1, 1\); it must be"),
+            ({"given": device(np.zeros((0, 1), np.int32))}, ValueError, r"given has .* \(0, 1\)"),
+            ({"given": {"logprobs": True}}, TypeError, "given lacks the entry 'ids'"),
             ({"given": [["x"]]}, TypeError, "given must have integers"),
             ({"queue": 5}, TypeError, "queue must be a pyopencl.CommandQueue"),
             ({"wait_for": [5]}, TypeError, r"wait_for\[0\] must be an event, not int"),
@@ -291,6 +317,98 @@ def test_other_calls(sampler, logits):
         ]:
             with pytest.raises(error, match=message):
                 call()
+
+
+def test_outputs_that_are_refused(cl, sampler, logits):
+    """The advice fits an array that is written, of which a copy would not help."""
+    with sampler.begin() as a, sampler.begin() as b:
+        wide = sampler.context.to_device(np.zeros((2, 2 * VOCAB), np.float32)).as_pyopencl()
+        for probs, words in (
+            (wide, "has the shape .*; it must be"),
+            (wide[:, :VOCAB], "has gaps between its rows"),
+            (wide[:, ::2], "is not contiguous"),
+        ):
+            empty = rf"give True, or Context.empty\(\(2, {VOCAB}\), 'float32'\)$"
+            with pytest.raises(ValueError, match=f"^probs {words}.*; {empty}"):
+                sampler.sample(logits[:2], [a, b], probs=probs)
+
+
+def test_masked_arrays_are_refused(sampler, logits):
+    """Their masks would be lost, and what these hide would count."""
+    hidden = np.ma.masked_array(logits[:1], logits[:1] > 0)
+    allowed = np.ma.masked_array(np.ones((1, VOCAB), bool), logits[:1] > 0)
+    with sampler.begin() as one:
+        for call, name in (
+            (lambda: sampler.sample(hidden, one), "logits"),
+            (lambda: sampler.sample([hidden[0]], one), "logits"),
+            (lambda: sampler.sample(logits[:1], one, mask=allowed), "mask"),
+            (lambda: sampler.sample(logits[:1], one, bias=hidden), "bias"),
+            (lambda: sampler.sample(logits[:1], one, given=[MASKED]), "given"),
+            (lambda: sampler.begin(MASKED), "prompt"),
+            (lambda: sampler.context.to_device(hidden), "values"),
+            (lambda: clsample.sample(hidden), "logits"),
+            (lambda: clsample.sample(logits[:2], top_k=MASKED), "top_k"),
+        ):
+            with pytest.raises(TypeError, match=f"^{name}.* has a NumPy mask"):
+                call()
+
+
+@pytest.mark.parametrize("number", (2**20, 2**31, 2**32 - 1))
+def test_numbers_are_checked_before_memory_is_allocated(sampler, logits, monkeypatch, number):
+    create = clsample._opencl.create_buffer
+
+    def bounded(cl, size, *more):
+        assert size < 1 << 20
+        return create(cl, size, *more)
+
+    monkeypatch.setattr(clsample._opencl, "create_buffer", bounded)
+    row, packed = logits[:1], {"capacity": number, "ids": True, "offsets": True}
+    with sampler.begin() as one:
+        for call, name in (
+            (lambda: sampler.sample(row, one, top=number), "top"),
+            (lambda: sampler.sample(row, one, kept=number), "kept"),
+            (lambda: sampler.sample(row, one, kept_set=number), "kept_set"),
+            (lambda: sampler.sample(row, one, kept_set=packed), "kept_set"),
+            (lambda: sampler.logprobs(row, top=number), "top"),
+            (lambda: sampler.verify(row, [[]], one, kept_set=number), "kept_set"),
+            (lambda: sampler.verify(row, [[]], one, max_drafts=number), "max_drafts"),
+            (lambda: sampler.draft(one, number), "k"),
+        ):
+            with pytest.raises(clsample.BadArgument, match=f"^{name} is {number}"):
+                call()
+
+
+def test_a_refused_call_keeps_nothing(context, logits):
+    """Its requests' slots and its arrays are free when the exception is, without the collector."""
+
+    def stop(*unused):
+        raise KeyError("stop")
+
+    sampler = context.sampler(VOCAB, 1, slot_count=1, features=["verify"])
+    gc.collect()
+    gc.disable()
+    try:
+        for call in (
+            lambda row, one: sampler.sample(row, one, top=129),
+            lambda row, one: sampler.sample(row, one, given=[[VOCAB]] * 2),
+            lambda row, one: sampler.verify(row, [[]], one, max_drafts=1000),
+            lambda row, one: sampler.draft(one, 1000),
+            lambda row, one: sampler.accept([1], one, counts=[2]),
+            lambda row, one: sampler.logprobs(row, top=129),
+            lambda row, one: one.update(top_p=2),
+            lambda row, one: clsample.Context(device=context.device, work_group=5000),
+            lambda row, one: clsample.Context(device=context.device, progress=stop),
+        ):
+            row = logits[:1].copy()
+            alive = weakref.ref(row)
+            with pytest.raises((ValueError, KeyError)):
+                call(row, sampler.begin())
+            del row
+            assert alive() is None
+            assert sampler.begin().slot == 0
+    finally:
+        gc.enable()
+        sampler.close()
 
 
 def test_closed(context, logits):

@@ -20,17 +20,19 @@ def torch():
 class Producer:
     """An array of another library, on any of DLPack's devices, which can also be read-only."""
 
-    def __init__(self, array, elements=None, device=_dlpack.CPU):
-        self.array, self.elements, self.device = array, elements, device
+    def __init__(self, array, elements=None, device=_dlpack.CPU, code=None):
+        self.array, self.elements, self.device, self.code = array, elements, device, code
 
     def __dlpack_device__(self):
         return self.device, 0
 
     def __dlpack__(self):
-        if self.array.dtype != bool:
-            return _dlpack.save(self.array, self.elements)
-        capsule = _dlpack.save(self.array.view(np.uint8), None)  # NumPy 1.24 refuses bool
-        _dlpack._tensor(capsule).code = _dlpack.BOOL
+        code, array = self.code, self.array
+        if array.dtype == bool:
+            code, array = _dlpack.BOOL, array.view(np.uint8)  # NumPy 1.24 refuses bool
+        capsule = _dlpack.save(array, self.elements)
+        if code is not None:
+            _dlpack._tensor(capsule).code = code
         return capsule
 
 
@@ -141,6 +143,15 @@ def test_tensors_on_other_devices(sampler, logits):
                 host.sample(Producer(logits[0], device=device))
         with pytest.raises(TypeError, match="logits has elements of DLPack's type 5, 64 bits"):
             sampler.sample(Producer(logits[0, :2].view(np.complex64)), a)
+        for code, array in (
+            (_dlpack.BFLOAT, logits[0]),
+            (_dlpack.BFLOAT, np.zeros(VOCAB, np.uint8)),
+            (_dlpack.FLOAT, np.zeros(VOCAB, np.uint8)),
+            (_dlpack.BOOL, logits[0]),
+        ):
+            bits = 8 * array.itemsize
+            with pytest.raises(TypeError, match=f"DLPack's type {code}, {bits} bits"):
+                sampler.sample(Producer(array, code=code), a)
 
 
 def test_the_memory_is_kept_and_freed(context, logits):

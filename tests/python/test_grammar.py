@@ -65,6 +65,7 @@ def test_forms_of_transitions_are_one_grammar():
         (lambda: Grammar([{0.5: 0}], vocab=10), TypeError, "integers"),
         (lambda: small(max_bytes=10), clsample.BadArgument, "max_bytes"),
         (lambda: Grammar.from_matcher(3, [b"a"], end_ids=[0]), TypeError, "matcher"),
+        (lambda: Grammar.from_matcher(3, [b"a", "b"], end_ids=[0]), TypeError, r"tokens\[1\] must"),
         (lambda: small().mask(3), clsample.BadArgument, "3 states"),
         (lambda: copy.copy(small()), TypeError, "copied"),
         (lambda: host.sample(np.zeros(10, np.float32), grammar=3), TypeError, "Grammar"),
@@ -114,6 +115,7 @@ def test_outlines():
 def test_xgrammar():
     xgrammar = pytest.importorskip("xgrammar")
     tokens, texts = names()
+    tokens[6] = b"x"
     info = xgrammar.TokenizerInfo(
         tokens[:END] + [b"</s>"], vocab_type=xgrammar.VocabType.RAW, vocab_size=10,
         stop_token_ids=[END],
@@ -121,42 +123,145 @@ def test_xgrammar():
     compiler = xgrammar.GrammarCompiler(info, max_threads=1)
     matcher = xgrammar.GrammarMatcher(compiler.compile_regex("abc|abab"))
     assert texts_of(Grammar.from_matcher(matcher, tokens, end_ids=[END])) == texts
-    endless = xgrammar.GrammarMatcher(compiler.compile_regex("(ab)*c"))
+    matcher = xgrammar.GrammarMatcher(compiler.compile_regex("(ab)*c"))
     with pytest.raises(ValueError, match="more than 100 beginnings"):
-        Grammar.from_matcher(endless, tokens, end_ids=[END], max_states=100)
+        Grammar.from_matcher(matcher, tokens, end_ids=[END], max_states=100)
+    with pytest.raises(ValueError, match="end_ids lacks 9, which ends texts"):
+        Grammar.from_matcher(matcher, tokens, end_ids=[8])
+    # Ids of the grammar's own, whose bytes other tokens have, too; and tokens that are counted.
+    for ebnf, language in (
+        ('root ::= Token(2) "x" | "abc"', {(0, 1, 4), (2, 4), (0, 5), (2, 6)}),
+        ('root ::= Token(2) "cx" | "abc"', {(0, 1, 4), (2, 4), (0, 5), (2, 4, 6)}),
+        (
+            'root ::= some "c"\nsome[max_tokens=2] ::= "" | [ab] some',
+            {(*text, 4) for n in range(3) for text in itertools.product(range(4), repeat=n)}
+            | {(*text, 5) for text in [(), *itertools.product(range(4), repeat=1)]},
+        ),
+    ):
+        compiled = compiler.compile_grammar(xgrammar.Grammar.from_ebnf(ebnf))
+        matcher = xgrammar.GrammarMatcher(compiled)
+        assert texts_of(Grammar.from_matcher(matcher, tokens, end_ids=[END])) == language
 
 
 class Tokens:
     """What llguidance asks of a tokenizer."""
 
-    eos_token_id, bos_token_id, special_token_ids = END, None, [END]
-    tokens = [*WORDS, b"x", b"y", b"z", b"</s>"]
+    eos_token_id, bos_token_id, special_token_ids = END, None, [8, END]
+    tokens = [*WORDS, b"x", b"y", b"<t>", b"</s>", b"a", b"<", b"t", b">"]
 
     def __call__(self, text):
         return [self.tokens.index(bytes([byte])) for byte in text.encode()]
 
 
-def test_llguidance():
-    guidance = pytest.importorskip("llguidance")
-    tokens, texts = names()
-    tokenizer = guidance.LLTokenizer(guidance.TokenizerWrapper(Tokens()))
-    regex = guidance.LLMatcher.grammar_from_regex
-    found = texts_of(
-        Grammar.from_matcher(
-            guidance.LLMatcher(tokenizer, regex("abc|abab")), tokens, end_ids=[END]
-        )
-    )
+@pytest.fixture
+def guidance():
+    """A function that makes a matcher of llguidance, of a grammar in Lark's form."""
+    llguidance = pytest.importorskip("llguidance")
+    tokenizer = llguidance.LLTokenizer(llguidance.TokenizerWrapper(Tokens()))
+
+    def made(lark):
+        return llguidance.LLMatcher(tokenizer, lark, log_level=0)
+
+    return made
+
+
+def from_guidance(matcher, special=b"", **more):
+    tokens = [special if token == 8 else word for token, word in enumerate(Tokens.tokens)]
+    return Grammar.from_matcher(matcher, tokens, **{"end_ids": [END], **more})
+
+
+def texts_of_matcher(matcher, most=12):
+    """The same as texts_of(), token by token, where no two texts are one state."""
+    found, waiting = set(), [((), matcher)]
+    while waiting:
+        text, at = waiting.pop()
+        bits = np.unpackbits(np.frombuffer(at.compute_bitmask(), np.uint8), bitorder="little")
+        for token in np.flatnonzero(bits).tolist():
+            if token == END:
+                found.add(text)
+            elif len(text) < most:
+                after = at.deep_copy()
+                assert after.consume_token(token)
+                waiting.append(((*text, token), after))
+    return found
+
+
+def test_llguidance(guidance):
+    found = texts_of(from_guidance(guidance("start: /abc|abab/")))
+    assert found == texts_of_matcher(guidance("start: /abc|abab/"))
     # Where the text is certain, llguidance allows only the tokens that its tokenizer makes of it.
-    assert found <= texts and {b"".join(tokens[t] for t in text) for text in found} == {
-        b"abc",
-        b"abab",
-    }
-    with pytest.raises(ValueError, match="more than 50 beginnings"):
-        endless = guidance.LLMatcher(tokenizer, regex("(ab)*c"))
-        Grammar.from_matcher(endless, tokens, end_ids=[END], max_states=50)
+    assert {b"".join(Tokens.tokens[t] for t in text) for text in found} == {b"abc", b"abab"}
     with pytest.raises(ValueError, match="the matcher has failed"):
-        wrong = guidance.LLMatcher(tokenizer, "no grammar", log_level=0)
-        Grammar.from_matcher(wrong, tokens, end_ids=[END])
+        from_guidance(guidance("no grammar"))
+
+
+# Languages that texts alone do not tell: special tokens, ids of other tokens, numbers of tokens.
+EXACT = [
+    "start: /[ab]{0,4}/",
+    "start: <t> /[ab]{2}/",
+    'start: <t> "x" | "<t>y"',
+    'start: <t> "abx" | "<t>aby"',
+    "start: <t> <t> /a?/ | <t> /b/ <t>",
+    'start: <[8]> "x" | <[7]> <[8]> <[8]>',
+    'start: <[1-3]> "c" | "bc"',
+    'start: <[10]> "bcx" | "abcy"',
+    'start: some "x"\nsome[max_tokens=2]: /[ab]*/',
+    'start: some "x"\nsome[max_tokens=3]: /[ab]*/',
+    'start: "ab" /[ab]{0,2}/ (<t> /[ab]{0,1}/) | <[0]> /[ab]{0,1}/',
+]
+
+
+@pytest.mark.parametrize("special", [b"", b"<t>"])
+@pytest.mark.parametrize("lark", EXACT)
+def test_the_language_is_the_matchers(guidance, lark, special):
+    """Token by token, whatever the bytes of special tokens are."""
+    wanted = texts_of_matcher(guidance(lark))
+    assert len(wanted) > 1
+    assert texts_of(from_guidance(guidance(lark), special)) == wanted
+
+
+@pytest.mark.parametrize(
+    "lark, ends, words",
+    [
+        ("start: /a*/", [11], "end_ids lacks 9, which ends texts of the matcher"),
+        ("start: /ab?/", [], "end_ids lacks 9"),
+        ("start: /ab/", [1], "end_ids has 1, which ends no text of the matcher"),
+        ("start: /ab/", [9, 11], "end_ids has 11, which the matcher does not allow where a text"),
+    ],
+)
+def test_end_ids_are_the_matchers(guidance, lark, ends, words):
+    with pytest.raises(ValueError, match=words):
+        from_guidance(guidance(lark), end_ids=ends)
+
+
+@pytest.mark.parametrize(
+    "lark, most, words",
+    [
+        ("/a*/", 500, "500 beginnings of texts: perhaps infinitely many. Pass.*raise max_states"),
+        ("/[ab]{30}c/", 100, "100 .*, and none of them has come to an id of end_ids: perhaps"),
+        ("some\nsome[max_tokens=3]: /[ab]*/", 99, "99 sequences of tokens, which it tells apart"),
+    ],
+)
+def test_too_many_states(guidance, lark, most, words):
+    with pytest.raises(ValueError, match=words):
+        from_guidance(guidance(f"start: {lark}"), max_states=most)
+
+
+def test_an_endless_text_takes_little_memory(guidance):
+    """In the process, also outside Python: of the states before its length is too large."""
+    with open("/proc/self/clear_refs", "w") as file:
+        file.write("5")  # VmHWM begins again
+    before = memory("VmRSS")
+    with pytest.raises(ValueError, match="texts of more than 8192 bytes: perhaps infinitely many"):
+        from_guidance(guidance("start: /a*/"))
+    assert memory("VmHWM") - before < 100 << 10
+
+
+def memory(name):
+    """In KiB."""
+    for line in open("/proc/self/status"):
+        if line.startswith(name):
+            return int(line.split()[1])
 
 
 def test_requests_follow_a_grammar(context):

@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 
+import numpy as np
 import pytest
 
 import clsample
@@ -33,9 +34,28 @@ def test_a_dict(context):
         Params(top_p=3)
 
 
-def logits_of(values):
-    import numpy as np
+def test_a_grammar(context):
+    """It is of its own vocabulary, whose ids the other parameters must have."""
+    grammar = clsample.Grammar([{5: 1}, {}], final=[1], end_ids=[2], vocab=100)
+    for read in (
+        Params,
+        lambda **more: Params.from_generation_config({"do_sample": True}, **more),
+        lambda **more: Params.from_vllm({}, **more),
+        lambda **more: Params.from_openai({}, **more),
+    ):
+        params = read(grammar=grammar, grammar_state=0)
+        assert params["grammar"] is grammar and Params(params, seed=3)["grammar"] is grammar
+        with context.sampler(100) as sampler, sampler.begin(**params) as request:
+            logits = logits_of([float(token) for token in range(100)])
+            tokens = [int(sampler.sample(logits, request).tokens[0]) for _ in range(2)]
+        assert tokens == [5, 2]
+        with pytest.raises(ValueError, match="stop_ids.* 100"):
+            read(grammar=grammar, stop_ids=[100])
+        with pytest.raises(TypeError, match="grammar must be a clsample.Grammar, not int"):
+            read(grammar=3)
 
+
+def logits_of(values):
     return np.asarray(values, np.float32)
 
 
@@ -61,6 +81,14 @@ GENERATION = [
     ),
     ({"num_beams": 1, "epsilon_cutoff": 0.0, "guidance_scale": None}, {"temperature": 0}),
 ]
+
+
+class Detection:
+    """Stands for vLLM's RepetitionDetectionParams, which are off as long as no size is named."""
+
+    min_count, min_pattern_size, max_pattern_size = 3, 2, 0
+
+
 VLLM = [
     ({}, {"chain": "vllm"}),
     ({"top_k": -1, "seed": None, "stop": []}, {"chain": "vllm", "top_k": -1}),
@@ -74,6 +102,12 @@ VLLM = [
     (
         {"repetition_detection": dict(min_count=4, min_pattern_size=0, max_pattern_size=9)},
         {"chain": "vllm", "loop_repeats": 4, "loop_min": 1, "loop_max": 9},
+    ),
+    ({"repetition_detection": dict(min_count=4, max_pattern_size=0)}, {"chain": "vllm"}),
+    ({"repetition_detection": Detection()}, {"chain": "vllm"}),
+    (
+        {"repetition_detection": dict(min_count=3, max_pattern_size=5)},
+        {"chain": "vllm", "loop_repeats": 3, "loop_min": 1, "loop_max": 5},
     ),
 ]
 OPENAI = [
@@ -110,6 +144,50 @@ def test_conversions(read, given, wanted):
         assert read(given) == wanted
         more = {"temperature": 0.3, "dry_multiplier": 0.8}
         assert read(given, **more) == {**wanted, **more}
+
+
+OFF = -math.inf
+JOINED = [
+    ({"suppress_tokens": [1, 2]}, {"logit_bias": {5: 1.0}}, [(1, OFF), (2, OFF), (5, 1.0)]),
+    ({"suppress_tokens": [1]}, {"logit_bias": iter([(1, 9.0)])}, [(1, OFF), (1, 9.0)]),
+    ({"sequence_bias": {(1,): 2.0}}, {"logit_bias": {1: 3.0}}, [(1, 3.0)]),
+    ({"sequence_bias": {(1,): 2.0}}, {"logit_bias": {1: OFF}}, [(1, OFF)]),
+    ({"sequence_bias": {(1,): 2.0}, "suppress_tokens": [1]}, {"logit_bias": None}, [(1, OFF)]),
+    ({"eos_token_id": 2}, {"stop_ids": (2, 3)}, [2, 3]),
+    ({"bad_words_ids": [[4]]}, {"bad_words": [[5, 6]]}, [[4], [5, 6]]),
+    ({"bad_words_ids": [[4]], "eos_token_id": 2}, {"bad_words": [[2]]}, [[4], [2]]),
+    ({"bad_words_ids": [[4]]}, {"bad_words": [[5]], "stop_ids": [4]}, [[4], [5]]),
+]
+JOINED_VLLM = [
+    ({"allowed_token_ids": [1, 2, 3]}, {"allowed_ids": np.array([3, 4, 1])}, [1, 3]),
+    ({"allowed_token_ids": [1]}, {"allowed_ids": []}, []),
+    ({"allowed_token_ids": [1]}, {"allowed_ids": None}, [1]),
+    ({"stop_token_ids": [5], "_all_stop_token_ids": {5, 2}}, {"stop_ids": [7]}, [5, 2, 7]),
+    ({"_bad_words_token_ids": [[3]]}, {"bad_words": [np.array([4])]}, [[3], [4]]),
+    ({"logit_bias": {"5": -math.inf}}, {"logit_bias": {6: 1}}, [(5, OFF), (6, 1)]),
+]
+
+
+@pytest.mark.parametrize(
+    "read, given, more, wanted",
+    [(Params.from_generation_config, *case) for case in JOINED]
+    + [(read, *case) for case in JOINED_VLLM for read in (Params.from_vllm, Params.from_openai)],
+)
+def test_what_forbids_is_joined(read, given, more, wanted):
+    """What the caller adds to a source's lists lifts no ban of the source, nor does None."""
+    found = read(given, **more)
+    assert found[next(iter(more))] == wanted
+    with pytest.raises((TypeError, ValueError), match=f"{next(iter(more))}"):
+        read(given, **{next(iter(more)): [[[1]]]})
+
+
+def test_a_ban_stays(sampler, logits):
+    """Also where a bias of the caller would raise the same token, on the host and on a device."""
+    best = int(logits[0].argmax())
+    params = Params.from_generation_config({"suppress_tokens": [best]}, logit_bias={best: 50.0})
+    with sampler.begin(**params) as request:
+        token = int(sampler.sample(logits[:1], request).tokens[0])
+    assert token == clsample.host.sample(logits[0], **params).token != best
 
 
 def test_greedy_without_do_sample():
@@ -214,6 +292,14 @@ def test_messages():
         (Params.from_vllm, {"bad_words": ["word"]}, "bad_words = .*: it must.*tokenizer converts"),
         (Params.from_openai, {"logit_bias": {"a": 1}}, "logit_bias = .*a dict of biases by token"),
         (Params.from_openai, {"logit_bias": [1]}, "logit_bias = .*a dict of biases by token ids"),
+        (Params.from_vllm, {"logit_bias": {1.9: 1}}, "logit_bias = .*a dict of biases by"),
+        (Params.from_openai, {"logit_bias": {"1.9": 1}}, "logit_bias = .*a dict of biases by"),
+        (Params.from_openai, {"logit_bias": {"1_9": 1}}, "logit_bias = .*a dict of biases by"),
+        (
+            Params.from_vllm,
+            {"repetition_detection": {"max_patern_size": 3}},
+            "repetition_detection = .*: it has no 'max_patern_size'",
+        ),
         (Params.from_openai, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
         (Params.from_vllm, {"max_tokens": 0}, "max_tokens = 0: it must be 1 or more"),
         (Params.from_generation_config, {"max_new_tokens": 0}, "max_new_tokens = 0: it must be 1"),
@@ -223,11 +309,43 @@ def test_messages():
             "max_completion_tokens = 6: another name of it has 5",
         ),
         (Params.from_generation_config, {"do_sample": "no"}, "do_sample must be True or False"),
-        (Params.from_generation_config, {"num_beams": 2}, r"no equal: beams.*ignore=\['num_beams'"),
+        (Params.from_generation_config, {"num_beams": 2}, r"not converted: beams.*ignore=\['num_"),
         (Params.from_openai, {"temperature": "hot"}, "temperature must be a number"),
     ):
         with pytest.raises((TypeError, ValueError), match=words):
             read(given)
+
+
+FORMAT = {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "object"}}}
+
+
+@pytest.mark.parametrize(
+    "read, given",
+    [
+        (Params.from_openai, {"response_format": FORMAT}),
+        (Params.from_openai, {"response_format": {"type": "json_object"}}),
+        (Params.from_openai, {"text": {"format": FORMAT, "verbosity": "low"}}),
+        (Params.from_openai, {"tools": [{"type": "function", "name": "f", "strict": True}]}),
+        (Params.from_openai, {"tool_choice": "required"}),
+        (Params.from_openai, {"tool_choice": {"type": "function", "name": "f"}}),
+        (Params.from_openai, {"parallel_tool_calls": False}),
+        (Params.from_openai, {"structured_outputs": {"choice": ["a", "b"]}}),
+        (Params.from_vllm, {"structured_outputs": {"json": "{}"}}),
+        (Params.from_vllm, {"trace_decode_token_ids": [3]}),
+        (Params.from_vllm, {"extra_args": {"ngram_size": 3}}),
+        (Params.from_generation_config, {"min_length": 5}),
+    ],
+)
+def test_what_constrains_the_text_is_refused(read, given):
+    """Unless the caller says that it shall not count."""
+    name, value = next(iter(given.items()))
+    with pytest.raises(ValueError, match=rf"{name} = .* is not converted: .*ignore=\['{name}'\]"):
+        read(given)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(given, ignore=[name]).ignored == {name: value}
+    for plain in ({"tool_choice": "auto"}, {"text": {"verbosity": "low"}}, {"tools": []}):
+        assert Params.from_openai(plain) == {"chain": "vllm"}
 
 
 def rows_of(system):

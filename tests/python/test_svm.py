@@ -179,7 +179,7 @@ def test_memory_without_a_shape(cl, theirs, memory, logits):
             context.array(svm.svm_ptr, (4, VOCAB))
         with pytest.raises(TypeError, match="mask must be an array of numbers, not SVMAllocation"):
             sampler.sample(logits[:2], [a, b], mask=svm)
-        with pytest.raises(TypeError, match="tokens must be an array on the device, not SVMAlloc"):
+        with pytest.raises(TypeError, match="tokens must be True or an array on the .*, not SVM"):
             sampler.sample(logits[:2], [a, b], tokens=svm)
         wrong = cl.SVM(cl.csvm_empty(cl_context, 2, np.float64))
         with pytest.raises(TypeError, match="tokens has elements of float64; they must be int32"):

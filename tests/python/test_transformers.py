@@ -239,6 +239,78 @@ def test_other_processors_and_criteria(model, inputs, context):
     assert found.shape[1] == 7 + 3
 
 
+def test_a_grammar(model, inputs, context):
+    """The rows follow it, in both ways, and stop with it."""
+    only = clsample.Grammar(
+        [{token: 1 for token in range(50, 60)}, {61: 2}, {62: 0}], final=[2], end_ids=[END],
+        vocab=VOCAB,
+    )
+    rows = [custom(model, inputs, context, params=dict(grammar=only, seed=4), do_sample=True)]
+    rows.append(processed(model, inputs, dict(grammar=only, seed=4, top_k=50), context)[0])
+    assert torch.equal(*rows)
+    for row in outputs_of(rows[0], inputs):
+        while row[-1] == PAD:
+            row.pop()
+        assert len(row) > 1 and only.advance(row) != clsample.GRAMMAR_DEAD
+
+
+def test_bans_of_the_source_stay(model, inputs, context):
+    """What `params` adds to lists of the generation_config lifts none of its bans."""
+    config = dict(
+        suppress_tokens=[*range(3, 100)], bad_words_ids=[[150]], eos_token_id=[*range(200, 230)]
+    )
+    theirs = model.generate(
+        **inputs,
+        max_new_tokens=NEW,
+        **{**config, "suppress_tokens": [*range(3, 110)], "bad_words_ids": [[150], [160]]},
+    )
+    params = dict(
+        logit_bias={**dict.fromkeys(range(100, 110), -np.inf), 50: 1.0},
+        bad_words=[[160]],
+        stop_ids=[END],
+    )
+    assert torch.equal(custom(model, inputs, context, params=params, **config), theirs)
+
+
+def test_a_bad_word_may_begin_in_the_prompt(model, inputs, context):
+    plain = outputs_of(model.generate(**inputs, max_new_tokens=1), inputs)
+    config = dict(
+        bad_words_ids=[[prompt[-1], row[0]] for prompt, row in zip(prompts_of(inputs), plain)]
+    )
+    theirs = model.generate(**inputs, max_new_tokens=NEW, **config)
+    assert outputs_of(theirs, inputs)[0][0] != plain[0][0]
+    assert torch.equal(custom(model, inputs, context, **config), theirs)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: p.SuppressTokensLogitsProcessor([*range(3, 120)]),
+        lambda p: p.NoRepeatNGramLogitsProcessor(1),
+        lambda p: p.NoBadWordsLogitsProcessor([[token] for token in range(3, 120)]),
+        lambda p: p.MinNewTokensLengthLogitsProcessor(7, 12, [*range(140, 150)]),
+        lambda p: p.RepetitionPenaltyLogitsProcessor(3.0),
+    ],
+)
+def test_processors_of_the_caller(model, inputs, context, make):
+    """They run, also where the generation_config has another value for one of their type."""
+    for config in ({}, {"suppress_tokens": [9], "no_repeat_ngram_size": 2, "min_new_tokens": 2}):
+        more = dict(config, eos_token_id=[*range(140, 150)])
+        own = [make(transformers.generation.logits_process)]
+        theirs = model.generate(**inputs, max_new_tokens=NEW, logits_processor=own, **more)
+        assert torch.equal(custom(model, inputs, context, logits_processor=own, **more), theirs)
+        plain = model.generate(**inputs, max_new_tokens=NEW, **more)
+        assert not torch.equal(theirs, plain)
+
+
+def test_ngrams_of_a_long_text(model, inputs, context, monkeypatch):
+    """Those that are no longer in clsample's history are banned as well."""
+    config = dict(no_repeat_ngram_size=1, eos_token_id=None)
+    theirs = model.generate(**inputs, max_new_tokens=NEW, **config)
+    monkeypatch.setattr(ours, "MAX_HISTORY", 16)
+    assert torch.equal(custom(model, inputs, context, **config), theirs)
+
+
 def test_stops_of_clsample(model, inputs, context):
     """max_tokens ends the rows, with the reason, in both ways."""
     more = dict(return_dict_in_generate=True, eos_token_id=None)
@@ -275,7 +347,7 @@ def test_streamer(model, inputs, context):
 
 def test_refusals(model, inputs, context):
     for more, words in (
-        (dict(num_beams=2), "num_beams = 2 has no equal: beams are not served"),
+        (dict(num_beams=2), "num_beams = 2 is not converted: beams are not served"),
         (dict(do_sample=True, epsilon_cutoff=0.1), "epsilon_cutoff = 0.1"),
         (dict(return_dict_in_generate=True, output_scores=True), "output_scores: the scores stay"),
         (dict(params=[{}] * 2), "params has 2 entries; the text has 3 rows"),

@@ -2,7 +2,7 @@
 /* Random automata. */
 #include "automaton.h"
 
-static void fill_options(automaton *a)
+void automaton_finish(automaton *a)
 {
     uint64_t n = 0;
     for (uint32_t s = 0; s < a->states; s++) {
@@ -21,7 +21,7 @@ static void fill_options(automaton *a)
     a->o.ids = a->ids;
     a->o.next = a->next;
     a->o.final_states = a->final_states;
-    a->o.end_ids = (cls_ids){a->end_ids, 2};
+    a->o.end_ids = (cls_ids){a->end_ids, a->end_ids[0] >= 0 ? 2 : 0};
 }
 
 void automaton_draw(automaton *a, uint32_t vocab, rng *r)
@@ -45,7 +45,7 @@ void automaton_draw(automaton *a, uint32_t vocab, rng *r)
                 a->to[s][id] = (kind == 1 ? rng_below(r, 2) : part) % a->states;
         }
     }
-    fill_options(a);
+    automaton_finish(a);
     for (uint32_t s = 0; s < a->states; s++)
         if (a->offsets[s] == a->offsets[s + 1])
             a->final_states[s] = 1;

@@ -14,13 +14,16 @@ typedef struct automaton {
     uint32_t vocab, states;
     uint32_t to[MOST_STATES][MOST_VOCAB]; /* the next state; CLS_GRAMMAR_DEAD: not allowed */
     uint8_t final_states[MOST_STATES];
-    int32_t end_ids[2];
+    int32_t end_ids[2]; /* -1: there is none */
     /* The same as the caller's arrays. */
     uint64_t offsets[MOST_STATES + 1];
     int32_t ids[MOST_STATES * MOST_VOCAB];
     uint32_t next[MOST_STATES * MOST_VOCAB];
     cls_grammar_options o;
 } automaton;
+
+/* Makes the caller's arrays from the fields before them. */
+void automaton_finish(automaton *a);
 
 /* Draws an automaton: its states allow few ids, most of them, or some ranges. */
 void automaton_draw(automaton *a, uint32_t vocab, rng *r);

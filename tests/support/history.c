@@ -160,6 +160,9 @@ void request_params(const world *w, request *q, rng *r)
         p->allowed_ids.count = p->only_allowed && rng_below(r, 8) == 0 ? 0 : 1 + rng_below(r, IDS);
         for (uint32_t i = 0; i < p->allowed_ids.count; i++)
             q->allowed[i] = rng_below(r, 2) ? some_id(w, r) : (int32_t)rng_below(r, w->vocab);
+        if (p->stop_ids.count != 0 && rng_below(r, 3) == 0) /* stop ids only */
+            for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+                q->allowed[i] = q->stop[rng_below(r, p->stop_ids.count)];
         p->allowed_ids.ids = q->allowed;
     }
     if (rng_below(r, 3) == 0) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,7 @@ static void set_params(model *m, const cls_params *p)
         const int32_t *ids;
         uint32_t n;
     } lists[] = {{m->stop, p->stop_ids.ids, p->stop_ids.count},
+                 {m->allowed, p->allowed_ids.ids, p->allowed_ids.count},
                  {m->start, p->thinking_start.ids, p->thinking_start.count},
                  {m->end, p->thinking_end.ids, p->thinking_end.count},
                  {m->finish, p->thinking_forced.ids, p->thinking_forced.count}};
@@ -162,8 +164,25 @@ static cls_params with_lists(const model *m)
 {
     cls_params p = m->params;
     p.logit_bias.biases = p.logit_bias.count ? m->bias : NULL;
-    p.stop_ids.ids = p.stop_ids.count ? m->stop : NULL;
+    p.allowed_ids.ids = p.allowed_ids.count ? m->allowed : NULL;
     return p;
+}
+
+static int stops(const model *m, int32_t id)
+{
+    uint32_t i = 0;
+    while (i < m->params.stop_ids.count && m->stop[i] != id)
+        i++;
+    return i < m->params.stop_ids.count;
+}
+
+/* Returns min_tokens, which there is not where only stop ids are allowed. */
+static uint32_t min_tokens(const model *m)
+{
+    uint32_t others = 0;
+    for (uint32_t i = 0; i < m->params.allowed_ids.count; i++)
+        others += !stops(m, m->allowed[i]);
+    return m->params.allowed_ids.count != 0 && others == 0 ? 0 : m->params.min_tokens;
 }
 
 /* Returns the token that is `back` tokens before the end of the output since the last chunk of
@@ -197,9 +216,8 @@ static int loops(const model *m, int32_t next)
 /* Returns cls_row_status bits. */
 static int32_t ends(const model *m, int32_t token, uint32_t outputs)
 {
-    for (uint32_t i = 0; i < m->params.stop_ids.count && outputs >= m->params.min_tokens; i++)
-        if (m->stop[i] == token)
-            return CLS_ROW_STOPPED;
+    if (outputs >= min_tokens(m) && stops(m, token))
+        return CLS_ROW_STOPPED;
     return m->params.max_tokens != 0 && outputs >= m->params.max_tokens
                ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                : 0;
@@ -242,6 +260,7 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
     const uint32_t window = m->params.penalty_window;
     int32_t kind[2][MODEL_TOKENS]; /* prompt, output */
     uint32_t n[2] = {0, 0};
+    cls_logit_bias bias[2 * MODEL_LIST];
     cls_params p = with_lists(m);
     *token = invalid_token;
     *status = !m->begun ? CLS_ROW_NO_SLOT : CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
@@ -249,7 +268,12 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
         return;
     for (uint32_t i = window ? m->n - least(window, m->n) : m->since; i < m->n; i++)
         kind[m->is_output[i]][n[m->is_output[i]]++] = m->id[i];
-    p.penalty_window = 0;
+    for (uint32_t i = 0; i < p.logit_bias.count; i++)
+        bias[i] = m->bias[i];
+    for (uint32_t i = 0; i < p.stop_ids.count && m->outputs < min_tokens(m); i++)
+        bias[p.logit_bias.count++] = (cls_logit_bias){m->stop[i], -INFINITY};
+    p.logit_bias.biases = p.logit_bias.count ? bias : NULL;
+    p.penalty_window = p.min_tokens = 0;
     p.max_tokens = p.loop_repeats = p.thinking_budget = 0;
     p.stop_ids.ids = p.thinking_start.ids = p.thinking_end.ids = p.thinking_forced.ids = NULL;
     p.stop_ids.count = p.thinking_start.count = p.thinking_end.count = p.thinking_forced.count = 0;
@@ -276,20 +300,21 @@ void model_next(const model *m, const float *logits, const uint32_t *position,
 
 const char *model_words(const model *m)
 {
-    static char words[600];
+    static char words[700];
     const cls_params *const p = &m->params;
     snprintf(
         words, sizeof words,
         "%s, %u tokens, %u of them output, longest %u, counting from %u, position %u, T %g, k %d, "
         "p %g, repetition %g, "
         "frequency %g, presence %g, scope %d, window %u, max_tokens %u, %u biases, %u stop ids, "
+        "min_tokens %u, %u allowed, "
         "thinking budget %u (%u, %u, %u ids; now %s, %u counted, %u emitted), loops %u to %u times "
         "%u, %u ids forced from output %u",
         m->begun ? "begun" : "not begun", m->n, m->outputs, m->longest, m->since, m->position,
         (double)p->temperature, p->top_k, (double)p->top_p, (double)p->repetition_penalty,
         (double)p->frequency_penalty, (double)p->presence_penalty, p->penalty_scope,
-        p->penalty_window, p->max_tokens, p->logit_bias.count, p->stop_ids.count,
-        p->thinking_budget, p->thinking_start.count, p->thinking_end.count,
+        p->penalty_window, p->max_tokens, p->logit_bias.count, p->stop_ids.count, p->min_tokens,
+        p->allowed_ids.count, p->thinking_budget, p->thinking_start.count, p->thinking_end.count,
         p->thinking_forced.count, m->now.goes_on ? "on" : "off", m->now.counted, m->now.emitted,
         p->loop_min, p->loop_max, p->loop_repeats, m->n_forced, m->forced_from);
     return words;

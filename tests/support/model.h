@@ -22,7 +22,7 @@ typedef struct model {
     int begun;
     cls_params params; /* its lists point to the arrays below */
     cls_logit_bias bias[MODEL_LIST];
-    int32_t stop[MODEL_LIST];
+    int32_t stop[MODEL_LIST], allowed[MODEL_LIST];
     int32_t start[MODEL_LIST], end[MODEL_LIST], finish[MODEL_LIST]; /* of the thinking budget */
     uint32_t vocab, history, rollback;                              /* the sampler's options */
     int32_t id[MODEL_TOKENS];

@@ -65,7 +65,8 @@ int oracle_stops(const cls_host_row *row, int32_t token)
     uint32_t outputs = 1;
     for (uint32_t i = 0; i < row->output_count; i++)
         outputs += is_token(row, row->output[i]) != 0;
-    for (uint32_t i = 0; i < row->params->stop_ids.count && outputs >= row->params->min_tokens; i++)
+    for (uint32_t i = 0;
+         i < row->params->stop_ids.count && outputs >= oracle_min_tokens(row->params); i++)
         if (row->params->stop_ids.ids[i] == token)
             return CLS_ROW_STOPPED;
     return row->params->max_tokens && outputs >= row->params->max_tokens

@@ -62,6 +62,8 @@ double oracle_logprob_raw(const float *logits, uint32_t vocab, int32_t token);
 
 /* Returns whether the request stops if its next token is `token`. */
 int oracle_stops(const cls_host_row *row, int32_t token);
+/* Returns min_tokens; 0 where allowed_ids allow stop ids only. */
+uint32_t oracle_min_tokens(const cls_params *p);
 
 /* Returns whether counts of draws follow probs: a chi-square test with alpha 1e-6, which merges
  * cells with an expected count below 5. Also fails if a token without probability was drawn. */

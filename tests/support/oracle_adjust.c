@@ -10,14 +10,26 @@
 
 /* ------------------------------------------------------------------------ bans */
 
+static int has_id(const cls_ids *list, int32_t id)
+{
+    for (uint32_t i = 0; i < list->count; i++)
+        if (list->ids[i] == id)
+            return 1;
+    return 0;
+}
+
 static void mark_unlisted(const cls_params *p, uint32_t vocab, oracle_effect *of)
 {
-    for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_ids.count != 0); id++) {
-        uint32_t i = 0;
-        while (i < p->allowed_ids.count && (uint32_t)p->allowed_ids.ids[i] != id)
-            i++;
-        of[id].unlisted = i == p->allowed_ids.count;
-    }
+    for (uint32_t id = 0; id < vocab && (p->only_allowed != 0 || p->allowed_ids.count != 0); id++)
+        of[id].unlisted = !has_id(&p->allowed_ids, (int32_t)id);
+}
+
+uint32_t oracle_min_tokens(const cls_params *p)
+{
+    for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+        if (!has_id(&p->stop_ids, p->allowed_ids.ids[i]))
+            return p->min_tokens;
+    return p->allowed_ids.count != 0 ? 0 : p->min_tokens;
 }
 
 /* Bans the last id of a sequence if the output ends with the ids before it. */
@@ -44,13 +56,9 @@ static void ban_repeats(const cls_params *p, const oracle_story *s, oracle_effec
     if (n == 0 || s->n - first < n)
         return;
     for (uint32_t end = first + n - 1; end < s->n; end++)
-        if (memcmp(s->id + end - (n - 1), s->id + s->n - (n - 1), (n - 1) * sizeof *s->id) == 0) {
-            uint32_t i = 0;
-            while (i < p->ngram_exempt_ids.count && p->ngram_exempt_ids.ids[i] != s->id[end])
-                i++;
-            if (i == p->ngram_exempt_ids.count)
-                of[s->id[end]].banned = 1;
-        }
+        if (memcmp(s->id + end - (n - 1), s->id + s->n - (n - 1), (n - 1) * sizeof *s->id) == 0 &&
+            !has_id(&p->ngram_exempt_ids, s->id[end]))
+            of[s->id[end]].banned = 1;
 }
 
 /* ------------------------------------------------------------------------- DRY */
@@ -115,7 +123,7 @@ void oracle_effects_of(const cls_params *p, uint32_t vocab, const oracle_story *
         of[s->id[i]].prompt += !s->is_output[i];
     }
     mark_unlisted(p, vocab, of);
-    for (uint32_t i = 0; i < p->stop_ids.count && s->outputs < p->min_tokens; i++)
+    for (uint32_t i = 0; i < p->stop_ids.count && s->outputs < oracle_min_tokens(p); i++)
         of[p->stop_ids.ids[i]].banned = 1;
     for (uint32_t i = 0; i < p->bad_words.count; i++)
         ban_last(&p->bad_words.sequences[i], s, of);

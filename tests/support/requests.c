@@ -204,12 +204,28 @@ static void random_history(const batch *b, uint32_t row, rng *r, const tokens *t
     p->allowed_ids.count = b->biased && rng_below(r, 10) == 0 ? 1 + rng_below(r, LISTED) : 0;
     for (uint32_t i = 0; i < p->allowed_ids.count; i++)
         l->allowed[i] = random_id(b, row, r, 1);
+    if (p->stop_ids.count != 0 && rng_below(r, 4) == 0) /* stop ids only */
+        for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+            l->allowed[i] = p->stop_ids.ids[rng_below(r, p->stop_ids.count)];
     p->allowed_ids.ids = p->allowed_ids.count ? l->allowed : NULL;
 }
 
-/* Makes a grammar whose first state allows most ids, the second few of them, and which follows the
- * first tokens of an output. */
-static cls_grammar *random_grammar(const batch *b, uint32_t row, rng *r, const tokens *t)
+/* Returns an id that ends a grammar's text: sometimes one that stops the request or begins its
+ * thinking. */
+static int32_t random_end(const batch *b, uint32_t row, rng *r, const cls_params *p)
+{
+    const uint32_t what = rng_below(r, 3);
+    if (what == 0 && p->stop_ids.count != 0)
+        return p->stop_ids.ids[0];
+    if (what == 1 && p->thinking_start.count != 0)
+        return p->thinking_start.ids[p->thinking_start.count - 1];
+    return random_id(b, row, r, 1);
+}
+
+/* Makes a grammar whose first state allows most ids, the second few of them, sometimes only stop
+ * ids, and which follows the first tokens of an output. */
+static cls_grammar *random_grammar(const batch *b, uint32_t row, rng *r, const tokens *t,
+                                   const cls_params *p)
 {
     enum { STATES = 3, FEW = 12, FOLLOWED = 20 };
     const uint32_t vocab = b->vocab, odd = 3 + rng_below(r, 30);
@@ -217,13 +233,15 @@ static cls_grammar *random_grammar(const batch *b, uint32_t row, rng *r, const t
     uint32_t *const next = must_malloc((size_t)STATES * vocab * sizeof *next), state = 0;
     uint8_t *const allowed = must_calloc(STATES, vocab), final_states[STATES] = {1, 0, 1};
     uint64_t offsets[STATES + 1] = {0};
-    const int32_t end = random_id(b, row, r, 1);
+    const int32_t end = random_end(b, row, r, p);
+    const int stops_only = p->stop_ids.count != 0 && rng_below(r, 2);
     cls_grammar_options o;
     cls_grammar *g;
     for (uint32_t i = 0; i < vocab; i++)
         allowed[i] = i % odd != 0;
     for (uint32_t i = 0; i < FEW; i++)
-        allowed[vocab + (uint32_t)random_id(b, row, r, 1)] = 1;
+        allowed[vocab + (uint32_t)(stops_only ? p->stop_ids.ids[i % p->stop_ids.count]
+                                              : random_id(b, row, r, 1))] = 1;
     for (uint32_t i = 0; i < vocab; i++)
         allowed[2 * vocab + i] = i % 2 == 0 || i % odd == 1;
     for (uint32_t i = 0; i < t->output_count && i < FOLLOWED; i++) {
@@ -335,7 +353,7 @@ void batch_requests(batch *b, rng *r)
         if (b->forces)
             random_ends(b, row, r, &t, &p, &finish);
         cls_grammar *const grammar =
-            b->forces && rng_below(r, 4) == 0 ? random_grammar(b, row, r, &t) : NULL;
+            b->forces && rng_below(r, 4) == 0 ? random_grammar(b, row, r, &t, &p) : NULL;
         p.grammar = grammar;
         set_request(b, row, &p, &t);
         cls_grammar_destroy(grammar); /* the batch keeps it */
@@ -366,35 +384,55 @@ void batch_bias(batch *b, rng *r, int dtype)
 
 /* ------------------------------------------------------------------ adjustments */
 
-/* Removes the ids that the row's grammar forbids after its text. */
-static void forbid_by_grammar(const cls_host_row *row, float *adjusted)
+/* Marks the ids that the row's grammar and allowed_ids leave after its text, with 2 where they end
+ * the text. Returns 1 if no others are left. */
+static int left_by_grammar(const cls_host_row *row, uint8_t *left)
 {
-    int32_t *const words = must_malloc((row->vocab + 31) / 32 * sizeof *words);
+    const cls_params *const p = row->params;
     cls_stateless w;
+    int more = 0, any = 0;
     must(cls_stateless_open(&w, row));
-    if (w.host->slot->slot.thinking == 0) {
-        must(cls_grammar_mask(row->params->grammar, w.host->slot->slot.grammar_state, words));
-        for (uint32_t i = 0; i < row->vocab; i++)
-            if (!((uint32_t)words[i / 32] >> (i % 32) & 1u))
-                adjusted[i] = -INFINITY;
-    }
+    const cls_slot *const slot = &w.host->slot->slot;
+    const int applies = slot->thinking == 0;
+    const uint32_t now = slot->grammar_state;
     cls_host_destroy(w.host);
-    free(words);
+    memset(left, p->only_allowed == 0 && p->allowed_ids.count == 0, row->vocab);
+    for (uint32_t i = 0; i < p->allowed_ids.count; i++)
+        left[p->allowed_ids.ids[i]] = 1;
+    for (uint32_t i = 0; i < row->vocab && applies; i++) {
+        const int32_t id = (int32_t)i;
+        uint32_t next = now;
+        must(cls_grammar_advance(p->grammar, &id, 1, &next));
+        left[i] = (uint8_t)(next == CLS_GRAMMAR_DEAD ? 0 : left[i] << (next == CLS_GRAMMAR_ENDED));
+    }
+    for (uint32_t i = 0; i < p->stop_ids.count; i++)
+        left[p->stop_ids.ids[i]] = (uint8_t)(left[p->stop_ids.ids[i]] != 0 ? 2 : 0);
+    for (uint32_t i = 0; i < row->vocab; i++) {
+        more |= left[i] == 1;
+        any |= left[i] == 2;
+    }
+    return any && !more && applies;
 }
 
 void request_adjust(const cls_host_row *row, float *adjusted)
 {
     const cls_params *const p = row->params;
     oracle_effect *const touches = must_malloc(row->vocab * sizeof *touches);
+    uint8_t *const left = p->grammar != NULL ? must_malloc(row->vocab) : NULL;
     cls_slot slot;
+    cls_host_row before = *row; /* without min_tokens where only ends are left */
+    cls_params params = *p;
     must(cls_slot_from_params(p, row->vocab, &slot)); /* neutral penalties do not round */
-    oracle_effects(row, touches);
+    params.min_tokens = left != NULL && left_by_grammar(row, left) ? 0 : p->min_tokens;
+    before.params = &params;
+    oracle_effects(&before, touches);
     for (uint32_t i = 0; i < row->vocab; i++) {
         const oracle_effect *const t = &touches[i];
         const uint32_t counted = t->output + (p->penalty_scope == CLS_SCOPE_ALL ? t->prompt : 0);
         double bias;
         const int biased = oracle_biases(p, i, &bias);
-        const int stays = oracle_allows(row, i) && !t->banned && !t->unlisted;
+        const int stays =
+            oracle_allows(row, i) && !t->banned && !t->unlisted && (left == NULL || left[i] != 0);
         float x = stays ? clean(oracle_raw(row, i)) : -INFINITY;
         x = biased ? add_bias(x, cls_flush_subnormal((float)bias)) : x;
         if (t->prompt + t->output > 0 && (slot.flags & CLS_SLOT_PENALIZED))
@@ -405,7 +443,6 @@ void request_adjust(const cls_host_row *row, float *adjusted)
             x = settle(x - cls_flush_subnormal((float)oracle_dry_amount(p, t->dry)));
         adjusted[i] = x;
     }
-    if (p->grammar != NULL)
-        forbid_by_grammar(row, adjusted);
+    free(left);
     free(touches);
 }

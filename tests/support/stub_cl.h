@@ -16,6 +16,7 @@
 #include <CL/cl.h>
 
 #define STUB_ARGUMENTS 32
+#define STUB_GROUPS 65535             /* of a launch in its second dimension, as on GPUs */
 #define STUB_MEMORY ((size_t)1 << 30) /* larger buffers have no memory */
 
 typedef enum stub_kind {
@@ -70,7 +71,8 @@ struct _cl_kernel {
     char name[32];
     const stub_kernel *what; /* NULL: the kernel does nothing */
     stub_value argument[STUB_ARGUMENTS];
-    uint64_t pointers; /* arguments that were set as pointers, a bit each */
+    uint64_t pointers;  /* arguments that were set as pointers, a bit each */
+    size_t first, rows; /* of the latest launch: its offset and size in the second dimension */
 };
 /* How often properties of buffers were asked for. */
 extern atomic_uint stub_memory_queries;

@@ -323,12 +323,15 @@ cl_int clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k, cl_uint dimension
                               cl_uint n, const cl_event *wait, cl_event *event)
 {
     stub_command c = {.what = RUN, .kernel = k->what};
-    (void)offset;
     for (cl_uint i = 0; i < dimensions && i < 2; i++) {
         if (local != NULL && (local[i] == 0 || global[i] == 0 || global[i] % local[i] != 0))
             return CL_INVALID_WORK_GROUP_SIZE;
+        if (i == 1 && local != NULL && global[i] / local[i] > STUB_GROUPS)
+            return CL_INVALID_GLOBAL_WORK_SIZE;
         c.global[i] = global[i];
     }
+    k->first = dimensions > 1 && offset != NULL ? offset[1] : 0;
+    k->rows = dimensions > 1 ? global[1] : 1;
     if (stub_spy != NULL)
         stub_spy(k);
     memcpy(c.argument, k->argument, sizeof c.argument);

@@ -88,6 +88,22 @@ START_TEST(greedy_rows)
 }
 END_TEST
 
+/* Logits that are further apart than the largest float32 differ by an infinity, so that the lower
+ * one weighs nothing, however high the temperature is. */
+START_TEST(far_apart)
+{
+    const float scales[] = {0.4f, 0.6f};
+    for (int i = 0; i < 2; i++) {
+        const float logits[] = {scales[i] * FLT_MAX, -scales[i] * FLT_MAX};
+        float probs[2];
+        cls_params p = default_params();
+        p.temperature = 1.0e38f;
+        ck_assert_uint_eq(host_kept_count(logits, 2, &p, probs), 2);
+        ck_assert_msg((probs[1] > 0.0f) == (i == 0), "%g: %g", (double)scales[i], (double)probs[1]);
+    }
+}
+END_TEST
+
 START_TEST(masks)
 {
     float x[70];
@@ -188,6 +204,7 @@ int main(void)
     add_test(top_a_ties);
     add_test(three_chains);
     add_loop_test(greedy_rows, 2);
+    add_test(far_apart);
     add_test(masks);
     add_test(parameters_refused);
     add_test(rows_refused);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; and that the
+/* Proves grammars on the host: what cls_grammar_create() refuses, and in which words; that the
  * table of classes says the same as the arrays that it was made from, for random automata, whose
- * digests differ if and only if the automata do. */
+ * digests differ if and only if the automata do, and for every automaton of two states over at most
+ * four ids, in some of which no id shares its class and none ends the text; and, by hand, what rows
+ * draw that think or have min_tokens. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +58,47 @@ START_TEST(same_as_arrays)
         cls_grammar_destroy(g);
     }
     ck_assert_uint_gt(bitmaps, 20); /* sets of both kinds occur */
+    free(a);
+}
+END_TEST
+
+/* Sets the transitions to the digits of a number: its states plus no transition are the base. */
+static uint32_t small_automaton(automaton *a, uint32_t number)
+{
+    for (uint32_t s = 0; s < a->states; s++)
+        for (uint32_t id = 0; id < a->vocab; id++, number /= a->states + 1) {
+            const int ends = (int32_t)id == a->end_ids[0];
+            const uint32_t digit = number % (a->states + 1);
+            a->to[s][id] = digit < a->states && !ends ? digit : CLS_GRAMMAR_DEAD;
+        }
+    automaton_finish(a);
+    return number;
+}
+
+START_TEST(every_small_one)
+{
+    automaton *const a = must_malloc(sizeof *a);
+    uint32_t made = 0;
+    memset(a, 0, sizeof *a);
+    a->states = 2;
+    for (a->vocab = 1; a->vocab <= 4; a->vocab++)
+        for (int ends = 0; ends < 2; ends++) {
+            a->end_ids[0] = a->end_ids[1] = ends ? (int32_t)a->vocab - 1 : -1;
+            a->final_states[0] = (uint8_t)ends;
+            for (uint32_t i = 0; small_automaton(a, i) == 0; i++) {
+                cls_grammar *g;
+                if (a->offsets[2] == a->offsets[1] || (a->offsets[1] == 0 && !ends)) {
+                    must_refuse(cls_grammar_create(&a->o, &g), "has no way out");
+                    continue;
+                }
+                g = automaton_grammar(a);
+                for (uint32_t s = 0; s < 2; s++)
+                    check_state(a, g, s);
+                cls_grammar_destroy(g);
+                made++;
+            }
+        }
+    ck_assert_uint_gt(made, 7000);
     free(a);
 }
 END_TEST
@@ -130,6 +173,32 @@ START_TEST(refusals)
 }
 END_TEST
 
+/* End ids belong to the digest, also where no state is final; their order does not. */
+static void compare_digests(void)
+{
+    static const uint32_t around[] = {1, 2, 0};
+    static const uint64_t ones[] = {0, 1, 2, 3};
+    const cls_ids ends[] = {
+        {(const int32_t[]){7, 6}, 2}, {(const int32_t[]){6, 7, 6}, 3}, {(const int32_t[]){6}, 1}};
+    for (int final = 0; final < 2; final++) {
+        cls_grammar_info info[3];
+        for (int i = 0; i < 3; i++) {
+            cls_grammar_options o = small_options();
+            cls_grammar *g;
+            o.offsets = ones;
+            o.next = around;
+            o.final_states = final ? final_states : NULL;
+            o.end_ids = ends[i];
+            cls_grammar_info_init(&info[i]);
+            must(cls_grammar_create(&o, &g));
+            must(cls_grammar_query(g, &info[i]));
+            cls_grammar_destroy(g);
+        }
+        ck_assert_mem_eq(info[0].digest, info[1].digest, sizeof info[0].digest);
+        ck_assert_mem_ne(info[0].digest, info[2].digest, sizeof info[0].digest);
+    }
+}
+
 START_TEST(calls)
 {
     const cls_grammar_options o = small_options();
@@ -149,6 +218,7 @@ START_TEST(calls)
     must(cls_grammar_query(ends, &other));
     ck_assert_mem_ne(info.digest, other.digest, sizeof info.digest);
     cls_grammar_destroy(ends);
+    compare_digests();
     must(cls_grammar_advance(g, text, 4, &state));
     ck_assert_uint_eq(state, 2);
     must(cls_grammar_advance(g, text + 4, 1, &state));
@@ -170,11 +240,118 @@ START_TEST(calls)
 }
 END_TEST
 
+/* Expects the ids that a row may draw, as digits, and of one of them whether it ends the request.
+ */
+static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_prompt,
+                       const int32_t *output, uint32_t n_output, const char *expected, int32_t id,
+                       int32_t status)
+{
+    float x[8] = {0.0f}, probs[8];
+    char got[9] = "";
+    size_t n = 0;
+    cls_host_row row = host_row(x, 8, p);
+    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    row.prompt = prompt;
+    row.prompt_count = n_prompt;
+    row.output = output;
+    row.output_count = n_output;
+    must(cls_host_sample(&row, &result));
+    for (int i = 0; i < 8; i++)
+        if (probs[i] > 0.0f)
+            got[n++] = (char)('0' + i);
+    ck_assert_str_eq(got, expected);
+    if (n == 0)
+        ck_assert_int_eq(result.status, CLS_ROW_EMPTY);
+    if (id < 0)
+        return;
+    row.forced_ids = &id;
+    row.forced_count = 1;
+    must(cls_host_sample(&row, &result));
+    ck_assert_int_eq(result.token, id);
+    ck_assert_int_eq(result.status, status | CLS_ROW_FORCED);
+}
+
+/* With a grammar only prompt begins the thinking. */
+START_TEST(thinking)
+{
+    static const int32_t start[] = {1, 2}, end[] = {5}, text[] = {1, 2, 5, 1, 2};
+    cls_grammar_options o = small_options();
+    cls_grammar *g;
+    cls_params p;
+    must(cls_grammar_create(&o, &g));
+    cls_params_init(&p);
+    p.grammar = g;
+    p.thinking_start = (cls_ids){start, 2};
+    p.thinking_end = (cls_ids){end, 1};
+    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, text, 1, text, 2, "7", -1, 0);
+    expect_ids(&p, text, 2, NULL, 0, "01234567", 7, 0);
+    expect_ids(&p, text, 2, text + 2, 2, "23", 2, 0);
+    expect_ids(&p, text, 2, text + 2, 3, "7", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, text, 1, text + 1, 1, "", -1, 0); /* the grammar forbids the 2, and is left */
+    p.thinking_start = (cls_ids){NULL, 0};
+    expect_ids(&p, NULL, 0, text, 2, "01234567", 7, 0);
+    expect_ids(&p, NULL, 0, text, 3, "1", -1, 0);
+    p.thinking_start = (cls_ids){start, 2};
+    p.thinking_forced = (cls_ids){end, 1};
+    p.grammar = NULL; /* without a grammar output begins it, too: the budget is used up */
+    expect_ids(&p, NULL, 0, text, 2, "01234567", 5, 0);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
+/* 0 -1-> 1 -2-> 2, 1 -3-> 3 -4-> 2; 2 and 3 are final. */
+START_TEST(before_min_tokens)
+{
+    static const uint64_t offsets_of[] = {0, 1, 3, 3, 4};
+    static const int32_t some[] = {1, 2, 3, 4}, seven[] = {7, 4}, four[] = {4}, text[] = {1, 2},
+                         other[] = {1, 3, 4}, left[] = {1, 2, 4}, listed[] = {0, 7},
+                         both[] = {4, 7}, none[] = {0, 1};
+    static const uint32_t next_of[] = {1, 2, 3, 2};
+    static const uint8_t final_of[] = {0, 0, 1, 1};
+    cls_grammar_options o = small_options();
+    cls_grammar *g;
+    cls_params p;
+    o.states = 4;
+    o.offsets = offsets_of;
+    o.ids = some;
+    o.next = next_of;
+    o.final_states = final_of;
+    must(cls_grammar_create(&o, &g));
+    cls_params_init(&p);
+    p.grammar = g;
+    p.stop_ids = (cls_ids){seven, 1};
+    p.min_tokens = 9;
+    expect_ids(&p, NULL, 0, text, 2, "7", 7, CLS_ROW_STOPPED); /* the end is all that is left */
+    expect_ids(&p, NULL, 0, other, 2, "4", 7, CLS_ROW_STOPPED);
+    expect_ids(&p, NULL, 0, other, 3, "7", 7, CLS_ROW_STOPPED);
+    p.allowed_ids = (cls_ids){listed, 2};
+    expect_ids(&p, NULL, 0, other, 2, "7", 7, CLS_ROW_STOPPED);
+    p.allowed_ids = (cls_ids){both, 2};
+    expect_ids(&p, NULL, 0, other, 2, "4", 4, 0);
+    p.allowed_ids = (cls_ids){none, 2}; /* nothing is left, and no stop id ends anything */
+    p.stop_ids = (cls_ids){four, 1};
+    expect_ids(&p, NULL, 0, other, 2, "", 4, 0);
+    p.allowed_ids = (cls_ids){NULL, 0};
+    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED); /* an end and a stop id */
+    expect_ids(&p, NULL, 0, text, 1, "23", 2, 0);
+    p.stop_ids = (cls_ids){seven, 2};
+    expect_ids(&p, NULL, 0, other, 2, "47", 4, CLS_ROW_STOPPED);
+    expect_ids(&p, NULL, 0, left, 3, "", -1, 0); /* state 2 does not allow the stop id 4 */
+    p.min_tokens = 3;
+    expect_ids(&p, NULL, 0, other, 2, "47", 7, CLS_ROW_STOPPED);
+    cls_grammar_destroy(g);
+}
+END_TEST
+
 int main(void)
 {
     fixture_begin(ON_HOST);
     add_test(same_as_arrays);
+    add_test(every_small_one);
     add_test(refusals);
     add_test(calls);
+    add_test(thinking);
+    add_test(before_min_tokens);
     return fixture_end();
 }

@@ -6,8 +6,8 @@
 
 START_TEST(bans)
 {
-    const int32_t stop[] = {6, 7}, allowed[] = {1, 2, 4, 6}, prompt[] = {1, 2, 3, -5, 1},
-                  output[] = {2, 4, 99, 2};
+    const int32_t stop[] = {6, 7}, allowed[] = {1, 2, 4, 6}, first[] = {1, 6},
+                  prompt[] = {1, 2, 3, -5, 1}, output[] = {2, 4, 99, 2};
     const cls_logit_bias bias[] = {{3, 50.0f}, {2, 1.0f}, {6, -INFINITY}};
     example e;
     start(&e);
@@ -25,6 +25,13 @@ START_TEST(bans)
     EXPECT_KEPT(&e, "0123456789");
     e.p.min_tokens = 4;
     EXPECT_KEPT(&e, "01234589");
+    e.p.allowed_ids = (cls_ids){stop, 2}; /* without other ids there is no min_tokens */
+    EXPECT_KEPT(&e, "67");
+    e.p.allowed_ids = (cls_ids){first, 2};
+    EXPECT_KEPT(&e, "1");
+    e.p.allowed_ids = (cls_ids){allowed, 4};
+    EXPECT_KEPT(&e, "124");
+    e.p.allowed_ids = (cls_ids){NULL, 0};
     e.p.penalty_scope = CLS_SCOPE_ALL; /* a penalty does not allow a banned token again */
     e.p.presence_penalty = -2.0f;
     e.row.prompt = stop;

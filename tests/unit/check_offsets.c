@@ -310,6 +310,109 @@ START_TEST(overflows)
 }
 END_TEST
 
+/* ------------------------------------------------------------------------ groups */
+
+enum { PLACES = 66 * 1000, MANY_ROWS = 1000, MOST_TOKENS = 1 << 20 };
+
+/* The launches of a kernel that are looked at: how many, and the groups of the second dimension
+ * that they have so far. */
+static struct groups {
+    const char *kernel;
+    uint32_t launches;
+    size_t next, wrong;
+} groups;
+
+static void spy_groups(cl_kernel k)
+{
+    if (strcmp(k->name, groups.kernel) != 0)
+        return;
+    groups.launches++;
+    groups.next = k->first == 0 ? 0 : groups.next;
+    groups.wrong += k->first != groups.next;
+    groups.next += k->rows;
+}
+
+static void expect_groups(const char *kernel, size_t wanted, uint32_t launches)
+{
+    ck_assert_msg(groups.wrong == 0 && groups.next == wanted && groups.launches == launches,
+                  "%s: %u launches with %zu groups, not %u with %zu", kernel, groups.launches,
+                  groups.next, launches, wanted);
+}
+
+/* Verifies many requests, each with places for 65 drafts. A second kind of kept set takes three
+ * launches, of which the second has one group. */
+static void verify_many(const bench *b, const char *kernel, uint32_t launches)
+{
+    static int32_t cu[MANY_ROWS + 1], slots[MANY_ROWS];
+    cls_verify_call call;
+    cls_outputs o;
+    const cl_mem out = claim(b->d, (size_t)PLACES * 64);
+    cls_verify_call_init(&call);
+    cls_outputs_init(&o);
+    for (int32_t i = 0; i < MANY_ROWS; i++) {
+        cu[i + 1] = i + 1;
+        slots[i] = i % 8 == i ? i : -1;
+    }
+    call.requests = MANY_ROWS;
+    call.max_drafts = PLACES / MANY_ROWS - 1;
+    call.row_offsets = cu;
+    call.slots.host = slots;
+    call.logits.values.buffer = claim(b->d, (size_t)MANY_ROWS * VOCAB * sizeof(float));
+    call.outputs = &o;
+    o.logprobs.buffer = out;
+    o.kept_set =
+        (cls_kept_set){.capacity = 8, .ids = {.buffer = out, .offset = PLACES * sizeof(int32_t)}};
+    groups = (struct groups){.kernel = kernel};
+    must(cls_verify(b->sampler, b->d->queue, &call, 0, NULL, NULL));
+    must_cl(clFinish(b->d->queue));
+    expect_groups(kernel, PLACES, launches);
+    release_buffers(out, call.logits.values.buffer);
+}
+
+/* A launch has at most 65,535 groups in its second dimension, the limit of GPUs, and so has the
+ * stub. What needs more is launched in parts. */
+START_TEST(many_groups)
+{
+    device *const d = fixture_device(_i);
+    bench b = open_bench(d);
+    cls_sampler_options o = sampler_options(VOCAB, STUB_GROUPS + 10);
+    cls_head_options h;
+    const cl_mem weight = claim(d, (size_t)MOST_TOKENS * HIDDEN * 2),
+                 logits = claim(d, (size_t)MOST_TOKENS * 8 * sizeof(float));
+    const cls_params p = default_params();
+    stub_spy = spy_groups;
+    cls_sampler_destroy(b.sampler);
+    o.max_rows = MANY_ROWS;
+    must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &b.sampler));
+    for (uint32_t slot = 0; slot < o.slot_count; slot++)
+        must(cls_slot_begin(b.sampler, slot, &p, NULL, 0, NULL, 0));
+    groups = (struct groups){.kernel = "cls_slots"};
+    must(sample(&b, LOGITS, (cls_buffer){.buffer = b.small}, VOCAB, 1));
+    expect_groups("cls_slots", STUB_GROUPS + 10, 2);
+    verify_many(&b, "cls_report", 2);
+    verify_many(&b, "cls_kept", 4);
+    cls_head_destroy(b.head);
+    cls_head_options_init(&h);
+    h.vocab = MOST_TOKENS;
+    h.hidden = HIDDEN;
+    h.max_rows = 8;
+    h.dtype = CLS_F16;
+    h.weight.buffer = weight;
+    must(cls_head_create(d->queue, &h, &b.head));
+    groups = (struct groups){.kernel = "cls_head_product"};
+    cls_head_call call;
+    cls_head_call_init(&call);
+    call.rows = 8;
+    call.hidden.buffer = b.small;
+    call.logits.buffer = logits;
+    must(cls_head_logits(b.head, d->queue, &call, 0, NULL, NULL));
+    expect_groups("cls_head_product", MOST_TOKENS / 8, 3);
+    stub_spy = NULL;
+    release_buffers(weight, logits);
+    close_bench(&b);
+}
+END_TEST
+
 /* The size of masks on the host is unknown, so it cannot be checked. */
 START_TEST(host_masks)
 {
@@ -450,6 +553,7 @@ int main(void)
     add_test(extents);
     add_device_test(inputs);
     add_device_test(overflows);
+    add_device_test(many_groups);
     add_device_test(host_masks);
     add_device_test(outputs);
     add_device_test(queries);

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* clsample run with what only tests can change in the library, on every device:
+ *
+ *     hooked search|fewest|small-lists|subgroups FILE... [OPTION]... */
+#include <string.h>
+
+#include "base/hooks.h"
+#include "run.h"
+#include "sampler/sampler.h"
+#include "subgroups.h"
+
+static void force_search(cls_sampler *sampler) { sampler->force_search = 1; }
+
+/* Each row that is truncated is searched. */
+static void search(void) { run_prepare = force_search; }
+static void fewest(void) { cls_test_fewest_programs = 1; }
+static void small_lists(void) { cls_test_small_lists = 1; }
+static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
+
+static const struct hook {
+    const char *name;
+    void (*set)(void);
+} hooks[] = {{"search", search},
+             {"fewest", fewest},
+             {"small-lists", small_lists},
+             {"subgroups", subgroups}};
+
+int main(int argc, char **argv)
+{
+    int status;
+    cli_failure = 2;
+    cli_memory_begin();
+    cli_progress_begin("run");
+    for (size_t i = 0; argc > 1 && i < sizeof hooks / sizeof *hooks; i++)
+        if (strcmp(argv[1], hooks[i].name) == 0) {
+            hooks[i].set();
+            status = cls_cmd_run(argc - 1, argv + 1);
+            cli_flush_output();
+            cli_memory_end(NULL);
+            return cli_end(status);
+        }
+    cli_die("the first argument is search, fewest, small-lists or subgroups");
+}
