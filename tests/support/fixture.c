@@ -63,10 +63,16 @@ static void open_device(cl_platform_id platform, cl_device_id id)
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)platform, 0};
     char platform_name[64] = "?", device_name[80] = "?";
+    const char *const wanted = getenv("CLS_TEST_PLATFORM");
     cls_device_info info = {.struct_size = sizeof info};
     cls_context_options o;
     cl_int code = CL_SUCCESS;
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
+    if (wanted != NULL && strcmp(platform_name, wanted) != 0) {
+        fprintf(stderr, "the platform is \"%s\", but CLS_TEST_PLATFORM \"%s\"\n", platform_name,
+                wanted);
+        exit(99);
+    }
     clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof device_name, device_name, NULL);
     cls_context_options_init(&o);
     if (cls_device_query(id, &o, &info) != CLS_OK) {

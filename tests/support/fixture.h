@@ -4,6 +4,7 @@
  *     CLS_TEST_SIZE  unset: everything; "small": vocabularies up to 4,099, for
  *                    slow devices; "tiny": some hundred steps, for interpreters
  *     CLS_TEST_SEED  the seed of all random rows; printed by every program
+ *     CLS_TEST_PLATFORM  the name of the only platform that may be there
  *     CLS_TEST_GROUP, CLS_TEST_TIER
  *                    the work-items of groups, and a tier by name (int64 or subgroups), where
  *                    a test chooses neither and sets no limit */
