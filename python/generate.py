@@ -38,7 +38,7 @@ typedef struct _cl_mem *cl_mem;
 typedef struct _cl_event *cl_event;
 """
 
-# What the package calls in OpenCL's loader itself, and how it opens the loader for the library, too.
+# What the package calls in OpenCL's loader itself, and what it opens the loader by for the library.
 OPENCL_CALLS = """
 cl_int clGetPlatformIDs(cl_uint, cl_platform_id *, cl_uint *);
 cl_int clGetPlatformInfo(cl_platform_id, cl_uint, size_t, void *, size_t *);
