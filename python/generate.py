@@ -38,7 +38,7 @@ typedef struct _cl_mem *cl_mem;
 typedef struct _cl_event *cl_event;
 """
 
-# What the package calls in OpenCL's loader itself, and how the wheel's library is given a loader.
+# What the package calls in OpenCL's loader itself, and what it opens the loader by for the library.
 OPENCL_CALLS = """
 cl_int clGetPlatformIDs(cl_uint, cl_platform_id *, cl_uint *);
 cl_int clGetPlatformInfo(cl_platform_id, cl_uint, size_t, void *, size_t *);
@@ -75,7 +75,8 @@ cl_int clGetEventInfo(cl_event, cl_uint, size_t, void *, size_t *);
 cl_int clWaitForEvents(cl_uint, const cl_event *);
 cl_int clFlush(cl_command_queue);
 cl_int clFinish(cl_command_queue);
-int cls_opencl_open(const char *);
+void *dlopen(const char *, int);
+void *dlsym(void *, const char *);
 """
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)

@@ -75,7 +75,7 @@ class Context(Unique):
         struct = ffi.new("cls_context_options *")
         init("cls_context_options", struct)
         self._set_options(struct, dict(options))
-        _opencl.loader()
+        _opencl.let_find(struct)
         self._foreign = cl is not None
         self._queue: Any = None
         self._found_tables: Any = None

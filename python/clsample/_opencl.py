@@ -27,6 +27,8 @@ READ_WRITE, READ_ONLY, USE_HOST_PTR, COPY_HOST_PTR = 1 << 0, 1 << 2, 1 << 3, 1 <
 
 _lock = threading.Lock()
 _loader: Any = None
+_system = None if sys.platform == "win32" else ffi.dlopen(None)
+_find: Tuple[Any, Any] = (ffi.NULL, ffi.NULL)  # options.find_opencl, and what it is called with
 
 
 def _paths() -> List[str]:
@@ -45,7 +47,7 @@ def _paths() -> List[str]:
 
 
 def loader() -> Any:
-    """The functions of OpenCL's loader. Opens it for the library, too."""
+    """The functions of OpenCL's loader."""
     global _loader
     _library.check_process()
     if _loader is None:
@@ -53,6 +55,21 @@ def loader() -> Any:
             if _loader is None:
                 _loader = _open()
     return _loader
+
+
+def let_find(options: Any) -> None:
+    """Opens the loader for the library, too, which the cls_context_options are for."""
+    loader()
+    options.find_opencl, options.find_opencl_user = _find
+
+
+def _open_library(path: str) -> Any:
+    """On Windows the library finds OpenCL.dll by itself."""
+    global _find
+    found = ffi.dlopen(path)
+    if _system is not None:
+        _find = (_system.dlsym, _system.dlopen(os.fsencode(path), ffi.RTLD_NOW))
+    return found
 
 
 def _open() -> Any:
@@ -63,14 +80,11 @@ def _open() -> Any:
                 import pyopencl
 
                 path = pyopencl._cl.__file__
-            found = ffi.dlopen(path)
+            found = _open_library(path)
         except (ImportError, OSError) as error:
             tried.append(str(error))
             continue
-        open_it = _library.function(_library.lib, "cls_opencl_open")  # the wheel's library has it
-        if _library.function(found, "clGetPlatformIDs") is None or (
-            open_it is not None and not open_it(os.fsencode(path))
-        ):
+        if _library.function(found, "clGetPlatformIDs") is None:
             tried.append(f"{path} is no loader")
             continue
         process.opened = True

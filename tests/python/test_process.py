@@ -234,6 +234,14 @@ print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     assert out == "0"
 
 
+TRY_PYOPENCL = """
+try:
+    import pyopencl
+except ImportError:
+    pyopencl = None
+"""
+
+
 def test_without_a_loader():
     """The import and the host's functions work, and a device is refused with a sentence."""
     out = run("""
@@ -252,6 +260,33 @@ for call in (clsample.Context, clsample.devices):
     lines = out.splitlines()
     assert lines[0] == "8" and lines[1] == lines[2]
     assert "OpenCL's loader was not found" in lines[1] and "libno-such-loader.so.1" in lines[1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="libOpenCL.so.1 is Linux's")
+@pytest.mark.parametrize("first", [True, False])
+def test_without_a_system_loader(tmp_path, first):
+    """Where libOpenCL.so.1 cannot be opened the loader is pyopencl's, whose wheels bring one, for
+    the library, too. Debian's pyopencl brings none, and a sentence says so. Context() names the
+    same functions once more, and finds them equal."""
+    for name in ("libOpenCL.so.1", "libOpenCL.so"):
+        (tmp_path / name).write_bytes(b"")
+    without = {"LD_LIBRARY_PATH": str(tmp_path)}
+    brings = run(TRY_PYOPENCL + "print(pyopencl is not None)", **without) == "True"
+    out = run(
+        OPEN[: OPEN.index("context =")]
+        + (TRY_PYOPENCL if first else "")
+        + """
+try:
+    with clsample.Context() as context, context.sampler(1000, 4) as sampler:
+        token = sampler.sample(row, sampler.begin(seed=1)).tokens.get()[0]
+        clsample.Context().close()
+    print(token == clsample.host.sample(row, seed=1).token)
+except clsample.OpenCLNotFound as error:
+    print("libOpenCL.so.1: file too short" in str(error) and "not found")
+""",
+        **without,
+    )
+    assert out == ("True" if brings else "not found")
 
 
 def test_the_loader_of_pyopencl():
