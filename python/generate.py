@@ -234,17 +234,8 @@ RECORDS = (
     "cls_program_info",
     "cls_memory",
     "cls_grammar_info",
-    "cls_adaptive_state",
-    "cls_host_result",
-    "cls_host_verified",
 )
-RECORD_TYPES = {
-    "float": "float",
-    "double": "float",
-    "char *": "str",
-    "float *": "Any",
-    "int32_t *": "Any",
-}
+RECORD_TYPES = {"float": "float", "double": "float", "char *": "str"}
 NOT_ARGUMENTS = {
     "struct_size",
     "reserved",
@@ -300,7 +291,7 @@ def outputs_class(name, structure, doc, structs):
     shapes, inputs = BUFFERS[structure], INPUTS.get(structure, ())
     for field in structs[structure]:
         if field.ctype == "cls_buffer" and shapes.get(field.name):
-            lines.append(f"    {field.name}: Optional[DeviceArray] = None")
+            lines.append(f"    {field.name}: Optional[Array] = None")
         elif field.ctype in BUFFERS:
             lines.append(f"    {field.name}: Optional[{class_name(field.ctype)}] = None")
         elif field.ctype == "cls_buffer" and field.name not in (*shapes, *inputs):
@@ -315,8 +306,6 @@ def record_class(name, fields, doc):
         kind = RECORD_TYPES.get(field.ctype, "Tuple[int, ...]" if "[" in field.ctype else "int")
         if field.enum and field.enum[1] != SHIFTS:
             kind = field.enum[0]
-        elif field.ctype in RECORDS:
-            kind = class_name(field.ctype)
         if field.name != "struct_size" and not field.name.startswith("reserved"):
             lines.append(f"    {field.name}: {kind}")
     lines += ["", "    @staticmethod", "    def structure() -> str:", f'        return "{name}"']
@@ -400,7 +389,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Named
 from ._enums import Arrays, Bits, Names, RowBits
 
 if TYPE_CHECKING:
-    from ._arrays import DeviceArray
+    from ._arrays import Array
     from ._grammar import Grammar
 
 VERSION = "{version}"
@@ -457,7 +446,6 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
     title = '    """What a call wrote beyond tokens and status: see Sampler.sample()."""'
     out.append(outputs_class("Outputs", "cls_outputs", title, structs))
     out += [record_class(name, structs[name], doc_of(name)) for name in RECORDS]
-    out.append(f"RECORDS = { {name: class_name(name) for name in RECORDS} }\n")
     out.append(f"STRUCTS = {list(structs)}\n\n")
     out.append(
         "# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"

@@ -9,15 +9,14 @@
 
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
 clsample.sample(logits, ...) does without them where there are no penalties and no other history.
-clsample.host computes the same tokens without a device, Params converts the parameters of other
-systems, clsample.transformers samples in Transformers' generate(), and clsample.tinygrad where
-tinygrad has computed the logits. Logits come from pyopencl's arrays and buffers, from this
-package's DeviceArray, or from NumPy, torch and others on the host; results stay on the device until
-get().
+Context("host") is the host: the same calls and the same tokens without a device. Params converts
+the parameters of other systems, clsample.transformers samples in Transformers' generate(), and
+clsample.tinygrad where tinygrad has computed the logits. Logits come from pyopencl's arrays and
+buffers, from this package's DeviceArray, or from NumPy, torch and others on the host; results stay
+on the device until get().
 """
 
-from . import host
-from ._arrays import DeviceArray
+from ._arrays import DeviceArray, HostArray
 from ._context import Context, TestedStage
 from ._errors import (
     BadArgument,
@@ -35,16 +34,15 @@ from ._errors import (
 from ._grammar import Grammar
 from ._library import library_version
 from ._opencl import Device, Event, Queue, devices
-from ._params import Params
+from ._params import Params, chain_stages
 from ._request import Request, SavedRequest
 from ._results import Drafts, Logprobs, Result, Statuses, Step, Verified
-from ._rows import clear, sample
+from ._rows import clear, draw, kept_offsets, sample
 from ._sampler import Sampler
 from ._types import (
     FEATURES_ALL,
     GRAMMAR_DEAD,
     GRAMMAR_ENDED,
-    AdaptiveState,
     Candidates,
     Chain,
     DeviceInfo,
@@ -53,7 +51,6 @@ from ._types import (
     Feature,
     GivenTokens,
     GrammarInfo,
-    HostResult,
     Counts,
     LogprobKind,
     Memory,
@@ -72,7 +69,6 @@ from ._types import (
 from ._types import VERSION as __version__
 
 __all__ = [
-    "AdaptiveState",
     "BadArgument",
     "BuildFailed",
     "Busy",
@@ -94,7 +90,7 @@ __all__ = [
     "GivenTokens",
     "Grammar",
     "GrammarInfo",
-    "HostResult",
+    "HostArray",
     "Counts",
     "LibraryError",
     "LogprobKind",
@@ -128,9 +124,11 @@ __all__ = [
     "Verified",
     "VerifyMethod",
     "__version__",
+    "chain_stages",
     "clear",
     "devices",
-    "host",
+    "draw",
+    "kept_offsets",
     "library_version",
     "sample",
 ]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Arrays on the device."""
+"""Arrays on the device, and their equals on the host."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _dlpack, _opencl
+from . import _dlpack, _opencl, _types
 from ._cffi import ffi
 from ._opencl import Event, Queue
 from ._structs import integer, kind, unmasked
@@ -68,13 +68,13 @@ class DeviceArray:
 
     @property
     def mem(self) -> Any:
-        """The cl_mem, as cffi's object, or an _opencl.Svm."""
+        """The cl_mem, as cffi's object, or an _opencl.Pointer."""
         return _opencl.alive("the array", self._mem)
 
     @property
     def int_ptr(self) -> int:
         """The cl_mem, as a number. SVM has none."""
-        if isinstance(self.mem, _opencl.Svm):
+        if isinstance(self.mem, _opencl.Pointer):
             raise ValueError("the array is SVM, which has no cl_mem; as_pyopencl() has its pointer")
         return int(ffi.cast("intptr_t", self.mem))
 
@@ -204,8 +204,24 @@ class DeviceArray:
         return f"<clsample.DeviceArray {self.shape} of {self.dtype}>"
 
 
+class HostArray(np.ndarray[Any, Any]):
+    """A NumPy array in which a call on the host has left its results, with what a DeviceArray has to
+    wait for them: get(), which returns the array itself, and an event, which is None."""
+
+    event = None
+
+    def get(self, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            return self
+        out[...] = self
+        return out
+
+
+Array = Union[DeviceArray, HostArray]
+
+
 class View(NamedTuple):
-    """What a call needs of an array on the device."""
+    """What a call needs of an array on the device, or of one on the host where that is one."""
 
     mem: Any
     shape: Tuple[int, ...]
@@ -225,7 +241,17 @@ COPY = "numpy.ascontiguousarray() makes a copy that is"
 
 
 def view(context: Context, name: str, value: Any, advice: str = COPY) -> View:
-    """A device array. Its rows must be contiguous. advice: for one that is not."""
+    """A device array, or NumPy's on the host. Its rows must be contiguous. advice: for one that is
+    not."""
+    if isinstance(value, np.ndarray):
+        stride, size = value.shape[-1] if value.ndim else 1, value.size
+        if not value.flags.c_contiguous:
+            stride = row_stride(name, value.shape, value.strides, value.itemsize, advice)
+            size = (value.shape[0] - 1) * stride + value.shape[-1]
+        place, kind = value.ctypes.data, _types.BufferKind.HOST
+        mem = _opencl.Pointer(place, size * value.itemsize, value, kind)
+        return View(mem, value.shape, element_name(value.dtype), 0, stride, [], None)
+    context._of_device(name)
     if isinstance(value, DeviceArray):
         mem = _opencl.alive(name, value._mem)
         dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)

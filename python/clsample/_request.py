@@ -7,7 +7,7 @@ import secrets
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from ._cffi import ffi
-from ._library import Unique, lib, must, process
+from ._library import Unique, lib, must
 from ._structs import Filler, ids, init, integer, own
 from ._types import Params
 
@@ -148,7 +148,7 @@ class Request(Unique):
         size = ffi.new("size_t *")
         with self.sampler._locked():
             handle, slot = self.sampler.handle, self.slot
-            queue = self.sampler.context.queue._handle
+            queue = self.sampler.context._own_queue()
             must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
             out = ffi.new("char[]", size[0])
             must(lib.cls_slot_save(handle, queue, slot, out, size))
@@ -160,7 +160,7 @@ class Request(Unique):
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""
         slot, self._slot = self._slot, -1
-        if slot >= 0 and not process.forked:
+        if slot >= 0 and not self.sampler.context._lost:
             self.sampler._dropped.append(slot)
             self.sampler._collect()
 

@@ -17,8 +17,8 @@ from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
 from ._grammar import Grammar
-from ._library import Unique, check_process, failure, lib, must, owned, process
-from ._opencl import Event, events, lend, own_event
+from ._library import Unique, failure, lib, must
+from ._opencl import events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Drafts, Logprobs, Result, Step, Verified, finish
 from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
@@ -77,7 +77,7 @@ class Sampler(Unique):
         out = ffi.new("cls_sampler **")
         status = lib.cls_sampler_create(context.handle, struct, out)
         if status == 0:
-            self._handle = owned(out[0], lib.cls_sampler_destroy)
+            self._handle = context._owned(out[0], lib.cls_sampler_destroy)
         self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
@@ -100,7 +100,7 @@ class Sampler(Unique):
 
     def _locked(self) -> Any:
         """The lock, for `with`: after it, the slots of requests without references are free."""
-        check_process()
+        self.context._check_process()
         if self._dropped:
             self._collect()
         return self._lock
@@ -141,7 +141,7 @@ class Sampler(Unique):
         """Frees the memory on the device; steps in flight keep what they use. Its requests end.
         Waits for a call of another thread, and until the last steps that uploaded parameters, maps
         or masks are complete. So does the last reference to a sampler that was not closed."""
-        if process.forked:  # a thread of the parent may have held the lock
+        if self.context._lost:  # a thread of the parent may have held the lock
             self._handle = None
             return
         with self._lock:
@@ -203,7 +203,7 @@ class Sampler(Unique):
 
     def check(self, **params: Unpack[Params]) -> None:
         """Checks parameters as begin() does, without a slot."""
-        check_process()
+        self.context._check_process()
         keep: List[Any] = []
         must(lib.cls_sampler_check(self.handle, new_params(seeded(params), keep)))
 
@@ -250,7 +250,7 @@ class Sampler(Unique):
 
     def _slots(self, call: Call, target: Any, requests: Any) -> int:
         """Fills the map from rows to slots, and returns the number of rows."""
-        if on_device(requests):
+        if on_device(requests) or getattr(requests, "dtype", None) == np.int32:
             return math.prod(call.ints(target, "requests", requests, None))
         if isinstance(requests, Request):
             requests = (requests,)
@@ -268,7 +268,7 @@ class Sampler(Unique):
         except (TypeError, AttributeError):
             raise TypeError(
                 "requests must be a list of requests (None skips a row), or an int32 "
-                f"array of slots on the device, not {kind(requests)}"
+                f"array of slots, not {kind(requests)}"
             ) from None
         if not slots:
             raise ValueError("requests is empty")
@@ -284,14 +284,14 @@ class Sampler(Unique):
             return call.queue
         if self.context._queue is None and self.context._foreign and call.theirs:
             raise TypeError("queue must be given: the Context was opened without one")
-        return self.context.queue._handle
+        return self.context._own_queue()
 
     def _enqueue(self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any) -> Any:
         """Calls a function that enqueues; returns its event and its queue."""
         found = self._queue(call, queue)
         wait = call.wait
-        if wait_for:
-            more = events("wait_for", wait_for, self.context._tables)
+        if isinstance(wait_for, np.ndarray) or wait_for:
+            more = events("wait_for", wait_for, self.context)
             wait = wait + more
             call.events += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
@@ -307,6 +307,8 @@ class Sampler(Unique):
             if call.lent and lib.cls_error_opencl() != 0:
                 lend(None, call.lent)
             raise failure(status, call.names())
+        if self.context._host:
+            return None, None
         event = own_event(done[0])
         if call.lent:
             lend(event, call.lent)
@@ -379,8 +381,8 @@ class Sampler(Unique):
 
         Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
-        check_process()
         context = self.context
+        context._check_process()
         call = Call(context, copy)
         result = Step()
         with self._lock:
@@ -460,10 +462,8 @@ class Sampler(Unique):
             struct.per_row = size // rows
             call.ints(struct.counts, "counts", counts, rows)
             call.ints(struct.rollback, "rollback", rollback, rows)
-            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
-        result = Result()
-        result.event, result.copied = Event(event), call.copied
-        return result
+            event, found = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
+        return finish(Result(), Writer(call, {}), event, found)
 
     def logprobs(
         self,

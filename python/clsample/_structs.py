@@ -352,14 +352,10 @@ def record(kind_: Any, struct: Any) -> Any:
 
 
 def nested(value: Any) -> Any:
-    """A field that is no number: text, an array of numbers, or a struct."""
-    ctype = ffi.typeof(value)
-    if ctype.kind == "pointer":
-        is_text = ctype.item.cname == "char"
-        return ffi.string(value).decode() if is_text and value else "" if is_text else None
-    if ctype.kind == "array":
+    """A field that is no number: text, or an array of numbers."""
+    if ffi.typeof(value).kind == "array":
         return tuple(value)
-    return record(getattr(_types, _types.RECORDS[ctype.cname.replace("struct ", "")]), value)
+    return ffi.string(value).decode() if value else ""
 
 
 def shape_of(words: Sequence[str], sizes: Mapping[str, int]) -> Tuple[int, ...]:
