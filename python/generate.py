@@ -219,8 +219,6 @@ def declarations(headers):
 ANNOTATIONS = {
     "float": "float",
     "double": "float",
-    "int32_t *": "Ids",
-    "uint32_t *": "Ids",
     "cls_ids": "Ids",
     "cls_biases": "Biases",
     "cls_sequences": "Sequences",
@@ -265,21 +263,10 @@ def annotation(field):
     return ANNOTATIONS.get(field.ctype, "int")
 
 
-def count_of(field, fields):
-    """The field that holds the number of an array's elements: prompt_count for prompt."""
-    counts = [
-        f.name
-        for f in fields
-        if f.name.endswith("_count") and field.name.startswith(f.name[: -len("_count")])
-    ]
-    return max(counts, key=len, default=None)
-
-
 def typed_dict(name, title, fields, skip=()):
     lines = [f"class {name}(TypedDict, total=False):", f'    """{title}"""', ""]
-    counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
-        if field.name not in NOT_ARGUMENTS | counts | set(skip):
+        if field.name not in NOT_ARGUMENTS | set(skip):
             found = ARGUMENTS.get(field.name) or (field.name, annotation(field))
             lines.append("    {}: {}".format(*found))
     return "\n".join(lines) + "\n\n\n"
@@ -326,10 +313,9 @@ def manual(fields, names, skip=(), indent="    "):
     """The comments of a struct's fields in Python's words, each with the names of the arguments
     that it is about."""
     groups = []
-    counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
         name = ARGUMENTS.get(field.name, (field.name,))[0]
-        if name in NOT_ARGUMENTS | counts | set(skip):
+        if name in NOT_ARGUMENTS | set(skip):
             continue
         comment = _words.MANUAL.get(name, field.comment)
         if groups and groups[-1][1] == comment and not field.own:
@@ -459,19 +445,10 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
         name: {field: split_shape(shape) for field, shape in shapes.items() if shape}
         for name, shapes in BUFFERS.items()
     }
-    counts = {
-        name: {f.name: count_of(f, fields) for f in fields if f.ctype.endswith("*")}
-        for name, fields in structs.items()
-    }
-    counts = {
-        name: {field: count for field, count in found.items() if count}
-        for name, found in counts.items()
-    }
     out.append(
         "# The elements and the shapes of the buffers that calls write.\n"
         f"BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {buffers}\n\n"
-        f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n\n"
-        f"FIELD_COUNTS: Dict[str, Dict[str, str]] = {counts}\n"
+        f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n"
     )
     for name in ("params", "context_options", "sampler_options", "outputs"):
         out.append(f"\n{name.upper()}_MANUAL: Manual = [\n")

@@ -28,17 +28,7 @@ class Call:
     """What one call is given: the arrays to keep until it returns, the events to wait for, and the
     queue that its arrays name."""
 
-    __slots__ = (
-        "context",
-        "keep",
-        "wait",
-        "queue",
-        "events",
-        "theirs",
-        "copy",
-        "copied",
-        "lent",
-    )
+    __slots__ = "context", "keep", "wait", "queue", "events", "theirs", "copy", "copied", "lent"
 
     def __init__(self, context: Context, copy: Optional[bool] = None) -> None:
         if copy not in (None, True, False):
@@ -110,7 +100,7 @@ class Call:
             if self.queue is None:
                 self.queue = found.queue
         else:
-            host, elements = _arrays.on_host(name, value)
+            host, elements, _ = _arrays.on_host(name, value)
             self.check_shape(name, host.shape, rows, width)
             found = self.values(name, host, elements)
         self.check_shape(name, found.shape, rows, width)
@@ -138,14 +128,12 @@ class Call:
         if not shared or host.size == 0:
             self.copied = True
             return self.upload(name, host)._replace(dtype=elements)
+        found = self.view(name, host)._replace(dtype=elements)
         if self.context._host:
-            return self.view(name, host)._replace(dtype=elements)
-        stride = _arrays.row_stride(name, host.shape, host.strides, host.itemsize)
-        rows = host.shape[0] if host.ndim == 2 else 1
-        span = ((rows - 1) * stride + host.shape[-1]) * host.itemsize
-        mem, offset = _shared.share(self.context._cl, host, span)
+            return found
+        mem, offset = _shared.share(self.context._cl, found.mem)
         self.lent.append((mem, host))
-        return View(mem, host.shape, elements, offset, stride, [], None)
+        return found._replace(mem=mem, offset=offset)
 
     def upload(self, name: str, host: np.ndarray[Any, Any]) -> View:
         """A copy of a host's array. The copy is made when the buffer is, without a queue. The host
@@ -212,12 +200,9 @@ class Call:
             shape, elements, stride = found.shape, found.dtype, found.row_stride
             self.buffer(target.words, found)
         else:
-            host, elements = _arrays.on_host(name, value)
-            shape = host.shape
-            stride = _arrays.row_stride(name, shape, host.strides, host.itemsize)
-            pointer = ffi.cast("void *", host.ctypes.data)
+            host, elements, stride = _arrays.on_host(name, value)
+            shape, target.host = host.shape, ffi.cast("void *", host.ctypes.data)
             self.keep.append(host)
-            target.host = pointer
         if elements in ("int32", "uint32"):
             target.kind, most = _types.MaskKind.PACKED, -(-vocab // 32)
         elif elements in ("bool", "uint8", "int8"):

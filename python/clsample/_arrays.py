@@ -31,17 +31,8 @@ class DeviceArray:
     elements from one get(). int_ptr is the cl_mem.
     """
 
-    __slots__ = (
-        "context",
-        "_mem",
-        "shape",
-        "dtype",
-        "offset",
-        "row_stride",
-        "_event",
-        "_queue",
-        "_theirs",
-        "_owner",
+    __slots__ = tuple(
+        "context _mem shape dtype offset row_stride _event _queue _theirs _owner".split()
     )
 
     def __init__(
@@ -205,8 +196,8 @@ class DeviceArray:
 
 
 class HostArray(np.ndarray[Any, Any]):
-    """A NumPy array in which a call on the host has left its results, with what a DeviceArray has to
-    wait for them: get(), which returns the array itself, and an event, which is None."""
+    """A NumPy array in which a call on the host has left its results, with what a DeviceArray has
+    to wait for them: get(), which returns the array itself, and an event, which is None."""
 
     event = None
 
@@ -376,8 +367,7 @@ def native(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
     return array, element_name(array.dtype)
 
 
-def on_host(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
-    """The same, with contiguous rows."""
+def on_host(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str, int]:
+    """The same, with contiguous rows, and the elements from row to row."""
     array, elements = native(name, value)
-    row_stride(name, array.shape, array.strides, array.itemsize)
-    return array, elements
+    return array, elements, row_stride(name, array.shape, array.strides, array.itemsize)

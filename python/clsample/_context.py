@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 
@@ -11,12 +12,12 @@ import numpy as np
 from . import _opencl, _types
 from ._arrays import Array, DeviceArray, HostArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
-from ._errors import HOST, UnsupportedDevice
+from ._errors import HOST, BadArgument, UnsupportedDevice
 from ._library import Unique, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
 from ._shared import shares_memory
-from ._structs import Filler, choices, init, record
+from ._structs import Filler, choices, new, query
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ class TestedStage(NamedTuple):
 
 
 class Context(Unique):
-    """A device that was checked, and the kernels that were compiled for it; or the host. Threads may
-    share it.
+    """A device that was checked, and the kernels that were compiled for it; or the host. Threads
+    may share it.
 
     Context()                   the first usable device of this machine
     Context("host")             the host, without OpenCL: the same calls, with the same results
@@ -78,8 +79,7 @@ class Context(Unique):
         self._handle: Any = None
         self._keep: List[Any] = []
         self._progress = _Progress()
-        struct = ffi.new("cls_context_options *")
-        init("cls_context_options", struct)
+        struct = new("cls_context_options")
         self._set_options(struct, dict(options))
         self._foreign = cl is not None
         self._queue: Any = None
@@ -213,11 +213,7 @@ class Context(Unique):
     @property
     def info(self) -> DeviceInfo:
         """How kernels are shaped for the device."""
-        struct = ffi.new("cls_device_info *")
-        init("cls_device_info", struct)
-        must(lib.cls_context_info(self.handle, struct))
-        found: DeviceInfo = record(DeviceInfo, struct)
-        return found
+        return query(DeviceInfo, lib.cls_context_info, self.handle)
 
     @property
     def device(self) -> Device:
@@ -245,12 +241,11 @@ class Context(Unique):
     def programs(self) -> List[ProgramInfo]:
         """The compiled programs, in the order of the flow."""
         found: List[ProgramInfo] = []
-        struct = ffi.new("cls_program_info *")
-        while True:
-            init("cls_program_info", struct)
-            if lib.cls_context_program(self.handle, len(found), struct) != 0:
-                return found
-            found.append(record(ProgramInfo, struct))
+        handle, program = self.handle, lib.cls_context_program
+        with contextlib.suppress(BadArgument):  # behind the last one
+            while True:
+                found.append(query(ProgramInfo, program, handle, len(found)))
+        return found
 
     def export(self) -> bytes:
         """The compiled programs, for Context(..., binary=...) on the same device and driver."""
@@ -264,8 +259,7 @@ class Context(Unique):
         """Compares the device with known answers of every stage. Compiles all programs. Raises
         SelfTestFailed if an answer is wrong; its `stages` are then this list."""
         self._of_device("the self-test")
-        report = ffi.new("cls_selftest_report *")
-        init("cls_selftest_report", report)
+        report = new("cls_selftest_report")
         status = lib.cls_selftest(self.handle, report)
         self._progress.check()
         stages = [
@@ -385,8 +379,7 @@ def _device_handle(device: Any) -> Any:
 def first_usable(struct: Any, name: Optional[str] = None) -> Any:
     """The first device that the library can use; with a name, whose name or platform has it."""
     reasons: List[str] = []
-    info = ffi.new("cls_device_info *")
-    init("cls_device_info", info)
+    info = new("cls_device_info")
     for device in devices():
         if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
             reasons.append(f"{device.name}, {device.platform}: these names have no {name!r}")

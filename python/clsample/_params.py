@@ -18,7 +18,7 @@ from . import _types
 from ._cffi import ffi
 from ._library import lib, must
 from ._request import new_params
-from ._structs import biases, choice, ids, integer, kind, nearest, own, switch
+from ._structs import biases, choice, ids, kind, nearest, own, switch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

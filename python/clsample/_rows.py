@@ -25,7 +25,7 @@ from ._library import lib, must
 from ._request import Request
 from ._results import Step
 from ._sampler import Sampler
-from ._structs import RANGES, Filler, ids, init, integer, logit_type, real
+from ._structs import RANGES, Filler, ids, integer, logit_type, new, real
 from ._types import Ids, Params, RowStatus
 
 # The parameters that need no history of tokens.
@@ -132,8 +132,7 @@ def draw(
     ids, logits: [count], int32 and float32. The others as the parameters of a request, `draw` as
     Sampler.sample()'s `draws`, and random_bits 64 bits in place of Philox's.
     """
-    struct = ffi.new("cls_host_candidates *")
-    init("cls_host_candidates", struct)
+    struct = new("cls_host_candidates")
     tokens, struct.count = _structs.ids("ids", ids)
     values, elements = native("logits", logits)
     if elements != "float32":
@@ -261,8 +260,7 @@ class _Rows:
         self.latest: Optional[Step] = None
 
     def begin(self, names: List[str], rows: List[Any]) -> None:
-        struct = ffi.new("cls_params *")
-        init("cls_params", struct)
+        struct = new("cls_params")
         keep: List[Any] = []
         filled: Sequence[Any] = [None] * len(names)
         for row, values in enumerate(rows):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Se
 
 import numpy as np
 
-from . import _drafts, _opencl, _structs, _types
+from . import _drafts, _structs, _types
 from ._arguments import Call, Writer
-from ._arrays import DeviceArray, on_device
+from ._arrays import on_device
 from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
@@ -21,7 +21,7 @@ from ._library import Unique, failure, lib, must
 from ._opencl import events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Drafts, Logprobs, Result, Step, Verified, finish
-from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
+from ._structs import Filler, choice, choices, ids, integer, kind, new, own, query, real, switch
 from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Sampler(Unique):
         self.context = context
         self.vocab = integer("vocab", vocab, "uint32_t")
         self.max_rows = integer("max_rows", max_rows, "uint32_t")
-        struct = ffi.new("cls_sampler_options *")
-        init("cls_sampler_options", struct)
+        struct = new("cls_sampler_options")
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
         struct.max_history = MAX_HISTORY
         given = dict(options)
@@ -81,10 +80,7 @@ class Sampler(Unique):
         self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
-        self._step = ffi.new("cls_step *")
-        self._outputs = ffi.new("cls_outputs *")
-        init("cls_step", self._step)
-        init("cls_outputs", self._outputs)
+        self._step, self._outputs = new("cls_step"), new("cls_outputs")
         self._step_default = bytes(ffi.buffer(self._step))
         self._outputs_default = bytes(ffi.buffer(self._outputs))
         self._done = ffi.new("cl_event *")
@@ -220,12 +216,11 @@ class Sampler(Unique):
         end_ids: tokens that end a generation. prefix_of: [vocab], for each token the longest other
         token whose text is a prefix of this token's text; -1: none.
         """
-        struct = ffi.new("cls_infill *")
+        struct = new("cls_infill")
         ends = ids("end_ids", end_ids)
         prefixes, count = ids("prefix_of", prefix_of)
         if count != self.vocab:
             raise ValueError(f"prefix_of has {count} ids; it must have {self.vocab}")
-        init("cls_infill", struct)
         struct.end_ids, struct.prefix_of = ends, prefixes
         with self._locked():
             must(lib.cls_sampler_infill(self.handle, struct))
@@ -233,12 +228,8 @@ class Sampler(Unique):
     @property
     def memory(self) -> Memory:
         """The memory that the sampler has, in bytes."""
-        struct = ffi.new("cls_memory *")
-        init("cls_memory", struct)
         with self._locked():
-            must(lib.cls_sampler_memory(self.handle, struct))
-        found: Memory = record(Memory, struct)
-        return found
+            return query(Memory, lib.cls_sampler_memory, self.handle)
 
     @property
     def launches(self) -> int:
@@ -450,8 +441,7 @@ class Sampler(Unique):
         """
         call = Call(self.context)
         with self._locked():
-            struct = ffi.new("cls_accept_call *")
-            init("cls_accept_call", struct)
+            struct = new("cls_accept_call")
             rows = struct.rows = self._slots(call, struct.slots, requests)
             shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
@@ -484,8 +474,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context, copy), Logprobs()
         with self._locked():
-            struct = ffi.new("cls_logprobs_call *")
-            init("cls_logprobs_call", struct)
+            struct = new("cls_logprobs_call")
             rows = struct.rows = call.logits(
                 struct.logits, "logits", logits, None, self.vocab, dtype
             )
@@ -555,8 +544,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context, copy), Verified()
         with self._locked():
-            struct = ffi.new("cls_verify_call *")
-            init("cls_verify_call", struct)
+            struct = new("cls_verify_call")
             count = struct.requests = self._slots(call, struct.slots, requests)
             drafts = _drafts.listed("drafts", drafts)
             lengths = _drafts.lengths_of(drafts, draft_ids, count)
@@ -620,9 +608,8 @@ class Sampler(Unique):
                 array = writer.add(getattr(struct, name), name, value, elements, words)
                 setattr(result, name, array)
             if outputs:
-                struct.outputs = reports = ffi.new("cls_outputs *")
+                struct.outputs = reports = new("cls_outputs")
                 call.keep.append(reports)
-                init("cls_outputs", reports)
                 writer.outputs(reports, outputs, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
@@ -651,8 +638,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context), Drafts()
         with self._locked():
-            struct = ffi.new("cls_draft_call *")
-            init("cls_draft_call", struct)
+            struct = new("cls_draft_call")
             struct.requests = self._slots(call, struct.slots, requests)
             struct.k = integer("k", k, "uint32_t")
             struct.min_n = integer("min_n", min_n, "uint32_t")

@@ -11,7 +11,7 @@ import pytest
 
 import clsample
 from clsample import _enums
-from conftest import FEATURES, HOST, SOURCE, reference, token_of
+from conftest import FEATURES, HOST, SOURCE
 
 STAGES = {"temperature": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
 

@@ -10,7 +10,7 @@ import pytest
 
 import clsample
 from clsample import _opencl, _shared
-from conftest import HOST, VOCAB, token_of
+from conftest import VOCAB, token_of
 from test_examples import run
 
 TOKENS = "import clsample, numpy; tokens = lambda: numpy.zeros((2, 1000), numpy.float32)\n"
@@ -153,7 +153,8 @@ def test_buffers_begin_where_vectors_may(shared, device):
     array = np.zeros(100, np.float32)
     for first in range(40):
         part = array[first:]
-        mem, offset = _shared.share(device._cl, part, part.nbytes)
+        place = _opencl.Pointer(part.ctypes.data, part.nbytes, part)
+        mem, offset = _shared.share(device._cl, place)
         host_ptr = _opencl._info("clGetMemObjectInfo", mem, 0x1103, "void *")
         start = int(_opencl.ffi.cast("intptr_t", host_ptr))
         assert start % 128 == 0 and start + offset == part.ctypes.data
@@ -164,8 +165,8 @@ def test_it_is_checked(shared, device, monkeypatch):
     """A driver is noticed that copies, with or without maps of the host's memory, or refuses."""
     assert _shared.shares_memory(device._cl, device._device)
 
-    def copied(cl, array, span):
-        return _opencl.create_buffer(cl, array.nbytes, array), 0
+    def copied(cl, memory):
+        return _opencl.create_buffer(cl, memory.size, memory.owner), 0
 
     def announced(queue, buffer, offset, target, event):
         target[:] = 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import clsample
-from conftest import HOST, ended, reference, token_of
+from conftest import HOST, ended, token_of
 
 
 def draw(sampler, row, *requests):
@@ -197,7 +197,7 @@ def test_accepting_several(sampler, logits):
 
 def test_thinking_and_loops(sampler, logits):
     with sampler.begin(
-        thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
+        seed=1, thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
     ) as one:
         assert [draw(sampler, logits[0], one)[0] for _ in range(4)][2:] == [5, 6]
 
