@@ -16,119 +16,64 @@ buffers, from this package's DeviceArray, or from NumPy, torch and others on the
 on the device until get().
 """
 
-from ._arrays import DeviceArray, HostArray
-from ._context import Context, TestedStage
+from . import _types
+from ._arrays import DeviceArray as DeviceArray, HostArray as HostArray
+from ._context import Context as Context, TestedStage as TestedStage
 from ._errors import (
-    BadArgument,
-    BuildFailed,
-    Busy,
-    Error,
-    LibraryError,
-    MPIError,
-    OpenCLError,
-    OpenCLNotFound,
-    OutOfMemory,
-    SelfTestFailed,
-    UnsupportedDevice,
+    BadArgument as BadArgument,
+    BuildFailed as BuildFailed,
+    Busy as Busy,
+    Error as Error,
+    LibraryError as LibraryError,
+    MPIError as MPIError,
+    OpenCLError as OpenCLError,
+    OpenCLNotFound as OpenCLNotFound,
+    OutOfMemory as OutOfMemory,
+    SelfTestFailed as SelfTestFailed,
+    UnsupportedDevice as UnsupportedDevice,
 )
-from ._grammar import Grammar
-from ._library import library_version
-from ._opencl import Device, Event, Queue, devices
-from ._params import Params, chain_stages
-from ._request import Request, SavedRequest
-from ._results import Drafts, Logprobs, Result, Statuses, Step, Verified
-from ._rows import clear, draw, kept_offsets, sample
-from ._sampler import Sampler
+from ._grammar import Grammar as Grammar
+from ._library import library_version as library_version
+from ._opencl import Device as Device, Event as Event, Queue as Queue, devices as devices
+from ._params import Params as Params, chain_stages as chain_stages
+from ._request import Request as Request, SavedRequest as SavedRequest
+from ._results import (
+    Drafts as Drafts,
+    Logprobs as Logprobs,
+    Result as Result,
+    Statuses as Statuses,
+    Step as Step,
+    Verified as Verified,
+)
+from ._rows import clear as clear, draw as draw, kept_offsets as kept_offsets, sample as sample
+from ._sampler import Sampler as Sampler
 from ._types import (
-    FEATURES_ALL,
-    GRAMMAR_DEAD,
-    GRAMMAR_ENDED,
-    Candidates,
-    Chain,
-    DeviceInfo,
-    DraftKind,
-    DType,
-    Feature,
-    GivenTokens,
-    GrammarInfo,
-    Counts,
-    LogprobKind,
-    Memory,
-    Origin,
-    Outputs,
-    PenaltyScope,
-    ProgramInfo,
-    RowStatus,
-    Stage,
-    Status,
-    Subgroups,
-    Tier,
-    TopTokens,
-    VerifyMethod,
+    FEATURES_ALL as FEATURES_ALL,
+    GRAMMAR_DEAD as GRAMMAR_DEAD,
+    GRAMMAR_ENDED as GRAMMAR_ENDED,
+    Candidates as Candidates,
+    Chain as Chain,
+    DeviceInfo as DeviceInfo,
+    DraftKind as DraftKind,
+    DType as DType,
+    Feature as Feature,
+    GivenTokens as GivenTokens,
+    GrammarInfo as GrammarInfo,
+    Counts as Counts,
+    LogprobKind as LogprobKind,
+    Memory as Memory,
+    Origin as Origin,
+    Outputs as Outputs,
+    PenaltyScope as PenaltyScope,
+    ProgramInfo as ProgramInfo,
+    RowStatus as RowStatus,
+    Stage as Stage,
+    Status as Status,
+    Subgroups as Subgroups,
+    Tier as Tier,
+    TopTokens as TopTokens,
+    VerifyMethod as VerifyMethod,
 )
-from ._types import VERSION as __version__
 
-__all__ = [
-    "BadArgument",
-    "BuildFailed",
-    "Busy",
-    "Candidates",
-    "Chain",
-    "Context",
-    "DType",
-    "Device",
-    "DeviceArray",
-    "DeviceInfo",
-    "DraftKind",
-    "Drafts",
-    "Error",
-    "Event",
-    "FEATURES_ALL",
-    "Feature",
-    "GRAMMAR_DEAD",
-    "GRAMMAR_ENDED",
-    "GivenTokens",
-    "Grammar",
-    "GrammarInfo",
-    "HostArray",
-    "Counts",
-    "LibraryError",
-    "LogprobKind",
-    "Logprobs",
-    "MPIError",
-    "Memory",
-    "OpenCLError",
-    "OpenCLNotFound",
-    "Origin",
-    "OutOfMemory",
-    "Outputs",
-    "Params",
-    "PenaltyScope",
-    "ProgramInfo",
-    "Queue",
-    "Request",
-    "Result",
-    "RowStatus",
-    "Sampler",
-    "SavedRequest",
-    "SelfTestFailed",
-    "Stage",
-    "Status",
-    "Statuses",
-    "Step",
-    "Subgroups",
-    "TestedStage",
-    "Tier",
-    "TopTokens",
-    "UnsupportedDevice",
-    "Verified",
-    "VerifyMethod",
-    "__version__",
-    "chain_stages",
-    "clear",
-    "devices",
-    "draw",
-    "kept_offsets",
-    "library_version",
-    "sample",
-]
+__version__ = _types.VERSION
+__all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]

@@ -43,8 +43,6 @@ class DeviceArray:
         dtype: Any,
         offset: int = 0,
         row_stride: Optional[int] = None,
-        event: Any = None,
-        queue: Any = None,
     ) -> None:
         self.context = context
         self._mem = mem
@@ -52,8 +50,8 @@ class DeviceArray:
         self.dtype = dtype
         self.offset = offset
         self.row_stride = (shape[-1] if shape else 1) if row_stride is None else row_stride
-        self._event = event
-        self._queue = queue
+        self._event: Any = None
+        self._queue: Any = None
         self._theirs = False  # the caller's buffer, whose contents the caller's queue makes
         self._owner: Any = None  # what the memory belongs to, if its own reference does not keep it
 

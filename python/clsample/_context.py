@@ -367,7 +367,7 @@ class _Progress(threading.local):
 
 def _device_handle(device: Any) -> Any:
     if isinstance(device, Device):
-        return device._id
+        return device._handle
     if _opencl.is_pyopencl(device, "Device"):
         return _opencl.address("device", device, "cl_device_id")
     raise TypeError(
@@ -384,9 +384,9 @@ def first_usable(struct: Any, name: Optional[str] = None) -> Any:
         if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
             reasons.append(f"{device.name}, {device.platform}: these names have no {name!r}")
             continue
-        status = lib.cls_device_query(device._id, struct, info)
+        status = lib.cls_device_query(device._handle, struct, info)
         if status == 0:
-            return device._id
+            return device._handle
         if status == _types.Status.BAD_ARGUMENT:
             raise failure(status)
         reasons.append(f"{device.name}: {failure(status)}")

@@ -105,19 +105,26 @@ def _name(function: str, handle: Any, what: int) -> str:
     return _library.text(name).strip()
 
 
-class Device:
-    """An OpenCL device. `name` and `platform` are the driver's words."""
+class Handle:
+    """An object of OpenCL."""
 
     def __init__(self, handle: Any) -> None:
-        self._id = handle
-        self.name = _name("clGetDeviceInfo", handle, DEVICE_NAME)
-        platform = _info("clGetDeviceInfo", handle, DEVICE_PLATFORM, "cl_platform_id")
-        self.platform = _name("clGetPlatformInfo", platform, PLATFORM_NAME)
+        self._handle = handle
 
     @property
     def int_ptr(self) -> int:
-        """The cl_device_id, as a number."""
-        return int(ffi.cast("intptr_t", self._id))
+        """The cl_device_id, cl_event or cl_command_queue, as a number."""
+        return int(ffi.cast("intptr_t", self._handle))
+
+
+class Device(Handle):
+    """An OpenCL device. `name` and `platform` are the driver's words."""
+
+    def __init__(self, handle: Any) -> None:
+        super().__init__(handle)
+        self.name = _name("clGetDeviceInfo", handle, DEVICE_NAME)
+        platform = _info("clGetDeviceInfo", handle, DEVICE_PLATFORM, "cl_platform_id")
+        self.platform = _name("clGetPlatformInfo", platform, PLATFORM_NAME)
 
     def __repr__(self) -> str:
         return f"<clsample.Device {self.name!r} on {self.platform!r}>"
@@ -324,16 +331,8 @@ def _leave() -> None:
     keep_for_ever(list(_lent))
 
 
-class Event:
+class Event(Handle):
     """The end of a call's commands on the device."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    @property
-    def int_ptr(self) -> int:
-        """The cl_event, as a number."""
-        return int(ffi.cast("intptr_t", self._handle))
 
     def wait(self) -> None:
         """Waits until the commands are complete."""
@@ -382,16 +381,8 @@ def events(name: str, value: Any, context: Context) -> List[Any]:
     return found
 
 
-class Queue:
+class Queue(Handle):
     """A command queue: this package's own, or the caller's."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    @property
-    def int_ptr(self) -> int:
-        """The cl_command_queue, as a number."""
-        return int(ffi.cast("intptr_t", self._handle))
 
     def flush(self) -> None:
         """Sends the commands so far to the device."""

@@ -11,7 +11,8 @@ import difflib
 import enum
 import operator
 import os
-from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TypeVar
 
 import numpy as np
 

@@ -47,6 +47,10 @@ def token_of(row, *text, **more):
     return int(reference(row, *text, **more).tokens[0])
 
 
+def tokens_of(rows, seeds=(1, 2)):
+    return [token_of(row, seed=seed) for row, seed in zip(rows, seeds)]
+
+
 @pytest.fixture(scope="session")
 def device():
     """The package's own context on the first usable device."""

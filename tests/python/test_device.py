@@ -9,6 +9,7 @@ import clsample
 from clsample import _structs
 from conftest import HOST, ROWS, VOCAB, ended, reference, token_of
 
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_types_of_logits(context, logits, kind):
     if kind == "float16":
@@ -84,59 +85,38 @@ def test_rows_with_gaps_and_few_requests(sampler, logits):
 
 def test_maps(sampler, logits):
     """Rows of logits, positions, numbers of draws and random bits in place of their own."""
+    bits = np.array([2**63 + 5, 77], np.uint64)
     with sampler.begin(seed=3) as a, sampler.begin(seed=4) as b:
-        step = sampler.sample(logits, [a, b], logits_map=[3, 0])
-        assert step.tokens.get().tolist() == [
-            token_of(logits[3], seed=3),
-            token_of(logits[0], seed=4),
-        ]
-        step = sampler.sample(logits[:2], [a, a], positions=[5, 5], draws=[0, 9], defer_accept=True)
-        assert step.tokens.get().tolist() == [
-            token_of(logits[0], seed=3, position=5),
-            token_of(logits[1], seed=3, position=5, draws=[9]),
-        ]
-        bits = np.array([2**63 + 5, 77], np.uint64)
-        step = sampler.sample(logits[:2], [a, b], random_bits=bits)
-        assert step.tokens.get().tolist() == [
-            token_of(logits[r], random_bits=bits[r : r + 1]) for r in range(2)
-        ]
         slots = sampler.context.to_device(np.array([b.slot, a.slot], np.int32))
-        step = sampler.sample(logits[:2], slots, positions=[1, 1])
-        assert step.tokens.get().tolist() == [
-            token_of(logits[0], seed=4, position=1),
-            token_of(logits[1], seed=3, position=1),
-        ]
+        both = dict(positions=[5, 5], draws=[0, 9], defer_accept=True)
+        for requests, more, wanted in (
+            ([a, b], dict(logits_map=[3, 0]), [(3, dict(seed=3)), (0, dict(seed=4))]),
+            ([a, a], both, [(r, dict(seed=3, position=5, draws=[9 * r])) for r in range(2)]),
+            ([a, b], dict(random_bits=bits), [(r, dict(random_bits=bits[[r]])) for r in range(2)]),
+            (slots, dict(positions=[1, 1]), [(r, dict(seed=4 - r, position=1)) for r in range(2)]),
+        ):
+            rows = logits if "logits_map" in more else logits[:2]
+            tokens = sampler.sample(rows, requests, **more).tokens.get().tolist()
+            assert tokens == [token_of(logits[row], **one) for row, one in wanted]
 
 
 @pytest.mark.parametrize("where", ["host", "device"])
 @pytest.mark.parametrize("packed", [False, True])
-def test_masks(sampler, logits, where, packed):
-    allowed = np.random.default_rng(2).random((2, VOCAB)) < 0.05
-    mask = allowed
+def test_masks_and_biases(sampler, logits, where, packed):
+    """Each row has its own by the map, in any form."""
+    random, put = np.random.default_rng(2), sampler.context.to_device
+    mask = random.random((2, VOCAB)) < 0.05
+    bias = random.normal(size=(2, VOCAB)).astype(np.float16 if packed else np.float32) * 3
     if packed:
-        bits = np.packbits(allowed, axis=1, bitorder="little")
-        mask = np.zeros((2, 4 * -(-VOCAB // 32)), np.uint8)
-        mask[:, : bits.shape[1]] = bits
-        mask = mask.view(np.int32)
-    given = mask if where == "host" else sampler.context.to_device(mask)
+        bits = np.packbits(mask, axis=1, bitorder="little")
+        mask = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 4))).view(np.int32)
     requests = [sampler.begin(seed=s) for s in range(3)]
-    step = sampler.sample(logits[:3], requests, mask=given, mask_map=[1, -1, 0])
-    expected = [
-        token_of(logits[0], seed=0, mask=mask[1]),
-        token_of(logits[1], seed=1),
-        token_of(logits[2], seed=2, mask=mask[0]),
-    ]
-    assert step.tokens.get().tolist() == expected
-    ended(*requests)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_bias(sampler, logits, dtype):
-    bias = np.random.default_rng(3).normal(size=(2, VOCAB)).astype(dtype) * 3
-    requests = [sampler.begin(seed=s) for s in range(2)]
-    step = sampler.sample(logits[:2], requests, bias=sampler.context.to_device(bias))
-    expected = [token_of(logits[r], seed=r, bias=bias[r]) for r in range(2)]
-    assert step.tokens.get().tolist() == expected
+    for name, value in (("mask", mask), ("bias", bias)):
+        given = {name: value if where == "host" else put(value), f"{name}_map": [1, -1, 0]}
+        step = sampler.sample(logits[:3], requests, positions=[0] * 3, **given)
+        own = [{name: value[1]}, {}, {name: value[0]}]
+        expected = [token_of(logits[r], seed=r, **more) for r, more in enumerate(own)]
+        assert step.tokens.get().tolist() == expected
     ended(*requests)
 
 
@@ -151,22 +131,13 @@ def test_guidance(sampler, logits, scale):
     weights = np.exp(guided - guided.max(axis=1, keepdims=True))
     expected = weights / weights.sum(axis=1, keepdims=True)
     assert np.abs(step.probs.get() - expected).max() < 1e-5
-    tokens = [
-        token_of(logits[r], seed=r, temperature=0.8 / scale, bias=without[r], **more)
-        for r in range(2)
-    ]
-    assert step.tokens.get().tolist() == tokens
-    # The upper halves of the floats are bfloat16.
-    upper = (without.astype(np.float32).view(np.uint32) >> 16).astype(np.uint16)
+    # The upper halves of floats are bfloat16.
+    upper = (without.view(np.uint32) >> 16).astype(np.uint16)
     rounded = (upper.astype(np.uint32) << 16).view(np.float32)
-    step = sampler.sample(logits[:2], requests, bias=upper, **more)
-    tokens = [
-        token_of(
-            logits[r], seed=r, temperature=0.8 / scale, bias=rounded[r], position=1, **more
-        )
-        for r in range(2)
-    ]
-    assert step.tokens.get().tolist() == tokens
+    for given, bias in ((without, without), (upper, rounded)):
+        step = sampler.sample(logits[:2], requests, bias=given, positions=[0, 0], **more)
+        own = [dict(seed=r, temperature=0.8 / scale, bias=bias[r], **more) for r in range(2)]
+        assert step.tokens.get().tolist() == [token_of(logits[r], **own[r]) for r in range(2)]
     ended(*requests)
 
 
@@ -247,13 +218,11 @@ def test_kept_sets(sampler, logits):
     with sampler.begin(top_k=30) as a, sampler.begin(top_p=0.9) as b:
         step = sampler.sample(logits[:2], [a, b], kept_set=64)
         counts, status = step.kept_set.counts.get(), step.status.get()
-        expected = [
-            reference(logits[0], top_k=30, kept_set=VOCAB).kept_set,
-            reference(logits[1], top_p=0.9, kept_set=VOCAB).kept_set,
-        ]
-        assert counts.tolist() == [one.counts[0] for one in expected] and counts[1] > 64
-        for ids, one in zip(step.kept_set.ids.get(), expected):
-            assert ids.tolist() == one.ids[0, :64].tolist()
+        whole = sampler.sample(logits[:2], [a, b], kept_set=VOCAB).kept_set
+        assert (counts == whole.counts.get()).all() and counts[0] == 30 and counts[1] > 64
+        assert np.array_equal(step.kept_set.ids.get(), whole.ids.get()[:, :64])
+        order = np.argsort(-logits[1], kind="stable")[: counts[1]]
+        assert np.array_equal(whole.ids.get()[1, : counts[1]], np.sort(order))
         assert [bool(s & clsample.RowStatus.OVERFLOW) for s in status] == [False, True]
 
 
@@ -291,10 +260,7 @@ def test_defer_and_accept(sampler, logits):
         assert second == token_of(logits[0], seed=1, presence_penalty=5.0, output=[one])
         sampler.accept([12], a)
         third = sampler.sample(logits[0], a).tokens.get()[0]
-        assert (
-            third
-            == token_of(logits[0], seed=1, presence_penalty=5.0, output=[one, second, 12])
-        )
+        assert third == token_of(logits[0], (), [one, second, 12], seed=1, presence_penalty=5.0)
 
 
 def test_logprobs(sampler, logits):

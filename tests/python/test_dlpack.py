@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from clsample import _dlpack
-from conftest import HOST, VOCAB, token_of
+from conftest import HOST, VOCAB, token_of, tokens_of
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_results(sampler, logits):
     """Indices, loops and NumPy wait, and read the array."""
     with sampler.begin(seed=1) as a, sampler.begin(seed=2) as b:
         step = sampler.sample(logits[:2], [a, b], top=3)
-        expected = [token_of(row, seed=seed) for row, seed in zip(logits, (1, 2))]
+        expected = tokens_of(logits)
         assert [step.tokens[0], step.tokens[-1]] == expected == list(step.tokens)
         assert step.tokens[0].dtype == np.int32 and len(step.tokens) == 2
         assert (step.tokens == expected).tolist() == [True, True]
@@ -111,9 +111,7 @@ def test_tensors(torch, context, logits):
             step = sampler.sample(rows, requests, positions=[0, 0])
             assert step.copied is not context._shares
             values = rows.float().numpy()  # the same numbers
-            expected = [token_of(row, seed=seed) for row, seed in zip(values, (1, 2))]
-            assert step.tokens.get().tolist() == expected
-            assert token_of(rows[0], seed=1) == expected[0]
+            assert step.tokens.get().tolist() == tokens_of(values)
         with pytest.raises(TypeError, match="logits cannot be read: .*require"):
             sampler.sample(tensor.clone().requires_grad_(), requests)
 

@@ -171,8 +171,7 @@ class Story:
     """Random calls of a sampler, the same in each story of this number, and all that they write."""
 
     def __init__(self, context, number, kind="f4"):
-        self.random, self.log = np.random.default_rng(number), []
-        self.kind = kind
+        self.random, self.log, self.kind = np.random.default_rng(number), [], kind
         self.sampler = context.sampler(
             SMALL, 16, slot_count=5, max_history=64, max_rollback=8, features=FEATURES,
             dtypes=[np.dtype(kind)],
@@ -180,11 +179,12 @@ class Story:
         self.sampler.infill([0, 1], [*[-1] * 200, *range(SMALL - 200)])
         self.requests = [self.begin() for _ in range(4)]
 
-    def some(self, count=None, most=SMALL):
-        return self.random.integers(0, most, self.random.integers(0, 9) if count is None else count)
+    def some(self, count=None, most=SMALL, least=0):
+        count = self.random.integers(9) if count is None else count
+        return self.random.integers(least, most, count)
 
-    def chance(self, probability=0.5):
-        return self.random.random() < probability
+    def maybe(self, probability=0.5, **more):
+        return more if self.random.random() < probability else {}
 
     def begin(self):
         params = PARAMS[self.random.integers(len(PARAMS))]
@@ -200,114 +200,80 @@ class Story:
         """Flat and peaked rows, with ties, infinities and NaN in some."""
         values = self.random.normal(size=(rows, SMALL)) * self.random.choice([0.5, 2, 6], (rows, 1))
         values = np.where(self.random.random((rows, 1)) < 0.2, np.round(values), values)
-        wrong = self.random.random(values.shape) < 0.05 * self.chance(0.3)
+        wrong = self.random.random(values.shape) < self.random.choice([0.05, 0, 0, 0])
         values[wrong] = self.random.choice([np.nan, np.inf, -np.inf], wrong.sum())
         return values.astype(self.kind)
 
-    def inputs(self, rows):
-        """Masks, biases, positions and numbers of draws."""
-        found, maps = {}, self.some(rows, 3) - 1
-        if self.chance(0.3):
-            found["mask"] = self.random.random((2, SMALL)) < 0.7
-            if self.chance():
-                bits = np.packbits(found["mask"], axis=1, bitorder="little")
-                found["mask"] = np.pad(bits, ((0, 0), (0, 2))).view(np.int32)
-            found["mask_map"] = maps
-        if self.chance(0.3):
-            bias = self.random.normal(size=(2, SMALL)) * 2
-            found["bias"] = bias.astype(self.random.choice(["f4", "f2"]))
-            found |= dict(bias_map=maps[::-1], bias_factor=self.random.choice([1, -0.5]))
-        return found
-
-    def outputs(self, shape):
-        found = {
-            name: True
-            for name in ("logprobs", "ranks", "entropy", "kept_mass")
-            if self.chance()
+    def arguments(self, rows, places, shape):
+        """Masks and biases of rows, positions and draws of places, and outputs of this shape."""
+        maps, mask = self.some(rows, 3) - 1, self.random.random((2, SMALL)) < 0.7
+        bits = np.packbits(mask, axis=1, bitorder="little")
+        masks = mask, np.pad(bits, ((0, 0), (0, 2))).view(np.int32)
+        bias = self.random.normal(size=(2, SMALL)).astype(self.random.choice(["f4", "f2"]))
+        factor, count, size = self.random.choice([1, -0.5]), *self.some(2, 60, 1).tolist()
+        sets = size, dict(capacity=size, ids=True, counts=True, offsets=True)
+        return {
+            **self.maybe(0.3, mask=masks[self.some(1, 2)[0]], mask_map=maps),
+            **self.maybe(0.3, bias=bias, bias_map=maps[::-1], bias_factor=factor),
+            **self.maybe(0.2, positions=self.some(places)),
+            **self.maybe(0.2, draws=self.some(places)),
+            **self.maybe(logprobs=True, ranks=True),
+            **self.maybe(entropy=True, kept_mass=True, latest=self.zeros()),
+            **self.maybe(logprob_kind="final"),
+            **self.maybe(top=min(count, 20), kept=count, given=self.some((*shape, 3), least=-1)),
+            **self.maybe(kept_set=sets[self.some(1, 2)[0]]),
         }
-        if self.chance():
-            found["latest"] = self.zeros()
-        found["logprob_kind"] = self.random.choice(["raw", "final"])
-        if self.chance():
-            found |= dict(top=int(self.some(1, 20)[0]) + 1, kept=int(self.some(1, 60)[0]) + 1)
-            found["given"] = self.random.integers(-1, SMALL, (*shape, 3))
-        if self.chance():
-            size = int(self.some(1, 120)[0]) + 1
-            fields = dict(capacity=size, ids=True, counts=True)
-            found["kept_set"] = {**fields, "offsets": True} if self.chance() else size
-        return found
-
-    def places(self, rows):
-        found = {}
-        if self.chance(0.2):
-            found["positions"] = self.some(rows)
-        if self.chance(0.2):
-            found["draws"] = self.some(rows)
-        return found
 
     def sample(self):
         rows = [*self.random.permutation(self.requests), None][: self.random.integers(1, 6)]
-        more = {**self.inputs(len(rows)), **self.outputs((len(rows),)), **self.places(len(rows))}
-        if self.chance():
-            more |= dict(probs=True, final_logits=True)
-        if self.chance(0.2):
-            more["random_bits"] = self.random.integers(2**63, size=len(rows), dtype=np.uint64)
-        logits = self.logits(len(rows))
-        if self.chance(0.2):
-            more["logits_map"] = self.random.permutation(len(rows)) - self.chance(0.2)
-        defer = self.chance(0.2)
-        step = self.sampler.sample(logits, rows, defer_accept=defer, **more)
-        if defer and self.chance():
-            tokens = step.tokens.get()  # which may be -1
-            return step, self.sampler.accept(tokens, rows)
-        return step
+        count, defer = len(rows), self.random.random() < 0.2
+        bits = self.random.integers(2**63, size=count, dtype=np.uint64)
+        more = {
+            **self.arguments(count, count, (count,)),
+            **self.maybe(probs=True, final_logits=True),
+            **self.maybe(0.2, random_bits=bits),
+            **self.maybe(0.2, logits_map=self.random.permutation(count) - self.some(1, 2)),
+        }
+        step = self.sampler.sample(self.logits(count), rows, defer_accept=defer, **more)
+        return [step] + [self.sampler.accept(step.tokens.get(), rows)] * defer
 
     def accept(self):
         rows, width = self.requests[: self.random.integers(1, 5)], self.random.integers(1, 5)
-        counts = self.some(len(rows), width + 1)
-        back = self.some(len(rows), 4) if self.chance() else None
-        tokens = self.some((len(rows), width))
-        return self.sampler.accept(tokens, rows, counts=counts, rollback=back)
+        counts, tokens = self.some(len(rows), width + 1), self.some((len(rows), width))
+        more = self.maybe(rollback=self.some(len(rows), 4))
+        return [self.sampler.accept(tokens, rows, counts=counts, **more)]
 
     def verify(self):
         rows = self.requests[: self.random.integers(1, 4)]
-        drafts = [self.some(self.random.integers(0, 4)).tolist() for _ in rows]
+        drafts = [self.some(self.random.integers(4)).tolist() for _ in rows]
         total, width = sum(map(len, drafts)), max(map(len, drafts))
         method = self.random.choice(["match", "standard", "block", "typical"])
-        logits = self.logits(total + len(rows))
-        more = {
-            **self.inputs(len(logits)), **self.outputs((len(rows), width + 1)),
-            **self.places(len(rows)), "token_status": True, "counters": self.zeros(3),
-        }  # fmt: skip
+        more = self.arguments(total + len(rows), len(rows), (len(rows), width + 1))
+        more |= dict(method=method, disable_bonus=bool(self.some(1, 2)[0]), token_status=True)
+        more |= dict(counters=self.zeros(3))
         if method in ("standard", "block") and total:
             probs = self.random.random((total, SMALL)).astype("f4")
             more["draft_probs"] = probs / probs.sum(1, keepdims=True)
-        elif method == "match" and self.chance(0.3):
-            more["parents"] = [[*range(-1, len(one) - 1)] for one in drafts]
-        more["disable_bonus"] = self.chance(0.3)
-        return self.sampler.verify(logits, drafts, rows, method=method, **more)
+        elif method == "match":
+            more |= self.maybe(0.3, parents=[[*range(-1, len(one) - 1)] for one in drafts])
+        return [self.sampler.verify(self.logits(total + len(rows)), drafts, rows, **more)]
 
     def draft(self):
-        return self.sampler.draft(self.requests, int(self.some(1, 5)[0]) + 1, min_n=1)
+        return [self.sampler.draft(self.requests, int(self.some(1, 6, 1)[0]), min_n=1)]
 
     def logprobs(self):
-        given = self.random.integers(0, SMALL, (3, 2))
-        return self.sampler.logprobs(self.logits(3), top=4, given=given)
+        return [self.sampler.logprobs(self.logits(3), top=4, given=self.some((3, 2)))]
 
     def change(self):
         """A slot call."""
-        one = self.random.choice(self.requests)
-        what = self.random.integers(6)
-        if what == 0:
-            one.append_prompt(self.some())
-        elif what == 1:
-            one.next_turn(self.some())
-        elif what == 2:
-            one.rollback(int(self.some(1, 4)[0]))
-        elif what == 3:
-            one.force(self.some())
-        elif what == 4:
-            one.update(seed=int(self.some(1)[0]), temperature=float(self.random.random()))
+        one, number = self.random.choice(self.requests), int(self.some(1)[0])
+        call = self.random.choice(["append_prompt", "next_turn", "force", "rollback", "update", ""])
+        if call == "rollback":
+            one.rollback(number % 4)
+        elif call == "update":
+            one.update(seed=number, temperature=float(self.random.random()))
+        elif call:
+            getattr(one, call)(self.some())
         else:
             place, saved = self.requests.index(one), saved_of(one)
             other = self.requests[place - 1]
@@ -315,21 +281,25 @@ class Story:
             if isinstance(saved, bytes):
                 with self.sampler.load(saved, grammar=one.params.get("grammar")) as again:
                     assert saved_of(again) == saved
-            forks = self.chance() and isinstance(saved_of(other), bytes)
+            forks = number % 2 and isinstance(saved_of(other), bytes)
             self.requests[place] = other.fork() if forks else self.begin()
+        return []
 
     def turn(self):
-        """One random call, and what all requests are behind it."""
-        name = self.random.choice(["sample"] * 5 + ["verify"] * 2 + ["change"] * 3
-                                  + ["accept", "draft", "logprobs"])  # fmt: skip
+        """One random call: all that it writes, or why it is refused, and all requests behind it."""
+        chances = dict(sample=0.4, verify=0.2, change=0.2, accept=0.1, draft=0.05, logprobs=0.05)
+        name = self.random.choice(list(chances), p=list(chances.values()))
+        log = []
         try:
-            found = getattr(self, name)()
+            for result in getattr(self, name)():
+                log += [(name, *one) for one in arrays_of(result).items()]
         except (ValueError, clsample.Error) as error:
-            self.log.append((name, "refused", str(error)))
-            found = None
-        for result in found if isinstance(found, tuple) else [found] * (found is not None):
-            self.log += [(name, *one) for one in arrays_of(result).items()]
-        self.log += [(name, f"request {i}", saved_of(r)) for i, r in enumerate(self.requests)]
+            log.append((name, "refused", str(error)))
+        return log + [(name, f"request {i}", saved_of(r)) for i, r in enumerate(self.requests)]
+
+
+def bytes_of(value):
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
 def saved_of(request):
@@ -340,29 +310,18 @@ def saved_of(request):
         return str(error)
 
 
-def same(ours, theirs):
-    name, what, ours, theirs = *ours, theirs[2]
-    if what in LOOSE:
-        np.testing.assert_array_max_ulp(ours, theirs, 1)
-    elif isinstance(ours, np.ndarray):
-        assert ours.tobytes() == theirs.tobytes(), (name, what, ours, theirs)
-    else:
-        assert ours == theirs, (name, what)
-
-
-@pytest.mark.parametrize("number", range(int(os.environ.get("CLSAMPLE_STORIES", 12))))
+@pytest.mark.parametrize("number", range(int(os.environ.get("CLSAMPLE_STORIES", 24))))
 def test_random_calls(device, number):
     """A device and the host write the same bytes, and refuse the same."""
     stories = [Story(context, number, ("f4", "f2")[number % 4 == 3]) for context in (device, HOST)]
     for _ in range(25):
-        logs = []
-        for story in stories:
-            story.turn()
-            logs.append(story.log)
-            story.log = []
-        assert [one[:2] for one in logs[0]] == [one[:2] for one in logs[1]]
-        for pair in zip(*logs):
-            same(*pair)
+        ours, theirs = (story.turn() for story in stories)
+        assert [one[:2] for one in ours] == [one[:2] for one in theirs]
+        for (call, what, one), (*_, other) in zip(ours, theirs):
+            if what in LOOSE:
+                np.testing.assert_array_max_ulp(one, other, 1)
+            else:
+                assert bytes_of(one) == bytes_of(other), (call, what, one, other)
 
 
 @pytest.mark.parametrize("params", PARAMS, ids=" ".join)

@@ -10,7 +10,7 @@ import pytest
 
 import clsample
 from clsample import _opencl, _shared
-from conftest import VOCAB, token_of
+from conftest import VOCAB, tokens_of
 from test_examples import run
 
 TOKENS = "import clsample, numpy; tokens = lambda: numpy.zeros((2, 1000), numpy.float32)\n"
@@ -42,10 +42,6 @@ def late(shared, cl, theirs):
             gate.set_status(cl.command_execution_status.COMPLETE)  # the test failed before it
     queue.finish()
     sampler.close()
-
-
-def tokens_of(rows):
-    return [token_of(row, seed=seed) for row, seed in zip(rows, (1, 2))]
 
 
 def test_the_device_reads_the_array_itself(late, logits):

@@ -2,19 +2,21 @@
 """Proves what concerns the process: threads, fork(), the end, other loaders, other libraries."""
 
 import ast
+import gc
+import itertools
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import clsample
 from clsample import _library
-from conftest import SOURCE, VOCAB, token_of
+from conftest import HOST, SOURCE, VOCAB, opened, token_of
 
 PACKAGE = pathlib.Path(clsample.__file__).parent
 
@@ -51,21 +53,14 @@ token = token_of(row)
 
 def test_a_sampler_for_each_thread(context, logits):
     """Threads with a sampler each draw what one thread draws."""
-    results = {}
 
     def work(number):
         with context.sampler(VOCAB) as sampler, sampler.begin(seed=number) as one:
-            results[number] = [
-                int(sampler.sample(logits[0], one).tokens.get()[0]) for _ in range(50)
-            ]
+            return [int(sampler.sample(logits[0], one).tokens.get()[0]) for _ in range(50)]
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for n in range(4):
-        assert results[n] == [token_of(logits[0], seed=n, position=p) for p in range(50)]
+    with ThreadPoolExecutor(4) as threads:
+        for n, tokens in enumerate(threads.map(work, range(4))):
+            assert tokens == [token_of(logits[0], seed=n, position=p) for p in range(50)]
 
 
 @pytest.fixture
@@ -79,42 +74,32 @@ def impatient():
 
 def test_one_sampler_for_all_threads(sampler, logits, impatient):
     """The lock orders the calls: each thread's request gets its own tokens."""
-    results, errors = {}, []
 
     def work(number):
-        try:
-            with sampler.begin(seed=number) as one:
+        with sampler.begin(seed=number) as one:
+            try:
                 steps = [sampler.sample(logits[1], one) for _ in range(200)]
-                results[number] = [int(step.tokens.get()[0]) for step in steps]
-        except Exception as error:
-            errors.append(error)
+            except clsample.Busy:
+                return []
+            return [int(step.tokens.get()[0]) for step in steps]
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not [error for error in errors if not isinstance(error, clsample.Busy)], errors
-    for n, tokens in results.items():
-        assert tokens == [token_of(logits[1], seed=n, position=p) for p in range(200)]
+    with ThreadPoolExecutor(6) as threads:
+        for n, tokens in enumerate(threads.map(work, range(6))):
+            assert tokens or sampler.context is not HOST
+            wanted = [token_of(logits[1], seed=n, position=p) for p in range(len(tokens))]
+            assert tokens == wanted
 
 
-def test_any_order_of_freeing(logits):
-    import gc
-    import itertools
-
-    context = clsample.Context()
+def test_any_order_of_freeing(context, logits):
     for order in itertools.islice(itertools.permutations(range(4)), 0, None, 7):
-        opened = clsample.Context(device=context.device)
-        sampler = opened.sampler(VOCAB)
-        one = sampler.begin(seed=3)
-        step = sampler.sample(logits[0], one)
-        things = [opened, sampler, one, step]
-        del opened, sampler, one, step
+        one = opened(context)
+        sampler = one.sampler(VOCAB)
+        request = sampler.begin(seed=3)
+        things = [one, sampler, request, sampler.sample(logits[0], request)]
+        del one, sampler, request
         for i in order:
             things[i] = None
             gc.collect()
-    context.close()
 
 
 def test_end_of_the_process():
@@ -395,54 +380,29 @@ def test_the_table_is_complete():
         assert set(dict(ffi.typeof(structure).fields)) <= set(table[structure]), structure
 
 
-def test_types():
+def test_types(tmp_path):
     """mypy accepts the package, strictly, and a use of it."""
     pytest.importorskip("mypy")
-    use = PACKAGE.parent / "use.py"
-    use.write_text(
-        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n"
-        "    request = sampler.begin([1], top_k=5, chain='vllm', seed=None)\n"
-        "    sampler.context.sampler(9, features='all', late_compile=False)\n"
-        "    step = sampler.sample(0, [request], logprobs=True, top=5)\n"
-        "    if step.finish_reasons()[0] == 'stop' or clsample.RowStatus(96).finish_reason:\n"
-        "        return 0\n"
-        "    return int(step.tokens.get()[0])\n"
+
+    def errors(*lines):
+        use = tmp_path / "use.py"
+        use.write_text("import clsample\n\n\ndef use(sampler: clsample.Sampler) -> int:\n    ")
+        use.write_text(use.read_text() + "\n    ".join(lines) + "\n    return 0\n")
+        options = "-m", "mypy", "--config-file", str(SOURCE / "pyproject.toml"), "--strict"
+        command = [sys.executable, *options, "clsample", str(use)]
+        done = subprocess.run(command, cwd=PACKAGE.parent, stdout=subprocess.PIPE, text=True)
+        found = [line for line in done.stdout.splitlines() if "error:" in line]
+        assert done.returncode == bool(found), done.stdout
+        return found
+
+    assert not errors(
+        "request = sampler.begin([1], top_k=5, chain='vllm', seed=None)",
+        "sampler.context.sampler(9, features='all', late_compile=False)",
+        "step = sampler.sample(0, [request], logprobs=True, top=5)",
+        "if step.finish_reasons()[0] == 'stop' or clsample.RowStatus(96).finish_reason:",
+        "    return 0",
+        "clsample.Context('host').empty(5).get()",
+        "return int(step.tokens.get()[0])",
     )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--config-file",
-            str(SOURCE / "pyproject.toml"),
-            "--strict",
-            "clsample",
-            "use.py",
-        ],
-        cwd=PACKAGE.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    use.unlink()
-    assert done.returncode == 0, done.stdout
-    use.write_text(
-        "import clsample\n\n\ndef use(sampler: clsample.Sampler) -> None:\n"
-        "    sampler.begin(top_k='five')\n    sampler.begin(topk=5)\n"
-        "    sampler.context.sampler(9, late_compile='no')\n"
-    )
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "mypy",
-            "--config-file",
-            str(SOURCE / "pyproject.toml"),
-            "--strict",
-            "use.py",
-        ],
-        cwd=PACKAGE.parent,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    use.unlink()
-    assert done.stdout.count("use.py:") >= 3, done.stdout
+    wrong = "sampler.begin(top_k='five')", "sampler.begin(topk=5)"
+    assert len(errors(*wrong, "sampler.context.sampler(9, late_compile='no')")) == 3

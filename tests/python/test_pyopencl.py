@@ -8,17 +8,13 @@ import numpy as np
 import pytest
 
 import clsample
-from conftest import VOCAB, token_of
+from conftest import VOCAB, token_of, tokens_of
 
 
 @pytest.fixture
 def sampler(theirs):
     with theirs[2].sampler(VOCAB, 4, features=["shortlist", "logprobs"]) as found:
         yield found
-
-
-def tokens_of(rows, seeds=(1, 2)):
-    return [token_of(row, seed=seed) for row, seed in zip(rows, seeds)]
 
 
 def test_an_array(cl, theirs, sampler, logits):
