@@ -139,7 +139,7 @@ static int explain(command *q)
     cli_request_write_inputs(request, &t);
     run_script script = cli_request_script(request, t.text);
     cls_context_options_init(&host.options);
-    run_open(&host, NULL);
+    run_open(&host, NULL, NULL);
     run_first(&host, &script, script.count - 1);
     for (uint32_t r = 0; r < request->rows; r++) {
         cli_explained e;

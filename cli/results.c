@@ -135,7 +135,7 @@ static void add_logprobs(const cli_request *q, const cls_context_options *option
         }
     if (is_small) {
         script = cli_request_script(q, t.text);
-        run_open(&host, NULL);
+        run_open(&host, NULL, NULL);
         run_script_on(&host, &script);
     }
     for (uint32_t i = 0; i < 2 * a->draws; i++) {
@@ -164,7 +164,7 @@ int cli_results_get(const cli_request *q, const char *device, const cls_context_
     char features[64];
     a->by_device |= (uint64_t)q->rows * a->draws * q->vocab > MOST_BY_HOST;
     side.options.dtypes = 1u << q->array[CLI_LOGITS].type;
-    run_open(&side, device);
+    run_open(&side, device, NULL);
     if (says_where && side.on_host)
         puts("On the host:");
     else if (says_where)

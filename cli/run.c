@@ -444,8 +444,12 @@ static void open_sides(command *c)
                                              .on_host = strncmp(k->name, "host", 4) == 0,
                                              .options = c->options};
     }
-    for (uint32_t i = 0; i < c->count; i++)
-        run_open(&c->side[i], c->device);
+    const run_side *opened = NULL; /* a device's side: its programs are compiled once */
+    for (uint32_t i = 0; i < c->count; i++) {
+        run_open(&c->side[i], c->device, opened);
+        if (!c->side[i].on_host && opened == NULL)
+            opened = &c->side[i];
+    }
 }
 
 /* Runs a script on all sides. Returns true, and prints why, if something differs. */
@@ -567,7 +571,7 @@ int cls_cmd_run(int argc, char **argv)
         printf("%" PRIu64 " statements on %" PRIu32 " side%s: all equal%s\n", c->statements,
                c->count, c->count == 1 ? "" : "s",
                c->left_out != 0 ? "; some sides left texts out" : "");
-    for (uint32_t i = 0; i < c->count; i++)
-        run_close(&c->side[i]);
+    while (c->count > 0)
+        run_close(&c->side[--c->count]);
     return result;
 }

@@ -179,6 +179,7 @@ typedef struct run_side {
     run_way way;
     uint32_t shards;
     bool on_host;
+    bool shares; /* the context of another side */
     bool dies; /* a call that is refused ends the command */
     cls_context_options options;
     cli_target target; /* of the host only the context */
@@ -206,8 +207,9 @@ typedef struct run_side {
     const char *left_out; /* why the script does not run on this side, or NULL */
 } run_side;
 
-/* Opens a side's device and context; a failure ends the command. */
-void run_open(run_side *side, const char *device);
+/* Opens a side's device and context, or shares those of a side that is open; a failure ends the
+ * command. */
+void run_open(run_side *side, const char *device, const run_side *opened);
 void run_close(run_side *side);
 
 /* Runs a script; afterwards side->record has what it wrote. run_first() runs the first statements,

@@ -12,15 +12,24 @@ enum { CANARY = 0x5a, MOST_AHEAD = 12 };
 
 /* ---------------------------------------------------------------------- open */
 
-void run_open(run_side *side, const char *device)
+void run_open(run_side *side, const char *device, const run_side *opened)
 {
     const cl_command_queue_properties properties =
         side->way == RUN_OUT_OF_ORDER ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
+    cl_int error = CL_SUCCESS;
     if (side->on_host) {
         if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
             cli_die("%s", cls_error_message());
-    } else if (cli_open(device, &side->options, properties, &side->target) != 0) {
-        exit(cli_failure);
+    } else if (opened == NULL) {
+        if (cli_open(device, &side->options, properties, &side->target) != 0)
+            exit(cli_failure);
+    } else {
+        side->shares = true;
+        side->target = opened->target;
+        side->target.queue = clCreateCommandQueue(side->target.cl, side->target.device.id,
+                                                  properties, &error);
+        if (error != CL_SUCCESS)
+            cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
     }
 }
 
@@ -29,6 +38,8 @@ void run_close(run_side *side)
     run_end(side);
     if (side->on_host)
         cls_context_destroy(side->target.context);
+    else if (side->shares)
+        clReleaseCommandQueue(side->target.queue);
     else
         cli_close(&side->target);
 }
