@@ -3,6 +3,7 @@
  */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -249,12 +250,71 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     }
 }
 
+/* Whether a number in a text is not the i-th element: one with a point is a float, near enough. */
+static bool element_differs(const run_record *r, size_t i, const char *want)
+{
+    float x;
+    memcpy(&x, r->bytes + 4 * i, sizeof x);
+    if (want[strcspn(want, ".in \t,")] == '.') {
+        const double y = strtod(want, NULL), apart = (double)x - y;
+        return !(apart <= 1e-5 && apart >= -1e-5);
+    }
+    if (strncmp(want, "inf", 3) == 0 || strncmp(want, "-inf", 4) == 0)
+        return x != (*want == '-' ? -INFINITY : INFINITY);
+    return int_at(r, i) != (int32_t)strtol(want, NULL, 0);
+}
+
+/* Compares what a statement before wrote under a name with what is expected: the first elements of
+ * the first rows. Describes the first that differs. */
+static bool wrote_other(const run_side *host, const run_statement *s, uint32_t statement,
+                        run_text *t)
+{
+    const char *const name = run_value(s, ""), *at = s->expect;
+    const run_record *r = NULL;
+    for (uint32_t i = statement; i-- > 0 && r == NULL;)
+        r = record_of(host, i, name);
+    run_add(t, "line %" PRIu32, s->line);
+    if (r == NULL || at == NULL) {
+        run_add(t, ": %s %s", at == NULL ? "nothing is expected of" : "no statement has written",
+                name);
+        return true;
+    }
+    for (size_t row = 0, i = 0; *(at += strspn(at, " \t")) != '\0'; at += strcspn(at, " \t,")) {
+        char is[64];
+        if (*at == ',') {
+            row++;
+            i = 0;
+            at += 1 + strspn(at + 1, " \t");
+        }
+        const size_t place = row * r->width + i++;
+        if (i > r->width || 4 * place + 4 > r->size) {
+            run_add(t, ": %s has %zu elements in each of %zu rows", name, r->width,
+                    r->size / 4 / r->width);
+            return true;
+        }
+        if (!element_differs(r, place, at))
+            continue;
+        describe_element(r, place, is);
+        run_add(t, ", row %zu, element %zu of %s is %s, but %.*s is expected", row, i - 1, name, is,
+                (int)strcspn(at, " \t,"), at);
+        return true;
+    }
+    return false;
+}
+
 /* Checks what the script expects. */
 static bool expectations_fail(run_side *host, const run_script *script, difference *d)
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
         run_text t = {NULL, 0};
+        if (strcmp(s->verb, "wrote") == 0) {
+            d->statement = i;
+            if (!wrote_other(host, s, i, &t))
+                continue;
+            snprintf(d->text, sizeof d->text, "%s", t.text);
+            return true;
+        }
         const run_record *const changed = record_of(host, i, "changed");
         const char *const is = written(host, s, i);
         const bool is_refused = strncmp(is, "refused", 7) == 0;
@@ -398,7 +458,7 @@ static void print_script(const run_side *host, const run_script *script, const d
 
 typedef struct command {
     const char *device, *sides;
-    uint32_t seeds;
+    uint32_t seeds, first_seed;
     bool shrinks;
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
@@ -515,10 +575,10 @@ static int run_file(command *c, const char *path)
     for (uint32_t i = 0; i < seeds; i++) {
         const void *const memory = cli_memory();
         char name[64] = "";
-        if (seeds > 1)
-            snprintf(name, sizeof name, ", seed +%" PRIu32, i);
+        if (seeds > 1 || c->first_seed != 0)
+            snprintf(name, sizeof name, ", seed +%" PRIu32, c->first_seed + i);
         cli_progress("%s%s", path, name);
-        run_script one = expanded(&script, i);
+        run_script one = expanded(&script, c->first_seed + i);
         const size_t size = strlen(path) + strlen(name) + 1;
         char *const title = cli_alloc(size, 1);
         snprintf(title, size, "%s%s", path, name);
@@ -550,6 +610,8 @@ int cls_cmd_run(int argc, char **argv)
          "shards-2, shards-3, shards-5, host-alone, host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
+        {"first-seed", CLI_UINT, &c->first_seed, "N",
+         "the number that is added to the seeds first (default 0)"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),

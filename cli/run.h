@@ -121,13 +121,25 @@ uint64_t run_hash(uint64_t hash, const void *data, size_t size);
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
 int run_kind(const run_statement *s, const char *name); /* of rows: by its name */
 
-/* Masks that allow some of the tokens; values of biases; probabilities of drafts. */
+/* Rows of a list of numbers, "1,2.5,4*-inf/0,nan": the rows are repeated, and filled up with
+ * `rest`. *width 0: it becomes the longest row's. */
+double *run_rows(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                 uint32_t *width, double rest);
+
+/* Masks that allow some percent of the tokens or, with 0, in each row those of a random pattern;
+ * values of biases; probabilities of drafts. */
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width);
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype);
 float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab);
 
 /* One of the likeliest tokens of a row of logits, or now and then another one or none. */
 int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab);
+
+/* A text of few words, most of which repeats itself from some place on, nearly. */
+void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids);
+
+/* A grammar by its transitions: of=ID:STATE,.../... of each state, final=STATES end=IDS. */
+cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab);
 
 /* A grammar of random transitions, which ends with id 0. */
 cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
@@ -163,6 +175,12 @@ typedef struct run_pending {
     cls_buffer buffer;
 } run_pending;
 
+/* Memory of the host for the call that is being made. */
+typedef struct run_passed {
+    void *memory;
+    size_t size;
+} run_passed;
+
 typedef struct run_named {
     const char *name;
     void *object;               /* a cls_grammar, or bytes */
@@ -178,8 +196,9 @@ typedef struct run_side {
     run_way way;
     uint32_t shards;
     bool on_host;
-    bool shares; /* the context of another side */
-    bool dies;   /* a call that is refused ends the command */
+    bool shares;             /* the context of another side */
+    cl_command_queue second; /* of a side that enqueues ahead, whose queues take turns */
+    bool dies;               /* a call that is refused ends the command */
     cls_context_options options;
     cli_target target; /* of the host only the context */
 
@@ -203,6 +222,8 @@ typedef struct run_side {
     uint32_t n_pending;
     cls_buffer *memory; /* of the calls in flight */
     uint32_t n_memory;
+    run_passed *passing;
+    uint32_t n_passing;
     const char *left_out; /* why the script does not run on this side, or NULL */
 } run_side;
 
@@ -227,6 +248,9 @@ void run_abandon(run_side *side);
  */
 cls_buffer run_buffer(run_side *side, const void *data, size_t size);
 cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near);
+
+/* Memory of the host with these contents, which are overwritten when the call has returned. */
+void *run_passing(run_side *side, const void *data, size_t size);
 
 /* What the reference's call returned; CLS_OK without a reference. */
 cls_status run_reference(const run_side *side);
@@ -288,6 +312,9 @@ void run_add_params(run_text *t, const cls_params *params);
 void run_add_status(run_text *t, int32_t status);
 
 /* ---------------------------------------------------------------- cli/run_why.c */
+
+/* The first or the last random bits that draw a token of a row, on a host's side. */
+uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t seed);
 
 /* Appends why a row of a step does not give a token, on a host's side that has run what comes
  * before the step. forced: it was expected to be forced. */

@@ -28,14 +28,18 @@ void run_open(run_side *side, const char *device, const run_side *opened)
         side->target = opened->target;
         side->target.queue =
             clCreateCommandQueue(side->target.cl, side->target.device.id, properties, &error);
-        if (error != CL_SUCCESS)
-            cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
     }
+    if (side->way == RUN_AHEAD && error == CL_SUCCESS)
+        side->second = clCreateCommandQueue(side->target.cl, side->target.device.id, 0, &error);
+    if (error != CL_SUCCESS)
+        cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
 }
 
 void run_close(run_side *side)
 {
     run_end(side);
+    if (side->second != NULL)
+        clReleaseCommandQueue(side->second);
     if (side->on_host)
         cls_context_destroy(side->target.context);
     else if (side->shares)
@@ -134,6 +138,25 @@ cls_buffer run_buffer(run_side *side, const void *data, size_t size)
     return b;
 }
 
+void *run_passing(run_side *side, const void *data, size_t size)
+{
+    void *const copy = cli_alloc(size + 1, 1);
+    memcpy(copy, data, size);
+    side->passing = cli_grow(side->passing, side->n_passing + (size_t)1, sizeof *side->passing);
+    side->passing[side->n_passing++] = (run_passed){copy, size};
+    return copy;
+}
+
+/* The call has returned: it must not read what it was passed once more. */
+static void end_passing(run_side *side)
+{
+    while (side->n_passing > 0) {
+        const run_passed *const p = &side->passing[--side->n_passing];
+        memset(p->memory, CANARY, p->size);
+        cli_free(p->memory);
+    }
+}
+
 static run_record *add_record(run_side *side, const char *name, size_t size)
 {
     side->record = cli_grow(side->record, side->records + (size_t)1, sizeof *side->record);
@@ -166,6 +189,12 @@ void run_note(run_side *side, const char *name, const void *bytes, size_t size)
 
 void run_returned(run_side *side, cls_status status, uint32_t since)
 {
+    const cl_command_queue queue = side->target.queue;
+    end_passing(side);
+    if (side->second != NULL) {
+        side->target.queue = side->second;
+        side->second = queue;
+    }
     if (status != CLS_OK) { /* nothing was written */
         side->records = since;
         while (side->n_pending > 0 && side->pending[side->n_pending - 1].record >= since)
@@ -231,9 +260,15 @@ static void release_memory(run_side *side)
     side->n_memory = side->n_pending = 0;
 }
 
+static cl_int finish(const run_side *side)
+{
+    const cl_int second = side->second != NULL ? clFinish(side->second) : CL_SUCCESS;
+    return second != CL_SUCCESS ? second : clFinish(side->target.queue);
+}
+
 void run_drain(run_side *side)
 {
-    if (!side->on_host && side->n_memory != 0 && clFinish(side->target.queue) != CL_SUCCESS)
+    if (!side->on_host && side->n_memory != 0 && finish(side) != CL_SUCCESS)
         run_die(side->now, "%s: the device failed", side->name);
     for (uint32_t i = 0; i < side->n_pending; i++) {
         run_record *const r = &side->record[side->pending[i].record];
@@ -247,7 +282,7 @@ void run_drain(run_side *side)
 void run_abandon(run_side *side)
 {
     if (!side->on_host)
-        clFinish(side->target.queue);
+        finish(side);
     release_memory(side);
     run_end(side);
 }
@@ -304,6 +339,7 @@ static const struct verb {
 } verbs[] = {
     {"leave", leave, false},
     {"version", run_slot_statement, false},
+    {"wrote", run_slot_statement, false},
     {"end", run_slot_statement, false},
     {"sampler", run_sampler, false},
     {"logits", run_slot_statement, false},
@@ -383,4 +419,6 @@ void run_end(run_side *side)
     side->named = NULL; /* these arrays are freed with the script's memory */
     side->memory = NULL;
     side->pending = NULL;
+    side->passing = NULL;
+    side->n_passing = 0;
 }

@@ -84,6 +84,7 @@ void run_sampler(run_side *side, const run_statement *s)
     run_check_keys(s, keys, "cls_sampler_options");
     run_drain(side);
     run_end(side);
+    cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
     o.features = CLS_FEATURES_ALL & ~(side->shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
     o.dtypes = 7;
@@ -124,6 +125,28 @@ static bool is_of_params(const char *key)
            strcmp(key, "grammar") != 0 && *key != '\0';
 }
 
+/* The parameters that are lists of ids, which may have ranges and random texts. */
+static const struct id_list {
+    const char *name;
+    size_t place;
+} id_lists[] = {
+#define ID_LIST_ids(list) {#list, offsetof(cls_params, list)},
+#define ID_LIST_biases(list)
+#define ID_LIST_sequences(list)
+#define ID_LIST(p, kind, list, kept, option, meta, key, help) ID_LIST_##kind(list)
+    CLS_LISTS(ID_LIST, )};
+
+static bool set_ids(const run_statement *s, const char *key, cls_params *params)
+{
+    for (size_t i = 0; i < sizeof id_lists / sizeof *id_lists; i++)
+        if (strcmp(key, id_lists[i].name) == 0) {
+            cls_ids *const list = (cls_ids *)(void *)((char *)params + id_lists[i].place);
+            list->ids = run_list(s, key, &list->count);
+            return true;
+        }
+    return false;
+}
+
 static cls_grammar *grammar_of(run_side *side, const run_statement *s)
 {
     const char *const name = run_find(s, "grammar");
@@ -139,7 +162,7 @@ void run_params(run_side *side, const run_statement *s, cls_params *params)
     for (uint32_t i = 0; i < s->words; i++) {
         char what[80];
         const char *const key = s->word[i].key;
-        if (!is_of_params(key))
+        if (!is_of_params(key) || set_ids(s, key, params))
             continue;
         snprintf(what, sizeof what, "line %" PRIu32 ": %.50s", s->line, key);
         if (!cli_param_set(what, key, s->word[i].value, params))
@@ -285,12 +308,14 @@ static void make_grammar(run_side *side, const run_statement *s)
     const cls_grammar *const given = run_given_find(side, "grammar");
     cls_grammar *grammar;
     char digest[CLI_DIGEST];
-    run_check_keys(s, "file digest seed states", NULL);
+    run_check_keys(s, "file digest seed states of final end", NULL);
     memcpy(&grammar, &given, sizeof given);
     if (grammar == NULL)
         grammar = path != NULL ? cli_grammar_read(run_path(s, path), vocab)
-                               : run_random_grammar(s, run_number(s, "seed", 1),
-                                                    (uint32_t)run_number(s, "states", 8), vocab);
+                  : run_find(s, "of") != NULL
+                      ? run_listed_grammar(s, vocab)
+                      : run_random_grammar(s, run_number(s, "seed", 1),
+                                           (uint32_t)run_number(s, "states", 8), vocab);
     run_name_set(side, name, grammar, 0)->given = given != NULL;
     cli_grammar_digest(grammar, digest);
     if (expected != NULL && strcmp(digest, expected) != 0)
