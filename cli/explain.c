@@ -65,8 +65,8 @@ static void print(const command *q, uint32_t r, const cli_explained *e, const cl
     printf("%srow %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32
            ", seed %" PRIu64 "\n\n",
            r == 0 ? "" : "\n", cli_row_number(&q->request.picked, r),
-           q->request.array[CLI_LOGITS].file_rows, e->vocab,
-           (uint32_t)cli_position(&q->request, r), q->request.rules[r].seed);
+           q->request.array[CLI_LOGITS].file_rows, e->vocab, (uint32_t)cli_position(&q->request, r),
+           q->request.rules[r].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
            "parameter");
     for (uint32_t i = 0; i < e->count; i++) {

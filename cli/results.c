@@ -46,9 +46,10 @@ static void alloc_results(const cli_request *q, cli_results *a)
 {
     const size_t draws = a->draws, logprobs = a->logprobs ? draws : 0, top = a->top_n != 0,
                  n = a->candidates_n, set = a->set_n != 0;
-    const size_t widths[CLI_PARTS] = {
-        draws, draws, logprobs, logprobs, a->probs ? q->vocab : 0, top, a->top_n, a->top_n, n, n, n,
-        n != 0, n != 0, n != 0, a->set_n, set};
+    const size_t widths[CLI_PARTS] = {draws, draws,    logprobs, logprobs, a->probs ? q->vocab : 0,
+                                      top,   a->top_n, a->top_n, n,        n,
+                                      n,     n != 0,   n != 0,   n != 0,   a->set_n,
+                                      set};
     a->rows = q->rows;
     for (int i = 0; i < CLI_PARTS; i++) {
         a->width[i] = widths[i];
@@ -71,8 +72,9 @@ static void write_step(const cli_request *q, uint32_t draw, run_text *t)
 static const char *features_of(const cli_results *a, char text[64])
 {
     const bool reports = a->top_n != 0 || a->candidates, logprobs = a->logprobs && a->by_device;
-    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "", logprobs || reports ? ",logprobs" : "",
-             a->probs || reports ? ",probs" : "", a->set_n != 0 ? ",kept_sets" : "");
+    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "",
+             logprobs || reports ? ",logprobs" : "", a->probs || reports ? ",probs" : "",
+             a->set_n != 0 ? ",kept_sets" : "");
     return text;
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample run: runs texts of calls on the host and on devices, and compares all that is written. */
+/* clsample run: runs texts of calls on the host and on devices, and compares all that is written.
+ */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,7 +74,8 @@ static bool records_differ(const run_record *a, const run_record *b, const run_s
         return sentences_differ(a, b);
     }
     if (a->size != b->size) {
-        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size, a->size);
+        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size,
+                 a->size);
         return true;
     }
     for (size_t i = 0; i < a->size / 4; i++) {
@@ -99,7 +101,8 @@ static bool sides_differ(const run_side *host, const run_side *side, difference 
 {
     for (uint32_t i = 0; i < host->records || i < side->records; i++) {
         if (i >= host->records || i >= side->records) {
-            d->statement = i < host->records ? host->record[i].statement : side->record[i].statement;
+            d->statement =
+                i < host->records ? host->record[i].statement : side->record[i].statement;
             snprintf(d->text, sizeof d->text, "%s: more or less was written", side->name);
             return true;
         }
@@ -129,8 +132,8 @@ static int32_t int_at(const run_record *r, size_t i)
     return n;
 }
 
-static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",  "SKIPPED",
-                                           "NO_SLOT", "STOPPED", "LENGTH", "UNFIT",
+static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",   "SKIPPED",
+                                           "NO_SLOT", "STOPPED", "LENGTH",  "UNFIT",
                                            "LOOP",    "FORCED",  "OVERFLOW"};
 
 void run_add_status(run_text *t, int32_t status)
@@ -147,9 +150,9 @@ void run_add_status(run_text *t, int32_t status)
 static char *written(const run_side *host, const run_statement *s, uint32_t statement)
 {
     const run_record *const refusal = record_of(host, statement, "refusal"),
-                     *const tokens = record_of(host, statement, "tokens"),
-                     *const drafts = record_of(host, statement, "drafts"),
-                     *const status = record_of(host, statement, "status");
+                            *const tokens = record_of(host, statement, "tokens"),
+                            *const drafts = record_of(host, statement, "drafts"),
+                            *const status = record_of(host, statement, "status");
     run_text t = {NULL, 0};
     run_add(&t, "%s", "");
     if (refusal != NULL) {
@@ -227,8 +230,8 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     const run_statement *const s = &script->statement[i];
     for (uint32_t row = 0;; row++) {
         size_t n, m;
-        const char *const want = part_of_row(s->expect, row, &n),
-                         *const have = part_of_row(is, row, &m);
+        const char *const want = part_of_row(s->expect, row, &n), *const have =
+                                                                      part_of_row(is, row, &m);
         if (*want == '\0' && *have == '\0')
             return;
         if (n == m && same_word(want, have, n))
@@ -268,8 +271,7 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         const bool refused = strncmp(s->expect, "refused", 7) == 0;
         const char *const part = s->expect + 7 + strspn(s->expect + (refused ? 7 : 0), " ");
         if (changed == NULL &&
-            (refused ? is_refused && strstr(is, part) != NULL
-                     : same_words(is, s->expect)))
+            (refused ? is_refused && strstr(is, part) != NULL : same_words(is, s->expect)))
             continue;
         run_add(&t, "line %" PRIu32, s->line);
         if (changed != NULL)
@@ -409,12 +411,17 @@ static const struct known_side {
     run_way way;
     uint32_t shards;
 } known_sides[] = {
-    {"device", RUN_PLAIN, 0},          {"out-of-order", RUN_OUT_OF_ORDER, 0},
-    {"ahead", RUN_AHEAD, 0},           {"svm", RUN_SVM, 0},
+    {"device", RUN_PLAIN, 0},
+    {"out-of-order", RUN_OUT_OF_ORDER, 0},
+    {"ahead", RUN_AHEAD, 0},
+    {"svm", RUN_SVM, 0},
     {"alone", RUN_ALONE, 0},
-    {"permuted", RUN_PERMUTED, 0},     {"shards-2", RUN_SHARDS, 2},
-    {"shards-3", RUN_SHARDS, 3},       {"shards-5", RUN_SHARDS, 5},
-    {"host-alone", RUN_ALONE, 0},      {"host-permuted", RUN_PERMUTED, 0},
+    {"permuted", RUN_PERMUTED, 0},
+    {"shards-2", RUN_SHARDS, 2},
+    {"shards-3", RUN_SHARDS, 3},
+    {"shards-5", RUN_SHARDS, 5},
+    {"host-alone", RUN_ALONE, 0},
+    {"host-permuted", RUN_PERMUTED, 0},
 };
 enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
 
@@ -463,8 +470,7 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         cli_die("%s: %s", name, host->left_out);
     if (expectations_fail(host, script, &d)) {
         const run_statement *const first = script->statement;
-        if (strcmp(first->verb, "version") == 0 &&
-            strcmp(run_value(first, ""), cls_version()) != 0)
+        if (strcmp(first->verb, "version") == 0 && strcmp(run_value(first, ""), cls_version()) != 0)
             printf("the text was written by clsample %s; this is %s\n", run_value(first, ""),
                    cls_version());
         printf("%s: %s\n", name, d.text);
@@ -550,8 +556,9 @@ int cls_cmd_run(int argc, char **argv)
         CLI_NO_OPTION};
     (void)files;
     for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
-        if (argv[i][0] != '-' && (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
-                                  strcmp(argv[i - 1], "--whole") == 0) &&
+        if (argv[i][0] != '-' &&
+            (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
+             strcmp(argv[i - 1], "--whole") == 0) &&
             paths < 256)
             path[paths++] = argv[i];
         else

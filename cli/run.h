@@ -29,7 +29,7 @@ typedef struct run_word {
 } run_word;
 
 typedef struct run_statement {
-    const char *path; /* for messages */
+    const char *path;  /* for messages */
     const char *label; /* messages begin with it in place of path and line; or NULL */
     uint32_t line;
     const char *text; /* the whole line */
@@ -90,12 +90,11 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
 
 /* Sets the numbers of a struct of the library that words name, unless they are among `keys`. */
-void run_set_fields(const run_statement *s, const char *keys, const char *structure,
-                    void *object);
+void run_set_fields(const run_statement *s, const char *keys, const char *structure, void *object);
 
 /* Sets parts of a call that is otherwise complete, most of them so that it is refused. They are
- * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or the
- * name of another one (status=tokens). `prefix` begins the keys. */
+ * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or
+ * the name of another one (status=tokens). `prefix` begins the keys. */
 void run_set_parts(struct run_side *side, const run_statement *s, const char *keys,
                    const char *prefix, const char *structure, void *object);
 
@@ -152,7 +151,7 @@ typedef enum run_way {
 typedef struct run_record {
     uint32_t statement;
     const char *name;
-    bool near; /* floats whose last bits may differ */
+    bool near;          /* floats whose last bits may differ */
     size_t size, width; /* bytes; elements of a row */
     unsigned char *bytes;
 } run_record;
@@ -166,9 +165,9 @@ typedef struct run_pending {
 
 typedef struct run_named {
     const char *name;
-    void *object; /* a cls_grammar, or bytes */
-    size_t size;  /* 0: a grammar */
-    bool given;   /* the grammar is not the side's */
+    void *object;               /* a cls_grammar, or bytes */
+    size_t size;                /* 0: a grammar */
+    bool given;                 /* the grammar is not the side's */
     const run_statement *rules; /* of a saved slot: its parameters */
 } run_named;
 
@@ -180,7 +179,7 @@ typedef struct run_side {
     uint32_t shards;
     bool on_host;
     bool shares; /* the context of another side */
-    bool dies; /* a call that is refused ends the command */
+    bool dies;   /* a call that is refused ends the command */
     cls_context_options options;
     cli_target target; /* of the host only the context */
 
@@ -193,8 +192,8 @@ typedef struct run_side {
     cls_sampler_options sampler_options;
     cls_infill infill;           /* its tables; prefix_of NULL: none */
     const run_statement **rules; /* [slot_count] the statement with the parameters of each slot */
-    const struct run_side *reference; /* has run the script before; or NULL */
-    bool reverses;                    /* the rows of this call are in the opposite order */
+    const struct run_side *reference;      /* has run the script before; or NULL */
+    bool reverses;                         /* the rows of this call are in the opposite order */
     const run_statement *logits, *outputs; /* the latest statements that set them */
     run_named *named;
     uint32_t names;

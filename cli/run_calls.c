@@ -112,8 +112,9 @@ static void read_logits(run_side *side, const run_statement *s, uint32_t rows, i
         const cli_array *const a =
             run_array(side, from, CLI_LOGITS, path != NULL ? path : text + 5, in->dtype);
         if (a->width != side->sampler_options.vocab || a->rows < rows)
-            run_die(from, "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
-                          " rows of %" PRIu32,
+            run_die(from,
+                    "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
+                    " rows of %" PRIu32,
                     a->rows, a->width, rows, side->sampler_options.vocab);
         in->logits = a->data;
         in->dtype = a->type;
@@ -192,8 +193,8 @@ static void read_bias(const run_side *side, const run_statement *s, uint32_t row
     in->bias_dtype = dtype_of(s, "bias_dtype", CLS_F32);
     in->bias_rows = (uint32_t)run_number(s, "bias_rows", rows);
     check_rows(s, "bias", in->bias_rows, in->bias_map.value, rows);
-    in->bias = run_random_bias(number[0], in->bias_rows, side->sampler_options.vocab,
-                               in->bias_dtype);
+    in->bias =
+        run_random_bias(number[0], in->bias_rows, side->sampler_options.vocab, in->bias_dtype);
 }
 
 static size_t mask_row(const inputs *in)
@@ -265,8 +266,8 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     cls_logits l = {.dtype = in->dtype};
     cls_shard_info info;
     if (side->shards == 0) {
-        l.values = make_rows(side, (const char *)in->logits + first * row, rows, row, size,
-                             &l.row_stride);
+        l.values =
+            make_rows(side, (const char *)in->logits + first * row, rows, row, size, &l.row_stride);
         return l;
     }
     cls_shard_info_init(&info);
@@ -275,8 +276,7 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     char *const window = cli_alloc((size_t)rows * info.count, size);
     for (uint32_t i = 0; i < rows; i++)
         memcpy(window + i * info.count * size,
-               (const char *)in->logits + (first + i) * row + info.first * size,
-               info.count * size);
+               (const char *)in->logits + (first + i) * row + info.first * size, info.count * size);
     l.values = run_buffer(side, window, rows * info.count * size);
     cli_free(window);
     return l;
@@ -296,9 +296,9 @@ static void make_mask(run_side *side, const inputs *in, uint32_t first, uint32_t
     if (in->mask_on_host)
         mask->host = from;
     else
-        mask->words = make_rows(side, from, mask->rows, mask_row(in),
-                                in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t),
-                                &mask->row_stride);
+        mask->words =
+            make_rows(side, from, mask->rows, mask_row(in),
+                      in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t), &mask->row_stride);
 }
 
 static void make_bias(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
@@ -384,9 +384,10 @@ static void check_listed(const run_statement *s, const char *list)
             known |= strlen(known_outputs[i].name) == part &&
                      strncmp(known_outputs[i].name, list, part) == 0;
         if (!known)
-            run_die(s, "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
-                       "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
-                       "packed:N and latest",
+            run_die(s,
+                    "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
+                    "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
+                    "packed:N and latest",
                     (int)(part < 40 ? part : 40), list);
         list += whole + (list[whole] == ',');
     }
@@ -486,8 +487,8 @@ static cls_buffer part_of(cls_buffer b, uint32_t row, size_t size)
 
 /* ----------------------------------------------------------------------- steps */
 
-static const char step_keys[] = INPUT_KEYS
-    "rows slots positions draws logits_map random_bits outputs defer";
+static const char step_keys[] =
+    INPUT_KEYS "rows slots positions draws logits_map random_bits outputs defer";
 
 typedef struct step_call {
     uint32_t rows, logits_rows;
@@ -558,8 +559,8 @@ static void turn_step(run_side *side, step_call *c)
 }
 
 /* Sets a step of rows from `first` on: all of them, or one. */
-static void make_step(run_side *side, step_call *c, uint32_t first, uint32_t rows,
-                      uint32_t shard, cls_step *step)
+static void make_step(run_side *side, step_call *c, uint32_t first, uint32_t rows, uint32_t shard,
+                      cls_step *step)
 {
     const bool whole = rows == c->rows;
     *step = c->fields;
@@ -682,8 +683,7 @@ void run_step(run_side *side, const run_statement *s)
     } else if (side->way == RUN_ALONE && divides) {
         for (uint32_t row = 0; row < c.rows && status == CLS_OK; row++) {
             cls_step one;
-            const cls_outputs of_row =
-                outputs_of_row(&out[0], side->sampler_options.vocab, row);
+            const cls_outputs of_row = outputs_of_row(&out[0], side->sampler_options.vocab, row);
             make_step(side, &c, row, 1, 0, &one);
             one.tokens = part_of(steps[0].tokens, row, sizeof(int32_t));
             one.status = part_of(steps[0].status, row, sizeof(int32_t));
@@ -871,14 +871,14 @@ void run_accept(run_side *side, const run_statement *s)
     const char *const slots_text = run_find(s, "slots");
     if (slots_text != NULL)
         run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    a.rows = (uint32_t)run_number(
-        s, "rows", slots_text != NULL ? listed : side->sampler_options.max_rows);
+    a.rows = (uint32_t)run_number(s, "rows",
+                                  slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t rows = least(a.rows, side->sampler_options.max_rows),
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
     const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
     map slots = read_map(s, "slots", rows),
-        tokens = drawn ? drawn_tokens(side, s, rows * per_row)
-                       : read_map(s, "tokens", rows * per_row),
+        tokens =
+            drawn ? drawn_tokens(side, s, rows * per_row) : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
@@ -906,20 +906,19 @@ void run_draft(run_side *side, const run_statement *s)
     const char *const slots_text = run_find(s, "slots");
     if (slots_text != NULL)
         run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    d.requests = (uint32_t)run_number(
-        s, "requests", slots_text != NULL ? listed : side->sampler_options.max_rows);
+    d.requests = (uint32_t)run_number(s, "requests",
+                                      slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t requests = least(d.requests, side->sampler_options.max_rows);
     map slots = read_map(s, "slots", requests);
     place_slots(side, &slots, requests);
     if (d.ids_stride > 1024 || d.ids_request_stride > 1 << 20)
         run_die(s, "the strides are too large");
-    const uint64_t apart = d.ids_request_stride != 0 ? d.ids_request_stride
-                                                     : d.k * (d.ids_stride + UINT64_C(1));
+    const uint64_t apart =
+        d.ids_request_stride != 0 ? d.ids_request_stride : d.k * (d.ids_stride + UINT64_C(1));
     d.slots = ints_of(side, &slots, 0, requests);
-    d.draft_ids = run_result(side, "drafts", 1,
-                             (size_t)(requests * apart + least(d.k, CLS_MAX_DRAFTS) *
-                                                             (d.ids_stride + 1)),
-                             false);
+    d.draft_ids = run_result(
+        side, "drafts", 1,
+        (size_t)(requests * apart + least(d.k, CLS_MAX_DRAFTS) * (d.ids_stride + 1)), false);
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;

@@ -73,8 +73,9 @@ int run_kind(const run_statement *s, const char *name)
         if (name[k] == '\0' && known[k] == '\0')
             return i;
     }
-    run_die(s, "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
-               "quarter-ties, bits, all-NaN",
+    run_die(s,
+            "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
+            "quarter-ties, bits, all-NaN",
             name);
 }
 
@@ -94,8 +95,8 @@ void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, 
     for (uint32_t r = 0; r < rows; r++) {
         rng any = {seed * 1000003 + r};
         /* Rows without a token are rare. */
-        const int of = kind >= 0 ? kind
-                                 : (int)rng_below(&any, rng_below(&any, 8) ? ROW_GOOD : ROW_KINDS);
+        const int of =
+            kind >= 0 ? kind : (int)rng_below(&any, rng_below(&any, 8) ? ROW_GOOD : ROW_KINDS);
         row_fill((row_kind)of, row, vocab, rng_bits(&any));
         for (uint32_t i = 0; i < vocab; i++)
             dtype_encode(dtype, row[i], to + ((size_t)r * vocab + i) * size);

@@ -292,7 +292,8 @@ static void random_params(maker *m, cls_params *p, const char *grammar)
     CLS_LISTS(RANDOM_LIST, p)
     p->infill = m->has_infill && below(m, 6) == 0;
     p->only_allowed = p->allowed_ids.count != 0 && below(m, 2);
-    p->grammar = grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */
+    p->grammar =
+        grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */
     settle_params(m, p);
     p->grammar = NULL;
     if (below(m, 5) == 0) { /* stages in another order */
@@ -455,8 +456,7 @@ static uint32_t add_slots(maker *m, uint32_t most, bool shared)
     }
     run_add(&m->text, " slots=%s", below(m, 3) ? "" : "@");
     for (uint32_t i = 0; i < n; i++)
-        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "",
-                below(m, 25) ? (int32_t)listed[i] : -1);
+        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "", below(m, 25) ? (int32_t)listed[i] : -1);
     if (n == 0)
         run_add(&m->text, "-1");
     return n != 0 ? n : 1;
@@ -485,7 +485,9 @@ static void add_inputs(maker *m, uint32_t rows)
     add_logits(m);
     if (has_feature(m, "mask") && below(m, 5) == 0) {
         run_add(&m->text, " mask=random:%" PRIu32 ":%d", below(m, 100000),
-                below(m, 3) ? 90 : below(m, 2) ? 30 : 2);
+                below(m, 3)   ? 90
+                : below(m, 2) ? 30
+                              : 2);
         if (below(m, 3) == 0)
             run_add(&m->text, " mask_kind=bool");
         else if (below(m, 4) == 0 && m->vocab > 32)
@@ -516,17 +518,18 @@ static void add_outputs(maker *m, bool verifies, bool shared)
         run_add(&m->text, "%sfinal", before);
         before = ",";
     }
-    static const char *const names[] = {"logprobs", "ranks",   "top",  "given", "probs", "final_logits",
-                                        "entropy",  "kept_mass", "kept", "counts", "set", "latest"};
+    static const char *const names[] = {"logprobs", "ranks",        "top",     "given",
+                                        "probs",    "final_logits", "entropy", "kept_mass",
+                                        "kept",     "counts",       "set",     "latest"};
     static const uint32_t counts[] = {0, 0, 7, 5, 0, 0, 0, 0, 9, 0, 20, 0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (below(m, 3) || (verifies && (i == 4 || i == 5)) ||
-            ((verifies || shared) && i == 11))
+        if (below(m, 3) || (verifies && (i == 4 || i == 5)) || ((verifies || shared) && i == 11))
             continue;
         run_add(&m->text, "%s%s", before, names[i]);
         before = ",";
         if (counts[i] != 0)
-            run_add(&m->text, ":%" PRIu32, 1 + below(m, counts[i] < m->vocab ? counts[i] : m->vocab));
+            run_add(&m->text, ":%" PRIu32,
+                    1 + below(m, counts[i] < m->vocab ? counts[i] : m->vocab));
     }
     if (below(m, 8) == 0 && strcmp(before, ",") != 0)
         run_add(&m->text, "%spacked:%" PRIu32, before, 1 + below(m, m->vocab));
@@ -622,7 +625,8 @@ static void add_accept(maker *m)
     run_add(&m->text, " tokens=%s", below(m, 2) ? "@" : "");
     for (uint32_t i = 0; i < rows * per_row; i++)
         run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "",
-                below(m, 9) == 0 ? -1 : (int32_t)below(m, below(m, 2) || m->vocab < 4 ? m->vocab : 4));
+                below(m, 9) == 0 ? -1
+                                 : (int32_t)below(m, below(m, 2) || m->vocab < 4 ? m->vocab : 4));
     if (below(m, 3) == 0) {
         run_add(&m->text, " counts=");
         for (uint32_t i = 0; i < rows; i++)
@@ -650,7 +654,8 @@ static void add_logprobs(maker *m)
 {
     run_add(&m->text, "logprobs rows=%" PRIu32, 1 + below(m, m->rows));
     add_logits(m);
-    run_add(&m->text, " outputs=top:%" PRIu32 ",given:3", 1 + below(m, m->vocab < 7 ? m->vocab : 7));
+    run_add(&m->text, " outputs=top:%" PRIu32 ",given:3",
+            1 + below(m, m->vocab < 7 ? m->vocab : 7));
 }
 
 static const struct kind {
@@ -658,11 +663,11 @@ static const struct kind {
     uint32_t weight;
     void (*add)(maker *m);
 } kinds[] = {
-    {"begin", 12, add_begin},   {"params", 6, add_new_params}, {"append", 4, add_append},
-    {"turn", 2, add_turn},      {"force", 4, add_force},       {"fork", 5, add_copy},
-    {"rollback", 6, add_rollback}, {"reset", 1, add_reset},    {"save", 5, add_save},
-    {"save", 3, add_load},      {"step", 45, add_step},        {"verify", 14, add_verify},
-    {"accept", 8, add_accept},  {"draft", 3, add_draft},       {"logprobs", 2, add_logprobs},
+    {"begin", 12, add_begin},      {"params", 6, add_new_params}, {"append", 4, add_append},
+    {"turn", 2, add_turn},         {"force", 4, add_force},       {"fork", 5, add_copy},
+    {"rollback", 6, add_rollback}, {"reset", 1, add_reset},       {"save", 5, add_save},
+    {"save", 3, add_load},         {"step", 45, add_step},        {"verify", 14, add_verify},
+    {"accept", 8, add_accept},     {"draft", 3, add_draft},       {"logprobs", 2, add_logprobs},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 

@@ -26,8 +26,8 @@ void run_open(run_side *side, const char *device, const run_side *opened)
     } else {
         side->shares = true;
         side->target = opened->target;
-        side->target.queue = clCreateCommandQueue(side->target.cl, side->target.device.id,
-                                                  properties, &error);
+        side->target.queue =
+            clCreateCommandQueue(side->target.cl, side->target.device.id, properties, &error);
         if (error != CL_SUCCESS)
             cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
     }
@@ -49,17 +49,18 @@ void run_close(run_side *side)
 /* OpenCL's headers declare these for programs of version 2.0. */
 extern __attribute__((weak)) void *CL_API_CALL clSVMAlloc(cl_context, cl_bitfield, size_t, cl_uint);
 extern __attribute__((weak)) void CL_API_CALL clSVMFree(cl_context, void *);
-extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool, void *,
-                                                                   const void *, size_t, cl_uint,
-                                                                   const cl_event *, cl_event *);
+extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
+                                                                   void *, const void *, size_t,
+                                                                   cl_uint, const cl_event *,
+                                                                   cl_event *);
 
 /* Whether the side's device has shared virtual memory. */
 static bool has_svm(const run_side *side)
 {
     cl_bitfield capabilities = 0;
     return clSVMAlloc != NULL && clSVMFree != NULL && clEnqueueSVMMemcpy != NULL &&
-           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */, sizeof capabilities,
-                           &capabilities, NULL) == CL_SUCCESS &&
+           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */,
+                           sizeof capabilities, &capabilities, NULL) == CL_SUCCESS &&
            capabilities != 0;
 }
 
@@ -104,10 +105,11 @@ static void read_back(const run_side *side, const cls_buffer *b, unsigned char *
     if (side->on_host)
         memcpy(to, b->pointer, size);
     else if (side->way == RUN_SVM)
-        error = clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, to, b->pointer, size, 0, NULL, NULL);
+        error =
+            clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, to, b->pointer, size, 0, NULL, NULL);
     else
-        error = clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, size, to, 0, NULL,
-                                    NULL);
+        error =
+            clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, size, to, 0, NULL, NULL);
     if (error != CL_SUCCESS)
         run_die(side->now, "%s: a result cannot be read", side->name);
 }

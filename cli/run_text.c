@@ -49,8 +49,8 @@ static void add_word(run_statement *s, char *text)
     s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
 }
 
-/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at to
- * its end. */
+/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at
+ * to its end. */
 static char *take_word(const run_statement *s, const char **at)
 {
     char *const word = copy(*at, strlen(*at)), *to = word;
@@ -134,7 +134,8 @@ run_script run_read(const char *path)
     fclose(file);
     text[size] = '\0';
     if (size >= 6 && memcmp(text, "\x93NUMPY", 6) == 0)
-        cli_die("%s is a NumPy array, not a text of calls; clsample sample --logits takes it", path);
+        cli_die("%s is a NumPy array, not a text of calls; clsample sample --logits takes it",
+                path);
     if (strlen(text) != size)
         cli_die("%s: byte %zu is 0, so that the file is no text", path, strlen(text));
     return run_parse(path, text);

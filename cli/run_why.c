@@ -27,7 +27,8 @@ cli_probe run_probe(run_side *side, const run_statement *s, uint32_t row)
     void *const bytes = cli_alloc(size, 1);
     if (cls_slot_save(side->sampler[0], NULL, (uint32_t)slot, bytes, &size) != CLS_OK ||
         cls_sampler_create(side->target.context, &o, &p.sampler) != CLS_OK ||
-        (side->infill.prefix_of != NULL && cls_sampler_infill(p.sampler, &side->infill) != CLS_OK) ||
+        (side->infill.prefix_of != NULL &&
+         cls_sampler_infill(p.sampler, &side->infill) != CLS_OK) ||
         cls_slot_load(p.sampler, 0, bytes, size, p.params.grammar) != CLS_OK)
         run_die(s, "%s", cls_error_message());
     return p;
@@ -132,8 +133,8 @@ static void put_stage(const cli_probe *probe, int32_t token, run_text *t)
         run_add(t,
                 "token %" PRId32 " is outside the kept set: stage %s%s%s%s removes it and leaves "
                 "%" PRIu32 " of %" PRIu32 " tokens",
-                token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter,
-                shown ? ")" : "", e->stage[i].kept, e->stage[i - 1].kept);
+                token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter, shown ? ")" : "",
+                e->stage[i].kept, e->stage[i - 1].kept);
     else
         run_add(t,
                 "token %" PRId32 ", of final probability %.6f, is also in the set of %" PRIu32

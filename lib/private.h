@@ -129,9 +129,9 @@ void cls_ranges_begin(cls_ranges *ranges);
 cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
 /* Records the bytes [offset, offset + size) of a buffer in `ranges`. `context` is NULL for a host's
- * memory. Fails if they do not lie in a buffer of the context, or if the device has no such memory, if the offset is not a multiple of
- * the element's size, or if the buffer's flags forbid the access. `name` is the argument's, for
- * messages, and remains as long as `ranges`. */
+ * memory. Fails if they do not lie in a buffer of the context, or if the device has no such memory,
+ * if the offset is not a multiple of the element's size, or if the buffer's flags forbid the
+ * access. `name` is the argument's, for messages, and remains as long as `ranges`. */
 cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,
                             const cls_buffer *buffer, uint64_t size, uint64_t element,
                             enum cls_access access, cls_ranges *ranges);

@@ -20,10 +20,8 @@ static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
 static const struct hook {
     const char *name;
     void (*set)(void);
-} hooks[] = {{"search", search},
-             {"fewest", fewest},
-             {"small-lists", small_lists},
-             {"subgroups", subgroups}};
+} hooks[] = {
+    {"search", search}, {"fewest", fewest}, {"small-lists", small_lists}, {"subgroups", subgroups}};
 
 int main(int argc, char **argv)
 {
