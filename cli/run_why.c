@@ -34,6 +34,36 @@ cli_probe run_probe(run_side *side, const run_statement *s, uint32_t row)
     return p;
 }
 
+static int32_t drawn_with(const cli_probe *p, cls_step *step, uint64_t bits)
+{
+    step->random_bits =
+        (cls_buffer){.pointer = &bits, .size = sizeof bits, .kind = CLS_BUFFER_HOST};
+    return cli_probe_row(p, NULL, step, NULL).token;
+}
+
+uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t seed)
+{
+    rng r = {seed * 1000003 + row};
+    const uint32_t what = rng_below(&r, 10);
+    uint64_t same = rng_bits(&r), other = what % 2 ? UINT64_MAX : 0;
+    if (what < 2)
+        return other;
+    const cli_probe p = run_probe(side, s, row);
+    cls_step step = p.step;
+    if (p.sampler == NULL)
+        return other;
+    step.invalid_token = -1; /* cli_probe_row() defers, and another one may be a token */
+    const int32_t token = drawn_with(&p, &step, same);
+    if (drawn_with(&p, &step, other) == token)
+        same = other;
+    while ((same > other ? same - other : other - same) > 1) {
+        const uint64_t middle = same / 2 + other / 2 + (same & other & 1);
+        *(drawn_with(&p, &step, middle) == token ? &same : &other) = middle;
+    }
+    cls_sampler_destroy(p.sampler);
+    return same;
+}
+
 /* ------------------------------------------------------------------------- bans */
 
 enum { LOGIT, MASK, GRAMMAR, BIAS, LOGIT_BIAS, BAD_WORDS, NGRAM, MIN_TOKENS, BANS };
