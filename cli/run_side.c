@@ -50,31 +50,14 @@ void run_close(run_side *side)
 
 /* --------------------------------------------------------------------- memory */
 
-<<<<<<< HEAD
-=======
-/* OpenCL's headers declare these for programs of version 2.0. */
-extern __attribute__((weak)) void *CL_API_CALL clSVMAlloc(cl_context, cl_bitfield, size_t, cl_uint);
-extern __attribute__((weak)) void CL_API_CALL clSVMFree(cl_context, void *);
-extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
-                                                                   void *, const void *, size_t,
-                                                                   cl_uint, const cl_event *,
-                                                                   cl_event *);
-
->>>>>>> w2-steps
 /* Whether the side's device has shared virtual memory. */
 static bool has_svm(const run_side *side)
 {
     cl_bitfield capabilities = 0;
-<<<<<<< HEAD
     const cls_opencl_functions *const cl = cls_opencl();
     return cl->clSVMAlloc != NULL && cl->clSVMFree != NULL && cl->clEnqueueSVMMemcpy != NULL &&
-           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */, sizeof capabilities,
-                           &capabilities, NULL) == CL_SUCCESS &&
-=======
-    return clSVMAlloc != NULL && clSVMFree != NULL && clEnqueueSVMMemcpy != NULL &&
            clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */,
                            sizeof capabilities, &capabilities, NULL) == CL_SUCCESS &&
->>>>>>> w2-steps
            capabilities != 0;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Target: the binary files of the command, read by cli/npy.c and cli/arrays.c. The first byte
- * selects the kind of file. */
+/* Target: the binary files of the command, read by cli/npy.c, cli/arrays.c and cli/pieces.c. The
+ * first byte selects the kind of file. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -9,6 +9,7 @@
 #define fclose file_close
 #include "cli/npy.c"
 #include "cli/arrays.c"
+#include "cli/pieces.c"
 
 /* Whether the array can be read, and not refused. */
 static bool reads(const char *path, cli_npy *array)
