@@ -1000,7 +1000,7 @@ START_TEST(behind_the_end)
         const int32_t *const ids_of = stops ? four : seven;
         cls_params p;
         cls_host_row row = host_row(x, 8, &p);
-        cls_host_verified host = {.struct_size = sizeof host};
+        cls_host_verified host = {0};
         cls_host_drafts drafts;
         cls_verify_call call;
         int32_t got[4];

@@ -192,7 +192,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_result result = {.probs = probs};
     cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
