@@ -26,7 +26,7 @@ library_sources = \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \
-	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c lib/calls.c
+	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
 library_generated = lib/kernels.c lib/layout.c
 noinst_LTLIBRARIES = libclsample_core.la
 libclsample_core_la_CFLAGS = -DCLS_BUILD $(library_cflags)

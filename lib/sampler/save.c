@@ -593,7 +593,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
     return status;
 }
 
-cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
                         const cls_grammar *grammar)
 {
     cls_checked_params p;
@@ -618,4 +618,10 @@ cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t
     cls_checked_params_free(&p);
     free(state);
     return status;
+}
+
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+                        const cls_grammar *grammar)
+{
+    return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size, grammar));
 }
