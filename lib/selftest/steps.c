@@ -16,7 +16,7 @@ static cls_status begin(const cls_selftest_side *s, uint32_t slot, const cls_par
 {
     const cls_status status =
         cls_slot_begin(s->sampler, slot, params, text->prompt.ids, text->prompt.count,
-                      text->output.ids, text->output.count - without);
+                       text->output.ids, text->output.count - without);
     return status == CLS_OK && text->forced.count != 0
                ? cls_slot_force(s->sampler, slot, text->forced.ids, text->forced.count)
                : status;
