@@ -26,11 +26,6 @@ import _words  # noqa: E402
 OPENCL_TYPES = """
 typedef int32_t cl_int;
 typedef uint32_t cl_uint;
-typedef uint32_t cl_bool;
-typedef uint64_t cl_ulong;
-typedef uint64_t cl_bitfield;
-typedef intptr_t cl_context_properties;
-typedef struct _cl_platform_id *cl_platform_id;
 typedef struct _cl_device_id *cl_device_id;
 typedef struct _cl_context *cl_context;
 typedef struct _cl_command_queue *cl_command_queue;
@@ -38,43 +33,8 @@ typedef struct _cl_mem *cl_mem;
 typedef struct _cl_event *cl_event;
 """
 
-# What the package calls in OpenCL's loader itself, and what it opens the loader by for the library.
-OPENCL_CALLS = """
-cl_int clGetPlatformIDs(cl_uint, cl_platform_id *, cl_uint *);
-cl_int clGetPlatformInfo(cl_platform_id, cl_uint, size_t, void *, size_t *);
-cl_int clGetDeviceIDs(cl_platform_id, cl_bitfield, cl_uint, cl_device_id *, cl_uint *);
-cl_int clGetDeviceInfo(cl_device_id, cl_uint, size_t, void *, size_t *);
-cl_context clCreateContext(const cl_context_properties *, cl_uint, const cl_device_id *, void *,
-                           void *, cl_int *);
-cl_int clRetainContext(cl_context);
-cl_int clReleaseContext(cl_context);
-cl_int clGetContextInfo(cl_context, cl_uint, size_t, void *, size_t *);
-cl_command_queue clCreateCommandQueue(cl_context, cl_device_id, cl_bitfield, cl_int *);
-cl_int clRetainCommandQueue(cl_command_queue);
-cl_int clReleaseCommandQueue(cl_command_queue);
-cl_int clGetCommandQueueInfo(cl_command_queue, cl_uint, size_t, void *, size_t *);
-cl_mem clCreateBuffer(cl_context, cl_bitfield, size_t, void *, cl_int *);
-cl_int clRetainMemObject(cl_mem);
-cl_int clReleaseMemObject(cl_mem);
-cl_int clGetMemObjectInfo(cl_mem, cl_uint, size_t, void *, size_t *);
-cl_int clEnqueueReadBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, void *, cl_uint,
-                           const cl_event *, cl_event *);
-cl_int clEnqueueSVMMemcpy(cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint,
-                          const cl_event *, cl_event *);
-cl_int clEnqueueWriteBuffer(cl_command_queue, cl_mem, cl_bool, size_t, size_t, const void *,
-                            cl_uint, const cl_event *, cl_event *);
-cl_int clEnqueueCopyBuffer(cl_command_queue, cl_mem, cl_mem, size_t, size_t, size_t, cl_uint,
-                           const cl_event *, cl_event *);
-void *clEnqueueMapBuffer(cl_command_queue, cl_mem, cl_bool, cl_bitfield, size_t, size_t, cl_uint,
-                         const cl_event *, cl_event *, cl_int *);
-cl_int clEnqueueUnmapMemObject(cl_command_queue, cl_mem, void *, cl_uint, const cl_event *,
-                               cl_event *);
-cl_int clRetainEvent(cl_event);
-cl_int clReleaseEvent(cl_event);
-cl_int clGetEventInfo(cl_event, cl_uint, size_t, void *, size_t *);
-cl_int clWaitForEvents(cl_uint, const cl_event *);
-cl_int clFlush(cl_command_queue);
-cl_int clFinish(cl_command_queue);
+# By these the library finds the functions of the loader that pyopencl is linked with.
+SYSTEM_CALLS = """
 void *dlopen(const char *, int);
 void *dlsym(void *, const char *);
 """
@@ -214,7 +174,7 @@ def declarations(headers):
     text = re.sub(r"^CLS_INIT_FUNCTION\(.*\)$", "", text, flags=re.M)
     for name, value in DEFINE.findall(headers):  # cffi knows no names in an array's length
         text = re.sub(rf"\b{name}\b", value, text)
-    return OPENCL_TYPES + text + OPENCL_CALLS
+    return OPENCL_TYPES + text + SYSTEM_CALLS
 
 
 ANNOTATIONS = {

@@ -160,16 +160,19 @@ class Context(Unique):
             raise TypeError(
                 f"cl must be a pyopencl.Context or 'host', not {type(cl).__name__}{named}"
             )
-        self._cl = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
+        theirs = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
+        self._cl = _opencl.held("cl_context", theirs)
         if device is not None:
             self._device = _device_handle(device)
         elif queue is not None:
-            self._device = _opencl.queue_device(self._find_queue("queue", queue))
+            on = Queue(self._find_queue("queue", queue)).as_pyopencl()
+            self._device = _device_handle(on.device)
         else:
-            found = _opencl.context_devices(self._cl)
-            if len(found) != 1:
-                raise ValueError(f"cl has {len(found)} devices: name one by device or queue")
-            self._device = found[0]
+            if len(theirs.devices) != 1:
+                raise ValueError(
+                    f"cl has {len(theirs.devices)} devices: name one by device or queue"
+                )
+            self._device = _device_handle(theirs.devices[0])
 
     def _find_queue(self, name: str, value: Any) -> Any:
         """The cl_command_queue of an argument, retained."""
@@ -179,7 +182,7 @@ class Context(Unique):
         if not _opencl.is_pyopencl(value, "CommandQueue"):
             raise TypeError(f"{name} must be a pyopencl.CommandQueue, not {type(value).__name__}")
         handle = _opencl.address(name, value, "cl_command_queue", self._tables)
-        return _opencl.retained(handle, "CommandQueue")
+        return _opencl.held("cl_command_queue", _opencl.retained(handle, "CommandQueue"))
 
     @property
     def _tables(self) -> Any:

@@ -79,7 +79,7 @@ class MPIError(Error):
 
 
 class OpenCLNotFound(Error, ImportError):
-    """There is no OpenCL loader on this machine. Context("host") needs none."""
+    """pyopencl cannot be imported. Context("host") does without it."""
 
 
 class LibraryError(ImportError):

@@ -133,14 +133,6 @@ class Unique:
         raise TypeError(f"a {name} cannot be copied or pickled: {self._instead}")
 
 
-def function(library: Any, name: str) -> Any:
-    """A function of a library, or None if the library has none of this name."""
-    try:
-        return getattr(library, name)
-    except (AttributeError, ffi.error):
-        return None
-
-
 def must(status: int) -> None:
     """Raises the exception of a status that is not Status.OK."""
     if status != 0:

@@ -1,122 +1,93 @@
 # SPDX-License-Identifier: MIT
-"""OpenCL through its loader: the caller's objects, which are pyopencl's, and this package's own."""
+"""OpenCL through pyopencl: the caller's objects, and this package's own, which calls of the library
+have as cffi's handles."""
 
 from __future__ import annotations
 
 import atexit
 import collections
+import contextlib
 import os
 import sys
-import threading
-from typing import TYPE_CHECKING, Any, Deque, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Deque,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+import numpy as np
 
 from . import _library
 from ._cffi import ffi
 from ._dlpack import keep_for_ever
 from ._errors import HOST, OpenCLError, OpenCLNotFound
-from ._library import owned, process
+from ._library import process
 from ._types import BufferKind
 
 if TYPE_CHECKING:
     from ._context import Context
 
-PLATFORM_NAME = 0x0902
-DEVICE_TYPE_ALL = 0xFFFFFFFF
-DEVICE_NAME, DEVICE_PLATFORM = 0x102B, 0x1031
-CONTEXT_DEVICES = 0x1081
-QUEUE_CONTEXT, QUEUE_DEVICE = 0x1090, 0x1091
-MEM_SIZE, MEM_CONTEXT = 0x1102, 0x1106
-EVENT_STATUS, COMPLETE = 0x11D3, 0
-READ_WRITE, READ_ONLY, USE_HOST_PTR, COPY_HOST_PTR = 1 << 0, 1 << 2, 1 << 3, 1 << 5
-
-_lock = threading.Lock()
-_loader: Any = None
 _system = None if sys.platform == "win32" else ffi.dlopen(None)
-_find: Tuple[Any, Any] = (ffi.NULL, ffi.NULL)  # options.find_opencl, and what it is called with
 
 
-def _paths() -> List[str]:
-    """Where a loader may be. pyopencl's wheels contain a loader: its module leads to it. Objects of
-    several loaders can be mixed, but one is enough."""
-    paths = ["libOpenCL.so.1", "libOpenCL.so"]
-    if sys.platform == "darwin":
-        paths = ["/System/Library/Frameworks/OpenCL.framework/OpenCL"]
-    if sys.platform == "win32":
-        paths = ["OpenCL.dll"]
-    if "pyopencl" in sys.modules:
-        paths.insert(0, "pyopencl")
-    else:
-        paths.append("pyopencl")
-    return paths
-
-
-def loader() -> Any:
-    """The functions of OpenCL's loader."""
-    global _loader
+def pyopencl() -> Any:
+    """The module pyopencl."""
     _library.check_process()
-    if _loader is None:
-        with _lock:
-            if _loader is None:
-                _loader = _open()
-    return _loader
+    try:
+        import pyopencl as module
+    except ImportError as error:
+        raise OpenCLNotFound(
+            "a device needs pyopencl, which pip install 'clsample[opencl]' brings (Debian: "
+            f"python3-pyopencl): {error}. {HOST}"
+        ) from None
+    process.opened = True
+    return module
 
 
 def let_find(options: Any) -> None:
-    """Opens the loader for the library, too, which the cls_context_options are for."""
-    loader()
-    options.find_opencl, options.find_opencl_user = _find
-
-
-def _open_library(path: str) -> Any:
-    """On Windows the library finds OpenCL.dll by itself."""
-    global _find
-    found = ffi.dlopen(path)
+    """Lets the library, which the cls_context_options are for, find the functions of the loader
+    that pyopencl is linked with. On Windows the library finds OpenCL.dll by itself."""
+    path = pyopencl()._cl.__file__
     if _system is not None:
-        _find = (_system.dlsym, _system.dlopen(os.fsencode(path), ffi.RTLD_NOW))
-    return found
+        options.find_opencl = _system.dlsym
+        options.find_opencl_user = _system.dlopen(os.fsencode(path), ffi.RTLD_NOW)
 
 
-def _open() -> Any:
-    tried = []
-    for path in _paths():
-        try:
-            if path == "pyopencl":
-                import pyopencl
-
-                path = pyopencl._cl.__file__
-            found = _open_library(path)
-        except (ImportError, OSError) as error:
-            tried.append(str(error))
-            continue
-        if _library.function(found, "clGetPlatformIDs") is None:
-            tried.append(f"{path} is no loader")
-            continue
-        process.opened = True
-        return found
-    raise OpenCLNotFound(
-        "OpenCL's loader was not found. Install it (Debian: ocl-icd-libopencl1) "
-        f"or pyopencl. Tried: {'; '.join(tried)}. {HOST}"
-    )
+@contextlib.contextmanager
+def calling(what: str) -> Iterator[Any]:
+    """pyopencl, whose errors are this package's; what: what fails then."""
+    module = pyopencl()
+    try:
+        yield module
+    except module.Error as error:
+        raise OpenCLError(f"{what} failed with OpenCL's error {error.code}", error.code) from None
 
 
-def check(code: int, call: str) -> None:
-    if code != 0:
-        raise OpenCLError(f"{call} failed with OpenCL's error {code}", code)
+def held(ctype: str, value: Any) -> Any:
+    """The handle of a pyopencl object that is this package's own, and lives as long as the handle.
+    In a forked child it is never released."""
+
+    def end(handle: Any) -> None:
+        if process.forked:
+            keep_for_ever(value)
+
+    return ffi.gc(ffi.cast(ctype, value.int_ptr), end)
 
 
-def _info(function: str, handle: Any, what: int, ctype: str) -> Any:
-    """A property of an OpenCL object, of a type of fixed size."""
-    value = ffi.new(ctype + " *")
-    check(getattr(loader(), function)(handle, what, ffi.sizeof(ctype), value, ffi.NULL), function)
-    return value[0]
+def number(handle: Any) -> int:
+    return int(ffi.cast("intptr_t", handle))
 
 
-def _name(function: str, handle: Any, what: int) -> str:
-    size = ffi.new("size_t *")
-    check(getattr(loader(), function)(handle, what, 0, ffi.NULL, size), function)
-    name = ffi.new("char[]", size[0] + 1)
-    check(getattr(loader(), function)(handle, what, size[0], name, ffi.NULL), function)
-    return _library.text(name).strip()
+def retained(handle: Any, kind: str) -> Any:
+    """pyopencl's object of a handle, with a reference of its own. kind: its class."""
+    return getattr(pyopencl(), kind).from_int_ptr(number(handle), retain=True)
 
 
 class Handle:
@@ -128,7 +99,7 @@ class Handle:
     @property
     def int_ptr(self) -> int:
         """The cl_device_id, cl_event or cl_command_queue, as a number."""
-        return int(ffi.cast("intptr_t", self._handle))
+        return number(self._handle)
 
 
 class Device(Handle):
@@ -136,9 +107,9 @@ class Device(Handle):
 
     def __init__(self, handle: Any) -> None:
         super().__init__(handle)
-        self.name = _name("clGetDeviceInfo", handle, DEVICE_NAME)
-        platform = _info("clGetDeviceInfo", handle, DEVICE_PLATFORM, "cl_platform_id")
-        self.platform = _name("clGetPlatformInfo", platform, PLATFORM_NAME)
+        device = retained(handle, "Device")
+        self.name: str = device.name.strip()
+        self.platform: str = device.platform.name.strip()
 
     def __repr__(self) -> str:
         return f"<clsample.Device {self.name!r} on {self.platform!r}>"
@@ -146,22 +117,12 @@ class Device(Handle):
 
 def devices() -> List[Device]:
     """All OpenCL devices of this machine, in the order of their platforms."""
-    cl = loader()
-    count = ffi.new("cl_uint *")
-    if cl.clGetPlatformIDs(0, ffi.NULL, count) != 0 or count[0] == 0:
-        return []
-    platforms = ffi.new("cl_platform_id[]", count[0])
-    check(cl.clGetPlatformIDs(count[0], platforms, ffi.NULL), "clGetPlatformIDs")
-    found = []
-    for platform in platforms:
-        if cl.clGetDeviceIDs(platform, DEVICE_TYPE_ALL, 0, ffi.NULL, count) != 0 or count[0] == 0:
-            continue  # a platform may have no device
-        ids = ffi.new("cl_device_id[]", count[0])
-        check(
-            cl.clGetDeviceIDs(platform, DEVICE_TYPE_ALL, count[0], ids, ffi.NULL), "clGetDeviceIDs"
-        )
-        found += [Device(handle) for handle in ids]
-    return found
+    cl, found = pyopencl(), []
+    with contextlib.suppress(cl.Error):  # there may be no platform
+        for platform in cl.get_platforms():
+            with contextlib.suppress(cl.Error):  # or one without devices
+                found += platform.get_devices()
+    return [Device(ffi.cast("cl_device_id", device.int_ptr)) for device in found]
 
 
 # ------------------------------------------------------------------ pyopencl
@@ -241,78 +202,51 @@ def tables_of(context: Any) -> Mapping[str, Any]:
 
 def kept(mem: Any) -> Any:
     """The same memory, kept by the result."""
-    return mem if isinstance(mem, Pointer) else retained(mem, "MemObject")
+    return mem if isinstance(mem, Pointer) else held("cl_mem", as_pyopencl(mem))
 
 
 def as_pyopencl(mem: Any) -> Any:
     """Memory as pyopencl's object."""
-    import pyopencl
-
-    if isinstance(mem, Pointer):
-        return mem.owner
-    loader().clRetainMemObject(mem)
-    return pyopencl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", mem)), retain=False)
-
-
-def retained(handle: Any, kind: str) -> Any:
-    """A further reference to an OpenCL object. kind: Context, CommandQueue, MemObject or Event."""
-    cl = loader()
-    check(getattr(cl, f"clRetain{kind}")(handle), f"clRetain{kind}")
-    return owned(handle, getattr(cl, f"clRelease{kind}"))
+    return mem.owner if isinstance(mem, Pointer) else retained(mem, "Buffer")
 
 
 def create_context(device: Any) -> Any:
-    cl, code = loader(), ffi.new("cl_int *")
-    handle = cl.clCreateContext(
-        ffi.NULL, 1, ffi.new("cl_device_id[1]", [device]), ffi.NULL, ffi.NULL, code
-    )
-    check(code[0], "clCreateContext")
-    return owned(handle, cl.clReleaseContext)
+    with calling("clCreateContext") as cl:
+        return held("cl_context", cl.Context([retained(device, "Device")]))
 
 
 def create_queue(context: Any, device: Any) -> Any:
-    cl, code = loader(), ffi.new("cl_int *")
-    handle = cl.clCreateCommandQueue(context, device, 0, code)
-    check(code[0], "clCreateCommandQueue")
-    return owned(handle, cl.clReleaseCommandQueue)
-
-
-_code = threading.local()
+    with calling("clCreateCommandQueue") as cl:
+        objects = retained(context, "Context"), retained(device, "Device")
+        return held("cl_command_queue", cl.CommandQueue(*objects))
 
 
 def create_buffer(context: Any, size: int, content: Any = None) -> Any:
     """A buffer; `content`, a NumPy array, is copied to it before the call returns."""
+    flags = pyopencl().mem_flags
     if content is None:
-        return buffer_of(context, READ_WRITE, size, ffi.NULL)
-    return buffer_of(context, READ_WRITE | COPY_HOST_PTR, size, ffi.from_buffer(content))
+        return buffer_of(context, flags.READ_WRITE, size)
+    return buffer_of(context, flags.READ_WRITE | flags.COPY_HOST_PTR, size, content)
 
 
-def buffer_of(context: Any, flags: int, size: int, host: Any) -> Any:
-    """A buffer with OpenCL's flags, of a pointer to the host's memory or ffi.NULL."""
-    code = getattr(_code, "code", None)
-    if code is None:
-        code = _code.code = ffi.new("cl_int *")
-    handle = _loader.clCreateBuffer(context, flags, size, host, code)
-    if code[0] != 0:
+def buffer_of(context: Any, flags: int, size: int, host: Any = None) -> Any:
+    """A buffer with OpenCL's flags. host: what has the host's memory."""
+    cl = pyopencl()
+    try:
+        size = size if host is None else 0  # pyopencl's word for all that the host has
+        return held("cl_mem", cl.Buffer(retained(context, "Context"), flags, size, host))
+    except cl.Error as error:
         raise OpenCLError(
-            f"a buffer of {size} bytes cannot be allocated: OpenCL's error " f"{code[0]}", code[0]
-        )
-    return ffi.gc(handle, _release_buffer)
-
-
-def _release_buffer(handle: Any) -> None:
-    if not process.forked:
-        _loader.clReleaseMemObject(handle)
+            f"a buffer of {size or host.nbytes} bytes cannot be allocated: OpenCL's error "
+            f"{error.code}",
+            error.code,
+        ) from None
 
 
 def own_event(handle: Any) -> Any:
     """Takes the caller's reference to an event."""
-    return ffi.gc(handle, _release_event)
-
-
-def _release_event(handle: Any) -> None:
-    if not process.forked:
-        _loader.clReleaseEvent(handle)
+    event = pyopencl().Event.from_int_ptr(number(handle), retain=False)
+    return held("cl_event", event)
 
 
 # What commands in flight use, and OpenCL does not keep: (event, what to keep), until the event is
@@ -333,7 +267,7 @@ def settle() -> None:
             one = _lent.popleft()
         except IndexError:
             return  # another thread has them
-        if one[0] is None or _info("clGetEventInfo", one[0], EVENT_STATUS, "cl_int") > COMPLETE:
+        if one[0] is None or status_of(one[0]) > 0:
             _lent.append(one)
 
 
@@ -345,30 +279,31 @@ def _leave() -> None:
     keep_for_ever(list(_lent))
 
 
+def status_of(event: Any) -> int:
+    """0 if the event is complete, less after a failure, and more before."""
+    return int(retained(event, "Event").command_execution_status)
+
+
 class Event(Handle):
     """The end of a call's commands on the device."""
 
     def wait(self) -> None:
         """Waits until the commands are complete."""
-        check(
-            loader().clWaitForEvents(1, ffi.new("cl_event[1]", [self._handle])), "clWaitForEvents"
-        )
+        with calling("clWaitForEvents"):
+            self.as_pyopencl().wait()
         settle()
 
     @property
     def done(self) -> bool:
         """Whether the commands are complete. Does not wait."""
-        status: int = _info("clGetEventInfo", self._handle, EVENT_STATUS, "cl_int")
+        status = status_of(self._handle)
         if status < 0:
             raise OpenCLError(f"the device ended the commands with OpenCL's error {status}", status)
-        return status == COMPLETE
+        return status == 0
 
     def as_pyopencl(self) -> Any:
         """The same event as a pyopencl.Event."""
-        import pyopencl
-
-        loader().clRetainEvent(self._handle)
-        return pyopencl.Event.from_int_ptr(self.int_ptr, retain=False)
+        return retained(self._handle, "Event")
 
     def __repr__(self) -> str:
         return f"<clsample.Event {self.int_ptr:#x}>"
@@ -400,47 +335,33 @@ class Queue(Handle):
 
     def flush(self) -> None:
         """Sends the commands so far to the device."""
-        check(loader().clFlush(self._handle), "clFlush")
+        with calling("clFlush"):
+            self.as_pyopencl().flush()
 
     def finish(self) -> None:
         """Waits until all commands are complete."""
-        check(loader().clFinish(self._handle), "clFinish")
+        with calling("clFinish"):
+            self.as_pyopencl().finish()
 
     def as_pyopencl(self) -> Any:
         """The same queue as a pyopencl.CommandQueue."""
-        import pyopencl
-
-        loader().clRetainCommandQueue(self._handle)
-        return pyopencl.CommandQueue.from_int_ptr(self.int_ptr, retain=False)
-
-
-def context_devices(context: Any) -> Tuple[Any, ...]:
-    """The devices of a cl_context."""
-    cl, size = loader(), ffi.new("size_t *")
-    check(cl.clGetContextInfo(context, CONTEXT_DEVICES, 0, ffi.NULL, size), "clGetContextInfo")
-    ids = ffi.new("cl_device_id[]", size[0] // ffi.sizeof("cl_device_id"))
-    check(cl.clGetContextInfo(context, CONTEXT_DEVICES, size[0], ids, ffi.NULL), "clGetContextInfo")
-    return tuple(ids)
-
-
-def queue_device(queue: Any) -> Any:
-    return _info("clGetCommandQueueInfo", queue, QUEUE_DEVICE, "cl_device_id")
+        return retained(self._handle, "CommandQueue")
 
 
 def buffer_size(mem: Any) -> int:
-    if isinstance(mem, Pointer):
-        return mem.size
-    return int(_info("clGetMemObjectInfo", mem, MEM_SIZE, "size_t"))
+    return int(mem.size if isinstance(mem, Pointer) else as_pyopencl(mem).size)
 
 
-def read(queue: Any, mem: Any, offset: int, target: Any, event: Optional[Any]) -> None:
+def read(queue: Any, mem: Any, offset: int, target: np.ndarray[Any, Any], event: Any) -> None:
     """Waits for the event, and copies bytes to a NumPy array."""
-    cl, to, size = loader(), ffi.from_buffer(target), target.nbytes
-    wait = (0, ffi.NULL) if event is None else (1, ffi.new("cl_event[1]", [event]))
-    if isinstance(mem, Pointer):
-        source = ffi.cast("void *", mem.pointer + offset)
-        code = cl.clEnqueueSVMMemcpy(queue, 1, to, source, size, *wait, ffi.NULL)
-    else:
-        code = cl.clEnqueueReadBuffer(queue, mem, 1, offset, size, to, *wait, ffi.NULL)
-    check(code, "reading a buffer")
+    to_wait = [] if event is None else [retained(event, "Event")]
+    with calling("reading a buffer") as cl:
+        on = retained(queue, "CommandQueue")
+        if isinstance(mem, Pointer):
+            start = ffi.cast("char *", mem.pointer + offset)
+            source = np.frombuffer(ffi.buffer(start, target.nbytes), target.dtype)
+            cl.enqueue_copy(on, cl.SVM(target), cl.SVM(source), wait_for=to_wait)
+        else:
+            source = as_pyopencl(mem)
+            cl.enqueue_copy(on, target, source, src_offset=offset, wait_for=to_wait)
     settle()

@@ -11,8 +11,6 @@ from . import _opencl
 from ._cffi import ffi
 from ._errors import OpenCLError
 
-DEVICE_TYPE, TYPE_CPU, HOST_UNIFIED_MEMORY = 0x1000, 1 << 1, 0x1035
-MAP_WRITE = 1 << 1
 # OpenCL's compilers may assume that a buffer begins at a multiple of its largest type's size, which
 # is that of double16.
 ALIGNMENT = 128
@@ -27,48 +25,41 @@ def share(context: Any, memory: _opencl.Pointer) -> Tuple[Any, int]:
     host needs to be announced to OpenCL by mapping the buffer.
     """
     offset = memory.pointer % ALIGNMENT
-    start = ffi.cast("void *", memory.pointer - offset)
-    flags = _opencl.READ_ONLY | _opencl.USE_HOST_PTR
-    return _opencl.buffer_of(context, flags, offset + memory.size, start), offset
+    size = offset + memory.size
+    whole = np.frombuffer(ffi.buffer(ffi.cast("char *", memory.pointer - offset), size), np.uint8)
+    flags = _opencl.pyopencl().mem_flags
+    return _opencl.buffer_of(context, flags.READ_ONLY | flags.USE_HOST_PTR, size, whole), offset
 
 
 def shares_memory(context: Any, device: Any) -> bool:
     """Whether the device computes in the host's memory. A CPU says so; what it says is compared
     with what it does, for an array that begins at no multiple of ALIGNMENT."""
+    found = _opencl.retained(device, "Device")
     try:
-        kind = _opencl._info("clGetDeviceInfo", device, DEVICE_TYPE, "cl_bitfield")
-        if not kind & TYPE_CPU:
+        if not found.type & _opencl.pyopencl().device_type.CPU or not found.host_unified_memory:
             return False
-        unified = _opencl._info("clGetDeviceInfo", device, HOST_UNIFIED_MEMORY, "cl_bool")
-        return bool(unified) and _is_shared(context, _opencl.create_queue(context, device))
+        return _is_shared(context, _opencl.Queue(_opencl.create_queue(context, device)))
     except OpenCLError:
         return False
 
 
-def _is_shared(context: Any, queue: Any) -> bool:
+def _is_shared(context: Any, queue: _opencl.Queue) -> bool:
     """Writes to an array through its buffer's map, and past it, and lets the device read it."""
-    cl, code = _opencl.loader(), ffi.new("cl_int *")
     array = np.zeros(1024, np.uint32)[1:]
-    size = array.nbytes
-    buffer, offset = share(context, _opencl.Pointer(array.ctypes.data, size, array))
-    mapped = cl.clEnqueueMapBuffer(
-        queue, buffer, 1, MAP_WRITE, offset, size, 0, ffi.NULL, ffi.NULL, code
-    )
-    _opencl.check(code[0], "clEnqueueMapBuffer")
-    same = int(ffi.cast("intptr_t", mapped)) == array.ctypes.data
-    if same:
-        array[:] = 1
-    _opencl.check(
-        cl.clEnqueueUnmapMemObject(queue, buffer, mapped, 0, ffi.NULL, ffi.NULL),
-        "clEnqueueUnmapMemObject",
-    )
-    _opencl.check(cl.clFinish(queue), "clFinish")
-    array[1::2] = 2  # a copy of the memory would not have it
+    size, on = array.nbytes, queue.as_pyopencl()
+    mem, offset = share(context, _opencl.Pointer(array.ctypes.data, size, array))
+    buffer, other = _opencl.as_pyopencl(mem), _opencl.create_buffer(context, size)
+    with _opencl.calling("a trial of the host's memory") as cl:
+        how = cl.map_flags.WRITE
+        mapped, _ = cl.enqueue_map_buffer(on, buffer, how, offset, array.shape, array.dtype)
+        same: bool = mapped.ctypes.data == array.ctypes.data
+        if same:
+            array[:] = 1
+        mapped.base.release(on)
+        on.finish()
+        array[1::2] = 2  # a copy of the memory would not have it
+        to = _opencl.as_pyopencl(other)
+        cl.enqueue_copy(on, to, buffer, byte_count=size, src_offset=offset)
     found = np.zeros_like(array)
-    other = _opencl.create_buffer(context, size)
-    _opencl.check(
-        cl.clEnqueueCopyBuffer(queue, buffer, other, offset, 0, size, 0, ffi.NULL, ffi.NULL),
-        "clEnqueueCopyBuffer",
-    )
-    _opencl.read(queue, other, 0, found, None)
+    _opencl.read(queue._handle, other, 0, found, None)
     return same and found[:4].tolist() == [1, 2, 1, 2] and bool((found == array).all())

@@ -151,13 +151,13 @@ def test_buffers_begin_where_vectors_may(shared, device):
         part = array[first:]
         place = _opencl.Pointer(part.ctypes.data, part.nbytes, part)
         mem, offset = _shared.share(device._cl, place)
-        host_ptr = _opencl._info("clGetMemObjectInfo", mem, 0x1103, "void *")
-        start = int(_opencl.ffi.cast("intptr_t", host_ptr))
+        size = _opencl.buffer_size(mem)
+        start = _opencl.as_pyopencl(mem).get_host_array(size, np.uint8).ctypes.data
         assert start % 128 == 0 and start + offset == part.ctypes.data
-        assert _opencl.buffer_size(mem) == offset + part.nbytes
+        assert size == offset + part.nbytes
 
 
-def test_it_is_checked(shared, device, monkeypatch):
+def test_it_is_checked(cl, shared, device, monkeypatch):
     """A driver is noticed that copies, with or without maps of the host's memory, or refuses."""
     assert _shared.shares_memory(device._cl, device._device)
 
@@ -167,18 +167,24 @@ def test_it_is_checked(shared, device, monkeypatch):
     def announced(queue, buffer, offset, target, event):
         target[:] = 1
 
-    def refused(code, call):
-        raise clsample.OpenCLError(call, code)
+    def refused(*call):
+        raise clsample.OpenCLError("no memory", -4)
 
     for module, name, wrong in (
         (_shared, "share", copied),
         (_opencl, "read", announced),
-        (_opencl, "check", refused),
+        (_opencl, "buffer_of", refused),
     ):
         monkeypatch.setattr(module, name, wrong)
         assert not _shared.shares_memory(device._cl, device._device)
         monkeypatch.undo()
-    info = _opencl._info
-    for what, value in ((_shared.DEVICE_TYPE, 1 << 2), (_shared.HOST_UNIFIED_MEMORY, 0)):
-        monkeypatch.setattr(_opencl, "_info", lambda *a: value if a[2] == what else info(*a))
-        assert not _shared.shares_memory(device._cl, device._device)
+    types = cl.device_type
+    for kind, unified in ((types.CPU, 1), (types.GPU, 1), (types.CPU, 0)):
+        found = type("Device", (), {"type": kind, "host_unified_memory": unified})
+        real = _opencl.retained
+        monkeypatch.setattr(
+            _opencl, "retained", lambda h, k: found if k == "Device" else real(h, k)
+        )
+        monkeypatch.setattr(_opencl, "create_queue", lambda *_: device.queue._handle)
+        assert _shared.shares_memory(device._cl, device._device) == (kind == types.CPU and unified)
+        monkeypatch.undo()

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import _opencl
 from conftest import token_of
 
-pytest.importorskip("pyopencl")
+pyopencl = pytest.importorskip("pyopencl")
 tinygrad = pytest.importorskip("tinygrad")
 
 import clsample.tinygrad as ours  # noqa: E402
@@ -70,24 +69,6 @@ def draw(sampler, requests, logits, **more):
     return sampler.sample(logits, requests, positions=at, defer_accept=True, **more).tokens.get()
 
 
-class Reads:
-    """A loader that counts what the package reads from devices."""
-
-    def __init__(self, loader):
-        self.loader, self.bytes, self.calls = loader, 0, set()
-
-    def __getattr__(self, name):
-        function = getattr(self.loader, name)
-
-        def counted(*arguments):
-            self.calls.add(name)
-            if name == "clEnqueueReadBuffer":
-                self.bytes += arguments[4]
-            return function(*arguments)
-
-        return counted
-
-
 def test_tokens_without_a_copy(theirs, sampler, requests, rows, monkeypatch):
     """The host reads four bytes a row, and nothing waits for tinygrad's queue before."""
     from tinygrad.runtime import ops_cl
@@ -97,17 +78,22 @@ def test_tokens_without_a_copy(theirs, sampler, requests, rows, monkeypatch):
     def never(*arguments):
         raise AssertionError("tinygrad waited or read")
 
-    reads = Reads(_opencl.loader())
+    copy, copied = pyopencl.enqueue_copy, []
+
+    def counted(queue, to, *arguments, **more):
+        copied.append(to.nbytes)
+        return copy(queue, to, *arguments, **more)
+
     with monkeypatch.context() as patch:
-        patch.setattr(_opencl, "_loader", reads)
+        patch.setattr(pyopencl, "enqueue_copy", counted)
+        patch.setattr(pyopencl, "enqueue_map_buffer", never)
         patch.setattr(ops_cl.CLDevice, "synchronize", never)
         patch.setattr(ops_cl.CLAllocator, "_copyout", never)
         step = sampler.sample(ours.array(theirs, logits), requests)
-        assert not step.copied and "clEnqueueReadBuffer" not in reads.calls
+        assert not step.copied and not copied
         found = step.tokens.get()
     assert found.tolist() == expected(rows)
-    assert reads.bytes == 4 * ROWS
-    assert not reads.calls & {"clEnqueueMapBuffer", "clEnqueueSVMMemcpy"}
+    assert copied == [4 * ROWS]
 
 
 def test_it_is_the_same_memory(theirs, sampler, requests, rows):
