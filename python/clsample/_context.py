@@ -96,7 +96,7 @@ class Context(Unique):
             self._open(cl, device, queue, struct)
             if queue is not None:
                 self._queue = self._find_queue("queue", queue)
-            status = lib.cls_context_create(self._cl, self._device, struct, out)
+            status = lib.cls_context_create(self._cl_handle, self._device, struct, out)
         if status == 0:
             self._handle = self._owned(out[0], lib.cls_context_destroy)
         self._progress.check()
@@ -153,26 +153,27 @@ class Context(Unique):
                 self._device = first_usable(struct, device)
             else:
                 self._device = _device_handle(device)
-            self._cl = _opencl.create_context(self._device)
+            self._keep_cl(_opencl.create_context(self._device))
             return
         if not _opencl.is_pyopencl(cl, "Context"):
             named = f"; to name a device, write device={cl!r}" if isinstance(cl, str) else ""
             raise TypeError(
                 f"cl must be a pyopencl.Context or 'host', not {type(cl).__name__}{named}"
             )
-        theirs = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
-        self._cl = _opencl.held("cl_context", theirs)
+        self._keep_cl(_opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context"))
         if device is not None:
             self._device = _device_handle(device)
         elif queue is not None:
             on = Queue(self._find_queue("queue", queue)).as_pyopencl()
             self._device = _device_handle(on.device)
         else:
-            if len(theirs.devices) != 1:
-                raise ValueError(
-                    f"cl has {len(theirs.devices)} devices: name one by device or queue"
-                )
-            self._device = _device_handle(theirs.devices[0])
+            found = self._cl.devices
+            if len(found) != 1:
+                raise ValueError(f"cl has {len(found)} devices: name one by device or queue")
+            self._device = _device_handle(found[0])
+
+    def _keep_cl(self, cl: Any) -> None:
+        self._cl, self._cl_handle = cl, _opencl.held("cl_context", cl)
 
     def _find_queue(self, name: str, value: Any) -> Any:
         """The cl_command_queue of an argument, retained."""
@@ -188,7 +189,7 @@ class Context(Unique):
     def _tables(self) -> Any:
         """What tells the caller's objects that were released; see _opencl.address()."""
         if self._found_tables is None:
-            self._found_tables = _opencl.tables_of(self._cl)
+            self._found_tables = _opencl.tables_of(self._cl, self._cl_handle)
         return self._found_tables
 
     @property

@@ -185,12 +185,12 @@ def alive(name: str, mem: Any) -> Any:
     return mem
 
 
-def tables_of(context: Any) -> Mapping[str, Any]:
+def tables_of(context: Any, handle: Any) -> Mapping[str, Any]:
     """What address() compares. A driver may have one table for all kinds of objects, or several: a
     buffer that is made for the comparison tells which."""
     if not sys.platform.startswith("linux"):
         return {}
-    one, buffer = ffi.cast("void **", context)[0], create_buffer(context, 1)
+    one, buffer = ffi.cast("void **", handle)[0], create_buffer(context, 1)
     found = {"cl_mem": ffi.cast("void **", buffer)[0]}
     if found["cl_mem"] == one:
         found |= {"cl_command_queue": one, "cl_event": one}
@@ -198,6 +198,7 @@ def tables_of(context: Any) -> Mapping[str, Any]:
 
 
 # --------------------------------------------------------------- own objects
+# `context` is pyopencl's here, and all else a handle.
 
 
 def kept(mem: Any) -> Any:
@@ -212,13 +213,12 @@ def as_pyopencl(mem: Any) -> Any:
 
 def create_context(device: Any) -> Any:
     with calling("clCreateContext") as cl:
-        return held("cl_context", cl.Context([retained(device, "Device")]))
+        return cl.Context([retained(device, "Device")])
 
 
 def create_queue(context: Any, device: Any) -> Any:
     with calling("clCreateCommandQueue") as cl:
-        objects = retained(context, "Context"), retained(device, "Device")
-        return held("cl_command_queue", cl.CommandQueue(*objects))
+        return held("cl_command_queue", cl.CommandQueue(context, retained(device, "Device")))
 
 
 def create_buffer(context: Any, size: int, content: Any = None) -> Any:
@@ -234,7 +234,7 @@ def buffer_of(context: Any, flags: int, size: int, host: Any = None) -> Any:
     cl = pyopencl()
     try:
         size = size if host is None else 0  # pyopencl's word for all that the host has
-        return held("cl_mem", cl.Buffer(retained(context, "Context"), flags, size, host))
+        return held("cl_mem", cl.Buffer(context, flags, size, host))
     except cl.Error as error:
         raise OpenCLError(
             f"a buffer of {size or host.nbytes} bytes cannot be allocated: OpenCL's error "
