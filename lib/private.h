@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the project's libraries have in common beside the public calls: errors, structs that grow,
- * checks of the caller's queues, events and buffers, and uploads. Only cls_fail() and the table of
- * OpenCL's functions are exported, in the version node CLSAMPLE_PRIVATE (lib/clsample.map), since
- * the thread's error and the table are in libclsample; the rest is compiled into each library. No
- * program but the command may call it, and all must be from the same release.
+ * checks of the caller's queues, events and buffers, and uploads. Only the two functions of errors
+ * and the table of OpenCL's functions are exported, in the version node CLSAMPLE_PRIVATE
+ * (lib/clsample.map), since the thread's error and the table are in libclsample; the rest is
+ * compiled into each library. No program but the command may call it, and all must be from the same
+ * release.
  *
  * This header includes no private one but that of the table: what is not here, the other libraries
  * cannot use.
@@ -33,8 +34,13 @@ __attribute__((format(printf, 3, 4)))
 CLS_API cls_status
 cls_fail(cls_status status, cl_int opencl, const char *format, ...);
 
-/* Refuses an argument: records the message and returns CLS_BAD_ARGUMENT. */
+/* Refuses an argument: records the message and returns CLS_BAD_ARGUMENT. A message of this status
+ * begins with the argument, which is cls_error_field(). */
 #define cls_refuse(...) cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, __VA_ARGS__)
+
+/* The same for a message that does not, since no argument is at fault alone. */
+#define cls_refuse_call(...) cls_no_field(cls_refuse(__VA_ARGS__))
+CLS_API cls_status cls_no_field(cls_status status);
 
 /* ------------------------------------------------------- structs that grow */
 

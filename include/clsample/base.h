@@ -81,6 +81,13 @@ CLS_API CLS_RETURNS_NONNULL const char *cls_status_name(cls_status status);
  * string is valid until the next failed call of the thread; calls that succeed do not change it. */
 CLS_API CLS_RETURNS_NONNULL const char *cls_error_message(void);
 
+/* Returns the argument at fault of the calling thread's last failed call, with which its message
+ * begins: "params->top_k", "step->mask.words", "wait[2]" or "queue". "" if the status was not
+ * CLS_BAD_ARGUMENT, or no argument is at fault alone, and before the first failure. A program that
+ * has names of its own for arguments says them instead. The string is valid until the next call of
+ * this function by the thread. */
+CLS_API CLS_RETURNS_NONNULL const char *cls_error_field(void);
+
 /* Returns the OpenCL status (CL_OUT_OF_RESOURCES, ...) that caused the calling thread's last failed
  * call, and CL_SUCCESS if OpenCL was not the cause. */
 CLS_API cl_int cls_error_opencl(void);

@@ -35,7 +35,7 @@ const char *cls_opencl_name(cl_int code);
 typedef struct cls_saved_error {
     char message[512];
     cl_int opencl;
-    size_t text_length;
+    size_t text_length, field_length;
 } cls_saved_error;
 void cls_error_save(cls_saved_error *error);
 void cls_error_restore(const cls_saved_error *error);

@@ -7,7 +7,8 @@
 
 static _Thread_local char message[sizeof((cls_saved_error *)0)->message];
 static _Thread_local cl_int opencl_code;
-static _Thread_local size_t text_length; /* of the message without OpenCL's code */
+static _Thread_local size_t text_length;  /* of the message without OpenCL's code */
+static _Thread_local size_t field_length; /* of the argument that it begins with, or 0 */
 
 const char *cls_version(void) { return CLS_VERSION_STRING; }
 
@@ -40,6 +41,13 @@ const char *cls_status_name(cls_status status)
 
 const char *cls_error_message(void) { return message; }
 
+const char *cls_error_field(void)
+{
+    static _Thread_local char field[sizeof message];
+    snprintf(field, sizeof field, "%.*s", (int)field_length, message);
+    return field;
+}
+
 cl_int cls_error_opencl(void) { return opencl_code; }
 
 /* Ends the message, whose text has just got n more characters, with OpenCL's code. */
@@ -60,6 +68,13 @@ cls_status cls_fail(cls_status status, cl_int opencl, const char *format, ...)
     va_start(args, format);
     append_code(vsnprintf(message, sizeof message, format, args));
     va_end(args);
+    field_length = status == CLS_BAD_ARGUMENT ? strcspn(message, " :,") : 0;
+    return status;
+}
+
+cls_status cls_no_field(cls_status status)
+{
+    field_length = 0;
     return status;
 }
 
@@ -76,6 +91,7 @@ void cls_error_save(cls_saved_error *error)
     memcpy(error->message, message, sizeof message);
     error->opencl = opencl_code;
     error->text_length = text_length;
+    error->field_length = field_length;
 }
 
 void cls_error_restore(const cls_saved_error *error)
@@ -83,6 +99,7 @@ void cls_error_restore(const cls_saved_error *error)
     memcpy(message, error->message, sizeof message);
     opencl_code = error->opencl;
     text_length = error->text_length;
+    field_length = error->field_length;
 }
 
 const char *cls_opencl_name(cl_int code)

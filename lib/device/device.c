@@ -218,17 +218,17 @@ static cls_status choose_shortlist(const properties *p, const cls_context_option
         shape->shortlist /= 2;
     if (list_bytes(shape->shortlist, shape->row_group) > local ||
         survey_bytes(shape->vector, shape->work_group) > local)
-        return cls_fail(
-            o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0
-                ? CLS_BAD_ARGUMENT
-                : CLS_UNSUPPORTED_DEVICE,
-            CL_SUCCESS,
-            "work_group %u, row_group %u, vector %u and shortlist %u need more local "
-            "memory than %s, %llu bytes; choose smaller ones",
-            (unsigned)shape->work_group, (unsigned)shape->row_group, (unsigned)shape->vector,
-            (unsigned)shape->shortlist,
-            local < p->local_mem_size ? "options->max_local_mem_size" : "the device has",
-            (unsigned long long)local);
+        return cls_no_field(
+            cls_fail(o->work_group != 0 || o->row_group != 0 || o->vector != 0 || o->shortlist != 0
+                         ? CLS_BAD_ARGUMENT
+                         : CLS_UNSUPPORTED_DEVICE,
+                     CL_SUCCESS,
+                     "work_group %u, row_group %u, vector %u and shortlist %u need more local "
+                     "memory than %s, %llu bytes; choose smaller ones",
+                     (unsigned)shape->work_group, (unsigned)shape->row_group,
+                     (unsigned)shape->vector, (unsigned)shape->shortlist,
+                     local < p->local_mem_size ? "options->max_local_mem_size" : "the device has",
+                     (unsigned long long)local));
     return CLS_OK;
 }
 

@@ -308,10 +308,10 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
     *out = NULL;
     if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "libclsample is version %s, and libclsample-head version %s: install both "
-                        "from one release",
-                        cls_version(), CLS_VERSION_STRING);
+        return cls_refuse_call(
+            "libclsample is version %s, and libclsample-head version %s: install both "
+            "from one release",
+            cls_version(), CLS_VERSION_STRING);
     cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
     if (status == CLS_OK)
         status = cls_opencl_find(NULL);

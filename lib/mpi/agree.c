@@ -120,30 +120,27 @@ static cls_status differing(const cls_mpi *m)
         i++;
     const cls_mpi_header *const h = &m->headers[i];
     if (h->kind != u->kind)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rank %d is at %s, but rank %d is at %s", i,
-                        kind_name(h->kind), usual, kind_name(u->kind));
+        return cls_refuse_call("rank %d is at %s, but rank %d is at %s", i, kind_name(h->kind),
+                               usual, kind_name(u->kind));
     if (h->kind == CLS_MPI_CREATE && h->size != u->size)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "rank %d has a vocabulary of %llu tokens, but rank %d one of %llu", i,
-                        (unsigned long long)h->size, usual, (unsigned long long)u->size);
+        return cls_refuse_call("rank %d has a vocabulary of %llu tokens, but rank %d one of %llu",
+                               i, (unsigned long long)h->size, usual, (unsigned long long)u->size);
     if (h->kind == CLS_MPI_CREATE)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "rank %d has other borders than rank %d", i,
-                        usual);
+        return cls_refuse_call("rank %d has other borders than rank %d", i, usual);
     if (h->digest != u->digest && h->shortlist != u->shortlist)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "rank %d has another step than rank %d: other rows, slots, parameters, "
-                        "maps or outputs, or a top_k lies between the shortlists of their devices, "
-                        "of %u and %u tokens: create all contexts with the same "
-                        "options->shortlist",
-                        i, usual, (unsigned)h->shortlist, (unsigned)u->shortlist);
+        return cls_refuse_call(
+            "rank %d has another step than rank %d: other rows, slots, parameters, "
+            "maps or outputs, or a top_k lies between the shortlists of their devices, "
+            "of %u and %u tokens: create all contexts with the same "
+            "options->shortlist",
+            i, usual, (unsigned)h->shortlist, (unsigned)u->shortlist);
     if (h->digest != u->digest)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "rank %d has another step than rank %d: other rows, slots, parameters, "
-                        "maps or outputs",
-                        i, usual);
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "rank %d has a partial of %llu bytes, but rank %d one of %llu", i,
-                    (unsigned long long)h->size, usual, (unsigned long long)u->size);
+        return cls_refuse_call(
+            "rank %d has another step than rank %d: other rows, slots, parameters, "
+            "maps or outputs",
+            i, usual);
+    return cls_refuse_call("rank %d has a partial of %llu bytes, but rank %d one of %llu", i,
+                           (unsigned long long)h->size, usual, (unsigned long long)u->size);
 }
 
 cls_status cls_mpi_agreed(cls_mpi *m)
@@ -152,18 +149,17 @@ cls_status cls_mpi_agreed(cls_mpi *m)
     for (int i = 0; i < m->ranks; i++) {
         const cls_mpi_header *const h = &m->headers[i];
         if (h->magic != MAGIC || h->version != CLS_VERSION_NUMBER)
-            return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                            "rank %d has another byte order, or another release of "
-                            "libclsample-mpi than rank %d",
-                            i, m->rank);
+            return cls_refuse_call("rank %d has another byte order, or another release of "
+                                   "libclsample-mpi than rank %d",
+                                   i, m->rank);
         alike = alike && same(h, &m->headers[0]);
         if (h->kind == CLS_MPI_END && m->gone == 0)
             m->gone = i + 1;
     }
     for (int i = 0; i < m->ranks; i++)
         if (m->headers[i].status != CLS_OK)
-            return cls_fail((cls_status)m->headers[i].status, CL_SUCCESS, "rank %d: %s", i,
-                            m->headers[i].message);
+            return cls_no_field(cls_fail((cls_status)m->headers[i].status, CL_SUCCESS,
+                                         "rank %d: %s", i, m->headers[i].message));
     return alike ? CLS_OK : differing(m);
 }
 

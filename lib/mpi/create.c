@@ -16,10 +16,10 @@ static cls_status open_rank(cls_sampler *sampler, const cls_mpi_options *callers
     cls_shard_options shard;
     cls_mpi_options_init(&o);
     if (strcmp(cls_version(), CLS_VERSION_STRING) != 0)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "libclsample is version %s, and libclsample-mpi version %s: install both "
-                        "from one release",
-                        cls_version(), CLS_VERSION_STRING);
+        return cls_refuse_call(
+            "libclsample is version %s, and libclsample-mpi version %s: install both "
+            "from one release",
+            cls_version(), CLS_VERSION_STRING);
     cls_status status = CLS_OK;
     if (callers != NULL)
         status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
@@ -79,8 +79,8 @@ static cls_status all_opened(MPI_Comm comm, int rank, cls_status status)
     status = check(rank, MPI_Bcast(&header, (int)sizeof header, MPI_BYTE, first.rank, comm),
                    "MPI_Bcast()");
     return status != CLS_OK ? status
-                            : cls_fail((cls_status)header.status, CL_SUCCESS, "rank %d: %s",
-                                       first.rank, header.message);
+                            : cls_no_field(cls_fail((cls_status)header.status, CL_SUCCESS,
+                                                    "rank %d: %s", first.rank, header.message));
 }
 
 /* Compares what all ranks have created. */
@@ -107,8 +107,8 @@ static cls_status check_communicator(MPI_Comm comm)
     MPI_Initialized(&initialized);
     MPI_Finalized(&finalized);
     if (!initialized || finalized)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "MPI is %s",
-                        finalized ? "finalized" : "not initialized: call MPI_Init() first");
+        return cls_refuse_call("MPI is %s",
+                               finalized ? "finalized" : "not initialized: call MPI_Init() first");
     if (comm == MPI_COMM_NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "comm is MPI_COMM_NULL");
     const cls_status status = check(0, MPI_Comm_test_inter(comm, &inter), "MPI_Comm_test_inter()");

@@ -21,7 +21,7 @@ static cls_status reserve(cls_mpi *m)
                         "fewer rows in a step",
                         size, m->ranks);
     if (size < MARK)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "the partial has only %zu bytes", size);
+        return cls_refuse_call("the partial has only %zu bytes", size);
     m->size = size;
     if (copies * size <= m->room)
         return CLS_OK;
@@ -55,8 +55,7 @@ static cls_status announce(cls_mpi *m, uint32_t kind, cls_status status)
 
 static cls_status is_gone(const cls_mpi *m)
 {
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                    "rank %d has called cls_mpi_destroy(): no step can follow", m->gone - 1);
+    return cls_refuse_call("rank %d has called cls_mpi_destroy(): no step can follow", m->gone - 1);
 }
 
 /* What comes before the shard's own call. Returns 1 if that call must follow; otherwise *status is
@@ -71,9 +70,9 @@ static int begin(cls_mpi *m, uint32_t kind, cls_status *status)
         *status = cls_fail(CLS_MPI_ERROR, CL_SUCCESS,
                            "MPI failed in an earlier call: destroy the cls_mpi");
     else if (m->state != CLS_MPI_IDLE)
-        *status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                           "a step is open: call cls_mpi_wait(), or cls_mpi_test() until it has "
-                           "ended");
+        *status =
+            cls_refuse_call("a step is open: call cls_mpi_wait(), or cls_mpi_test() until it has "
+                            "ended");
     else if (m->owed)
         *status = cls_mpi_settle(m, &answered);
     if (*status != CLS_OK)
@@ -92,7 +91,8 @@ static int begin(cls_mpi *m, uint32_t kind, cls_status *status)
     }
     if (m->behind.status == CLS_OK)
         return 1;
-    *status = announce(m, kind, cls_fail(m->behind.status, CL_SUCCESS, "%s", m->behind.message));
+    *status = announce(
+        m, kind, cls_no_field(cls_fail(m->behind.status, CL_SUCCESS, "%s", m->behind.message)));
     return 0;
 }
 
@@ -136,10 +136,7 @@ static cls_status arrived(cls_mpi *m, int block, int *there)
     return cls_mpi_check(m, MPI_Test(&m->request, there, MPI_STATUS_IGNORE), "MPI_Test()");
 }
 
-static cls_status abandoned(void)
-{
-    return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "this rank has abandoned the step");
-}
+static cls_status abandoned(void) { return cls_refuse_call("this rank has abandoned the step"); }
 
 /* Sends the partial, which the device has computed. If that failed, a mark travels in its
  * place: the other ranks wait for so many bytes. */
@@ -172,9 +169,10 @@ static cls_status received(cls_mpi *m)
     for (int i = 0; i < m->ranks; i++)
         if (memcmp(m->partials + (size_t)i * m->size, CLS_MPI_MARK, MARK) == 0)
             return announce(m, CLS_MPI_NEXT,
-                            m->problem.status == CLS_OK ? CLS_OK
-                                                        : cls_fail(m->problem.status, CL_SUCCESS,
-                                                                   "%s", m->problem.message));
+                            m->problem.status == CLS_OK
+                                ? CLS_OK
+                                : cls_no_field(cls_fail(m->problem.status, CL_SUCCESS, "%s",
+                                                        m->problem.message)));
     return CLS_OK;
 }
 
@@ -198,7 +196,7 @@ static cls_status merge(cls_mpi *m, int *more, cl_event *done)
     if (cls_mpi_post(m) != CLS_OK)
         return CLS_MPI_ERROR;
     m->owed = 1;
-    return cls_fail(status, CL_SUCCESS, "rank %d: %s", m->rank, m->own.message);
+    return cls_no_field(cls_fail(status, CL_SUCCESS, "rank %d: %s", m->rank, m->own.message));
 }
 
 cls_status cls_mpi_progress(cls_mpi *m, int block, int *complete, cl_event *done)
@@ -209,7 +207,8 @@ cls_status cls_mpi_progress(cls_mpi *m, int block, int *complete, cl_event *done
     while (status == CLS_OK && there && more) {
         switch (m->state) {
         case CLS_MPI_REFUSED:
-            status = cls_fail(m->problem.status, CL_SUCCESS, "%s", m->problem.message);
+            status =
+                cls_no_field(cls_fail(m->problem.status, CL_SUCCESS, "%s", m->problem.message));
             break;
         case CLS_MPI_AGREES:
             status = arrived(m, block, &there);
@@ -245,10 +244,10 @@ static cls_status check_open(const cls_mpi *m)
 {
     if (m == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "mpi is NULL");
-    return m->state != CLS_MPI_IDLE ? CLS_OK
-                                    : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                                               "no step is open: call cls_mpi_sample_start() or "
-                                               "cls_mpi_gather_start() first");
+    return m->state != CLS_MPI_IDLE
+               ? CLS_OK
+               : cls_refuse_call("no step is open: call cls_mpi_sample_start() or "
+                                 "cls_mpi_gather_start() first");
 }
 
 cls_status cls_mpi_test(cls_mpi *m, int *complete, cl_event *done)

@@ -232,7 +232,7 @@ cls_status cls_context_export(const cls_context *context, void *out, size_t *siz
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL",
                         context == NULL ? "context" : "size");
     if (context->shape.host)
-        return cls_refuse("the context has no device, so that it has no compiled programs");
+        return cls_refuse_call("the context has no device, so that it has no compiled programs");
     cls_status status =
         cls_cache_key(context->device, &context->requested_shape, cls_variants, key);
     if (status != CLS_OK)

@@ -87,14 +87,14 @@ static cls_status check_limits(cls_context *context, cls_program *p, int *again)
         *again = make_smaller(context, &p->config);
     if (*again)
         return CLS_OK;
-    return cls_fail(
+    return cls_no_field(cls_fail(
         caller_chose_groups(context) || context->options.shortlist != 0 ? CLS_BAD_ARGUMENT
                                                                         : CLS_UNSUPPORTED_DEVICE,
         CL_SUCCESS,
         "the program %s takes %llu bytes of local memory in groups of %u with a "
         "shortlist of %u, but the limit is %llu bytes",
         variant_of(p)->name, (unsigned long long)p->local_mem, (unsigned)p->config.group,
-        (unsigned)shape->shortlist, (unsigned long long)shape->local_mem_size);
+        (unsigned)shape->shortlist, (unsigned long long)shape->local_mem_size));
 }
 
 int cls_program_make_smaller(const cls_context *context, cls_program *p)

@@ -95,9 +95,10 @@ static cls_status check_grammar_state(const maker *m, uint32_t s)
         return cls_refuse("options->final_states[%u] is %d; it must be 0 or 1", (unsigned)s,
                           (int)o->final_states[s]);
     if (first == last && !is_final(m, s))
-        return cls_refuse("state %u has no way out: options->offsets gives it no transition, and "
-                          "it is not final",
-                          (unsigned)s);
+        return cls_refuse_call(
+            "state %u has no way out: options->offsets gives it no transition, and "
+            "it is not final",
+            (unsigned)s);
     if (is_final(m, s) && o->end_ids.count == 0)
         return cls_refuse("options->end_ids is empty, but options->final_states[%u] is 1",
                           (unsigned)s);
@@ -417,10 +418,10 @@ static cls_status make_grammar(maker *m, cls_grammar **out)
     const grammar_parts parts = parts_of_grammar(m);
     const uint64_t bytes = parts.end * sizeof(uint32_t);
     if (bytes > m->o.max_bytes || parts.end > UINT32_MAX / 8)
-        return cls_refuse("the grammar takes %llu bytes, but %s is %llu", (unsigned long long)bytes,
-                          bytes > m->o.max_bytes ? "options->max_bytes" : "the most",
-                          bytes > m->o.max_bytes ? (unsigned long long)m->o.max_bytes
-                                                 : UINT32_MAX / 8 * 4ull);
+        return cls_refuse_call(
+            "the grammar takes %llu bytes, but %s is %llu", (unsigned long long)bytes,
+            bytes > m->o.max_bytes ? "options->max_bytes" : "the most",
+            bytes > m->o.max_bytes ? (unsigned long long)m->o.max_bytes : UINT32_MAX / 8 * 4ull);
     cls_grammar *const g = calloc(1, sizeof *g);
     uint32_t *const words = bytes <= SIZE_MAX ? calloc((size_t)parts.end, sizeof *words) : NULL;
     if (g == NULL || words == NULL) {

@@ -17,7 +17,7 @@ cls_status cls_sampler_enter(cls_sampler *s)
     const cls_status status = cls_sampler_lock(s);
     if (s == NULL || status != CLS_OK || s->refusal == NULL)
         return status;
-    return cls_sampler_leave(s, cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s", s->refusal));
+    return cls_sampler_leave(s, cls_refuse_call("%s", s->refusal));
 }
 
 cls_status cls_sampler_leave(cls_sampler *s, cls_status status)
@@ -54,18 +54,16 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     if (s->no_late_compile) {
         char names[CLS_FEATURE_NAMES];
         cls_features_name(names, missing);
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "this needs %s, which the sampler's options->features lack, and "
-                        "options->no_late_compile forbids to compile it",
-                        names);
+        return cls_refuse_call("this needs %s, which the sampler's options->features lack, and "
+                               "options->no_late_compile forbids to compile it",
+                               names);
     }
     if (s->host != NULL) { /* nothing is compiled for the host */
         s->features |= missing;
         return CLS_OK;
     }
-    return s->compile != NULL
-               ? s->compile(s, s->features | missing)
-               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "a proof needs kernels that it lacks");
+    return s->compile != NULL ? s->compile(s, s->features | missing)
+                              : cls_refuse_call("a proof needs kernels that it lacks");
 }
 
 void cls_sampler_force_search(cls_sampler *s, int on)

@@ -73,7 +73,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
     cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
     if (status == CLS_OK && s->host != NULL)
-        status = cls_refuse("the sampler has no device, which a shard needs");
+        status = cls_refuse_call("the sampler has no device, which a shard needs");
     if (status == CLS_OK)
         status = check_shard_options(&o, s->vocab);
     if (status == CLS_OK)
@@ -81,8 +81,7 @@ static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_s
     if (status == CLS_OK)
         status = cls_reserved_check("options->reserved", (uint32_t)o.reserved);
     if (status == CLS_OK && s->shard != NULL)
-        status = cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                          "the sampler already has a shard: create a sampler for each");
+        status = cls_refuse_call("the sampler already has a shard: create a sampler for each");
     if (status != CLS_OK)
         return status;
     cls_shard *const h = calloc(1, sizeof *h);

@@ -43,9 +43,9 @@ static void close_step(cls_shard *h)
 
 static cls_status check_closed(const cls_shard *h)
 {
-    return h->open ? cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "the shard has an open step: merge its exchanges to the end, or call "
-                              "cls_shard_abandon() first")
+    return h->open ? cls_refuse_call(
+                         "the shard has an open step: merge its exchanges to the end, or call "
+                         "cls_shard_abandon() first")
                    : CLS_OK;
 }
 
@@ -148,9 +148,8 @@ int cls_shard_is_ready(const cls_shard *h)
 static cls_status check_open(const cls_shard *h)
 {
     return h->open ? CLS_OK
-                   : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                              "the shard has no open step: call cls_shard_sample() or "
-                              "cls_shard_gather() first");
+                   : cls_refuse_call("the shard has no open step: call cls_shard_sample() or "
+                                     "cls_shard_gather() first");
 }
 
 /* Waits for the partial and completes it, unless that was done before. */
@@ -385,9 +384,9 @@ cls_status cls_shard_logits(const cls_shard *h, cls_logits *logits)
     if (h == NULL || logits == NULL)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "%s is NULL", h == NULL ? "shard" : "logits");
     if (h->logits.values.buffer == NULL)
-        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
-                        "the shard has no gathered logits: complete a cls_shard_gather() first, "
-                        "and use them before the next step is opened");
+        return cls_refuse_call(
+            "the shard has no gathered logits: complete a cls_shard_gather() first, "
+            "and use them before the next step is opened");
     *logits = h->logits;
     return CLS_OK;
 }

@@ -132,8 +132,8 @@ cls_status cls_row_slots_check(cls_sampler *sampler, uint32_t rows, int shared, 
         return CLS_OK;
     }
     if (slots->host == NULL && rows > sampler->slots)
-        return cls_refuse("there are %u rows but only %u slots, and %s->slots is not set",
-                          (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
+        return cls_refuse_call("there are %u rows but only %u slots, and %s->slots is not set",
+                               (unsigned)rows, (unsigned)sampler->slots, plan->operands->call);
     for (; row < rows && status == CLS_OK; row++) {
         const int32_t slot = slots->host != NULL ? slots->host[row] : (int32_t)row;
         if (slot == -1)

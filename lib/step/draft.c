@@ -50,8 +50,9 @@ static cls_status read_lookup(const void *callers, cls_plan *plan)
 static cls_status finish_lookup(cls_sampler *s, cls_plan *plan)
 {
     if (s->history == 0)
-        return cls_refuse("the sampler was created with options->max_history of 0: there is no "
-                          "text to look drafts up in");
+        return cls_refuse_call(
+            "the sampler was created with options->max_history of 0: there is no "
+            "text to look drafts up in");
     return cls_row_slots_check(s, plan->step.rows, 1, plan);
 }
 

@@ -161,6 +161,67 @@ START_TEST(presets)
 }
 END_TEST
 
+/* Expects a refusal of an argument, or with "" one of which none is at fault alone. */
+#define REFUSED(call, field) \
+    do { \
+        ck_assert_int_eq((call), CLS_BAD_ARGUMENT); \
+        ck_assert_str_eq(cls_error_field(), (field)); \
+    } while (0)
+
+/* The argument at fault has the name that the message begins with, and stays until the next failure
+ * of the thread. */
+START_TEST(field_at_fault)
+{
+    int32_t out[2], status[2], slots[2] = {0, 0}, map[2] = {0, 9}, ids[] = {1, -2};
+    float logits[2][10] = {{0}};
+    uint32_t mask[2] = {~0u, ~0u};
+    cls_context *context;
+    cls_sampler *sampler;
+    cls_params p = default_params();
+    ck_assert_str_eq(cls_error_field(), "");
+    p.top_p = 2;
+    REFUSED(cls_params_check(&p, 10), "params->top_p");
+    must(cls_context_create_host(NULL, &context));
+    ck_assert_str_eq(cls_error_field(), "params->top_p");
+    p = default_params();
+    p.bad_words = (cls_sequences){.sequences = (cls_ids[]){{ids, 2}}, .count = 1};
+    REFUSED(cls_params_check(&p, 10), "params->bad_words.sequences[0].ids[1]");
+    REFUSED(cls_params_check(NULL, 10), "params");
+    REFUSED(cls_chain_stages(CLS_CHAIN_CUSTOM, NULL), "stages");
+    REFUSED(cls_struct_init("cls_nothing", &p, sizeof p), "");
+    REFUSED(cls_context_export(context, NULL, &(size_t){0}), "");
+    cls_sampler_options o = sampler_options(10, 2);
+    o.counts = 9;
+    REFUSED(cls_sampler_create(context, &o, &sampler), "options->counts");
+    o = sampler_options(10, 2);
+    must(cls_sampler_create(context, &o, &sampler));
+    p = default_params();
+    REFUSED(cls_slot_begin(sampler, 2, &p, NULL, 0, NULL, 0), "slot");
+    REFUSED(cls_slot_begin(sampler, 1, NULL, NULL, 0, NULL, 0), "params");
+    for (uint32_t slot = 0; slot < 2; slot++)
+        must(cls_slot_begin(sampler, slot, &p, NULL, 0, NULL, 0));
+    cls_step step = default_step(1, NULL);
+    step.logits.values =
+        (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = logits, .size = sizeof logits};
+    step.tokens = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = out, .size = 8};
+    step.status = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = status, .size = 8};
+    must(cls_sample(sampler, NULL, &step, 0, NULL, NULL));
+    step.tokens.kind = CLS_BUFFER_MEM;
+    REFUSED(cls_sample(sampler, NULL, &step, 0, NULL, NULL), "step->tokens.pointer");
+    step.tokens.kind = CLS_BUFFER_HOST;
+    step.mask =
+        (cls_mask){.host = mask, .width = 1, .row_stride = 1, .rows = 2, .row_map.host = map + 1};
+    REFUSED(cls_sample(sampler, NULL, &step, 0, NULL, NULL), "step->mask.row_map");
+    step.mask = (cls_mask){0};
+    step.rows = 2;
+    step.slots.host = slots;
+    REFUSED(cls_sample(sampler, NULL, &step, 0, NULL, NULL), "step->slots");
+    REFUSED(cls_sample(sampler, NULL, &step, 1, NULL, NULL), "n_wait");
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(context);
+}
+END_TEST
+
 /* Finds a field in the table of struct layouts. */
 static const cls_field *layout_of(const char *structure, const char *name)
 {
@@ -647,6 +708,7 @@ int main(void)
     fixture_begin(ON_DEVICES);
     add_test(defaults);
     add_test(presets);
+    add_test(field_at_fault);
     add_test(layouts);
     add_device_test(rows_fail_alone);
     add_device_test(maps);

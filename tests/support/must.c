@@ -12,12 +12,28 @@ void must_status(cls_status status, const char *call, const char *file, int line
                   cls_status_name(status), cls_error_message());
 }
 
+/* The message begins with the field, which has no word of a sentence. */
+static void must_name_field(cls_status status, const char *file, int line)
+{
+    static const char *const others[] = {"MPI",   "a",    "libclsample", "no",    "rank",
+                                         "state", "that", "the",         "there", "this"};
+    const char *const field = cls_error_field();
+    ck_assert_msg(strncmp(cls_error_message(), field, strlen(field)) == 0 &&
+                      strpbrk(field, " :,;") == NULL &&
+                      (status == CLS_BAD_ARGUMENT || *field == '\0'),
+                  "%s:%d: \"%s\" is not about %s", file, line, cls_error_message(), field);
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        ck_assert_msg(strcmp(field, others[i]) != 0, "%s:%d: \"%s\" is about %s", file, line,
+                      cls_error_message(), field);
+}
+
 void must_fail_status(cls_status status, cls_status wanted, const char *words, const char *call,
                       const char *file, int line)
 {
     ck_assert_msg(status == wanted, "%s:%d: %s gives %s, not %s; the last message: %s", file, line,
                   call, cls_status_name(status), cls_status_name(wanted), cls_error_message());
     must_say_words(words, file, line);
+    must_name_field(wanted, file, line);
     if (wanted == CLS_BAD_ARGUMENT)
         ck_assert_int_eq(cls_error_opencl(), CL_SUCCESS);
 }
