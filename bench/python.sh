@@ -16,15 +16,16 @@ library=$folder/clsample/libclsample.so
 module=$("${PYTHON-python3}" -c 'import importlib.util, pathlib
 found = importlib.util.find_spec("pyopencl").submodule_search_locations[0]
 print(next(pathlib.Path(found).glob("_cl.*so")))')
-nm -D "$module" | sed -n 's/.* U \(cl[A-Z][A-Za-z0-9]*\).*/__attribute__((weak)) int \1(void) { return 0; }/p' \
-    >"$folder/others.c"
+nm -D "$module" | sed -n 's/.* U \(cl[A-Z][A-Za-z0-9]*\).*/\1/p' |
+    sed 's/.*/__attribute__((weak)) int &(void) { return 0; }/' >"$folder/others.c"
 # shellcheck disable=SC2086 # a list of words
 ${CC-cc} -O2 -fPIC -shared -DCLS_BUILD -DCLS_TEST_HOOKS -DCL_TARGET_OPENCL_VERSION=120 \
     -I"$source/include" \
     -I"$source/lib" -I"$source/cl" -I"$source/tests/support" -o "$library" \
     "$source/bench/python.c" \
     "$source"/tests/support/stub_cl.c "$source"/tests/support/stub_queue.c \
-    "$source"/tests/support/stub_kernels.c "$folder/others.c" -Wl,--whole-archive .libs/libclsample_internal.a \
+    "$source"/tests/support/stub_kernels.c "$folder/others.c" -Wl,--whole-archive \
+    .libs/libclsample_internal.a \
     -Wl,--no-whole-archive -lm -lpthread
 ln -s "$library" "$folder/libOpenCL.so.1"
 PYTHONPATH=$folder LD_LIBRARY_PATH=$folder exec "${PYTHON-python3}" "$source/bench/python.py" "$@"

@@ -20,8 +20,8 @@ import sys
 
 import cffi
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "clsample"))
-import _words  # noqa: E402
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import words  # noqa: E402
 
 OPENCL_TYPES = """
 typedef int32_t cl_int;
@@ -278,27 +278,24 @@ def manual(fields, names, skip=(), indent="    "):
         name = ARGUMENTS.get(field.name, (field.name,))[0]
         if name in NOT_ARGUMENTS | set(skip):
             continue
-        comment = _words.MANUAL.get(name, field.comment)
+        comment = words.MANUAL.get(name, field.comment)
         if groups and groups[-1][1] == comment and not field.own:
             groups[-1][0].append(name)
         else:
             groups.append(([name], comment))
     return [
-        (tuple(found), wrapped(_words.translate(text, names), 88, indent)) for found, text in groups
+        (tuple(found), wrapped(words.translate(text, names), 88, indent)) for found, text in groups
     ]
 
 
-def words_of(enums, structs, defines):
-    """Python's words for the enums, the constants and the lists of the headers."""
+def words_of(enums, defines):
+    """Python's words for the enums and the constants of the headers."""
     names = {name[:3].upper() + name[3:]: value for name, value in defines}
     for name, enum in enums.items():
         names[name] = class_name(name)
         for member, word, _ in members_of(enum):
             named = name in ("cls_status", "cls_row_status")
             names[member] = f"{class_name(name)}.{word}" if named else repr(word.lower())
-    for field in (field for fields in structs.values() for field in fields):
-        for key, value in _words.LISTS.get(field.ctype, {}).items():
-            names[f"{field.name}.{key}"] = value.replace("%", field.name)
     return names
 
 
@@ -307,11 +304,11 @@ def enum_class(name, enum, comments, comment, names):
     base = BASES.get(name, "Bits" if name in FLAGS else "Names")
     members = members_of(enum)
     groups = [
-        ([word], wrapped(_words.translate(comments.get(member, ("",))[0], names), 92, " " * 8))
+        ([word], wrapped(words.translate(comments.get(member, ("",))[0], names), 92, " " * 8))
         for member, word, _ in members
     ]
-    comment = _words.MANUAL.get(class_name(name), comment)
-    doc = docstring(_words.translate(comment, names), groups)
+    comment = words.MANUAL.get(class_name(name), comment)
+    doc = docstring(words.translate(comment, names), groups)
     lines = [f"    {word} = {value}\n" for _, word, value in members]
     return f"class {class_name(name)}({base}):\n{doc}\n\n{''.join(lines)}\n\n"
 
@@ -358,11 +355,11 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
 
 
 """)
-    names = words_of(enums, structs, DEFINE.findall(text))
+    names = words_of(enums, DEFINE.findall(text))
     titles = {found[2]: plain(found[1]) for found in TYPE_COMMENT.finditer(text)}
 
     def doc_of(name, skip=()):
-        title = _words.translate(titles[name], names)
+        title = words.translate(titles[name], names)
         return docstring(title, manual(structs[name], names, skip, " " * 8))
 
     for name, enum in enums.items():
@@ -416,8 +413,6 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
         skip = ("vocab", "max_rows") if name == "sampler_options" else ()
         found = manual(structs["cls_" + name], names, skip)
         out += [f"    {entry!r},\n" for entry in found] + ["]\n"]
-    out.append("\n# Python's words for C's: see _words.py.\nNAMES: Dict[str, str] = {\n")
-    out += [f"    {key!r}: {value!r},\n" for key, value in names.items()] + ["}\n"]
     return "".join(out)
 
 

@@ -5,14 +5,40 @@ from __future__ import annotations
 
 import os
 import pathlib
+import re
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 from . import _types
 from ._cffi import ffi
 from ._errors import BY_STATUS, Error, LibraryError
-from ._words import message
 
 _SUFFIXES = ("so", "dylib", "dll")
+# What an argument is in Python where it is not the library's field of this name.
+ARGUMENTS = {
+    "ids": "tokens",
+    "slots": "requests",
+    "rows": "the number of rows",
+    "requests": "the number of requests",
+    "per_row": "the number of tokens of a row",
+    "token_count": "count",
+    "logits.values": "logits",
+    "logits.dtype": "the dtype of logits",
+    "logits_rows": "the number of rows of logits",
+    "mask.words": "mask",
+    "mask.host": "mask",
+    "mask.row_map": "mask_map",
+    "bias.values": "bias",
+    "bias.dtype": "the dtype of bias",
+    "bias.row_map": "bias_map",
+    "bias.factor": "bias_factor",
+    "draft": "draft_probs or draft_logits",
+    "draft_count": "the number of drafts",
+    "row_offsets": "drafts",
+    "top.count": "top",
+    "given.count": "given",
+    "kept.count": "kept",
+    "kept_set.capacity": "kept_set",
+}
 
 
 def _open() -> Tuple[Any, str]:
@@ -143,10 +169,11 @@ def failure(status: int, names: Optional[Mapping[str, str]] = None, **more: Any)
     """The exception of a status, to be raised at once: a variable of a caller that kept it would
     keep the caller's frame, and so requests and arrays, until the cyclic collector runs.
 
-    names: what the message calls otherwise than the call's caller. more: attributes of the
+    names: what the call's caller calls otherwise than the library. more: attributes of the
     exceptions that have them.
     """
-    sentence = message(text(lib.cls_error_message()), {**_types.NAMES, **(names or {})})
+    field, sentence = text(lib.cls_error_field()), text(lib.cls_error_message())
+    sentence = argument(field, names or {}) + sentence[len(field) :]
     kind = BY_STATUS.get(status, Error)
     error = kind(
         sentence or ffi.string(lib.cls_status_name(status)).decode(), lib.cls_error_opencl()
@@ -155,6 +182,17 @@ def failure(status: int, names: Optional[Mapping[str, str]] = None, **more: Any)
         if hasattr(error, name):
             setattr(error, name, value)
     return error
+
+
+def argument(field: str, names: Mapping[str, str]) -> str:
+    """The argument that the library calls `field`. Lists are Python's here."""
+    path = re.sub(r"\.(?:ids|sequences|biases)\b", "", field.rpartition("->")[2])
+    if path.endswith(".count") and path not in ARGUMENTS:
+        return f"len({path[:-6]})"
+    name, bracket, index = path.partition("[")
+    if name == "ids" and name != field.partition("[")[0]:
+        return path  # a grammar's
+    return names.get(path) or ARGUMENTS.get(name, name) + bracket + index
 
 
 def text(pointer: Any) -> str:

@@ -394,7 +394,7 @@ def test_relaxed_acceptance(context):
         for drafts, tokens in (([1, 1], [1, 0, -1]), ([2, 1], [0, -1, -1])):
             with sampler.begin(**relaxed) as one:
                 assert sampler.verify(logits, [drafts], one).tokens.get()[0].tolist() == tokens
-        with pytest.raises(clsample.Error, match="relaxed_delta is set, but relaxed_top_k is 0"):
+        with pytest.raises(clsample.Error, match="relaxed_delta is set, but params->relaxed_top_k is 0"):
             sampler.begin(relaxed_delta=0.25)
         with sampler.begin(**relaxed) as one:
             with pytest.raises(clsample.Error, match="supports no trees"):
@@ -431,9 +431,9 @@ def test_features_that_are_added(device, logits):
     """A step needs a feature that the sampler lacks, until compile() adds it."""
     with device.sampler(VOCAB, 1, late_compile=False) as one:
         request = one.begin(seed=5)
-        with pytest.raises(clsample.BadArgument, match="create it with 'logprobs' in features"):
+        with pytest.raises(clsample.BadArgument, match="create it with CLS_FEATURE_LOGPROBS"):
             one.sample(logits[:1], request, logprobs=True)
-        with pytest.raises(clsample.BadArgument, match="'state'.*late_compile=False forbids"):
+        with pytest.raises(clsample.BadArgument, match="STATE.*no_late_compile forbids"):
             request.update(presence_penalty=1.0)
         with pytest.raises(ValueError, match="features is 'nothing'"):
             one.compile("nothing")
@@ -441,7 +441,7 @@ def test_features_that_are_added(device, logits):
         step = one.sample(logits[:1], request, logprobs=True)
         assert step.get()["logprobs"].shape == (1,)
         mask = np.ones(VOCAB, bool)
-        with pytest.raises(clsample.BadArgument, match="create it with 'mask' and 'probs' in"):
+        with pytest.raises(clsample.BadArgument, match="CLS_FEATURE_MASK . CLS_FEATURE_PROBS"):
             one.sample(logits[:1], request, mask=mask, probs=True)
         ended(request)
 

@@ -1,69 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""Python's words for C's, in the library's messages and in the comments of the headers. generate.py
-imports this module alone, and adds the names of all enums, constants and lists to its table."""
+"""Python's words for C's in the comments of the headers, which become docstrings. generate.py adds
+the names of all enums and constants to its table."""
 
 import re
 from typing import Dict, Mapping
 
-# What Python calls otherwise. Fields stand here without their structs; [] is an index, whose value
-# takes the place of {}.
+# What Python calls otherwise. Fields stand here without their structs.
 WORDS: Dict[str, str] = {
     "NULL": "None",
     "`slots`": "`requests`",
-    "no_late_compile": "late_compile=False",
-    "slots": "requests",
-    "rows": "the number of rows",
-    "requests": "the number of requests",
-    "per_row": "the number of tokens of a row",
-    "logits.values": "logits",
-    "logits.dtype": "the dtype of logits",
-    "logits.row_stride": "the row stride of logits",
-    "logits_rows": "the number of rows of logits",
-    "mask.words": "mask",
-    "mask.host": "mask",
-    "mask.rows": "the number of rows of mask",
-    "mask.width": "the width of mask",
-    "mask.row_stride": "the row stride of mask",
-    "mask.row_map": "mask_map",
-    "bias.values": "bias",
-    "bias.dtype": "the dtype of bias",
-    "bias.rows": "the number of rows of bias",
-    "bias.row_stride": "the row stride of bias",
-    "bias.row_map": "bias_map",
-    "bias.factor": "bias_factor",
-    "draft": "draft_probs or draft_logits",
-    "draft_count": "the number of drafts",
-    "row_offsets": "drafts",
-    "top.count": "top",
-    "given.count": "given",
-    "kept.count": "kept",
     "kept_set.capacity": "kept_set",
-    "token_count": "count",
-    "ids[]": "tokens[{}]",
     "cls_outputs": "Outputs",
     "cls_outputs.ranks": "Outputs.ranks",
-    "cls_kept_set": "KeptSet",
     "cls_shard_create()": "shards, which have no Python interface",
     "cls_device_info.shortlist": "DeviceInfo.shortlist",
-    "cls_context_create()": "Context()",
-    "cls_context_create_host()": "Context('host')",
-    "cls_context_compile()": "Context.compile()",
-    "cls_context_export()": "Context.export()",
     "cls_context_program()": "Context.programs()",
-    "cls_sampler_create()": "Sampler()",
-    "cls_sampler_check()": "Sampler.check()",
-    "cls_sampler_compile()": "Sampler.compile()",
     "cls_sampler_infill()": "Sampler.infill()",
     "cls_slot_begin()": "Sampler.begin()",
-    "cls_slot_load()": "Sampler.load()",
-    "cls_slot_params()": "Request.update()",
-    "cls_slot_append_prompt()": "Request.append_prompt()",
-    "cls_slot_next_turn()": "Request.next_turn()",
     "cls_slot_rollback()": "Request.rollback()",
     "cls_slot_force()": "Request.force()",
     "cls_slot_copy()": "Request.fork()",
-    "cls_slot_save()": "Request.save()",
-    "cls_slot_reset()": "Request.end()",
     "cls_sample()": "Sampler.sample()",
     "cls_accept()": "Sampler.accept()",
     "cls_verify()": "Sampler.verify()",
@@ -73,28 +29,8 @@ WORDS: Dict[str, str] = {
     "cls_error_message()": "The exception's text",
     "cls_error_opencl()": "the exception's `opencl`",
     "cls_host_draw()": "draw()",
-    "cls_grammar_create()": "Grammar()",
     "cls_grammar_query()": "Grammar.info",
-    "cls_grammar_mask()": "Grammar.mask()",
-    "cls_grammar_advance()": "Grammar.advance()",
-    "cls_grammar": "Grammar",
     "cls_host_kept_offsets()": "kept_offsets()",
-    "cls_context": "Context",
-    "cls_sampler": "Sampler",
-}
-# The same of the elements of a list, by its C type. % stands for its name.
-LISTS: Dict[str, Dict[str, str]] = {
-    "cls_ids": {"ids[]": "%[{}]", "count": "len(%)"},
-    "cls_biases": {
-        "biases[].id": "the id of entry {} of %",
-        "biases[].bias": "the bias of entry {} of %",
-        "count": "len(%)",
-    },
-    "cls_sequences": {
-        "sequences[].ids[]": "%[{}][{}]",
-        "sequences[].count": "len(%[{}])",
-        "count": "len(%)",
-    },
 }
 # A field of a struct, constants, a function or a type.
 _WORD = re.compile(
@@ -105,11 +41,8 @@ _WORD = re.compile(
 
 def _field(found: str, names: Mapping[str, str]) -> str:
     field = found.split("->")[-1]
-    for key in (found, field, re.sub(r"\[\w+\]", "[]", field)):
-        word = names.get(key) or WORDS.get(key)
-        if word:
-            return word.format(*re.findall(r"\[(\w+)\]", field))
-    return field
+    words = {**names, **WORDS}
+    return words.get(found) or words.get(field, field)
 
 
 def translate(text: str, names: Mapping[str, str]) -> str:
@@ -120,13 +53,6 @@ def translate(text: str, names: Mapping[str, str]) -> str:
         return f"{', '.join(others)} and {last}" if others else last
 
     return _WORD.sub(word, text)
-
-
-def message(text: str, names: Mapping[str, str]) -> str:
-    """A message in Python's words. Its first word may be the argument of a call."""
-    first, space, rest = text.partition(" ")
-    argument, colon, _ = first.partition(":")
-    return _field(argument, names) + colon + translate(space + rest, names)
 
 
 # Comments in place of the headers', where an argument is another in Python.
