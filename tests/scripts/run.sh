@@ -1,19 +1,22 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Runs a text of calls (man clsample-run) on the host and on each device. CLS_TEST_SIZE says in which
-# ways:
+# Runs a text of calls (man clsample-run) on the host and on each device. CLS_TEST_SIZE says in
+# which ways:
 #
-#     tiny     a few calls, by the fewest programs; and on the host in other ways
+#     tiny     by the fewest programs, with at most 25 random calls of each statement; in other ways
+#              on the host alone
 #     small    in the device's own shape, and in one with other vectors and short lists
 #     (unset)  on all sides and with what only tests can change, for twenty times as many seeds
 #
-# CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N. CLS_TEST_LAUNCHER starts
-# the program, as tests/support/oclgrind.sh does, which has one device.
+# CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny.
+# CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
 # usage: run.sh FILE.run           BUILD, CLSAMPLE: as tests/run sets them
 set -u
 text=$1
 name=$(basename "$text" .run)
-hooked=$BUILD/tests/scripts/hooked
+hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
+export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
+[ -z "$launcher" ] || CLS_TEST_SIZE=tiny
 seed=${CLS_TEST_SEED:+--first-seed $CLS_TEST_SEED}
 passed=0 failed=0
 
@@ -38,9 +41,9 @@ on() {
     group=${CLS_TEST_GROUP:+--work-group $CLS_TEST_GROUP --row-group $CLS_TEST_GROUP --vector 4}
     case ${CLS_TEST_SIZE-} in
     tiny)
-        # shellcheck disable=SC2086 # lists of words
-        way "device $1" ${CLS_TEST_LAUNCHER-} "$hooked" fewest,short-proofs --calls 25 --device "$1" \
-            ${group:-${CLS_TEST_LAUNCHER:+--work-group 5 --row-group 5}} --vector 16
+        # shellcheck disable=SC2086 # a list of options
+        way "device $1" $launcher "$hooked" fewest,short-proofs --calls 25 --device "$1" \
+            --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}}
         ;;
     small)
         # shellcheck disable=SC2086 # a list of options
@@ -65,11 +68,8 @@ case ${CLS_TEST_SIZE-} in
 esac
 cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
 # shellcheck disable=SC2086 # a list of options
-[ -n "${CLS_TEST_LAUNCHER-}" ] ||
-    way host "$CLSAMPLE" run --sides host-alone,host-permuted $seeds
-devices=0
-[ -n "${CLS_TEST_LAUNCHER-}" ] ||
-    devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
+[ -n "$launcher" ] || way host "$CLSAMPLE" run --sides host-alone,host-permuted $seeds
+devices=$($launcher "$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
 for device in $devices; do on "$device"; done
 printf '%d passed, %d failed\n' $passed $failed
 [ $failed = 0 ] || exit 1
