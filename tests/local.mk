@@ -3,7 +3,7 @@
 # of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
 # the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
-short_tests = tests/device/check_verify tests/device/check_history tests/device/check_head tests/device/check_chains \
+short_tests = tests/device/check_verify tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
 	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced tests/device/check_forced_slots \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
@@ -109,7 +109,7 @@ endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
-	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
+	tests/support/model.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
