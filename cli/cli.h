@@ -20,7 +20,6 @@ int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_run(int argc, char **argv);
-int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
 int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
