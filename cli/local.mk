@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 command_parts = cli/errors.c cli/progress.c cli/memory.c cli/options.c cli/print.c cli/device_open.c cli/npy.c \
-	cli/arrays.c cli/pieces.c cli/params.c cli/generation_config.c cli/grammar.c cli/lists.c cli/request.c cli/results.c \
+	cli/arrays.c cli/pieces.c cli/params.c cli/grammar.c cli/lists.c cli/request.c cli/results.c \
 	cli/devices.c cli/sample.c \
 	cli/explain.c cli/explain_stages.c cli/explain_plot.c cli/inputs.c cli/run.c cli/run_text.c cli/run_data.c \
 	cli/run_side.c cli/run_calls.c cli/run_slots.c cli/run_random.c cli/run_why.c \

@@ -57,8 +57,7 @@ first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh tests/command/check_pages.sh
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_selftest_command.sh \
-	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh
+	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
