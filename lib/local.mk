@@ -25,7 +25,7 @@ library_sources = \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
-	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \
+	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \
 	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c lib/calls.c
 library_generated = lib/kernels.c lib/layout.c
 noinst_LTLIBRARIES = libclsample_core.la
