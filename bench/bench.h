@@ -160,9 +160,15 @@ typedef enum bench_drafts {
     BENCH_BLOCK     /* drafts with probabilities, verified as a block */
 } bench_drafts;
 
-/* A step and the goal for its time. The unit of `goal` is the floor or, if `goal_topk` is set, the
- * step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The unit
- * of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
+/* What is timed. */
+typedef enum bench_kind {
+    BENCH_STEPS,  /* steps of one set of parameters */
+    BENCH_SERVING /* requests that come and go */
+} bench_kind;
+
+/* A case and the goal for the time of its step. The unit of `goal` is the floor or, if `goal_topk`
+ * is set, the step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The
+ * unit of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
     const char *name;
     bench_rows rows;
@@ -177,6 +183,7 @@ typedef struct bench_case {
     uint32_t history; /* tokens of a history; 0: as in the setup */
     bench_drafts drafts;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
+    bench_kind kind;
 } bench_case;
 
 /* The number of tokens in the histories of a case. */
@@ -350,36 +357,38 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 27
+#define BENCH_CASES 28
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 
-/* Fails if a value of --batch or --vocab is out of range. */
-int bench_check(uint32_t batch, uint32_t vocab);
+/* What cases have in common: all fields are 0 before bench_open(), but the values of the options in
+ * the setup. */
+typedef struct bench_run {
+    bench_setup setup;
+    bench_floor floor;
+    int written; /* the bench_rows in the setup's buffers, plus 1; 0: there are none yet */
+} bench_run;
 
-/* Runs all cases and then serving, or with `quick` some cases. It adds "floor_shape" and "cases" to
- * the object; "cases" is an array of bench_json_cases() and bench_json_served(). A case that fails
- * is {"case", "error"}, and the next one runs; an interrupt ends the run. setup: with an open
- * device and the values of the options. Returns the number of cases that failed. */
+int bench_open(bench_run *run, const cli_target *target);
+void bench_close(bench_run *run);
+
+/* Verifies and times a case. NULL: it failed, or was interrupted. */
+json_t *bench_measure(bench_run *run, const bench_case *c);
+
+/* For clsample report: measures all cases, or with `quick` some. */
 int bench_collect(const bench_setup *setup, bool quick, json_t *object);
 
 /* ----------------------------------------------------------------- table.c */
 
-/* Print the results. results: [n], one for each case; a case without runs is omitted. cases[1] must
- * be topk. */
-int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
-                      size_t n, const bench_result *results);
-int bench_print_served(const bench_setup *setup, const bench_floor *floor,
-                       const bench_served *served);
+/* The objects of the results, which clsample-bench(1) describes. */
+json_t *bench_json_case(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
+                        const bench_result *result);
+json_t *bench_json_shards(const bench_setup *setup, const bench_case *c,
+                          const bench_result *result);
+json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor,
+                          const bench_served *served);
 
-int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
-                       const bench_result *results);
-
-/* Append the results to an array, as objects. */
-int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                     const bench_result *results);
-int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                      const bench_result *results);
-int bench_json_served(json_t *array, const bench_setup *setup, const bench_served *served);
+/* Prints an array of such objects as tables. */
+int bench_print(const bench_setup *setup, const json_t *results);
 
 #endif

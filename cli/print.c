@@ -88,8 +88,9 @@ static void put_value(FILE *file, const json_t *value, const char *spec, size_t 
     const bool is_real = json_is_real(value) || memchr(spec, '.', length) != NULL;
     const char *text = json_string_value(value);
     char format[32];
-    if (value == NULL) {
-        fputc('-', file);
+    if (value == NULL || json_is_null(value)) {
+        snprintf(format, sizeof format, "%%%.*ss", (int)length, spec);
+        fprintf(file, format, "-");
         return;
     }
     if (length == 1 && *spec == 'b') {
