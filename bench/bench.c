@@ -142,33 +142,6 @@ void bench_close(bench_run *run)
     bench_close_setup(&run->setup);
 }
 
-int bench_collect(const bench_setup *setup, bool quick, json_t *object)
-{
-    bench_run run = {.setup = *setup};
-    json_t *const array = json_array(), *one;
-    int failed = 0;
-    json_object_set_new(object, "cases", array);
-    if (bench_open(&run, setup->on))
-        failed = 1;
-    for (size_t i = 0; i < BENCH_CASES && !failed && !cli_interrupted(); i++) {
-        const char *const name = bench_cases[i].name;
-        if (quick && strcmp(name, "greedy") != 0 && strcmp(name, "topk") != 0 &&
-            strcmp(name, "plain") != 0 && strcmp(name, "topp_peaked") != 0)
-            continue;
-        one = bench_measure(&run, &bench_cases[i]);
-        failed += one == NULL;
-        if (cli_interrupted())
-            break;
-        json_array_append_new(
-            array,
-            one != NULL ? one : json_pack("{s:s, s:s}", "case", name, "error", cli_last_error()));
-        failed = 0;
-    }
-    json_object_set_new(object, "floor_shape", json_string(run.floor.shape));
-    bench_close(&run);
-    return failed;
-}
-
 /* --------------------------------------------------------------------- the command */
 
 /* Whether the case can be measured with these options. */

@@ -375,9 +375,6 @@ void bench_close(bench_run *run);
 /* Verifies and times a case. NULL: it failed, or was interrupted. */
 json_t *bench_measure(bench_run *run, const bench_case *c);
 
-/* For clsample report: measures all cases, or with `quick` some. */
-int bench_collect(const bench_setup *setup, bool quick, json_t *object);
-
 /* ----------------------------------------------------------------- table.c */
 
 /* The objects of the results, which clsample-bench(1) describes. */

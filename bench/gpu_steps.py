@@ -428,13 +428,6 @@ def occupancy(registers, group):
     return round(min(65536 // of_group * warps, 64) / 64, 3)
 
 
-def report(r):
-    path = r.path("clsample-report.json")
-    quick = ["--quick"] if r.options.quick else ["--dtype", "f32"]
-    r.clsample("report", "--output", path, *quick, most=400, allowed=(0, 1))
-    return {"report": json.loads(read(path))}
-
-
 def start(r):
     script = os.path.join(r.options.source, "bench/start.sh")
     _, output = r.run(["sh", script, "bench/start", str(r.plan["starts"])], 400)
@@ -480,7 +473,6 @@ def all_steps(plan):
     for batch in plan["profiled"]:
         yield f"profile {batch}", profile, (batch,), 30
     yield "resources", resources, (), 30
-    yield "report", report, (), 60
     yield "start", start, (), 60
     for batch in plan["tuned"]:
         yield f"tune {batch}", tune, (batch,), plan["tune_seconds"] + 10

@@ -439,7 +439,7 @@ static void close_tuning(tuning *u)
 static int run(tuning *u, const char *device, bool json)
 {
     int failed;
-    cli_find_device(device, &u->options, false, &u->target);
+    cli_find_device(device, &u->options, &u->target);
     cli_catch_interrupt();
     failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
     cli_progress("%s", "");

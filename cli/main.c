@@ -19,8 +19,6 @@ static const struct command {
     {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device", 1},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers",
      2},
-    {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send",
-     2},
 };
 
 #define N_COMMANDS (sizeof commands / sizeof commands[0])

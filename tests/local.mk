@@ -35,7 +35,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
-	tests/package/bootstrap.sh tests/package/devices.sh
+	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
@@ -55,8 +55,7 @@ if BUILD_COMMAND
 # The command opens the device in each run: it takes longest once kernels are compiled.
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh tests/command/check_pages.sh
-command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
-	tests/command/check_selftest_command.sh \
+command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
