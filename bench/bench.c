@@ -9,6 +9,7 @@
 #define TOPK .temperature = 0.8f, .top_k = 50, .top_p = 0.9f
 #define LLAMA(what) .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .more = what
 #define TOPP .temperature = 1.0f, .top_p = 0.9f
+#define START(what) .kind = BENCH_START, .extra = true, .features = what, .temperature = 0.8f
 #define OF_TOPK(times) .goal = times, .goal_topk = 1
 
 const bench_case bench_cases[BENCH_CASES] = {
@@ -40,6 +41,10 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"kept", TOPP, .kept_set = 1024},
     {"kept_flat", TOPP, .rows = BENCH_FLAT, .kept_set = UINT32_MAX},
     {"serving", .kind = BENCH_SERVING},
+    {"start", START(CLS_FEATURE_SHORTLIST), .top_k = 50, .top_p = 0.95f},
+    {"start_plain", START(CLS_FEATURE_PLAIN), .top_p = 1.0f},
+    {"start_search", START(CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH), .top_p = 0.95f},
+    {"start_all", START(CLS_FEATURES_ALL), .top_p = 0.95f},
 };
 /* clang-format on */
 
@@ -107,13 +112,36 @@ static int measure_serving(const bench_setup *of, json_t **object)
     return failed;
 }
 
+static int open_run(bench_run *run)
+{
+    if (run->is_open)
+        return 0;
+    cli_progress("device: compiling");
+    run->setup.on = &run->target;
+    run->is_open = cli_open_queue(&run->target, 0) == 0 &&
+                   cli_open_context(&run->target, run->options) == 0 &&
+                   bench_open_setup(&run->setup) == 0;
+    return !run->is_open;
+}
+
+static void close_run(bench_run *run)
+{
+    bench_floor_close(&run->floor);
+    bench_close_setup(&run->setup);
+    cli_close(&run->target);
+}
+
 json_t *bench_measure(bench_run *run, const bench_case *c)
 {
     bench_result result = {0};
     json_t *object = NULL;
     if (cli_interrupted())
         return NULL;
-    if (c->kind == BENCH_SERVING)
+    if (c->kind == BENCH_START)
+        object = bench_start(run, c);
+    else if (open_run(run))
+        return NULL;
+    else if (c->kind == BENCH_SERVING)
         measure_serving(&run->setup, &object);
     else if (!measure_steps(run, c, &result))
         object = run->setup.shards != 0 ? bench_json_shards(&run->setup, c, &result)
@@ -130,18 +158,6 @@ const bench_case *bench_find(const char *name)
     return &bench_cases[i];
 }
 
-int bench_open(bench_run *run, const cli_target *target)
-{
-    run->setup.on = target;
-    return bench_open_setup(&run->setup);
-}
-
-void bench_close(bench_run *run)
-{
-    bench_floor_close(&run->floor);
-    bench_close_setup(&run->setup);
-}
-
 /* --------------------------------------------------------------------- the command */
 
 /* Whether the case can be measured with these options. */
@@ -151,45 +167,51 @@ static bool is_possible(const bench_setup *setup, const bench_case *c)
 }
 
 /* Measures the cases that are wanted, until one fails; with `all` a case that fails is an object,
- * too, and the next one runs. Returns how many have failed. */
+ * too, and the next one runs if the device is open. Returns how many have failed. */
 static uint32_t measure_all(bench_run *run, const bool wanted[BENCH_CASES], bool all,
                             json_t *results)
 {
     uint32_t failed = 0;
-    for (size_t i = 0; i < BENCH_CASES && (all || failed == 0); i++) {
-        json_t *const object = wanted[i] ? bench_measure(run, &bench_cases[i]) : NULL;
+    for (size_t i = 0; i < BENCH_CASES; i++) {
+        const bench_case *const c = &bench_cases[i];
+        json_t *object = wanted[i] ? bench_measure(run, c) : NULL;
         if (cli_interrupted())
             break;
+        if (wanted[i] && object == NULL) {
+            failed++;
+            if (!all)
+                break;
+            object = json_pack("{s:s, s:s}", "case", c->name, "error", cli_last_error());
+        }
         if (object != NULL)
             json_array_append_new(results, object);
-        else if (wanted[i] && ++failed != 0 && all)
-            json_array_append_new(results, json_pack("{s:s, s:s}", "case", bench_cases[i].name,
-                                                     "error", cli_last_error()));
+        if (failed != 0 && !run->is_open && c->kind != BENCH_START)
+            break;
     }
     return failed;
 }
 
-static int run_bench(bench_run *run, const cli_target *target, const bool wanted[BENCH_CASES],
-                     bool json)
+static int run_bench(bench_run *run, const bool wanted[BENCH_CASES], bool json)
 {
     json_t *const results = json_array();
     uint32_t count = 0;
     for (size_t i = 0; i < BENCH_CASES; i++)
         count += wanted[i];
-    int failed = bench_open(run, target) || measure_all(run, wanted, json, results) != 0;
-    const size_t finished = json_array_size(results);
+    const uint32_t wrong = measure_all(run, wanted, json, results);
+    const size_t finished = json_array_size(results) - (json ? wrong : 0);
+    int failed = wrong != 0;
     if (json)
         cli_print_json(results);
     else if (finished != 0)
-        failed |= bench_print(&run->setup, results);
-    bench_close(run);
+        failed |= bench_print(run, results);
+    close_run(run);
     if (cli_interrupted())
         failed = cli_fail("bench: interrupted; of %u cases %zu %s finished", (unsigned)count,
                           finished, finished == 1 ? "is" : "are");
     return failed;
 }
 
-static int check_setup(const bench_setup *setup)
+int bench_check(const bench_setup *setup)
 {
     if (setup->batch < 1 || setup->batch > 4096)
         return cli_fail("--batch: %u is out of range; it must be 1 to 4096",
@@ -221,7 +243,8 @@ static int select_cases(const bench_setup *setup, const cli_list *names, bool wa
     size_t used = 0;
     int32_t found;
     for (size_t i = 0; i < BENCH_CASES; i++) {
-        wanted[i] = names->count == 0 && is_possible(setup, &bench_cases[i]);
+        wanted[i] =
+            names->count == 0 && !bench_cases[i].extra && is_possible(setup, &bench_cases[i]);
         used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", i == 0 ? "" : "|",
                                  bench_cases[i].name);
     }
@@ -239,11 +262,10 @@ int cls_cmd_bench(int argc, char **argv)
     static const char about[] =
         "Times sampling steps and compares them with a plain read of the logits, the floor. "
         "The tokens of each step are first compared with the reference's.";
-    bench_run run = {
-        .setup = {.batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY}};
-    bench_setup *const setup = &run.setup;
     cls_context_options context;
-    cli_target target;
+    bench_run run = {.setup = {.batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY},
+                     .options = &context};
+    bench_setup *const setup = &run.setup;
     const char *device = NULL;
     int32_t dtype = CLS_F32;
     cli_list names = {NULL, 0};
@@ -272,13 +294,9 @@ int cls_cmd_bench(int argc, char **argv)
     cli_parse(argc, argv, "bench [OPTION]...", about, options);
     setup->dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
-    if (check_setup(setup) || select_cases(setup, &names, wanted))
+    if (bench_check(setup) || select_cases(setup, &names, wanted))
         return 1;
-    cli_progress("device: compiling");
-    if (cli_open(device, &context, 0, &target))
-        return 1;
+    cli_find_device(device, &context, &run.target);
     cli_catch_interrupt();
-    const int failed = run_bench(&run, &target, wanted, json);
-    cli_close(&target);
-    return failed;
+    return run_bench(&run, wanted, json);
 }

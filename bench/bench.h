@@ -12,6 +12,7 @@
  *     shards.c    times the steps of a vocabulary that is split over shards
  *     requests.c  makes the requests of the serving case
  *     serving.c   times steps while requests join and leave
+ *     start.c     times the first token of a process
  *     table.c     prints the results as tables and as JSON
  *     bench.c     the list of cases, and the command
  *     tune.c      clsample tune: measures shapes of the kernels by some of the cases
@@ -32,13 +33,14 @@ typedef struct bench_setup {
     uint32_t batch, vocab;
     uint32_t first; /* the row whose request slot 0 has: 0, but of bench_twin() */
     cls_dtype dtype;
-    uint32_t runs;    /* 0: as many as a stable median needs */
-    uint32_t spare;   /* rows of logits after those of the batch */
-    uint32_t window;  /* the sampler's `max_history` */
-    uint32_t history; /* tokens in the history of a row with penalties */
-    int32_t law;      /* a bench_law: the distribution of these tokens */
-    uint32_t shards;  /* --shards; 0: no step is split */
-    uint32_t longest; /* the length of the longest history, and of a row of `ids` */
+    uint32_t runs;     /* 0: as many as a stable median needs */
+    uint32_t spare;    /* rows of logits after those of the batch */
+    uint32_t window;   /* the sampler's `max_history` */
+    uint32_t history;  /* tokens in the history of a row with penalties */
+    int32_t law;       /* a bench_law: the distribution of these tokens */
+    uint32_t shards;   /* --shards; 0: no step is split */
+    uint32_t features; /* of the sampler; 0: those of the usual cases */
+    uint32_t longest;  /* the length of the longest history, and of a row of `ids` */
 
     void *rows;          /* the logits on the host: [batch + spare, vocab] of dtype */
     cls_buffer logits;   /* the logits on the device; BENCH_PAD elements of -inf follow */
@@ -162,8 +164,9 @@ typedef enum bench_drafts {
 
 /* What is timed. */
 typedef enum bench_kind {
-    BENCH_STEPS,  /* steps of one set of parameters */
-    BENCH_SERVING /* requests that come and go */
+    BENCH_STEPS,   /* steps of one set of parameters */
+    BENCH_SERVING, /* requests that come and go */
+    BENCH_START    /* the first token of a process */
 } bench_kind;
 
 /* A case and the goal for the time of its step. The unit of `goal` is the floor or, if `goal_topk`
@@ -184,6 +187,8 @@ typedef struct bench_case {
     bench_drafts drafts;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
     bench_kind kind;
+    uint32_t features; /* of a start's sampler */
+    bool extra;        /* only measured where --case names it */
 } bench_case;
 
 /* The number of tokens in the histories of a case. */
@@ -357,23 +362,31 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 28
+#define BENCH_CASES 32
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 
-/* What cases have in common: all fields are 0 before bench_open(), but the values of the options in
- * the setup. */
+/* What cases have in common. */
 typedef struct bench_run {
-    bench_setup setup;
+    bench_setup setup; /* the values of the options, and what bench_measure() opens */
+    const cls_context_options *options;
+    cli_target target; /* the device, which bench_measure() opens */
+    bool is_open;      /* whether the device and the setup are */
     bench_floor floor;
     int written; /* the bench_rows in the setup's buffers, plus 1; 0: there are none yet */
 } bench_run;
 
-int bench_open(bench_run *run, const cli_target *target);
-void bench_close(bench_run *run);
-
 /* Verifies and times a case. NULL: it failed, or was interrupted. */
 json_t *bench_measure(bench_run *run, const bench_case *c);
+
+/* Fails if a value of the options is out of range. */
+int bench_check(const bench_setup *setup);
+
+/* ----------------------------------------------------------------- start.c */
+
+/* Opens the device that run->target names, once more, and times that and the first token. NULL: it
+ * failed. */
+json_t *bench_start(const bench_run *run, const bench_case *c);
 
 /* ----------------------------------------------------------------- table.c */
 
@@ -386,6 +399,6 @@ json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor,
                           const bench_served *served);
 
 /* Prints an array of such objects as tables. */
-int bench_print(const bench_setup *setup, const json_t *results);
+int bench_print(const bench_run *run, const json_t *results);
 
 #endif

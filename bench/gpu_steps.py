@@ -429,15 +429,29 @@ def occupancy(registers, group):
 
 
 def start(r):
-    script = os.path.join(r.options.source, "bench/start.sh")
-    _, output = r.run(["sh", script, "bench/start", str(r.plan["starts"])], 400)
-    keys = ["opencl_ms", "context_ms", "sampler_ms", "first_step_ms", "cpu_ms", "later_step_ms"]
+    """The first token of a process, with caches of drivers that are empty, and with warm ones."""
+    caches = ("POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "CUDA_CACHE_PATH", "NEO_CACHE_DIR")
     found = []
-    for line in output.splitlines()[1:]:
-        numbers = line[26:].split()
-        entry = {"start": line[:26].strip(), "from": numbers[6]}
-        entry.update(zip(keys, map(float, numbers[:6])))
-        found.append(entry)
+
+    def measure(name, case, cache, folder=None):
+        path = r.path("starts/" + cache)
+        os.makedirs(path, exist_ok=True)
+        command = [r.path("clsample"), "bench", "--json", "--case", case]
+        command += ["--vocab", str(r.plan["profile_vocab"])]
+        if folder is not None:
+            os.makedirs(r.path("starts/" + folder), exist_ok=True)
+            command += ["--cache-dir", r.path("starts/" + folder)]
+        _, output = r.run(command, 300, dict.fromkeys(caches, path))
+        found.extend({"start": name, **entry} for entry in json.loads(output))
+
+    for run in range(r.plan["starts"]):
+        shutil.rmtree(r.path("starts"), ignore_errors=True)
+        for case in ("start_plain", "start", "start_search", "start_all"):
+            measure(f"{case}, no cache", case, case)
+            measure(f"{case}, driver cache", case, case)
+        measure("empty cache-dir", "start", f"driver-{run}", "dir")
+        measure("cache-dir and driver cache", "start", f"driver-{run}", "dir")
+        measure("cache-dir alone", "start", f"none-{run}", "dir")
     return {"start": found}
 
 

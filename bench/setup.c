@@ -53,8 +53,10 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     options.max_rows = setup->batch;
     options.max_history = window;
     options.dtypes = 1u << setup->dtype;
-    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
-                       (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
+    options.features = setup->features != 0
+                           ? setup->features
+                           : CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
+                                 (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
     if (setup->on->cl != NULL) /* the host compiles nothing */
         cli_compile_done(status);

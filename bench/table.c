@@ -57,13 +57,13 @@ json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor, co
 /* --------------------------------------------------------------------------- goals */
 
 /* Whether the goals are for this device and these rows. */
-static bool has_goals(const bench_setup *setup)
+static bool has_goals(const bench_run *run)
 {
-    cl_uint units = 0;
-    (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
-                          NULL);
-    return (setup->on->device.type & CL_DEVICE_TYPE_CPU) && units == 2 && setup->dtype == CLS_F32 &&
-           setup->vocab == BENCH_VOCAB && (setup->batch == BENCH_ROWS || setup->batch == 1);
+    const bench_setup *const setup = &run->setup;
+    const cli_device *const device = &run->target.device;
+    return (device->type & CL_DEVICE_TYPE_CPU) && cli_integer(device->json, "compute_units") == 2 &&
+           setup->dtype == CLS_F32 && setup->vocab == BENCH_VOCAB &&
+           (setup->batch == BENCH_ROWS || setup->batch == 1);
 }
 
 static double number(const json_t *object, const char *key)
@@ -91,6 +91,13 @@ static void set_goal(const bench_setup *setup, const json_t *results, json_t *ob
 static const struct table {
     const char *key, *about, *head, *line;
 } tables[] = {
+    {"sampler_ms",
+     "milliseconds until the first token of one row is on the host: OpenCL's context\n"
+     "and queue, the library's, a sampler, the first step; CPU: the processor time of\n"
+     "the last three; later: the median of later steps; the token is the reference's\n",
+     "case            OpenCL context  sampler    first     CPU    later  from\n",
+     "{case:-14} {opencl_ms:7.1} {context_ms:7.1} {sampler_ms:8.1} {first_ms:8.2} {cpu_ms:7.1} "
+     "{later_ms:8.2}  {from}\n"},
     {"goal",
      "medians in us, from enqueue to finish; device: by the device's clock;\n"
      "ratio and goal: in floors; all tokens equal the reference's\n",
@@ -139,19 +146,22 @@ static void print_memory(json_t *memory, double cells)
                (double)json_integer_value(bytes) / cells);
 }
 
-static int print_about(const bench_setup *setup, const struct table *t, const json_t *first)
+static int print_about(const bench_setup *setup, const cli_target *target, const struct table *t,
+                       const json_t *first)
 {
+    const bool starts = json_object_get(first, "from") != NULL;
+    const json_int_t rows = starts                                    ? 1
+                            : json_object_get(first, "slots") != NULL ? cli_integer(first, "slots")
+                                                                      : setup->batch;
     cls_device_info info;
     cls_device_info_init(&info);
-    if (cls_context_info(setup->on->context, &info) != CLS_OK)
+    printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
+           (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
+    if (!starts && cls_context_info(target->context, &info) != CLS_OK)
         return cli_fail_library("bench");
-    printf("%s, device %u\n[%u, %u] %s; work-group %u, vector %u; ", setup->on->device.name,
-           (unsigned)setup->on->index,
-           (unsigned)(json_object_get(first, "slots") != NULL ? cli_integer(first, "slots")
-                                                              : setup->batch),
-           (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype), (unsigned)info.work_group,
-           (unsigned)info.vector);
-    cli_put(setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);
+    if (!starts)
+        printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
+    cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);
     printf("%s\n%s", t->about, t->head);
     return 0;
 }
@@ -165,18 +175,19 @@ static size_t table_of(const json_t *object)
     return k;
 }
 
-int bench_print(const bench_setup *setup, const json_t *results)
+int bench_print(const bench_run *run, const json_t *results)
 {
+    const bench_setup *const setup = &run->setup;
     size_t i, latest = sizeof tables / sizeof *tables;
     json_t *object;
     json_array_foreach(results, i, object)
     {
-        if (has_goals(setup) && json_object_get(object, "step_device_us") != NULL)
+        if (has_goals(run) && json_object_get(object, "step_device_us") != NULL)
             set_goal(setup, results, object);
         const size_t k = table_of(object);
         if (k != latest && i != 0)
             putchar('\n');
-        if (k != latest && print_about(setup, &tables[k], object))
+        if (k != latest && print_about(setup, &run->target, &tables[k], object))
             return 1;
         latest = k;
         cli_put(tables[k].line, object);

@@ -482,5 +482,5 @@ int cls_cmd_tune(int argc, char **argv)
     u.limit = limit;
     u.setup.dtype = (cls_dtype)dtype;
     u.options.dtypes = 1u << dtype;
-    return run(&u, device, json);
+    return bench_check(&u.setup) || run(&u, device, json);
 }

@@ -48,6 +48,18 @@ for options in "--vocab 128255" "--batch 2" "--dtype f16"; do
     is "$options: goals" "$(grep -c '^case .* ratio  *goal ' out)" 0
 done
 
+# ---------------------------------------------------------------------- the start
+exits 0 "starts" "$clsample" bench --cache-dir "$programs" --vocab 1500 --case start_plain \
+    --case start_search --json
+is "starts" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "start_plain start_search "
+for key in from opencl_ms context_ms sampler_ms first_ms cpu_ms later_ms; do
+    is "starts: $key" "$(grep -c "^ *\"$key\": [\"0-9]" out)" 2
+done
+is "starts: a time of 0" "$(grep -c '_ms": 0.0,*$' out)" 0
+exits 0 "a start" "$clsample" bench --cache-dir "$programs" --vocab 1500 --case start
+is "a start" "$(grep -c '^start  *[0-9.]*  *[0-9.]*  *[0-9.]* .* [a-z]*$' out)" 1
+is "a start: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
+
 # --------------------------------------------------------------------- all shapes
 exits 0 "all shapes" tune --seconds 1000 --dtype bf16 --json
 values() { sed -n "s/^ *\"$1\": \"*\([^\",]*\)\"*,*\$/\1/p" out; }

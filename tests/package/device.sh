@@ -25,10 +25,11 @@ cat >selftest.json <<'END'
  "shape": {"work_group": 256, "row_group": 128, "vector": 4, "shortlist": 1024, "tier": "int64"}}
 END
 echo '[{"case": "topk", "ratio": 2.25}, {"case": "plain", "error": "x"}]' >bench.json
-cat >calls.expected <<'END'
+cases='--case=greedy --case=topk --case=plain --case=topp_peaked'
+cat >calls.expected <<END
 devices --json
 selftest --dtype=f32 --device 1 --json
-bench --case=greedy --case=topk --case=plain --case=topp_peaked --batch=4 --vocab=32000 --device 1 --json
+bench $cases --batch=4 --vocab=32000 --device 1 --json
 END
 
 check() { if run_quietly "$@"; then yes_; else no_ "$*: exit $code, $(head -2 err)"; fi; }
