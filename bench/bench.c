@@ -8,6 +8,7 @@
 /* clang-format off */
 #define TOPK .temperature = 0.8f, .top_k = 50, .top_p = 0.9f
 #define LLAMA(what) .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .more = what
+#define ALONE .temperature = 1.0f, .top_p = 1.0f, .extra = true
 #define TOPP .temperature = 1.0f, .top_p = 0.9f
 #define START(what) .kind = BENCH_START, .extra = true, .features = what, .temperature = 0.8f
 #define OF_TOPK(times) .goal = times, .goal_topk = 1
@@ -41,6 +42,12 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"kept", TOPP, .kept_set = 1024},
     {"kept_flat", TOPP, .rows = BENCH_FLAT, .kept_set = UINT32_MAX},
     {"serving", .kind = BENCH_SERVING},
+    {"usual", TOPK, .min_p = 0.05f, .penalized = 1, .history = 500, .extra = true},
+    {"minp_alone", ALONE, .min_p = 0.05f},
+    {"minp_flat", ALONE, .min_p = 0.05f, .rows = BENCH_FLAT},
+    {"topk_2000", ALONE, .top_k = 2000},
+    {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
+    {"typical_alone", ALONE, .more = BENCH_TYPICAL, .history = 64},
     {"start", START(CLS_FEATURE_SHORTLIST), .top_k = 50, .top_p = 0.95f},
     {"start_plain", START(CLS_FEATURE_PLAIN), .top_p = 1.0f},
     {"start_search", START(CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH), .top_p = 0.95f},

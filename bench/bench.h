@@ -72,7 +72,8 @@ typedef enum bench_rows {
     BENCH_LANGUAGE, /* a token of 0.6, then a tail that falls with the id: top-p 0.9 keeps about 300
                      */
     BENCH_FLAT,     /* normal, sigma 1: top-p 0.9 keeps six tokens in ten */
-    BENCH_TIES      /* normal, rounded to quarters: thousands of tokens have the same logit */
+    BENCH_TIES,     /* normal, rounded to quarters: thousands of tokens have the same logit */
+    BENCH_SORTED    /* as BENCH_LANGUAGE, and the likeliest tokens have the lowest ids */
 } bench_rows;
 
 size_t bench_dtype_size(cls_dtype dtype);
@@ -82,7 +83,7 @@ float bench_get(const void *rows, cls_dtype dtype, size_t i);
 
 /* Fills [n, vocab] and the padding after it. The rows are the same on every machine, except for
  * the last bit of functions of its libm. */
-void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind);
+int bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind);
 
 /* The token with the largest logit; the lowest id of several. */
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
@@ -362,7 +363,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 32
+#define BENCH_CASES 38
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 

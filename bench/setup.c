@@ -150,8 +150,10 @@ static int fill_history(void *of, uint32_t row)
 int bench_write_rows(bench_setup *setup, bench_rows kind)
 {
     cl_int error;
-    bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
-    bench_each(setup->batch + setup->spare, fill_history, setup);
+    const uint32_t rows = setup->batch + setup->spare;
+    if (bench_fill_rows(setup->rows, setup->dtype, rows, setup->vocab, kind) ||
+        bench_each(rows, fill_history, setup))
+        return 1;
     error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
                                  setup->rows, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);

@@ -48,6 +48,12 @@ for options in "--vocab 128255" "--batch 2" "--dtype f16"; do
     is "$options: goals" "$(grep -c '^case .* ratio  *goal ' out)" 0
 done
 
+# ----------------------------------------------------------------------- shards
+# Of 16 rows: 416 bytes a row, 24 and 414, and each time 4 of the partial's header (doc/scaling.md).
+exits 0 "shards" "$clsample" bench --cache-dir "$programs" --shards 8 --case usual \
+    --case minp_alone --runs 1 --json
+is "shards: bytes" "$(sed -n 's/^ *\([0-9]*\.0\),*$/\1/p' out | tr '\n' ' ')" "420.0 28.0 418.0 "
+
 # ---------------------------------------------------------------------- the start
 exits 0 "starts" "$clsample" bench --cache-dir "$programs" --vocab 1500 --case start_plain \
     --case start_search --json
