@@ -218,7 +218,7 @@ static int run_bench(bench_run *run, const bool wanted[BENCH_CASES], bool json)
     return failed;
 }
 
-int bench_check(const bench_setup *setup)
+static int check_setup(const bench_setup *setup)
 {
     if (setup->batch < 1 || setup->batch > 4096)
         return cli_fail("--batch: %u is out of range; it must be 1 to 4096",
@@ -264,6 +264,18 @@ static int select_cases(const bench_setup *setup, const cli_list *names, bool wa
     return 0;
 }
 
+/* Fails if an option is given that --tune chooses or does not use, or one that only it uses. */
+static int check_tune(bool tune)
+{
+    static const char *const others[] = {"case",      "history",        "history-ids", "runs",
+                                         "shards",    "vector",         "work-group",  "row-group",
+                                         "shortlist", "groups-per-unit"};
+    for (size_t i = 0; tune && i < sizeof others / sizeof *others; i++)
+        if (cli_given(others[i]))
+            return cli_fail("--tune: --%s has no meaning with it", others[i]);
+    return !tune && cli_given("seconds") ? cli_fail("--seconds: it is only for --tune") : 0;
+}
+
 int cls_cmd_bench(int argc, char **argv)
 {
     static const char about[] =
@@ -276,7 +288,8 @@ int cls_cmd_bench(int argc, char **argv)
     const char *device = NULL;
     int32_t dtype = CLS_F32;
     cli_list names = {NULL, 0};
-    bool wanted[BENCH_CASES], json = false;
+    bool wanted[BENCH_CASES], json = false, tune = false;
+    uint32_t limit = 60;
     cli_option options[] = {
         CLI_TITLE("Steps"),
         {"batch", CLI_UINT, &setup->batch, "N", "rows in a step (default 16; serving: 64)"},
@@ -291,7 +304,11 @@ int cls_cmd_bench(int argc, char **argv)
          "runs of a case (default: at least 101, and one second)"},
         {"shards", CLI_UINT, &setup->shards, "N",
          "time steps of N shards in one process, beside whole steps"},
-        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
+        {"tune", CLI_FLAG, &tune, NULL,
+         "try shapes of the kernels, and say which is the fastest and the options for it"},
+        {"seconds", CLI_UINT, &limit, "N",
+         "with --tune, try no further shape after this time (default 60)"},
+        {"json", CLI_FLAG, &json, NULL, "print an array of objects; with --tune an object"},
         CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
@@ -301,9 +318,9 @@ int cls_cmd_bench(int argc, char **argv)
     cli_parse(argc, argv, "bench [OPTION]...", about, options);
     setup->dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
-    if (bench_check(setup) || select_cases(setup, &names, wanted))
+    if (check_tune(tune) || check_setup(setup) || select_cases(setup, &names, wanted))
         return 1;
     cli_find_device(device, &context, &run.target);
     cli_catch_interrupt();
-    return run_bench(&run, wanted, json);
+    return tune ? bench_tune(&run, limit, json) : run_bench(&run, wanted, json);
 }

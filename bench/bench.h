@@ -15,7 +15,7 @@
  *     start.c     times the first token of a process
  *     table.c     prints the results as tables and as JSON
  *     bench.c     the list of cases, and the command
- *     tune.c      clsample tune: measures shapes of the kernels by some of the cases
+ *     tune.c      clsample bench --tune: measures shapes of the kernels by some cases
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -380,14 +380,17 @@ typedef struct bench_run {
 /* Verifies and times a case. NULL: it failed, or was interrupted. */
 json_t *bench_measure(bench_run *run, const bench_case *c);
 
-/* Fails if a value of the options is out of range. */
-int bench_check(const bench_setup *setup);
-
 /* ----------------------------------------------------------------- start.c */
 
 /* Opens the device that run->target names, once more, and times that and the first token. NULL: it
  * failed. */
 json_t *bench_start(const bench_run *run, const bench_case *c);
+
+/* ------------------------------------------------------------------ tune.c */
+
+/* Tries shapes of the kernels on run->target, which is not open, until `limit` seconds are over,
+ * and prints which is the fastest. */
+int bench_tune(const bench_run *run, uint32_t limit, bool json);
 
 /* ----------------------------------------------------------------- table.c */
 

@@ -458,7 +458,8 @@ def start(r):
 def tune(r, batch):
     vocab = ["--vocab", r.plan["profile_vocab"]]
     _, output = r.clsample(
-        *("tune", "--json", "--batch", batch, *vocab, "--seconds", r.plan["tune_seconds"]),
+        *("bench", "--tune", "--json", "--batch", batch, *vocab),
+        *("--seconds", r.plan["tune_seconds"]),
         most=240,
     )
     return {"tune": [json.loads(output)]}

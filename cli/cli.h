@@ -22,7 +22,6 @@ int cls_cmd_sample(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_run(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
-int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
 void cli_params_help(void); /* clsample help params, cli/request.c */
 

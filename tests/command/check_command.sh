@@ -26,7 +26,7 @@ done
 # Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 7
+is "commands" "$(wc -l <commands | tr -d ' ')" 6
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
@@ -61,7 +61,7 @@ refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 
 refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
 refused "explain: unknown option '--min_p'; did you mean --min-p?$" explain --min_p .3
 refused "bench: unknown option '--btach'; did you mean --batch?$" bench --btach 3
-refused "tune: unknown option '--logits'; --help lists the options$" tune --logits f32.npy
+refused "bench: unknown option '--logits'; --help lists the options$" bench --logits f32.npy
 refused "unknown option '--wrong'; --help lists the options$" devices --wrong
 refused "unknown option '--$(printf %040d 1)'; --help" devices --"$(printf %040d 1)"
 refused "unexpected argument 'x'" devices x
