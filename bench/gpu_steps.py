@@ -428,30 +428,38 @@ def occupancy(registers, group):
     return round(min(65536 // of_group * warps, 64) / 64, 3)
 
 
-def report(r):
-    path = r.path("clsample-report.json")
-    quick = ["--quick"] if r.options.quick else ["--dtype", "f32"]
-    r.clsample("report", "--output", path, *quick, most=400, allowed=(0, 1))
-    return {"report": json.loads(read(path))}
-
-
 def start(r):
-    script = os.path.join(r.options.source, "bench/start.sh")
-    _, output = r.run(["sh", script, "bench/start", str(r.plan["starts"])], 400)
-    keys = ["opencl_ms", "context_ms", "sampler_ms", "first_step_ms", "cpu_ms", "later_step_ms"]
+    """The first token of a process, with caches of drivers that are empty, and with warm ones."""
+    caches = ("POCL_CACHE_DIR", "MESA_SHADER_CACHE_DIR", "CUDA_CACHE_PATH", "NEO_CACHE_DIR")
     found = []
-    for line in output.splitlines()[1:]:
-        numbers = line[26:].split()
-        entry = {"start": line[:26].strip(), "from": numbers[6]}
-        entry.update(zip(keys, map(float, numbers[:6])))
-        found.append(entry)
+
+    def measure(name, case, cache, folder=None):
+        path = r.path("starts/" + cache)
+        os.makedirs(path, exist_ok=True)
+        command = [r.path("clsample"), "bench", "--json", "--case", case]
+        command += ["--vocab", str(r.plan["profile_vocab"])]
+        if folder is not None:
+            os.makedirs(r.path("starts/" + folder), exist_ok=True)
+            command += ["--cache-dir", r.path("starts/" + folder)]
+        _, output = r.run(command, 300, dict.fromkeys(caches, path))
+        found.extend({"start": name, **entry} for entry in json.loads(output))
+
+    for run in range(r.plan["starts"]):
+        shutil.rmtree(r.path("starts"), ignore_errors=True)
+        for case in ("start_plain", "start", "start_search", "start_all"):
+            measure(f"{case}, no cache", case, case)
+            measure(f"{case}, driver cache", case, case)
+        measure("empty cache-dir", "start", f"driver-{run}", "dir")
+        measure("cache-dir and driver cache", "start", f"driver-{run}", "dir")
+        measure("cache-dir alone", "start", f"none-{run}", "dir")
     return {"start": found}
 
 
 def tune(r, batch):
     vocab = ["--vocab", r.plan["profile_vocab"]]
     _, output = r.clsample(
-        *("tune", "--json", "--batch", batch, *vocab, "--seconds", r.plan["tune_seconds"]),
+        *("bench", "--tune", "--json", "--batch", batch, *vocab),
+        *("--seconds", r.plan["tune_seconds"]),
         most=240,
     )
     return {"tune": [json.loads(output)]}
@@ -480,7 +488,6 @@ def all_steps(plan):
     for batch in plan["profiled"]:
         yield f"profile {batch}", profile, (batch,), 30
     yield "resources", resources, (), 30
-    yield "report", report, (), 60
     yield "start", start, (), 60
     for batch in plan["tuned"]:
         yield f"tune {batch}", tune, (batch,), plan["tune_seconds"] + 10

@@ -29,7 +29,8 @@ int main(int argc, char **argv)
     rows = malloc(((size_t)n * vocab + BENCH_PAD) * sizeof *rows);
     if (rows == NULL)
         return cli_no_memory();
-    bench_fill_rows(rows, CLS_F32, n, vocab, kind);
+    if (bench_fill_rows(rows, CLS_F32, n, vocab, kind))
+        return 1;
     cli_npy_write(argv[4], 'f', 2, (const uint64_t[]){n, vocab}, rows);
     free(rows);
     return 0;

@@ -35,7 +35,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
-	tests/package/bootstrap.sh tests/package/devices.sh
+	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
@@ -58,10 +58,8 @@ quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh 
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
 texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run
-command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
-	tests/command/check_selftest_command.sh \
-	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh
+command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
+	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
