@@ -39,7 +39,7 @@ NOT_COPIED = shutil.ignore_patterns(
     "*.pocl",
     "*.tar.*",
 )
-PACKAGES = "gcc make autoconf automake libtool pkg-config ocl-icd-opencl-dev"
+PACKAGES = "gcc make autoconf automake libtool pkg-config opencl-c-headers"
 
 
 def version():
@@ -73,10 +73,10 @@ def build_library(target):
             run(folder, "autoreconf", "-fi")
         build = folder.parent / "build"
         build.mkdir()
-        flags = {"CFLAGS": os.environ.get("CFLAGS", "-O2"), "OPENCL_LIBS": "-lOpenCL"}
+        flags = {"CFLAGS": os.environ.get("CFLAGS", "-O2")}
         run(build, "../source/configure", "--disable-static", "--without-clblast", **flags)
-        run(build, "make", f"-j{os.cpu_count() or 1}", "python/libclsample.la")
-        libraries = (build / "python" / ".libs").glob("libclsample.*")
+        run(build, "make", f"-j{os.cpu_count() or 1}", "libclsample.la")
+        libraries = (build / ".libs").glob("libclsample*.*")
         library = next(path for path in libraries if path.suffix in (".so", ".dylib", ".dll"))
         shutil.copy(os.path.realpath(library), target / library.name)
 

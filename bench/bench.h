@@ -26,9 +26,11 @@
 
 /* The setup of a measurement: a device and a shape of logits. */
 typedef struct bench_setup {
-    const cli_target *on; /* the open device */
+    const cli_target *on; /* the open device, or `host` */
+    cli_target host;      /* only a context, of the host, which is the reference */
     cls_sampler *sampler;
     uint32_t batch, vocab;
+    uint32_t first; /* the row whose request slot 0 has: 0, but of bench_twin() */
     cls_dtype dtype;
     uint32_t runs;    /* 0: as many as a stable median needs */
     uint32_t spare;   /* rows of logits after those of the batch */
@@ -39,12 +41,12 @@ typedef struct bench_setup {
     uint32_t longest; /* the length of the longest history, and of a row of `ids` */
 
     void *rows;          /* the logits on the host: [batch + spare, vocab] of dtype */
-    cl_mem logits;       /* the logits on the device; BENCH_PAD elements of -inf follow */
+    cls_buffer logits;   /* the logits on the device; BENCH_PAD elements of -inf follow */
     size_t size;         /* bytes of the logits with the padding */
     int32_t *mask_words; /* the mask on the host: [batch, ceil(vocab / 32)] */
-    cl_mem mask;
-    cl_mem tokens;      /* [batch], then the statuses, [batch] */
-    cl_mem kept;        /* [batch, up to vocab]: kept sets; NULL: no case wrote any so far */
+    cls_buffer mask;
+    cls_buffer tokens;  /* [batch], then the statuses, [batch] */
+    cls_buffer kept;    /* [batch, up to vocab]: kept sets; absent: no case wrote any so far */
     int32_t *likeliest; /* [batch + spare]: each row's likeliest token */
     int32_t *ids;       /* [batch, longest] */
 } bench_setup;
@@ -58,9 +60,9 @@ typedef struct bench_setup {
 
 /* -------------------------------------------------------------- parallel.c */
 
-/* Calls run(of, i) for each i below n, in several threads. `run` returns 1 if it fails, and must
- * not print. Returns the lowest i that failed, or n. */
-uint32_t bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of);
+/* Calls run(of, i) for each i below n, in several threads. `run` returns 1 if it fails, and no more
+ * are begun then. Returns 1 if one failed. */
+int bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of);
 
 /* ------------------------------------------------------------------ rows.c */
 
@@ -232,8 +234,8 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
 /* Does what a decode loop does: it enqueues the step, reads its tokens and waits. */
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens);
 
-/* Begins all slots, samples one step and compares each token, and each kept set, with those of
- * cls_host_sample(). */
+/* Begins all slots, samples one step and compares each token, and each kept set, with those of the
+ * same calls on the host. */
 int bench_verify(const bench_setup *setup, const bench_case *c);
 
 /* Times floor, step and empty launches in turn. */
@@ -270,6 +272,13 @@ int bench_write_mask(bench_setup *setup, bench_mask kind);
  */
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler);
 int bench_make_sampler(bench_setup *setup, uint32_t window);
+
+/* Returns memory of the host as a buffer. */
+cls_buffer bench_memory(void *memory, size_t size);
+
+/* Returns a setup of one row on the host, with its logits and its mask, but without sampler, tokens
+ * and kept sets. The same calls on it give what the row must give. */
+bench_setup bench_twin(const bench_setup *setup, uint32_t row);
 
 /* Creates the buffer for kept sets, unless the case writes none or the buffer is there. The sampler
  * is created again, for such cases. */

@@ -14,9 +14,10 @@ typedef struct verification {
     const bench_case *c;
     uint32_t requests;
     int32_t *cu, *ids, *out;
-    size_t probs;      /* byte offset of the probabilities */
-    cl_mem ids_buffer; /* the drafts */
-    cl_mem out_buffer; /* tokens, accepted, emitted, status, counters */
+    size_t probs;     /* byte offset of the probabilities */
+    cls_buffer draft; /* the probabilities */
+    cls_ints drafts;  /* the ids */
+    cls_buffer to;    /* tokens, accepted, emitted, status, counters */
 } verification;
 
 static int with_probs(const verification *v) { return v->c->drafts != BENCH_MATCH; }
@@ -80,20 +81,38 @@ static int open_buffers(verification *v)
 {
     bench_setup *const setup = &v->setup;
     const size_t ids = (size_t)v->requests * BENCH_DRAFTS * sizeof(int32_t);
+    cl_mem *const logits = &setup->logits.buffer, *const drafts = &v->drafts.device.buffer;
     cl_int error = CL_SUCCESS;
-    setup->logits = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, setup->size, NULL, &error);
+    *logits = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, setup->size, NULL, &error);
     if (error == CL_SUCCESS)
-        v->ids_buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
+        *drafts = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, ids, NULL, &error);
     if (error == CL_SUCCESS)
-        v->out_buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE,
-                                       outputs_of(v) * sizeof(int32_t), NULL, &error);
+        v->to.buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE,
+                                      outputs_of(v) * sizeof(int32_t), NULL, &error);
     if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
+        error = clEnqueueWriteBuffer(setup->on->queue, *logits, CL_TRUE, 0, setup->size,
                                      setup->rows, 0, NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clEnqueueWriteBuffer(setup->on->queue, v->ids_buffer, CL_TRUE, 0, ids, v->ids, 0,
-                                     NULL, NULL);
+        error =
+            clEnqueueWriteBuffer(setup->on->queue, *drafts, CL_TRUE, 0, ids, v->ids, 0, NULL, NULL);
+    if (with_probs(v))
+        v->draft = (cls_buffer){.buffer = *logits, .offset = v->probs};
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the drafts' buffers", error);
+}
+
+/* Creates the sampler of a verification's requests. */
+static int new_sampler(verification *v)
+{
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = v->setup.vocab;
+    options.max_rows = v->requests * ROWS;
+    options.slot_count = v->requests;
+    options.dtypes = 1u << v->setup.dtype;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
+    return cls_sampler_create(v->setup.on->context, &options, &v->setup.sampler) == CLS_OK
+               ? 0
+               : cli_fail_library("bench: creating the sampler");
 }
 
 static int open_verification(verification *v)
@@ -101,7 +120,6 @@ static int open_verification(verification *v)
     bench_setup *const setup = &v->setup;
     const size_t element = bench_dtype_size(setup->dtype), targets = (size_t)v->requests * ROWS;
     const size_t drafts = with_probs(v) ? (size_t)v->requests * BENCH_DRAFTS : 0;
-    cls_sampler_options options;
 
     v->probs = (targets * setup->vocab * element + 3) / 4 * 4;
     setup->batch = (uint32_t)(targets + drafts * sizeof(float) / element);
@@ -117,25 +135,16 @@ static int open_verification(verification *v)
     bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows);
     if (make_drafts(v))
         return 1;
-    cls_sampler_options_init(&options);
-    options.vocab = setup->vocab;
-    options.max_rows = (uint32_t)targets;
-    options.slot_count = v->requests;
-    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_VERIFY;
-    if (cls_sampler_create(setup->on->context, &options, &setup->sampler) != CLS_OK)
-        return cli_fail_library("bench: creating the sampler");
-    return open_buffers(v);
+    return new_sampler(v) || open_buffers(v);
 }
 
 static void close_verification(verification *v)
 {
     cls_sampler_destroy(v->setup.sampler);
-    if (v->out_buffer != NULL)
-        clReleaseMemObject(v->out_buffer);
-    if (v->ids_buffer != NULL)
-        clReleaseMemObject(v->ids_buffer);
-    if (v->setup.logits != NULL)
-        clReleaseMemObject(v->setup.logits);
+    const cl_mem buffers[] = {v->to.buffer, v->drafts.device.buffer, v->setup.logits.buffer};
+    for (size_t i = 0; i < sizeof buffers / sizeof *buffers; i++)
+        if (buffers[i] != NULL)
+            clReleaseMemObject(buffers[i]);
     free(v->out);
     free(v->ids);
     free(v->cu);
@@ -149,47 +158,61 @@ static int32_t method(const bench_case *c)
                                          : CLS_VERIFY_BLOCK;
 }
 
-/* Begins the requests and clears the counters. */
-static int begin(void *of)
+static int begin_requests(const verification *v)
 {
-    verification *const v = of;
-    const size_t counters = 3 * (size_t)v->requests * sizeof(int32_t);
-    cl_int error;
     for (uint32_t slot = 0; slot < v->requests; slot++) {
         cls_params params;
-        bench_make_params(v->c, slot, &params);
+        bench_make_params(v->c, v->setup.first + slot, &params);
         if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
     }
+    return 0;
+}
+
+/* Begins the requests and clears the counters. */
+static int begin(void *of)
+{
+    const verification *const v = of;
+    const size_t counters = 3 * (size_t)v->requests * sizeof(int32_t);
+    cl_int error;
+    if (begin_requests(v))
+        return 1;
     error =
-        clEnqueueFillBuffer(v->setup.on->queue, v->out_buffer, &(cl_int){0}, sizeof(cl_int),
+        clEnqueueFillBuffer(v->setup.on->queue, v->to.buffer, &(cl_int){0}, sizeof(cl_int),
                             outputs_of(v) * sizeof(int32_t) - counters, counters, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: the counters", error);
 }
 
+/* Returns the memory of outputs from the n-th number on. */
+static cls_buffer output_from(const verification *v, size_t n)
+{
+    cls_buffer b = v->to;
+    b.offset = n * sizeof(int32_t);
+    b.size -= b.size != 0 ? b.offset : 0; /* it is 0 on a device */
+    return b;
+}
+
 static int enqueue(void *of, cl_command_queue queue, cl_event *done)
 {
-    verification *const v = of;
+    const verification *const v = of;
     const bench_setup *const setup = &v->setup;
-    const size_t one = v->requests * sizeof(int32_t), tokens = tokens_of(v) * sizeof(int32_t);
+    const size_t one = v->requests, tokens = tokens_of(v);
     cls_verify_call call;
     cls_verify_call_init(&call);
     call.requests = v->requests;
     call.method = method(v->c);
     call.row_offsets = v->cu;
-    call.logits.values.buffer = setup->logits;
+    call.logits.values = setup->logits;
     call.logits.dtype = (int32_t)setup->dtype;
-    call.draft_ids.device.buffer = v->ids_buffer;
-    if (with_probs(v)) {
-        call.draft_kind = CLS_DRAFT_PROBS;
-        call.draft = (cls_buffer){.buffer = setup->logits, .offset = v->probs};
-    }
+    call.draft_ids = v->drafts;
+    call.draft_kind = with_probs(v) ? CLS_DRAFT_PROBS : CLS_DRAFT_NONE;
+    call.draft = v->draft;
     call.max_drafts = BENCH_DRAFTS;
-    call.tokens = (cls_buffer){.buffer = v->out_buffer};
-    call.accepted = (cls_buffer){.buffer = v->out_buffer, .offset = tokens};
-    call.emitted = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + one};
-    call.status = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + 2 * one};
-    call.counters = (cls_buffer){.buffer = v->out_buffer, .offset = tokens + 3 * one};
+    call.tokens = v->to;
+    call.accepted = output_from(v, tokens);
+    call.emitted = output_from(v, tokens + one);
+    call.status = output_from(v, tokens + 2 * one);
+    call.counters = output_from(v, tokens + 3 * one);
     return cls_verify(setup->sampler, queue, &call, 0, NULL, done) == CLS_OK
                ? 0
                : cli_fail_library("bench: the verification");
@@ -202,82 +225,66 @@ static int run(void *of)
     cl_int error;
     if (enqueue(of, queue, NULL))
         return 1;
-    error = clEnqueueReadBuffer(queue, v->out_buffer, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t),
+    error = clEnqueueReadBuffer(queue, v->to.buffer, CL_FALSE, 0, outputs_of(v) * sizeof(int32_t),
                                 v->out, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
 }
 
-/* The reference's results of all requests. */
+enum { NUMBERS = ROWS + 6 }; /* in the outputs of one request */
+
+/* The reference's results: [requests] of a request each. */
 typedef struct reference {
     const verification *v;
-    cls_host_verified *results; /* [requests] */
+    int32_t (*out)[NUMBERS];
 } reference;
 
 static int verify_request(void *of, uint32_t i)
 {
-    const verification *const v = ((const reference *)of)->v;
-    cls_host_verified *const result = &((const reference *)of)->results[i];
-    const bench_setup *const setup = &v->setup;
-    const size_t row = setup->vocab * bench_dtype_size(setup->dtype);
-    const float *const probs = (const float *)((const char *)setup->rows + v->probs);
-    cls_host_drafts drafts;
-    cls_host_row host;
-    cls_params params;
-
-    if (cli_interrupted())
-        return 1;
-    bench_make_params(v->c, i, &params);
-    cls_host_row_init(&host);
-    host.params = &params;
-    host.logits = (const char *)setup->rows + (size_t)i * ROWS * row;
-    host.dtype = (int32_t)setup->dtype;
-    host.vocab = setup->vocab;
-    cls_host_drafts_init(&drafts);
-    drafts.row = &host;
-    drafts.draft_count = BENCH_DRAFTS;
-    drafts.method = method(v->c);
-    drafts.ids = v->ids + (size_t)i * BENCH_DRAFTS;
-    if (with_probs(v)) {
-        drafts.draft_kind = CLS_DRAFT_PROBS;
-        drafts.draft = probs + (size_t)i * BENCH_DRAFTS * setup->vocab;
-    }
-    memset(result, 0, sizeof *result);
-    result->struct_size = sizeof *result;
-    return cls_host_verify(&drafts, result) != CLS_OK;
+    const reference *const r = of;
+    const bench_setup *const setup = &r->v->setup;
+    const size_t logits = (size_t)ROWS * setup->vocab * bench_dtype_size(setup->dtype),
+                 probs = (size_t)BENCH_DRAFTS * setup->vocab * sizeof(float);
+    verification twin = *r->v;
+    twin.setup.on = &setup->host;
+    twin.setup.sampler = NULL;
+    twin.setup.first = i;
+    twin.setup.logits = bench_memory((char *)setup->rows + i * logits, logits);
+    twin.requests = 1;
+    if (with_probs(&twin))
+        twin.draft = bench_memory((char *)setup->rows + twin.probs + i * probs, probs);
+    twin.drafts = (cls_ints){.host = twin.ids + (size_t)i * BENCH_DRAFTS};
+    twin.to = bench_memory(r->out[i], sizeof r->out[i]);
+    const int failed = cli_interrupted() || new_sampler(&twin) || begin_requests(&twin) ||
+                       enqueue(&twin, NULL, NULL);
+    cls_sampler_destroy(twin.setup.sampler);
+    return failed;
 }
 
 /* Compares the results that run() has read with the reference's. */
-static int compare(const verification *v, const cls_host_verified *result, uint32_t i)
+static int compare(const verification *v, const int32_t expected[NUMBERS], uint32_t i)
 {
-    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest =
-                                                                 v->out + tokens_of(v) + i;
-    if (memcmp(result->tokens, tokens, ROWS * sizeof *tokens) != 0 || result->accepted != rest[0] ||
-        result->emitted != rest[v->requests] || result->status != rest[(size_t)2 * v->requests])
+    const int32_t *const tokens = v->out + (size_t)i * ROWS, *const rest = expected + ROWS;
+    int32_t of[3]; /* accepted, emitted, status */
+    for (size_t k = 0; k < 3; k++)
+        of[k] = v->out[tokens_of(v) + k * v->requests + i];
+    if (memcmp(tokens, expected, ROWS * sizeof *tokens) != 0 || memcmp(of, rest, sizeof of) != 0)
         return cli_fail("bench: %s, request %u: the device accepted %d drafts and emitted %d "
                         "tokens (first token %d, status %d), but the reference accepted %d and "
                         "emitted %d (first token %d, status %d)",
-                        v->c->name, (unsigned)i, (int)rest[0], (int)rest[v->requests],
-                        (int)tokens[0], (int)rest[(size_t)2 * v->requests], (int)result->accepted,
-                        (int)result->emitted, (int)result->tokens[0], (int)result->status);
+                        v->c->name, (unsigned)i, (int)of[0], (int)of[1], (int)tokens[0], (int)of[2],
+                        (int)rest[0], (int)rest[1], (int)expected[0], (int)rest[2]);
     return 0;
 }
 
 static int check(const verification *v)
 {
-    reference r = {v, malloc(v->requests * sizeof *r.results)};
-    int failed = 0;
-    if (r.results == NULL)
-        return cli_no_memory();
-    const uint32_t first = bench_each(v->requests, verify_request, &r);
-    if (cli_interrupted())
-        failed = 1;
-    else if (first < v->requests && verify_request(&r, first)) /* here for the thread's message */
-        failed = cli_fail_library("bench: the reference");
+    reference r = {v, calloc(v->requests, sizeof *r.out)};
+    int failed = r.out == NULL ? cli_no_memory() : bench_each(v->requests, verify_request, &r);
     for (uint32_t i = 0; i < v->requests && !failed; i++)
-        failed = compare(v, &r.results[i], i);
-    free(r.results);
+        failed = compare(v, r.out[i], i);
+    free(r.out);
     return failed;
 }
 
@@ -309,7 +316,7 @@ int bench_verify_drafts(const bench_setup *setup, const bench_case *c, bench_res
     verification v = {.setup = *setup, .c = c, .requests = setup->batch};
     int failed;
     v.setup.sampler = NULL;
-    v.setup.logits = NULL;
+    v.setup.logits = (cls_buffer){.buffer = NULL};
     v.setup.rows = NULL;
     failed = open_verification(&v) || measure(&v, result);
     close_verification(&v);

@@ -130,7 +130,7 @@ static int open_shape(bench_floor *floor, const bench_setup *setup, const shape 
                                          CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
     if (error != CL_SUCCESS || most < s->work_group)
         return 1;
-    error = clSetKernelArg(floor->kernel, 0, sizeof setup->logits, &setup->logits);
+    error = clSetKernelArg(floor->kernel, 0, sizeof setup->logits.buffer, &setup->logits.buffer);
     error |= clSetKernelArg(floor->kernel, 1, sizeof vectors, &vectors);
     error |= clSetKernelArg(floor->kernel, 2, sizeof trips, &trips);
     error |= clSetKernelArg(floor->kernel, 3, sizeof floor->out, &floor->out);

@@ -5,10 +5,8 @@ bench_start_LDADD = libclsample.la $(OPENCL_LIBS)
 bench_programs_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 bench_scaling_SOURCES = bench/scaling.c bench/parallel.c bench/rows.c
 bench_scaling_LDADD = libclsample_internal.la $(OPENCL_LIBS) -lm -lpthread
-bench_scaling_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel
 bench_profile_SOURCES = bench/profile.c $(command_parts)
 bench_profile_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
-bench_profile_LDFLAGS = -Wl,--wrap=clEnqueueNDRangeKernel,--wrap=clFinish
 bench_write_rows_SOURCES = bench/write-rows.c bench/rows.c bench/parallel.c \
 	cli/npy.c cli/errors.c cli/memory.c cli/options.c cli/print.c
 bench_write_rows_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread

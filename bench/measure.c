@@ -98,50 +98,37 @@ void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
     params->seed = row;
 }
 
-/* Makes the parameters of a row and its history, of which half is prompt and half is output. */
-static void make_row(const bench_setup *setup, const bench_case *c, uint32_t row,
-                     cls_params *params, cls_host_row *host)
+/* Begins the request of a row in a slot: the parameters, and the history, of which half is prompt
+ * and half is output. */
+static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint32_t slot)
 {
-    const uint32_t history = bench_history(setup, c);
-    bench_make_params(c, row, params);
-    cls_host_row_init(host);
-    host->params = params;
-    host->max_history = setup->window;
+    const uint32_t row = setup->first + slot, history = bench_history(setup, c),
+                   outputs = history / 2, prompts = history - outputs;
+    const int32_t *const ids = setup->ids + (size_t)row * setup->longest;
+    cls_params params;
+    bench_make_params(c, row, &params);
     if (c->more >= BENCH_THINKING)
-        make_ends(c->more, params);
+        make_ends(c->more, &params);
     else if (c->more != BENCH_NO_MORE)
-        make_llama(c->more, setup->vocab, params);
-    if (c->more == BENCH_FORCED) {
-        host->forced_ids = setup->ids + (size_t)row * setup->longest;
-        host->forced_count = FORCED;
-    }
+        make_llama(c->more, setup->vocab, &params);
     if (c->penalized) {
-        params->repetition_penalty = 1.1f;
-        params->frequency_penalty = 0.1f;
-        params->presence_penalty = 0.1f;
+        params.repetition_penalty = 1.1f;
+        params.frequency_penalty = 0.1f;
+        params.presence_penalty = 0.1f;
     }
-    if (history == 0)
-        return;
-    host->output_count = history / 2;
-    host->prompt_count = history - host->output_count;
-    host->prompt = setup->ids + (size_t)row * setup->longest;
-    host->output = host->prompt + host->prompt_count;
-    host->position = host->output_count;
+    const cls_status status =
+        cls_slot_begin(setup->sampler, slot, &params, prompts != 0 ? ids : NULL, prompts,
+                       outputs != 0 ? ids + prompts : NULL, outputs);
+    return status == CLS_OK && c->more == BENCH_FORCED
+               ? cls_slot_force(setup->sampler, slot, ids, FORCED)
+               : status;
 }
 
 int bench_begin_slots(const bench_setup *setup, const bench_case *c)
 {
-    for (uint32_t slot = 0; slot < setup->batch; slot++) {
-        cls_params params;
-        cls_host_row row;
-        make_row(setup, c, slot, &params, &row);
-        if (cls_slot_begin(setup->sampler, slot, &params, row.prompt, row.prompt_count, row.output,
-                           row.output_count) != CLS_OK)
+    for (uint32_t slot = 0; slot < setup->batch; slot++)
+        if (begin_row(setup, c, slot) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
-        if (row.forced_count != 0 &&
-            cls_slot_force(setup->sampler, slot, row.forced_ids, row.forced_count) != CLS_OK)
-            return cli_fail_library("bench: forcing tokens");
-    }
     return 0;
 }
 
@@ -150,10 +137,10 @@ void bench_make_step(const bench_setup *setup, const bench_case *c, cls_step *st
     cls_step_init(step);
     step->rows = setup->batch;
     step->logits.dtype = (int32_t)setup->dtype;
-    step->logits.values.buffer = setup->logits;
-    step->tokens.buffer = setup->tokens;
+    step->logits.values = setup->logits;
+    step->tokens = setup->tokens;
     if (c->mask != BENCH_ALL)
-        step->mask.words.buffer = setup->mask;
+        step->mask.words = setup->mask;
 }
 
 /* The capacity of a case's kept sets. */
@@ -171,7 +158,7 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
     if (c->kept_set != 0) {
         cls_outputs_init(&outputs);
         outputs.kept_set.capacity = kept_capacity(setup, c);
-        outputs.kept_set.ids.buffer = setup->kept;
+        outputs.kept_set.ids = setup->kept;
         step.outputs = &outputs;
     }
     return cls_sample(setup->sampler, queue, &step, 0, NULL, done) == CLS_OK
@@ -184,7 +171,7 @@ int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *token
     cl_int error;
     if (bench_enqueue_step(setup, c, setup->on->queue, NULL))
         return 1;
-    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0,
+    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
                                 setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
@@ -201,8 +188,8 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
         error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0,
                                        NULL, NULL);
     if (error == CL_SUCCESS)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens, CL_FALSE, 0, sizeof token,
-                                    &token, 0, NULL, NULL);
+        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
+                                    sizeof token, &token, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: an empty launch", error);
@@ -227,43 +214,24 @@ typedef struct reference {
 static int sample_row(void *of, uint32_t row)
 {
     const reference *const r = of;
-    const bench_setup *const setup = r->setup;
-    const uint32_t width = (setup->vocab + 31) / 32, capacity = kept_capacity(setup, r->c);
-    cls_params params;
-    cls_host_row host;
-    cls_host_result result;
-    cls_host_result_init(&result);
-
-    if (cli_interrupted())
-        return 1;
-    make_row(setup, r->c, row, &params, &host);
-    host.logits =
-        (const char *)setup->rows + (size_t)row * setup->vocab * bench_dtype_size(setup->dtype);
-    host.dtype = (int32_t)setup->dtype;
-    host.vocab = setup->vocab;
-    if (r->c->mask != BENCH_ALL) {
-        host.mask = setup->mask_words + (size_t)row * width;
-        host.mask_width = width;
-    }
-    if (r->sets != NULL) {
-        result.kept_ids = r->sets + (size_t)row * capacity;
-        result.kept_capacity = capacity;
-    }
-    if (cls_host_sample(&host, &result) != CLS_OK)
-        return 1;
-    r->tokens[row] = result.token;
-    return 0;
+    const size_t set = kept_capacity(r->setup, r->c) * sizeof(int32_t);
+    bench_setup twin = bench_twin(r->setup, row);
+    twin.tokens = bench_memory(&r->tokens[row], sizeof *r->tokens);
+    if (r->sets != NULL)
+        twin.kept = bench_memory((char *)r->sets + row * set, set);
+    const int failed =
+        cli_interrupted() || bench_new_sampler(&twin, r->setup->window, &twin.sampler) ||
+        bench_begin_slots(&twin, r->c) || bench_enqueue_step(&twin, r->c, NULL, NULL);
+    cls_sampler_destroy(twin.sampler);
+    return failed;
 }
 
 /* ids: the kept sets of the device; NULL where there are none. */
 static int verify_rows(reference *r, const int32_t *tokens, const int32_t *ids)
 {
-    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c),
-                   failed = bench_each(batch, sample_row, r);
-    if (cli_interrupted())
+    const uint32_t batch = r->setup->batch, capacity = kept_capacity(r->setup, r->c);
+    if (bench_each(batch, sample_row, r))
         return 1;
-    if (failed < batch && sample_row(r, failed)) /* here for the message, which is the thread's */
-        return cli_fail_library("bench: the reference");
     for (uint32_t row = 0; row < batch; row++) {
         const size_t first = (size_t)row * capacity;
         if (r->tokens[row] != tokens[row])
@@ -288,8 +256,8 @@ static int verify_results(reference *r, const int32_t *tokens)
     r->sets = malloc(size);
     int failed = ids == NULL || r->sets == NULL ? cli_no_memory() : 0;
     if (!failed)
-        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept, CL_TRUE, 0, size, ids, 0,
-                                    NULL, NULL);
+        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept.buffer, CL_TRUE, 0, size,
+                                    ids, 0, NULL, NULL);
     if (error != CL_SUCCESS)
         failed = cli_fail_opencl("bench: reading the kept sets", error);
     failed = failed || verify_rows(r, tokens, ids);

@@ -13,26 +13,21 @@ typedef struct work {
     uint32_t n;
     int (*run)(void *of, uint32_t i);
     void *of;
-    atomic_uint next;   /* the first item that no thread has taken */
-    atomic_uint failed; /* the lowest item that failed; n if none did */
+    atomic_uint next; /* the first item that no thread has taken */
+    atomic_int failed;
 } work;
 
 static void *take_items(void *argument)
 {
     work *const w = argument;
-    uint32_t i, lowest;
-    /* Items are taken in order, so every item below a failed one is run. */
-    while ((i = atomic_fetch_add(&w->next, 1)) < w->n && atomic_load(&w->failed) == w->n) {
-        if (!w->run(w->of, i))
-            continue;
-        lowest = atomic_load(&w->failed);
-        while (i < lowest && !atomic_compare_exchange_weak(&w->failed, &lowest, i))
-            ;
-    }
+    uint32_t i;
+    while ((i = atomic_fetch_add(&w->next, 1)) < w->n && !atomic_load(&w->failed))
+        if (w->run(w->of, i))
+            atomic_store(&w->failed, 1);
     return NULL;
 }
 
-uint32_t bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of)
+int bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of)
 {
     pthread_t threads[MOST_THREADS];
     work w = {.n = n, .run = run, .of = of};
@@ -44,7 +39,7 @@ uint32_t bench_each(uint32_t n, int (*run)(void *of, uint32_t i), void *of)
     if (wanted > n)
         wanted = n;
     atomic_init(&w.next, 0);
-    atomic_init(&w.failed, n);
+    atomic_init(&w.failed, 0);
     /* This thread works, too, so a system that gives no thread only makes it slower. */
     while (started + 1 < wanted && pthread_create(&threads[started], NULL, take_items, &w) == 0)
         started++;

@@ -4,11 +4,14 @@
  *
  *     profile --case NAME [--batch N] [any option of clsample bench]
  *
- * It is linked so that each launch passes through this file, which asks for an event where the
- * queue is one that bench/events.c has made, and so times kernels that the library launches inside
- * cls_sample(). The medians are of all launches of a kernel; name one case, or they mix several. */
+ * Each launch passes through this file's clEnqueueNDRangeKernel(), since the library finds the
+ * functions of OpenCL that the process has. It asks for an event where the queue is one that
+ * bench/events.c has made, and so times kernels that the library launches inside cls_sample(). The
+ * medians are of all launches of a kernel; name one case, or they mix several. */
+#define _GNU_SOURCE /* RTLD_NEXT */
 #include "bench.h"
 
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,16 +38,15 @@ static struct launch {
 static uint32_t waiting;
 static cl_ulong last_end;
 
-cl_int __real_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
-                                     const size_t *offset, const size_t *global,
-                                     const size_t *local, cl_uint n, const cl_event *wait,
-                                     cl_event *event);
-cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
-                                     const size_t *offset, const size_t *global,
-                                     const size_t *local, cl_uint n, const cl_event *wait,
-                                     cl_event *event);
-cl_int __real_clFinish(cl_command_queue queue);
-cl_int __wrap_clFinish(cl_command_queue queue);
+static __typeof__(&(clEnqueueNDRangeKernel)) real_launch;
+static __typeof__(&(clFinish)) real_finish;
+
+/* Finds the function behind this file's. ISO C has no cast to a pointer to a function. */
+static void find_next(const char *name, void *function)
+{
+    void *const found = dlsym(RTLD_NEXT, name);
+    memcpy(function, &found, sizeof found);
+}
 
 /* The entry of a kernel; MOST_KERNELS if there are too many. */
 static uint32_t entry_of(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
@@ -77,20 +79,18 @@ static uint32_t entry_of(cl_command_queue queue, cl_kernel kernel, cl_uint dimen
     return count++;
 }
 
-cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
-                                     const size_t *offset, const size_t *global,
-                                     const size_t *local, cl_uint n, const cl_event *wait,
-                                     cl_event *event)
+CLS_API cl_int(clEnqueueNDRangeKernel)(cl_command_queue queue, cl_kernel kernel, cl_uint dimensions,
+                                       const size_t *offset, const size_t *global,
+                                       const size_t *local, cl_uint n, const cl_event *wait,
+                                       cl_event *event)
 {
     cl_command_queue_properties properties = 0;
     cl_event own = NULL;
     cl_int error;
     clGetCommandQueueInfo(queue, CL_QUEUE_PROPERTIES, sizeof properties, &properties, NULL);
     if (!(properties & CL_QUEUE_PROFILING_ENABLE) || waiting == sizeof pending / sizeof *pending)
-        return __real_clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n,
-                                             wait, event);
-    error = __real_clEnqueueNDRangeKernel(queue, kernel, dimensions, offset, global, local, n, wait,
-                                          &own);
+        return real_launch(queue, kernel, dimensions, offset, global, local, n, wait, event);
+    error = real_launch(queue, kernel, dimensions, offset, global, local, n, wait, &own);
     if (error != CL_SUCCESS)
         return error;
     pending[waiting++] = (struct launch){entry_of(queue, kernel, dimensions, global, local), own};
@@ -102,9 +102,9 @@ cl_int __wrap_clEnqueueNDRangeKernel(cl_command_queue queue, cl_kernel kernel, c
 }
 
 /* Reads the times of the launches, which have ended. */
-cl_int __wrap_clFinish(cl_command_queue queue)
+CLS_API cl_int(clFinish)(cl_command_queue queue)
 {
-    const cl_int error = __real_clFinish(queue);
+    const cl_int error = real_finish(queue);
     for (uint32_t i = 0; i < waiting; i++) {
         cl_ulong begin = 0, end = 0;
         clGetEventProfilingInfo(pending[i].event, CL_PROFILING_COMMAND_START, sizeof begin, &begin,
@@ -142,6 +142,8 @@ int main(int argc, char **argv)
     char name[] = "bench";
     json_t *const array = json_array();
     argv[0] = name;
+    find_next("clEnqueueNDRangeKernel", &real_launch);
+    find_next("clFinish", &real_finish);
     if (cls_cmd_bench(argc, argv))
         return 1;
     for (uint32_t i = 0; i < count; i++) {

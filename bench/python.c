@@ -24,6 +24,7 @@ CLS_API void bench_calls(uint32_t rows, uint32_t vocab, uint32_t count, double *
 void bench_calls(uint32_t rows, uint32_t vocab, uint32_t count, double *seconds)
 {
     cl_device_id device = stub_device();
+    must(cls_opencl_find(NULL));
     const cl_context cl = clCreateContext(NULL, 1, &device, NULL, NULL, NULL);
     const cl_command_queue queue = clCreateCommandQueue(cl, device, 0, NULL);
     const cl_mem logits =

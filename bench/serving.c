@@ -84,7 +84,6 @@ static int leave(serving *s, uint32_t slot, double *host_us)
 static int enqueue(serving *s, uint32_t n)
 {
     const bench_setup *const setup = s->setup;
-    const cls_buffer tokens = {.buffer = setup->tokens};
     uint64_t ticket;
     double start;
     cls_step step;
@@ -107,16 +106,15 @@ static int enqueue(serving *s, uint32_t n)
     cls_step_init(&step);
     step.rows = setup->batch;
     step.logits.dtype = (int32_t)setup->dtype;
-    step.logits.values.buffer = setup->logits;
+    step.logits.values = setup->logits;
     step.logits.values.offset =
         (uint64_t)(n % BENCH_SPARE) * setup->vocab * bench_dtype_size(setup->dtype);
     step.slots.host = s->map;
-    step.tokens = tokens;
-    step.status.buffer = setup->tokens;
+    step.tokens = step.status = setup->tokens;
     step.status.offset = setup->batch * sizeof(int32_t);
     start = bench_clock();
     if (cls_sample(setup->sampler, setup->on->queue, &step, 0, NULL, NULL) != CLS_OK ||
-        cls_readback_start(s->readback, setup->on->queue, &tokens,
+        cls_readback_start(s->readback, setup->on->queue, &setup->tokens,
                            2 * setup->batch * sizeof(int32_t), 0, NULL, &ticket) != CLS_OK)
         return cli_fail_library("bench: serving: the step");
     s->host_us[n] += bench_clock() - start;
@@ -154,40 +152,43 @@ static int finish_step(serving *s, uint32_t n)
 }
 
 /* Repeats a traced request on the host, alone, and compares its tokens. */
-static int check(serving *s, const trace *t, bench_served *served)
+static int check(serving *s, const bench_setup *twin, const trace *t)
 {
-    const bench_setup *const setup = s->setup;
-    int32_t output[CHECKED];
-    cls_host_row row;
-
-    bench_make_request(setup, t->number, &s->request);
-    cls_host_row_init(&row);
-    row.dtype = (int32_t)setup->dtype;
-    row.vocab = setup->vocab;
-    row.params = &s->request.params;
-    row.prompt = s->request.prompt;
-    row.prompt_count = s->request.prompt_count;
-    row.output = output;
-    row.max_history = setup->window;
+    const bench_request *const r = &s->request;
+    int32_t token, status;
+    cls_step step;
+    bench_make_request(s->setup, t->number, &s->request);
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.dtype = (int32_t)twin->dtype;
+    step.tokens = bench_memory(&token, sizeof token);
+    step.status = bench_memory(&status, sizeof status);
+    if (cls_slot_begin(twin->sampler, 0, &r->params, r->prompt, r->prompt_count, NULL, 0) != CLS_OK)
+        return cli_fail_library("bench: the reference");
     for (uint32_t i = 0; i < t->n; i++) {
-        cls_host_result result;
-        cls_host_result_init(&result);
-        const size_t at = t->slot + (t->first + i) % BENCH_SPARE;
-        row.logits = (const char *)setup->rows + at * setup->vocab * bench_dtype_size(setup->dtype);
-        row.position = row.output_count;
-        if (cls_host_sample(&row, &result) != CLS_OK)
+        step.logits.values = bench_twin(twin, t->slot + (t->first + i) % BENCH_SPARE).logits;
+        if (cls_sample(twin->sampler, NULL, &step, 0, NULL, NULL) != CLS_OK)
             return cli_fail_library("bench: the reference");
-        if (result.token != t->token[i] || result.status != t->status[i])
+        if (token != t->token[i] || status != t->status[i])
             return cli_fail("bench: serving, request %u, token %u: the device drew %d (status %d), "
                             "but the reference drew %d (status %d)",
                             (unsigned)t->number, (unsigned)i, (int)t->token[i], (int)t->status[i],
-                            (int)result.token, (int)result.status);
-        if (result.token >= 0)
-            output[row.output_count++] = result.token;
+                            (int)token, (int)status);
     }
-    served->checked += t->n != 0;
-    served->checked_tokens += t->n;
     return 0;
+}
+
+static int check_all(serving *s, bench_served *served)
+{
+    bench_setup twin = bench_twin(s->setup, 0);
+    int failed = bench_new_sampler(&twin, twin.window, &twin.sampler);
+    for (size_t i = 0; i < sizeof s->traces / sizeof *s->traces && !failed; i++) {
+        failed = cli_interrupted() || check(s, &twin, &s->traces[i]);
+        served->checked += s->traces[i].n != 0;
+        served->checked_tokens += s->traces[i].n;
+    }
+    cls_sampler_destroy(twin.sampler);
+    return failed;
 }
 
 static int open_serving(serving *s, const bench_setup *setup)
@@ -264,10 +265,7 @@ static int serve(serving *s, bench_served *served)
     served->memory.struct_size = sizeof served->memory;
     if (cls_sampler_memory(s->setup->sampler, &served->memory) != CLS_OK)
         return cli_fail_library("bench: serving: the sampler's memory");
-    for (size_t i = 0; i < sizeof s->traces / sizeof *s->traces; i++)
-        if (cli_interrupted() || check(s, &s->traces[i], served))
-            return 1;
-    return 0;
+    return check_all(s, served);
 }
 
 /* Times the floor before the steps, which overlap. */

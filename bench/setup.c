@@ -6,11 +6,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-static cl_mem new_buffer(const bench_setup *setup, size_t size, cl_int *error)
+static cls_buffer new_buffer(const bench_setup *setup, size_t size, cl_int *error)
 {
-    return *error == CL_SUCCESS
-               ? clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error)
-               : NULL;
+    cls_buffer b = {.buffer = NULL};
+    if (*error == CL_SUCCESS)
+        b.buffer = clCreateBuffer(setup->on->cl, CL_MEM_READ_WRITE, size, NULL, error);
+    return b;
+}
+
+static void release_buffer(const cls_buffer *b)
+{
+    if (b->buffer != NULL)
+        clReleaseMemObject(b->buffer);
+}
+
+cls_buffer bench_memory(void *memory, size_t size)
+{
+    return (cls_buffer){.pointer = memory, .size = size, .kind = CLS_BUFFER_HOST};
+}
+
+bench_setup bench_twin(const bench_setup *setup, uint32_t row)
+{
+    const size_t logits = setup->vocab * bench_dtype_size(setup->dtype),
+                 mask = (setup->vocab + 31) / 32 * sizeof(int32_t);
+    bench_setup twin = *setup;
+    twin.on = &setup->host;
+    twin.sampler = NULL;
+    twin.batch = 1;
+    twin.first = row;
+    twin.logits = bench_memory((char *)setup->rows + row * logits, logits);
+    twin.mask = bench_memory((char *)setup->mask_words + row * mask, mask);
+    twin.tokens = twin.kept = (cls_buffer){.buffer = NULL};
+    return twin;
+}
+
+static bool has_kept(const bench_setup *setup)
+{
+    return setup->kept.buffer != NULL || setup->kept.pointer != NULL;
 }
 
 int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **sampler)
@@ -20,11 +52,13 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     options.vocab = setup->vocab;
     options.max_rows = setup->batch;
     options.max_history = window;
+    options.dtypes = 1u << setup->dtype;
     options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
-                       (setup->kept != NULL ? CLS_FEATURE_KEPT_SETS : 0u);
-    return cli_compile_done(cls_sampler_create(setup->on->context, &options, sampler)) == CLS_OK
-               ? 0
-               : cli_fail_library("bench: creating the sampler");
+                       (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
+    const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
+    if (setup->on->cl != NULL) /* the host compiles nothing */
+        cli_compile_done(status);
+    return status == CLS_OK ? 0 : cli_fail_library("bench: creating the sampler");
 }
 
 int bench_make_sampler(bench_setup *setup, uint32_t window)
@@ -40,7 +74,7 @@ int bench_make_sampler(bench_setup *setup, uint32_t window)
 int bench_make_kept(bench_setup *setup, const bench_case *c)
 {
     cl_int error = CL_SUCCESS;
-    if (c->kept_set == 0 || setup->kept != NULL)
+    if (c->kept_set == 0 || has_kept(setup))
         return 0;
     setup->kept = new_buffer(setup, (size_t)setup->batch * setup->vocab * sizeof(int32_t), &error);
     cls_sampler_destroy(setup->sampler);
@@ -70,6 +104,8 @@ int bench_open_setup(bench_setup *setup)
     if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
         setup->likeliest == NULL)
         return cli_no_memory();
+    if (cls_context_create_host(NULL, &setup->host.context) != CLS_OK)
+        return cli_fail_library("bench: opening the host");
     setup->logits = new_buffer(setup, setup->size, &error);
     setup->mask = new_buffer(setup, mask_size(setup), &error);
     setup->tokens = new_buffer(setup, 2 * setup->batch * sizeof(int32_t), &error);
@@ -79,14 +115,11 @@ int bench_open_setup(bench_setup *setup)
 void bench_close_setup(bench_setup *setup)
 {
     cls_sampler_destroy(setup->sampler);
-    if (setup->kept != NULL)
-        clReleaseMemObject(setup->kept);
-    if (setup->tokens != NULL)
-        clReleaseMemObject(setup->tokens);
-    if (setup->mask != NULL)
-        clReleaseMemObject(setup->mask);
-    if (setup->logits != NULL)
-        clReleaseMemObject(setup->logits);
+    cls_context_destroy(setup->host.context);
+    release_buffer(&setup->kept);
+    release_buffer(&setup->tokens);
+    release_buffer(&setup->mask);
+    release_buffer(&setup->logits);
     free(setup->likeliest);
     free(setup->ids);
     free(setup->mask_words);
@@ -117,7 +150,7 @@ int bench_write_rows(bench_setup *setup, bench_rows kind)
     cl_int error;
     bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
     bench_each(setup->batch + setup->spare, fill_history, setup);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits, CL_TRUE, 0, setup->size,
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
                                  setup->rows, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);
 }
@@ -128,7 +161,7 @@ int bench_write_mask(bench_setup *setup, bench_mask kind)
     if (kind == BENCH_ALL)
         return 0;
     bench_fill_mask(setup->mask_words, setup->batch, setup->vocab, kind);
-    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask, CL_TRUE, 0, mask_size(setup),
+    error = clEnqueueWriteBuffer(setup->on->queue, setup->mask.buffer, CL_TRUE, 0, mask_size(setup),
                                  setup->mask_words, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the mask", error);
 }

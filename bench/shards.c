@@ -21,9 +21,9 @@ typedef struct split_case {
     uint32_t exchanges;    /* of the last step, and the bytes of one partial in each of them */
     size_t bytes[BENCH_EXCHANGES];
     unsigned char *partials; /* of all shards, in the latest exchange */
-    cl_mem tokens;         /* [shards, batch] */
-    int32_t *drawn;        /* [batch], by the whole step */
-    int32_t *split;        /* [shards, batch] */
+    cl_mem tokens;           /* [shards, batch] */
+    int32_t *drawn;          /* [batch], by the whole step */
+    int32_t *split;          /* [shards, batch] */
 } split_case;
 
 bool bench_can_split(const bench_case *c)
@@ -81,7 +81,8 @@ static int open_case(split_case *p)
     p->step = calloc(n, sizeof *p->step);
     p->drawn = malloc(size);
     p->split = malloc(n * size);
-    if (p->sampler == NULL || p->shard == NULL || p->step == NULL || p->drawn == NULL || p->split == NULL)
+    if (p->sampler == NULL || p->shard == NULL || p->step == NULL || p->drawn == NULL ||
+        p->split == NULL)
         return cli_no_memory();
     p->tokens = clCreateBuffer(p->setup->on->cl, CL_MEM_READ_WRITE, n * size, NULL, &error);
     if (error != CL_SUCCESS)

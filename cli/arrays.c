@@ -59,8 +59,8 @@ static void check_mask(const cli_npy *array)
 
 static void check_bias(const cli_npy *array)
 {
-    if (array->dims != 2 || !(array->kind == 'f' ? array->size != 8
-                                                 : array->kind == 'u' && array->size == 2))
+    if (array->dims != 2 ||
+        !(array->kind == 'f' ? array->size != 8 : array->kind == 'u' && array->size == 2))
         cli_npy_refuse(array, "float32 or float16 [rows, vocab], or bfloat16 as uint16");
 }
 

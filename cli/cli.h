@@ -14,6 +14,7 @@
 
 #include <jansson.h>
 
+#include "base/opencl.h"
 #include "clsample.h"
 
 int cls_cmd_devices(int argc, char **argv);

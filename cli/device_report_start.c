@@ -119,8 +119,7 @@ static int check_on(const request *r, cls_sampler *host, int32_t token)
     cls_step_init(&step);
     step.rows = 1;
     step.logits.dtype = (int32_t)r->dtype;
-    step.logits.values =
-        (cls_buffer){.pointer = r->rows, .size = size, .kind = CLS_BUFFER_HOST};
+    step.logits.values = (cls_buffer){.pointer = r->rows, .size = size, .kind = CLS_BUFFER_HOST};
     step.tokens =
         (cls_buffer){.pointer = &expected, .size = sizeof expected, .kind = CLS_BUFFER_HOST};
     if (cli_try(cls_slot_begin(host, 0, &r->params, NULL, 0, NULL, 0), "the host") ||

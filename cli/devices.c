@@ -132,8 +132,14 @@ static void add_platform(cl_platform_id platform, const cls_context_options *opt
 void cli_devices_find(const cls_context_options *options, cli_devices *list)
 {
     cl_uint n = 0;
-    cl_int error = clGetPlatformIDs(0, NULL, &n);
+    if (strcmp(cls_version(), CLS_VERSION_STRING) != 0) /* its table is private */
+        cli_die("libclsample is version %s, and the command is version %s: install both from one "
+                "release",
+                cls_version(), CLS_VERSION_STRING);
     *list = (cli_devices){.chosen = UINT32_MAX, .empty_platforms = json_array()};
+    if (cls_opencl_find(NULL) != CLS_OK)
+        return;
+    cl_int error = clGetPlatformIDs(0, NULL, &n);
     if (error == CL_PLATFORM_NOT_FOUND_KHR || (error == CL_SUCCESS && n == 0))
         return;
     cl_platform_id *const platforms = cli_alloc(n, sizeof *platforms);
@@ -154,6 +160,8 @@ void cli_devices_find(const cls_context_options *options, cli_devices *list)
 
 void cli_no_device(void)
 {
+    if (cls_opencl_find(NULL) != CLS_OK)
+        cli_die("%s", cls_error_message());
     cli_die("no OpenCL device found; install a device's driver, or PoCL (pocl-opencl-icd) "
             "to use the CPU");
 }

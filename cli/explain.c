@@ -65,8 +65,8 @@ static void print(const command *q, uint32_t r, const cli_explained *e, const cl
     printf("%srow %" PRIu32 " of %" PRIu32 ", %" PRIu32 " tokens, position %" PRIu32
            ", seed %" PRIu64 "\n\n",
            r == 0 ? "" : "\n", cli_row_number(&q->request.picked, r),
-           q->request.array[CLI_LOGITS].file_rows, e->vocab,
-           (uint32_t)cli_position(&q->request, r), q->request.rules[r].seed);
+           q->request.array[CLI_LOGITS].file_rows, e->vocab, (uint32_t)cli_position(&q->request, r),
+           q->request.rules[r].seed);
     printf("%-12s %9s %10s %10s %12s  %s\n", "stage", "tokens", "mass left", "keeps", "temperature",
            "parameter");
     for (uint32_t i = 0; i < e->count; i++) {
@@ -139,7 +139,7 @@ static int explain(command *q)
     cli_request_write_inputs(request, &t);
     run_script script = cli_request_script(request, t.text);
     cls_context_options_init(&host.options);
-    run_open(&host, NULL);
+    run_open(&host, NULL, NULL);
     run_first(&host, &script, script.count - 1);
     for (uint32_t r = 0; r < request->rows; r++) {
         cli_explained e;

@@ -49,7 +49,7 @@ cli_probe run_probe(run_side *side, const run_statement *step, uint32_t row);
 /* What a probe gives. */
 typedef struct cli_probed {
     int32_t token, status;
-    uint32_t kept; /* tokens of the kept set */
+    uint32_t kept;    /* tokens of the kept set */
     float raw, final; /* log-probabilities of the token */
 } cli_probed;
 

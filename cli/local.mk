@@ -11,6 +11,6 @@ command_parts = cli/errors.c cli/progress.c cli/memory.c cli/options.c cli/print
 if BUILD_COMMAND
 bin_PROGRAMS = clsample
 clsample_SOURCES = cli/main.c $(command_parts)
-clsample_LDADD = libclsample.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
+clsample_LDADD = libclsample.la $(JANSSON_LIBS) -lpthread
 endif
 EXTRA_DIST += $(srcdir)/cli/*.h

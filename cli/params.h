@@ -70,8 +70,8 @@ void cli_prefixes_read(const char *path, uint32_t vocab, cls_infill *infill);
 void cli_set_from_json(cli_type type, void *to, const char *meta, const char *what, json_t *value);
 
 /* Sets a parameter by the name of its field from a text: a number, a list of ids "1,2", of biases
- * "1:0.5,2:-inf", or of sequences "1,2/3", or the chain. Returns false if there is no such parameter.
- * `what` is what messages begin with. */
+ * "1:0.5,2:-inf", or of sequences "1,2/3", or the chain. Returns false if there is no such
+ * parameter. `what` is what messages begin with. */
 bool cli_param_set(const char *what, const char *field, const char *text, cls_params *params);
 
 /* Checks the parameters of the command line. The message names the option whose value the library

@@ -121,7 +121,9 @@ static uint32_t history_of(const cli_request *q)
         const bool looks =
             p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
         const uint64_t loops = (uint64_t)p->loop_repeats * p->loop_max;
-        const uint64_t least[] = {!looks ? 0 : whole > 0 ? whole : 1,
+        const uint64_t least[] = {!looks      ? 0
+                                  : whole > 0 ? whole
+                                              : 1,
                                   p->penalty_window,
                                   p->dry_window,
                                   p->thinking_start.count,

@@ -24,12 +24,12 @@ typedef struct cli_request {
     /* Read from the files. */
     cli_array array[CLI_INPUTS]; /* data NULL: there is none */
     uint32_t rows, vocab;
-    cls_params *rules;               /* [rows] */
-    cli_ids *prompts, *outputs;      /* [rows] */
-    cli_ids *forces;                 /* [rows], the first ids of the outputs */
-    cli_ids ends;                    /* of infill, if a row has it */
-    cls_infill infill;               /* its tables */
-    cls_grammar *grammar; /* of all rows, or NULL; the command destroys it */
+    cls_params *rules;          /* [rows] */
+    cli_ids *prompts, *outputs; /* [rows] */
+    cli_ids *forces;            /* [rows], the first ids of the outputs */
+    cli_ids ends;               /* of infill, if a row has it */
+    cls_infill infill;          /* its tables */
+    cls_grammar *grammar;       /* of all rows, or NULL; the command destroys it */
     run_given given[6];
 } cli_request;
 
@@ -98,7 +98,8 @@ typedef struct cli_request {
 /* Sets all fields to zero and the parameters to their defaults. */
 void cli_request_default(cli_request *q);
 
-/* Reads --rows and all files that the options name. `picked` and `rules` are kept if they are set. */
+/* Reads --rows and all files that the options name. `picked` and `rules` are kept if they are set.
+ */
 void cli_request_read(cli_request *q);
 
 /* The position of a row's first draw: its parameter, plus the tokens of its output. */

@@ -46,9 +46,10 @@ static void alloc_results(const cli_request *q, cli_results *a)
 {
     const size_t draws = a->draws, logprobs = a->logprobs ? draws : 0, top = a->top_n != 0,
                  n = a->candidates_n, set = a->set_n != 0;
-    const size_t widths[CLI_PARTS] = {
-        draws, draws, logprobs, logprobs, a->probs ? q->vocab : 0, top, a->top_n, a->top_n, n, n, n,
-        n != 0, n != 0, n != 0, a->set_n, set};
+    const size_t widths[CLI_PARTS] = {draws, draws,    logprobs, logprobs, a->probs ? q->vocab : 0,
+                                      top,   a->top_n, a->top_n, n,        n,
+                                      n,     n != 0,   n != 0,   n != 0,   a->set_n,
+                                      set};
     a->rows = q->rows;
     for (int i = 0; i < CLI_PARTS; i++) {
         a->width[i] = widths[i];
@@ -71,8 +72,9 @@ static void write_step(const cli_request *q, uint32_t draw, run_text *t)
 static const char *features_of(const cli_results *a, char text[64])
 {
     const bool reports = a->top_n != 0 || a->candidates, logprobs = a->logprobs && a->by_device;
-    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "", logprobs || reports ? ",logprobs" : "",
-             a->probs || reports ? ",probs" : "", a->set_n != 0 ? ",kept_sets" : "");
+    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "",
+             logprobs || reports ? ",logprobs" : "", a->probs || reports ? ",probs" : "",
+             a->set_n != 0 ? ",kept_sets" : "");
     return text;
 }
 
@@ -135,7 +137,7 @@ static void add_logprobs(const cli_request *q, const cls_context_options *option
         }
     if (is_small) {
         script = cli_request_script(q, t.text);
-        run_open(&host, NULL);
+        run_open(&host, NULL, NULL);
         run_script_on(&host, &script);
     }
     for (uint32_t i = 0; i < 2 * a->draws; i++) {
@@ -164,7 +166,7 @@ int cli_results_get(const cli_request *q, const char *device, const cls_context_
     char features[64];
     a->by_device |= (uint64_t)q->rows * a->draws * q->vocab > MOST_BY_HOST;
     side.options.dtypes = 1u << q->array[CLI_LOGITS].type;
-    run_open(&side, device);
+    run_open(&side, device, NULL);
     if (says_where && side.on_host)
         puts("On the host:");
     else if (says_where)

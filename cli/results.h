@@ -34,9 +34,9 @@ typedef struct cli_results {
     bool logprobs, probs;
     bool by_device; /* whether a device computes the logprobs of `kind`; the host all others */
     cls_logprob_kind kind;
-    uint32_t top_n;  /* 0: no ranks and no likeliest tokens */
-    bool candidates; /* whether to return candidates */
-    uint32_t set_n;  /* the most ids of a row's kept set; 0: no kept sets */
+    uint32_t top_n;       /* 0: no ranks and no likeliest tokens */
+    bool candidates;      /* whether to return candidates */
+    uint32_t set_n;       /* the most ids of a row's kept set; 0: no kept sets */
     const char *features; /* what the sampler must have beside that: ",search"; or NULL */
 
     uint32_t candidates_n; /* the most candidates of a row */

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample run: runs texts of calls on the host and on devices, and compares all that is written. */
+/* clsample run: runs texts of calls on the host and on devices, and compares all that is written.
+ */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -73,7 +75,8 @@ static bool records_differ(const run_record *a, const run_record *b, const run_s
         return sentences_differ(a, b);
     }
     if (a->size != b->size) {
-        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size, a->size);
+        snprintf(text, 400, "%s: %s has %zu bytes, on the host %zu", side, a->name, b->size,
+                 a->size);
         return true;
     }
     for (size_t i = 0; i < a->size / 4; i++) {
@@ -99,7 +102,8 @@ static bool sides_differ(const run_side *host, const run_side *side, difference 
 {
     for (uint32_t i = 0; i < host->records || i < side->records; i++) {
         if (i >= host->records || i >= side->records) {
-            d->statement = i < host->records ? host->record[i].statement : side->record[i].statement;
+            d->statement =
+                i < host->records ? host->record[i].statement : side->record[i].statement;
             snprintf(d->text, sizeof d->text, "%s: more or less was written", side->name);
             return true;
         }
@@ -129,8 +133,8 @@ static int32_t int_at(const run_record *r, size_t i)
     return n;
 }
 
-static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",  "SKIPPED",
-                                           "NO_SLOT", "STOPPED", "LENGTH", "UNFIT",
+static const char *const status_names[] = {"NAN",     "INF",     "EMPTY",   "SKIPPED",
+                                           "NO_SLOT", "STOPPED", "LENGTH",  "UNFIT",
                                            "LOOP",    "FORCED",  "OVERFLOW"};
 
 void run_add_status(run_text *t, int32_t status)
@@ -147,9 +151,9 @@ void run_add_status(run_text *t, int32_t status)
 static char *written(const run_side *host, const run_statement *s, uint32_t statement)
 {
     const run_record *const refusal = record_of(host, statement, "refusal"),
-                     *const tokens = record_of(host, statement, "tokens"),
-                     *const drafts = record_of(host, statement, "drafts"),
-                     *const status = record_of(host, statement, "status");
+                            *const tokens = record_of(host, statement, "tokens"),
+                            *const drafts = record_of(host, statement, "drafts"),
+                            *const status = record_of(host, statement, "status");
     run_text t = {NULL, 0};
     run_add(&t, "%s", "");
     if (refusal != NULL) {
@@ -227,8 +231,8 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     const run_statement *const s = &script->statement[i];
     for (uint32_t row = 0;; row++) {
         size_t n, m;
-        const char *const want = part_of_row(s->expect, row, &n),
-                         *const have = part_of_row(is, row, &m);
+        const char *const want = part_of_row(s->expect, row, &n), *const have =
+                                                                      part_of_row(is, row, &m);
         if (*want == '\0' && *have == '\0')
             return;
         if (n == m && same_word(want, have, n))
@@ -246,12 +250,71 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     }
 }
 
+/* Whether a number in a text is not the i-th element: one with a point is a float, near enough. */
+static bool element_differs(const run_record *r, size_t i, const char *want)
+{
+    float x;
+    memcpy(&x, r->bytes + 4 * i, sizeof x);
+    if (want[strcspn(want, ".in \t,")] == '.') {
+        const double y = strtod(want, NULL), apart = (double)x - y;
+        return !(apart <= 1e-5 && apart >= -1e-5);
+    }
+    if (strncmp(want, "inf", 3) == 0 || strncmp(want, "-inf", 4) == 0)
+        return x != (*want == '-' ? -INFINITY : INFINITY);
+    return int_at(r, i) != (int32_t)strtol(want, NULL, 0);
+}
+
+/* Compares what a statement before wrote under a name with what is expected: the first elements of
+ * the first rows. Describes the first that differs. */
+static bool wrote_other(const run_side *host, const run_statement *s, uint32_t statement,
+                        run_text *t)
+{
+    const char *const name = run_value(s, ""), *at = s->expect;
+    const run_record *r = NULL;
+    for (uint32_t i = statement; i-- > 0 && r == NULL;)
+        r = record_of(host, i, name);
+    run_add(t, "line %" PRIu32, s->line);
+    if (r == NULL || at == NULL) {
+        run_add(t, ": %s %s", at == NULL ? "nothing is expected of" : "no statement has written",
+                name);
+        return true;
+    }
+    for (size_t row = 0, i = 0; *(at += strspn(at, " \t")) != '\0'; at += strcspn(at, " \t,")) {
+        char is[64];
+        if (*at == ',') {
+            row++;
+            i = 0;
+            at += 1 + strspn(at + 1, " \t");
+        }
+        const size_t place = row * r->width + i++;
+        if (i > r->width || 4 * place + 4 > r->size) {
+            run_add(t, ": %s has %zu elements in each of %zu rows", name, r->width,
+                    r->size / 4 / r->width);
+            return true;
+        }
+        if (!element_differs(r, place, at))
+            continue;
+        describe_element(r, place, is);
+        run_add(t, ", row %zu, element %zu of %s is %s, but %.*s is expected", row, i - 1, name, is,
+                (int)strcspn(at, " \t,"), at);
+        return true;
+    }
+    return false;
+}
+
 /* Checks what the script expects. */
 static bool expectations_fail(run_side *host, const run_script *script, difference *d)
 {
     for (uint32_t i = 0; i < script->count; i++) {
         const run_statement *const s = &script->statement[i];
         run_text t = {NULL, 0};
+        if (strcmp(s->verb, "wrote") == 0) {
+            d->statement = i;
+            if (!wrote_other(host, s, i, &t))
+                continue;
+            snprintf(d->text, sizeof d->text, "%s", t.text);
+            return true;
+        }
         const run_record *const changed = record_of(host, i, "changed");
         const char *const is = written(host, s, i);
         const bool is_refused = strncmp(is, "refused", 7) == 0;
@@ -268,8 +331,7 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         const bool refused = strncmp(s->expect, "refused", 7) == 0;
         const char *const part = s->expect + 7 + strspn(s->expect + (refused ? 7 : 0), " ");
         if (changed == NULL &&
-            (refused ? is_refused && strstr(is, part) != NULL
-                     : same_words(is, s->expect)))
+            (refused ? is_refused && strstr(is, part) != NULL : same_words(is, s->expect)))
             continue;
         run_add(&t, "line %" PRIu32, s->line);
         if (changed != NULL)
@@ -396,7 +458,7 @@ static void print_script(const run_side *host, const run_script *script, const d
 
 typedef struct command {
     const char *device, *sides;
-    uint32_t seeds;
+    uint32_t seeds, first_seed;
     bool shrinks;
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
@@ -409,12 +471,17 @@ static const struct known_side {
     run_way way;
     uint32_t shards;
 } known_sides[] = {
-    {"device", RUN_PLAIN, 0},          {"out-of-order", RUN_OUT_OF_ORDER, 0},
-    {"ahead", RUN_AHEAD, 0},           {"svm", RUN_SVM, 0},
+    {"device", RUN_PLAIN, 0},
+    {"out-of-order", RUN_OUT_OF_ORDER, 0},
+    {"ahead", RUN_AHEAD, 0},
+    {"svm", RUN_SVM, 0},
     {"alone", RUN_ALONE, 0},
-    {"permuted", RUN_PERMUTED, 0},     {"shards-2", RUN_SHARDS, 2},
-    {"shards-3", RUN_SHARDS, 3},       {"shards-5", RUN_SHARDS, 5},
-    {"host-alone", RUN_ALONE, 0},      {"host-permuted", RUN_PERMUTED, 0},
+    {"permuted", RUN_PERMUTED, 0},
+    {"shards-2", RUN_SHARDS, 2},
+    {"shards-3", RUN_SHARDS, 3},
+    {"shards-5", RUN_SHARDS, 5},
+    {"host-alone", RUN_ALONE, 0},
+    {"host-permuted", RUN_PERMUTED, 0},
 };
 enum { KNOWN_SIDES = sizeof known_sides / sizeof *known_sides };
 
@@ -444,8 +511,12 @@ static void open_sides(command *c)
                                              .on_host = strncmp(k->name, "host", 4) == 0,
                                              .options = c->options};
     }
-    for (uint32_t i = 0; i < c->count; i++)
-        run_open(&c->side[i], c->device);
+    const run_side *opened = NULL; /* a device's side: its programs are compiled once */
+    for (uint32_t i = 0; i < c->count; i++) {
+        run_open(&c->side[i], c->device, opened);
+        if (!c->side[i].on_host && opened == NULL)
+            opened = &c->side[i];
+    }
 }
 
 /* Runs a script on all sides. Returns true, and prints why, if something differs. */
@@ -459,8 +530,7 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         cli_die("%s: %s", name, host->left_out);
     if (expectations_fail(host, script, &d)) {
         const run_statement *const first = script->statement;
-        if (strcmp(first->verb, "version") == 0 &&
-            strcmp(run_value(first, ""), cls_version()) != 0)
+        if (strcmp(first->verb, "version") == 0 && strcmp(run_value(first, ""), cls_version()) != 0)
             printf("the text was written by clsample %s; this is %s\n", run_value(first, ""),
                    cls_version());
         printf("%s: %s\n", name, d.text);
@@ -505,10 +575,10 @@ static int run_file(command *c, const char *path)
     for (uint32_t i = 0; i < seeds; i++) {
         const void *const memory = cli_memory();
         char name[64] = "";
-        if (seeds > 1)
-            snprintf(name, sizeof name, ", seed +%" PRIu32, i);
+        if (seeds > 1 || c->first_seed != 0)
+            snprintf(name, sizeof name, ", seed +%" PRIu32, c->first_seed + i);
         cli_progress("%s%s", path, name);
-        run_script one = expanded(&script, i);
+        run_script one = expanded(&script, c->first_seed + i);
         const size_t size = strlen(path) + strlen(name) + 1;
         char *const title = cli_alloc(size, 1);
         snprintf(title, size, "%s%s", path, name);
@@ -540,14 +610,17 @@ int cls_cmd_run(int argc, char **argv)
          "shards-2, shards-3, shards-5, host-alone, host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
+        {"first-seed", CLI_UINT, &c->first_seed, "N",
+         "the number that is added to the seeds first (default 0)"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),
         CLI_NO_OPTION};
     (void)files;
     for (int i = 1; i < argc; i++) { /* files have no dashes, and are not the value of an option */
-        if (argv[i][0] != '-' && (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
-                                  strcmp(argv[i - 1], "--whole") == 0) &&
+        if (argv[i][0] != '-' &&
+            (i == 1 || argv[i - 1][0] != '-' || strchr(argv[i - 1], '=') ||
+             strcmp(argv[i - 1], "--whole") == 0) &&
             paths < 256)
             path[paths++] = argv[i];
         else
@@ -567,7 +640,7 @@ int cls_cmd_run(int argc, char **argv)
         printf("%" PRIu64 " statements on %" PRIu32 " side%s: all equal%s\n", c->statements,
                c->count, c->count == 1 ? "" : "s",
                c->left_out != 0 ? "; some sides left texts out" : "");
-    for (uint32_t i = 0; i < c->count; i++)
-        run_close(&c->side[i]);
+    while (c->count > 0)
+        run_close(&c->side[--c->count]);
     return result;
 }

@@ -29,7 +29,7 @@ typedef struct run_word {
 } run_word;
 
 typedef struct run_statement {
-    const char *path; /* for messages */
+    const char *path;  /* for messages */
     const char *label; /* messages begin with it in place of path and line; or NULL */
     uint32_t line;
     const char *text; /* the whole line */
@@ -90,12 +90,11 @@ int run_is(const run_statement *s, const char *text, const char *name, uint64_t 
 void run_check_keys(const run_statement *s, const char *keys, const char *structure);
 
 /* Sets the numbers of a struct of the library that words name, unless they are among `keys`. */
-void run_set_fields(const run_statement *s, const char *keys, const char *structure,
-                    void *object);
+void run_set_fields(const run_statement *s, const char *keys, const char *structure, void *object);
 
 /* Sets parts of a call that is otherwise complete, most of them so that it is refused. They are
- * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or the
- * name of another one (status=tokens). `prefix` begins the keys. */
+ * fields of its structs (mask.row_stride=3, tokens.offset=1) and buffers: none, buffer:BYTES, or
+ * the name of another one (status=tokens). `prefix` begins the keys. */
 void run_set_parts(struct run_side *side, const run_statement *s, const char *keys,
                    const char *prefix, const char *structure, void *object);
 
@@ -122,13 +121,25 @@ uint64_t run_hash(uint64_t hash, const void *data, size_t size);
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype);
 int run_kind(const run_statement *s, const char *name); /* of rows: by its name */
 
-/* Masks that allow some of the tokens; values of biases; probabilities of drafts. */
+/* Rows of a list of numbers, "1,2.5,4*-inf/0,nan": the rows are repeated, and filled up with
+ * `rest`. *width 0: it becomes the longest row's. */
+double *run_rows(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                 uint32_t *width, double rest);
+
+/* Masks that allow some percent of the tokens or, with 0, in each row those of a random pattern;
+ * values of biases; probabilities of drafts. */
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width);
 void *run_random_bias(uint64_t seed, uint32_t rows, uint32_t vocab, int32_t dtype);
 float *run_random_probs(uint64_t seed, uint32_t rows, uint32_t vocab);
 
 /* One of the likeliest tokens of a row of logits, or now and then another one or none. */
 int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab);
+
+/* A text of few words, most of which repeats itself from some place on, nearly. */
+void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids);
+
+/* A grammar by its transitions: of=ID:STATE,.../... of each state, final=STATES end=IDS. */
+cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab);
 
 /* A grammar of random transitions, which ends with id 0. */
 cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
@@ -152,7 +163,7 @@ typedef enum run_way {
 typedef struct run_record {
     uint32_t statement;
     const char *name;
-    bool near; /* floats whose last bits may differ */
+    bool near;          /* floats whose last bits may differ */
     size_t size, width; /* bytes; elements of a row */
     unsigned char *bytes;
 } run_record;
@@ -164,11 +175,17 @@ typedef struct run_pending {
     cls_buffer buffer;
 } run_pending;
 
+/* Memory of the host for the call that is being made. */
+typedef struct run_passed {
+    void *memory;
+    size_t size;
+} run_passed;
+
 typedef struct run_named {
     const char *name;
-    void *object; /* a cls_grammar, or bytes */
-    size_t size;  /* 0: a grammar */
-    bool given;   /* the grammar is not the side's */
+    void *object;               /* a cls_grammar, or bytes */
+    size_t size;                /* 0: a grammar */
+    bool given;                 /* the grammar is not the side's */
     const run_statement *rules; /* of a saved slot: its parameters */
 } run_named;
 
@@ -179,7 +196,9 @@ typedef struct run_side {
     run_way way;
     uint32_t shards;
     bool on_host;
-    bool dies; /* a call that is refused ends the command */
+    bool shares;             /* the context of another side */
+    cl_command_queue second; /* of a side that enqueues ahead, whose queues take turns */
+    bool dies;               /* a call that is refused ends the command */
     cls_context_options options;
     cli_target target; /* of the host only the context */
 
@@ -192,8 +211,8 @@ typedef struct run_side {
     cls_sampler_options sampler_options;
     cls_infill infill;           /* its tables; prefix_of NULL: none */
     const run_statement **rules; /* [slot_count] the statement with the parameters of each slot */
-    const struct run_side *reference; /* has run the script before; or NULL */
-    bool reverses;                    /* the rows of this call are in the opposite order */
+    const struct run_side *reference;      /* has run the script before; or NULL */
+    bool reverses;                         /* the rows of this call are in the opposite order */
     const run_statement *logits, *outputs; /* the latest statements that set them */
     run_named *named;
     uint32_t names;
@@ -203,11 +222,14 @@ typedef struct run_side {
     uint32_t n_pending;
     cls_buffer *memory; /* of the calls in flight */
     uint32_t n_memory;
+    run_passed *passing;
+    uint32_t n_passing;
     const char *left_out; /* why the script does not run on this side, or NULL */
 } run_side;
 
-/* Opens a side's device and context; a failure ends the command. */
-void run_open(run_side *side, const char *device);
+/* Opens a side's device and context, or shares those of a side that is open; a failure ends the
+ * command. */
+void run_open(run_side *side, const char *device, const run_side *opened);
 void run_close(run_side *side);
 
 /* Runs a script; afterwards side->record has what it wrote. run_first() runs the first statements,
@@ -226,6 +248,9 @@ void run_abandon(run_side *side);
  */
 cls_buffer run_buffer(run_side *side, const void *data, size_t size);
 cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t width, bool near);
+
+/* Memory of the host with these contents, which are overwritten when the call has returned. */
+void *run_passing(run_side *side, const void *data, size_t size);
 
 /* What the reference's call returned; CLS_OK without a reference. */
 cls_status run_reference(const run_side *side);
@@ -287,6 +312,9 @@ void run_add_params(run_text *t, const cls_params *params);
 void run_add_status(run_text *t, int32_t status);
 
 /* ---------------------------------------------------------------- cli/run_why.c */
+
+/* The first or the last random bits that draw a token of a row, on a host's side. */
+uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t seed);
 
 /* Appends why a row of a step does not give a token, on a host's side that has run what comes
  * before the step. forced: it was expected to be forced. */

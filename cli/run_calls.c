@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The statements of clsample run that enqueue. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ static cls_ints ints_of(run_side *side, const map *m, uint32_t first, uint32_t n
     if (m->on_device)
         ints.device = run_buffer(side, m->value + first, n * sizeof *m->value);
     else
-        ints.host = m->value + first;
+        ints.host = run_passing(side, m->value + first, n * sizeof *m->value);
     return ints;
 }
 
@@ -97,36 +98,71 @@ static int32_t dtype_of(const run_statement *s, const char *key, int32_t absent)
     return absent;
 }
 
+/* Rows of a list of numbers, or rows in which one token is the likeliest: list:1,2/3 or tokens:5,6,
+ * or those of the words list=1,2/3 and tokens=5,6 of a statement `logits`. NULL: neither. */
+static void *rows_by_hand(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                          uint32_t vocab, int32_t dtype)
+{
+    const char *list = NULL, *tokens = NULL;
+    const size_t size = dtype_size(dtype);
+    uint32_t count = 0, width = vocab;
+    if (text == NULL) {
+        list = run_find(s, "list");
+        tokens = run_find(s, "tokens");
+    } else if (strncmp(text, "list:", 5) == 0) {
+        list = text + 5;
+    } else if (strncmp(text, "tokens:", 7) == 0) {
+        tokens = text + 7;
+    }
+    if (list == NULL && tokens == NULL)
+        return NULL;
+    const double *const x = list != NULL ? run_rows(s, key, list, rows, &width, -INFINITY) : NULL;
+    const int32_t *const top = list == NULL ? run_numbers(s, key, tokens, &count) : NULL;
+    if (list == NULL && count < 1)
+        run_die(s, "%s: there are no tokens", key);
+    char *const to = cli_alloc((size_t)rows * vocab, size);
+    for (size_t i = 0; i < (size_t)rows * vocab; i++)
+        dtype_encode(dtype,
+                     x != NULL ? (float)x[i]
+                               : (float)(top[i / vocab % count] == (int32_t)(i % vocab)),
+                     to + i * size);
+    return to;
+}
+
 /* Reads the logits of a statement: its own, or those of the latest statement `logits`. */
 static void read_logits(run_side *side, const run_statement *s, uint32_t rows, inputs *in)
 {
     const run_statement *const from = run_find(s, "logits") != NULL ? s : side->logits;
-    const char *const text = from == s ? run_find(s, "logits") : from != NULL ? "random" : NULL;
+    const char *const text = from == s ? run_find(s, "logits") : NULL;
     const char *const path = from != NULL ? run_find(from, "file") : NULL;
-    const char *kind = from != NULL ? run_find(from, "kind") : NULL;
-    uint64_t number[3];
+    const char *const kind = from != NULL ? run_find(from, "kind") : NULL;
+    const uint32_t vocab = side->sampler_options.vocab;
+    uint64_t number[3] = {0, 0, 0};
     in->rows = rows;
-    const bool is_file = path != NULL || (text != NULL && strncmp(text, "file:", 5) == 0);
+    const bool is_file = path != NULL || (from == s && strncmp(text, "file:", 5) == 0);
     in->dtype = from != NULL ? dtype_of(from, "dtype", is_file ? -1 : CLS_F32) : CLS_F32;
     if (is_file) {
         const cli_array *const a =
             run_array(side, from, CLI_LOGITS, path != NULL ? path : text + 5, in->dtype);
-        if (a->width != side->sampler_options.vocab || a->rows < rows)
-            run_die(from, "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
-                          " rows of %" PRIu32,
-                    a->rows, a->width, rows, side->sampler_options.vocab);
+        if (a->width != vocab || a->rows < rows)
+            run_die(from,
+                    "the file has %" PRIu32 " rows of %" PRIu32 " logits for %" PRIu32
+                    " rows of %" PRIu32,
+                    a->rows, a->width, rows, vocab);
         in->logits = a->data;
         in->dtype = a->type;
         return;
     }
-    if (text != NULL && !run_is(from, text, "random", number))
-        run_die(from, "logits=%.40s is neither random:SEED nor file:NAME", text);
-    if (from == NULL)
-        memset(number, 0, sizeof number);
+    in->logits = from != NULL ? rows_by_hand(from, "logits", text, rows, vocab, in->dtype) : NULL;
+    if (in->logits != NULL)
+        return;
+    if (from == s && !run_is(s, text, "random", number))
+        run_die(s, "logits=%.40s is none of random:SEED, list:NUMBERS, tokens:IDS and file:NAME",
+                text);
     if (from != NULL && from != s)
         number[0] = run_number(from, "seed", 0);
-    in->logits = run_random_logits(number[0], kind != NULL ? run_kind(from, kind) : -1, rows,
-                                   side->sampler_options.vocab, in->dtype);
+    in->logits = run_random_logits(number[0], kind != NULL ? run_kind(from, kind) : -1, rows, vocab,
+                                   in->dtype);
 }
 
 static void check_rows(const run_statement *s, const char *what, uint32_t have, const int32_t *to,
@@ -154,17 +190,32 @@ static void read_mask(const run_side *side, const run_statement *s, uint32_t row
         check_rows(s, "mask", a->rows, in->mask_map.value, rows);
         return;
     }
-    if (!run_is(s, text, "random", number))
-        run_die(s, "mask=%.40s is neither random:SEED:PERCENT nor file:NAME", text);
     in->mask_kind = kind != NULL && strcmp(kind, "bool") == 0 ? CLS_MASK_BOOL : CLS_MASK_PACKED;
     const uint32_t whole = in->mask_kind == CLS_MASK_BOOL ? vocab : (vocab + 31) / 32;
-    in->mask_width = (uint32_t)run_number(s, "mask_width", whole);
     in->mask_rows = (uint32_t)run_number(s, "mask_rows", rows);
+    if (strncmp(text, "list:", 5) == 0) {
+        const double *const x = run_rows(s, "mask", text + 5, in->mask_rows, &in->mask_width, 0.0);
+        const size_t n = (size_t)in->mask_rows * in->mask_width;
+        uint32_t *const words = cli_alloc(n, sizeof *words);
+        for (size_t i = 0; i < n; i++)
+            if (in->mask_kind == CLS_MASK_BOOL)
+                ((uint8_t *)words)[i] = x[i] != 0.0;
+            else
+                words[i] = x[i] >= 0.0 && x[i] <= UINT32_MAX ? (uint32_t)x[i] : 0;
+        in->mask = words;
+        check_rows(s, "mask", in->mask_rows, in->mask_map.value, rows);
+        return;
+    }
+    if (!run_is(s, text, "random", number))
+        run_die(s,
+                "mask=%.40s is none of random:SEED, random:SEED:PERCENT, list:WORDS and file:NAME",
+                text);
+    in->mask_width = (uint32_t)run_number(s, "mask_width", whole);
     if (in->mask_width < 1 || in->mask_width > 4 * whole)
         run_die(s, "mask_width=%" PRIu32 " is not 1 to %" PRIu32, in->mask_width, 4 * whole);
     check_rows(s, "mask", in->mask_rows, in->mask_map.value, rows);
-    in->mask = run_random_mask(number[0], (uint32_t)number[1] != 0 ? (uint32_t)number[1] : 60,
-                               in->mask_kind, in->mask_rows, in->mask_width);
+    in->mask = run_random_mask(number[0], (uint32_t)number[1], in->mask_kind, in->mask_rows,
+                               in->mask_width);
 }
 
 static void read_bias(const run_side *side, const run_statement *s, uint32_t rows, inputs *in)
@@ -187,13 +238,17 @@ static void read_bias(const run_side *side, const run_statement *s, uint32_t row
                     side->sampler_options.vocab);
         return;
     }
-    if (!run_is(s, text, "random", number))
-        run_die(s, "bias=%.40s is neither random:SEED nor file:NAME", text);
     in->bias_dtype = dtype_of(s, "bias_dtype", CLS_F32);
     in->bias_rows = (uint32_t)run_number(s, "bias_rows", rows);
     check_rows(s, "bias", in->bias_rows, in->bias_map.value, rows);
-    in->bias = run_random_bias(number[0], in->bias_rows, side->sampler_options.vocab,
-                               in->bias_dtype);
+    in->bias =
+        rows_by_hand(s, "bias", text, in->bias_rows, side->sampler_options.vocab, in->bias_dtype);
+    if (in->bias != NULL)
+        return;
+    if (!run_is(s, text, "random", number))
+        run_die(s, "bias=%.40s is none of random:SEED, list:VALUES and file:NAME", text);
+    in->bias =
+        run_random_bias(number[0], in->bias_rows, side->sampler_options.vocab, in->bias_dtype);
 }
 
 static size_t mask_row(const inputs *in)
@@ -239,21 +294,29 @@ static void turn_inputs(const run_side *side, inputs *in, uint32_t rows, bool ma
     turn_map(&in->bias_map, rows);
 }
 
-/* Memory of rows; on the permuted side there is something between them. */
-static cls_buffer make_rows(run_side *side, const void *data, uint32_t rows, size_t row,
-                            size_t element, uint64_t *stride)
+/* Rows with something between them on the permuted side. */
+static const void *spread_rows(const run_side *side, const void *data, uint32_t rows, size_t row,
+                               size_t element, size_t *size, uint64_t *stride)
 {
     const size_t apart = row + 7 * element;
+    *size = rows * row;
     if (side->way != RUN_PERMUTED)
-        return run_buffer(side, data, rows * row);
+        return data;
     char *const spread = cli_alloc(rows, apart);
     memset(spread, 0x7e, rows * apart);
     for (uint32_t i = 0; i < rows; i++)
         memcpy(spread + i * apart, (const char *)data + i * row, row);
     *stride = apart / element;
-    const cls_buffer b = run_buffer(side, spread, rows * apart);
-    cli_free(spread);
-    return b;
+    *size = rows * apart;
+    return spread;
+}
+
+static cls_buffer make_rows(run_side *side, const void *data, uint32_t rows, size_t row,
+                            size_t element, uint64_t *stride)
+{
+    size_t size;
+    const void *const spread = spread_rows(side, data, rows, row, element, &size, stride);
+    return run_buffer(side, spread, size);
 }
 
 /* Sets the logits of a call: rows from `first` on. A shard has a window of each row. */
@@ -265,8 +328,8 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     cls_logits l = {.dtype = in->dtype};
     cls_shard_info info;
     if (side->shards == 0) {
-        l.values = make_rows(side, (const char *)in->logits + first * row, rows, row, size,
-                             &l.row_stride);
+        l.values =
+            make_rows(side, (const char *)in->logits + first * row, rows, row, size, &l.row_stride);
         return l;
     }
     cls_shard_info_init(&info);
@@ -275,8 +338,7 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     char *const window = cli_alloc((size_t)rows * info.count, size);
     for (uint32_t i = 0; i < rows; i++)
         memcpy(window + i * info.count * size,
-               (const char *)in->logits + (first + i) * row + info.first * size,
-               info.count * size);
+               (const char *)in->logits + (first + i) * row + info.first * size, info.count * size);
     l.values = run_buffer(side, window, rows * info.count * size);
     cli_free(window);
     return l;
@@ -296,9 +358,9 @@ static void make_mask(run_side *side, const inputs *in, uint32_t first, uint32_t
     if (in->mask_on_host)
         mask->host = from;
     else
-        mask->words = make_rows(side, from, mask->rows, mask_row(in),
-                                in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t),
-                                &mask->row_stride);
+        mask->words =
+            make_rows(side, from, mask->rows, mask_row(in),
+                      in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t), &mask->row_stride);
 }
 
 static void make_bias(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
@@ -384,9 +446,10 @@ static void check_listed(const run_statement *s, const char *list)
             known |= strlen(known_outputs[i].name) == part &&
                      strncmp(known_outputs[i].name, list, part) == 0;
         if (!known)
-            run_die(s, "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
-                       "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
-                       "packed:N and latest",
+            run_die(s,
+                    "outputs: '%.*s' is unknown; known are final, logprobs, ranks, top:N, "
+                    "given:N, probs, final_logits, entropy, kept_mass, kept:N, counts, set:N, "
+                    "packed:N and latest",
                     (int)(part < 40 ? part : 40), list);
         list += whole + (list[whole] == ',');
     }
@@ -486,8 +549,8 @@ static cls_buffer part_of(cls_buffer b, uint32_t row, size_t size)
 
 /* ----------------------------------------------------------------------- steps */
 
-static const char step_keys[] = INPUT_KEYS
-    "rows slots positions draws logits_map random_bits outputs defer";
+static const char step_keys[] =
+    INPUT_KEYS "rows slots positions draws logits_map random_bits outputs defer";
 
 typedef struct step_call {
     uint32_t rows, logits_rows;
@@ -521,9 +584,9 @@ static step_call read_step(run_side *side, const run_statement *s)
     c.draws = read_map(s, "draws", c.rows);
     c.logits_map = read_map(s, "logits_map", c.rows);
     c.in = read_inputs(side, s, c.logits_rows, c.rows);
-    if (random != NULL) {
+    if (random != NULL && !run_is(s, random, "edges", number)) {
         if (!run_is(s, random, "random", number))
-            run_die(s, "random_bits=%.40s is not random:SEED", random);
+            run_die(s, "random_bits=%.40s is neither random:SEED nor edges:SEED", random);
         uint64_t *const bits = cli_alloc(c.rows + (size_t)1, sizeof *bits);
         rng r = {number[0]};
         for (uint32_t i = 0; i < c.rows; i++)
@@ -531,6 +594,24 @@ static step_call read_step(run_side *side, const run_statement *s)
         c.random = bits;
     }
     return c;
+}
+
+/* random_bits=edges:SEED: the host finds the first or the last number that draws a token. */
+static void find_edges(run_side *side, const run_statement *s, step_call *c)
+{
+    const char *const random = run_find(s, "random_bits");
+    const run_side *const of = side->reference;
+    const size_t size = c->rows * sizeof *c->random;
+    uint64_t number[3], *const bits = cli_alloc(c->rows + (size_t)1, sizeof *bits);
+    if (random == NULL || !run_is(s, random, "edges", number))
+        return;
+    for (uint32_t i = 0; of != NULL && i < of->records; i++)
+        if (of->record[i].statement == side->index && strcmp(of->record[i].name, "edges") == 0)
+            memcpy(bits, of->record[i].bytes, size);
+    for (uint32_t row = 0; of == NULL && row < c->rows; row++)
+        bits[row] = run_edge(side, s, row, number[0]);
+    run_note(side, "edges", bits, size);
+    c->random = bits;
 }
 
 /* Whether rows of one step share a slot, which makes their order matter. */
@@ -558,8 +639,8 @@ static void turn_step(run_side *side, step_call *c)
 }
 
 /* Sets a step of rows from `first` on: all of them, or one. */
-static void make_step(run_side *side, step_call *c, uint32_t first, uint32_t rows,
-                      uint32_t shard, cls_step *step)
+static void make_step(run_side *side, step_call *c, uint32_t first, uint32_t rows, uint32_t shard,
+                      cls_step *step)
 {
     const bool whole = rows == c->rows;
     *step = c->fields;
@@ -648,6 +729,7 @@ void run_step_row(run_side *side, const run_statement *s, uint32_t row, cls_step
 void run_step(run_side *side, const run_statement *s)
 {
     step_call c = read_step(side, s);
+    find_edges(side, s, &c);
     const uint32_t shards = side->shards != 0 ? side->shards : 1, since = side->records;
     const bool refused = run_reference(side) != CLS_OK;
     cls_step steps[RUN_MOST_SHARDS];
@@ -682,8 +764,7 @@ void run_step(run_side *side, const run_statement *s)
     } else if (side->way == RUN_ALONE && divides) {
         for (uint32_t row = 0; row < c.rows && status == CLS_OK; row++) {
             cls_step one;
-            const cls_outputs of_row =
-                outputs_of_row(&out[0], side->sampler_options.vocab, row);
+            const cls_outputs of_row = outputs_of_row(&out[0], side->sampler_options.vocab, row);
             make_step(side, &c, row, 1, 0, &one);
             one.tokens = part_of(steps[0].tokens, row, sizeof(int32_t));
             one.status = part_of(steps[0].status, row, sizeof(int32_t));
@@ -809,7 +890,7 @@ void run_verify(run_side *side, const run_statement *s)
     if (v.requests > requests)
         run_die(s, "requests=%" PRIu32 " exceeds the numbers of drafts", v.requests);
     v.method = method_of(s);
-    v.row_offsets = offsets;
+    v.row_offsets = run_passing(side, offsets, (requests + (size_t)1) * sizeof *offsets);
     v.logits = make_logits(side, &in, 0, rows, 0);
     v.slots = ints_of(side, &slots, 0, requests);
     v.positions = ints_of(side, &positions, 0, requests);
@@ -871,14 +952,14 @@ void run_accept(run_side *side, const run_statement *s)
     const char *const slots_text = run_find(s, "slots");
     if (slots_text != NULL)
         run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    a.rows = (uint32_t)run_number(
-        s, "rows", slots_text != NULL ? listed : side->sampler_options.max_rows);
+    a.rows = (uint32_t)run_number(s, "rows",
+                                  slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t rows = least(a.rows, side->sampler_options.max_rows),
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
     const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
     map slots = read_map(s, "slots", rows),
-        tokens = drawn ? drawn_tokens(side, s, rows * per_row)
-                       : read_map(s, "tokens", rows * per_row),
+        tokens =
+            drawn ? drawn_tokens(side, s, rows * per_row) : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
@@ -906,20 +987,19 @@ void run_draft(run_side *side, const run_statement *s)
     const char *const slots_text = run_find(s, "slots");
     if (slots_text != NULL)
         run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    d.requests = (uint32_t)run_number(
-        s, "requests", slots_text != NULL ? listed : side->sampler_options.max_rows);
+    d.requests = (uint32_t)run_number(s, "requests",
+                                      slots_text != NULL ? listed : side->sampler_options.max_rows);
     const uint32_t requests = least(d.requests, side->sampler_options.max_rows);
     map slots = read_map(s, "slots", requests);
     place_slots(side, &slots, requests);
     if (d.ids_stride > 1024 || d.ids_request_stride > 1 << 20)
         run_die(s, "the strides are too large");
-    const uint64_t apart = d.ids_request_stride != 0 ? d.ids_request_stride
-                                                     : d.k * (d.ids_stride + UINT64_C(1));
+    const uint64_t apart =
+        d.ids_request_stride != 0 ? d.ids_request_stride : d.k * (d.ids_stride + UINT64_C(1));
     d.slots = ints_of(side, &slots, 0, requests);
-    d.draft_ids = run_result(side, "drafts", 1,
-                             (size_t)(requests * apart + least(d.k, CLS_MAX_DRAFTS) *
-                                                             (d.ids_stride + 1)),
-                             false);
+    d.draft_ids = run_result(
+        side, "drafts", 1,
+        (size_t)(requests * apart + least(d.k, CLS_MAX_DRAFTS) * (d.ids_stride + 1)), false);
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;

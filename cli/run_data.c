@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Makes the data that the words of clsample run stand for. The same words make the same data on
  * every side. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 
 #include "run.h"
 
-enum { MOST_ELEMENTS = 1 << 28 };
+enum { MOST_ELEMENTS = 1 << 28, MOST_LISTED = 1 << 20 };
 
 /* ----------------------------------------------------------------------- files */
 
@@ -61,6 +62,55 @@ const cli_array *run_array(const run_side *side, const run_statement *s, cli_inp
     return array;
 }
 
+static void *room(uint64_t rows, uint64_t width, size_t element)
+{
+    if (rows * width > MOST_ELEMENTS)
+        cli_die("%llu rows of %llu elements are too many", (unsigned long long)rows,
+                (unsigned long long)width);
+    return cli_alloc((size_t)(rows * width), element);
+}
+
+/* ----------------------------------------------------------------- rows by hand */
+
+double *run_rows(const run_statement *s, const char *key, const char *text, uint32_t rows,
+                 uint32_t *width, double rest)
+{
+    double *all = NULL;
+    size_t *begin = NULL, n = 0;
+    uint32_t given = 0, longest = 1;
+    do {
+        begin = cli_grow(begin, given + (size_t)2, sizeof *begin);
+        text += given != 0;
+        while (*text != '/' && *text != '\0') {
+            char *end;
+            double x = strtod(text, &end), times = 1.0;
+            if (*end == '*') {
+                times = x;
+                x = strtod(end + 1, &end);
+            }
+            if (end == text || strchr(",/", *end) == NULL ||
+                !(times >= 0.0 && times + (double)n <= MOST_LISTED))
+                run_die(s, "%s: '%.20s' is not a number, or there are more than %d", key, text,
+                        (int)MOST_LISTED);
+            all = cli_grow(all, n + (size_t)times, sizeof *all);
+            for (; times >= 1.0; times--)
+                all[n++] = x;
+            text = end + (*end == ',');
+        }
+        begin[given + 1] = n;
+        begin[given] = given == 0 ? 0 : begin[given];
+        longest = n - begin[given] > longest ? (uint32_t)(n - begin[given]) : longest;
+        given++;
+    } while (*text == '/');
+    *width = *width != 0 ? *width : longest;
+    double *const to = room(rows, *width, sizeof *to);
+    for (size_t i = 0; i < (size_t)rows * *width; i++) {
+        const size_t row = i / *width % given, at = begin[row] + i % *width;
+        to[i] = at < begin[row + 1] ? all[at] : rest;
+    }
+    return to;
+}
+
 /* ---------------------------------------------------------------- random arrays */
 
 int run_kind(const run_statement *s, const char *name)
@@ -73,17 +123,10 @@ int run_kind(const run_statement *s, const char *name)
         if (name[k] == '\0' && known[k] == '\0')
             return i;
     }
-    run_die(s, "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
-               "quarter-ties, bits, all-NaN",
+    run_die(s,
+            "kind=%.40s is no kind of rows; some are flat rows (spread-1e-6), peaked, language, "
+            "quarter-ties, bits, all-NaN",
             name);
-}
-
-static void *room(uint64_t rows, uint64_t width, size_t element)
-{
-    if (rows * width > MOST_ELEMENTS)
-        cli_die("%llu rows of %llu elements are too many", (unsigned long long)rows,
-                (unsigned long long)width);
-    return cli_alloc((size_t)(rows * width), element);
 }
 
 void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, int32_t dtype)
@@ -94,8 +137,8 @@ void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, 
     for (uint32_t r = 0; r < rows; r++) {
         rng any = {seed * 1000003 + r};
         /* Rows without a token are rare. */
-        const int of = kind >= 0 ? kind
-                                 : (int)rng_below(&any, rng_below(&any, 8) ? ROW_GOOD : ROW_KINDS);
+        const int of =
+            kind >= 0 ? kind : (int)rng_below(&any, rng_below(&any, 8) ? ROW_GOOD : ROW_KINDS);
         row_fill((row_kind)of, row, vocab, rng_bits(&any));
         for (uint32_t i = 0; i < vocab; i++)
             dtype_encode(dtype, row[i], to + ((size_t)r * vocab + i) * size);
@@ -104,19 +147,72 @@ void *run_random_logits(uint64_t seed, int kind, uint32_t rows, uint32_t vocab, 
     return to;
 }
 
+/* What a row of a random mask allows. */
+typedef enum pattern {
+    HALF,
+    PERCENT, /* one in a hundred */
+    ALL_BUT_ONE,
+    ONLY_ONE,
+    WORDS, /* of 32 tokens, all or none; likewise: */
+    MAX_TILES,
+    MASS_TILES,
+    MIXED, /* words that are all, none, or random */
+    EVERYTHING,
+    NOTHING,
+    PATTERNS
+} pattern;
+
+/* Whether all tokens of a block are allowed. */
+static bool block_of(uint64_t key, uint32_t i, uint32_t size)
+{
+    rng r = {key + 77u * (i / size)};
+    return rng_below(&r, 2) != 0;
+}
+
+static bool is_allowed(pattern p, uint32_t i, uint32_t one, uint64_t key, rng *r)
+{
+    switch (p) {
+    case HALF:
+        return rng_below(r, 2) != 0;
+    case PERCENT:
+        return rng_below(r, 100) == 0;
+    case ALL_BUT_ONE:
+        return i != one;
+    case ONLY_ONE:
+        return i == one;
+    case WORDS:
+        return block_of(key, i, 32);
+    case MAX_TILES:
+        return block_of(key, i, 64);
+    case MASS_TILES:
+        return block_of(key, i, 1024);
+    case MIXED:
+        return block_of(key, i, 32) ? block_of(key + 1, i, 32) : rng_below(r, 2) != 0;
+    default:
+        return p == EVERYTHING;
+    }
+}
+
 void *run_random_mask(uint64_t seed, uint32_t percent, int32_t kind, uint32_t rows, uint32_t width)
 {
     const bool bytes = kind == CLS_MASK_BOOL;
     unsigned char *const to = room(rows, width, bytes ? 1 : sizeof(uint32_t));
     rng r = {seed ^ 0x6d61736b};
-    const size_t n = (size_t)rows * width;
-    for (size_t i = 0; i < n && bytes; i++)
-        to[i] = rng_below(&r, 100) < percent ? (unsigned char)(1 + rng_below(&r, 255)) : 0;
-    for (size_t i = 0; i < n && !bytes; i++) {
+    for (uint32_t row = 0; row < rows; row++) {
+        const uint32_t n = width * (bytes ? 1 : 32), one = rng_below(&r, n);
+        const uint64_t key = rng_bits(&r);
+        const pattern p = rng_below(&r, PATTERNS + 1) % PATTERNS; /* some rows more have half */
         uint32_t word = 0;
-        for (int b = 0; b < 32; b++)
-            word |= (uint32_t)(rng_below(&r, 100) < percent) << b;
-        memcpy(to + i * sizeof word, &word, sizeof word);
+        for (uint32_t i = 0; i < n; i++) {
+            const bool allowed =
+                percent != 0 ? rng_below(&r, 100) < percent : is_allowed(p, i, one, key, &r);
+            const size_t at = (size_t)row * width + (bytes ? i : i / 32);
+            word = (i % 32 == 0 ? 0 : word) | (uint32_t)allowed << i % 32;
+            if (bytes)
+                to[at] = allowed ? (unsigned char)(1 + rng_below(&r, 255)) : 0;
+            else if (i % 32 == 31)
+                memcpy(to + at * sizeof word, &word, sizeof word);
+        }
     }
     return to;
 }
@@ -174,12 +270,74 @@ int32_t run_likely(rng *r, const void *logits, int32_t dtype, uint32_t vocab)
     return found;
 }
 
+void run_random_text(uint64_t seed, uint32_t count, uint32_t words, int32_t *ids)
+{
+    rng r = {seed ^ 0x74657874};
+    const uint32_t what = rng_below(&r, 8), most = what < 5 || count < 32 ? 16 : count / 2,
+                   period = what == 6 ? count : 1 + rng_below(&r, most),
+                   begin = what < 3 ? rng_below(&r, 4) : rng_below(&r, count + 1);
+    for (uint32_t i = 0; i < count; i++)
+        ids[i] = what == 7 && i % 2 == 0                    ? 0 /* every other word is the same */
+                 : what != 7 && i >= (size_t)begin + period ? ids[i - period]
+                                                            : (int32_t)rng_below(&r, words);
+    for (uint32_t n = rng_below(&r, 3); n > 0 && count != 0; n--)
+        ids[rng_below(&r, count)] = (int32_t)rng_below(&r, words);
+}
+
+/* Creates a grammar; a refusal ends the command. */
+static cls_grammar *create(const run_statement *s, const cls_grammar_options *o)
+{
+    cls_grammar *grammar;
+    if (cls_grammar_create(o, &grammar) != CLS_OK)
+        run_die(s, "%s", cls_error_message());
+    return grammar;
+}
+
+cls_grammar *run_listed_grammar(const run_statement *s, uint32_t vocab)
+{
+    cls_grammar_options o;
+    const char *at = run_value(s, "of");
+    uint64_t *offsets = NULL;
+    int32_t *ids = NULL;
+    uint32_t *next = NULL, n = 0, states = 0, finals;
+    for (bool more = true; more; states++) {
+        offsets = cli_grow(offsets, states + (size_t)2, sizeof *offsets);
+        offsets[states] = n;
+        while (*at != '/' && *at != '\0') {
+            int32_t id, to, length = 0;
+            ids = cli_grow(ids, n + (size_t)1, sizeof *ids);
+            next = cli_grow(next, n + (size_t)1, sizeof *next);
+            if (sscanf(at, "%" SCNd32 ":%" SCNd32 "%n", &id, &to, &length) != 2 || length == 0)
+                run_die(s, "of: '%.20s' is no transition, such as 3:1", at);
+            ids[n] = id;
+            next[n++] = (uint32_t)to;
+            at += length + (at[length] == ',');
+        }
+        offsets[states + 1] = n;
+        more = *at == '/';
+        at += more;
+    }
+    uint8_t *const final = cli_alloc(states, 1);
+    const int32_t *const listed = run_list(s, "final", &finals);
+    for (uint32_t i = 0; i < finals; i++)
+        if (listed[i] >= 0 && (uint32_t)listed[i] < states)
+            final[listed[i]] = 1;
+    cls_grammar_options_init(&o);
+    o.vocab = vocab;
+    o.states = states;
+    o.offsets = offsets;
+    o.ids = ids != NULL ? ids : cli_alloc(1, sizeof *ids);
+    o.next = next != NULL ? next : cli_alloc(1, sizeof *next);
+    o.final_states = final;
+    o.end_ids.ids = run_list(s, "end", &o.end_ids.count);
+    return create(s, &o);
+}
+
 cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t states,
                                 uint32_t vocab)
 {
     rng r = {seed ^ 0x6772616d};
     cls_grammar_options o;
-    cls_grammar *grammar;
     const int32_t end = 0;
     if (states < 1 || (uint64_t)states * vocab > MOST_ELEMENTS)
         run_die(s, "states=%u: a grammar has 1 to %u states here", (unsigned)states,
@@ -209,7 +367,5 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
     o.next = next;
     o.final_states = final;
     o.end_ids = (cls_ids){&end, 1};
-    if (cls_grammar_create(&o, &grammar) != CLS_OK)
-        run_die(s, "%s", cls_error_message());
-    return grammar;
+    return create(s, &o);
 }

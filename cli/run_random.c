@@ -102,6 +102,9 @@ typedef struct maker {
     rng r;
     run_text text;
     const char *features, *without; /* NULL: all, and none */
+    const char *often;              /* parameters of most requests; or NULL */
+    uint32_t texts;                 /* the longest random text of a request */
+    bool has_halves;                /* whether some logits are f16 or bf16 */
     uint32_t vocab, slots, rows, history, rollback, counts;
     uint32_t grammars;
     bool begun[256];
@@ -204,8 +207,9 @@ static void random_number(maker *m, cls_params *p, const char *field, double ini
                           double most)
 {
     const struct usual *const u = usual_of(field);
+    const int often = is_in_list(m->often, field) ? 7 : u != NULL ? u->often : 1;
     char text[32];
-    if ((int)below(m, 8) >= (u != NULL ? u->often : 1))
+    if ((int)below(m, 8) >= often)
         return;
     if (u != NULL)
         pick_word(m, u->values, text);
@@ -216,8 +220,9 @@ static void random_number(maker *m, cls_params *p, const char *field, double ini
 
 static void random_some(maker *m, cls_ids *list, uint32_t most)
 {
-    int32_t *const ids = cli_alloc(most, sizeof *ids);
-    *list = (cls_ids){ids, 1 + below(m, most)};
+    const uint32_t n = most == 4 && below(m, 12) == 0 ? m->vocab : most; /* a long list */
+    int32_t *const ids = cli_alloc(n, sizeof *ids);
+    *list = (cls_ids){ids, 1 + below(m, n)};
     for (uint32_t i = 0; i < list->count; i++)
         ids[i] = (int32_t)below(m, below(m, 2) ? m->vocab : m->vocab < 6 ? m->vocab : 6);
 }
@@ -283,16 +288,17 @@ static void random_params(maker *m, cls_params *p, const char *grammar)
         p->chain = (int32_t)below(m, 3);
     const uint32_t few = below(m, 3); /* some requests have few parameters */
 #define RANDOM_NUMBER(p, id, type, field, stage, initial, least, most, range, option, meta, help) \
-    if (few != 0 || below(m, 4) == 0) \
+    if (few != 0 || below(m, 4) == 0 || is_in_list(m->often, #field)) \
         random_number(m, p, #field, (double)(initial), (double)(least), (double)(most));
     CLS_PARAMS(RANDOM_NUMBER, p)
 #define RANDOM_LIST(p, kind, list, kept, option, meta, key, help) \
-    if (below(m, 6) == 0) \
+    if (below(m, 6) == 0 || (is_in_list(m->often, #list) && below(m, 4))) \
         random_##kind(m, &(p)->list);
     CLS_LISTS(RANDOM_LIST, p)
     p->infill = m->has_infill && below(m, 6) == 0;
     p->only_allowed = p->allowed_ids.count != 0 && below(m, 2);
-    p->grammar = grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */
+    p->grammar =
+        grammar != NULL ? (const cls_grammar *)grammar : NULL; /* only its presence counts */
     settle_params(m, p);
     p->grammar = NULL;
     if (below(m, 5) == 0) { /* stages in another order */
@@ -322,16 +328,33 @@ static uint32_t a_begun_slot(maker *m)
     return a_slot(m);
 }
 
+static int32_t a_token(maker *m, uint32_t words)
+{
+    if (below(m, 30) == 0)
+        return below(m, 2) ? -1 : (int32_t)m->vocab;
+    return (int32_t)below(m, words < m->vocab ? words : m->vocab);
+}
+
+/* A text of few words or of many. Half of the texts repeat themselves. */
 static void add_text(maker *m, const char *key, uint32_t most)
 {
-    const uint32_t n = below(m, most + 1), few = below(m, 2) ? 4 : m->vocab;
+    const uint32_t words = below(m, 2) ? 4 : m->vocab, period = 1 + below(m, 6),
+                   repeats = below(m, 2);
+    int32_t before[8] = {0};
+    uint32_t n = below(m, most + 1);
+    if (m->texts != 0 && n != 0 && below(m, 2)) {
+        run_add(&m->text, " %s=random:%" PRIu32 ":%" PRIu32 ":%" PRIu32, key, below(m, 100000),
+                1 + below(m, m->texts), words);
+        return;
+    }
     if (n == 0)
         return;
     run_add(&m->text, " %s=", key);
-    for (uint32_t i = 0; i < n; i++)
-        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "",
-                below(m, 30) == 0 ? below(m, 2) ? -1 : (int32_t)m->vocab
-                                  : (int32_t)below(m, few < m->vocab ? few : m->vocab));
+    for (uint32_t i = 0; i < n; i++) {
+        int32_t *const word = &before[i % period];
+        *word = i < period || !repeats || below(m, 12) == 0 ? a_token(m, words) : *word;
+        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "", *word);
+    }
 }
 
 /* Chooses one of the grammars for a slot, or none. */
@@ -455,8 +478,7 @@ static uint32_t add_slots(maker *m, uint32_t most, bool shared)
     }
     run_add(&m->text, " slots=%s", below(m, 3) ? "" : "@");
     for (uint32_t i = 0; i < n; i++)
-        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "",
-                below(m, 25) ? (int32_t)listed[i] : -1);
+        run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "", below(m, 25) ? (int32_t)listed[i] : -1);
     if (n == 0)
         run_add(&m->text, "-1");
     return n != 0 ? n : 1;
@@ -476,7 +498,7 @@ static void add_logits(maker *m)
 {
     static const char *const types[] = {"f16", "bf16"};
     run_add(&m->text, " logits=random:%" PRIu32, below(m, 1000000));
-    if (below(m, 4) == 0)
+    if (m->has_halves && below(m, 4) == 0)
         run_add(&m->text, " dtype=%s", types[below(m, 2)]);
 }
 
@@ -485,7 +507,9 @@ static void add_inputs(maker *m, uint32_t rows)
     add_logits(m);
     if (has_feature(m, "mask") && below(m, 5) == 0) {
         run_add(&m->text, " mask=random:%" PRIu32 ":%d", below(m, 100000),
-                below(m, 3) ? 90 : below(m, 2) ? 30 : 2);
+                below(m, 3)   ? 90
+                : below(m, 2) ? 30
+                              : 2);
         if (below(m, 3) == 0)
             run_add(&m->text, " mask_kind=bool");
         else if (below(m, 4) == 0 && m->vocab > 32)
@@ -516,17 +540,18 @@ static void add_outputs(maker *m, bool verifies, bool shared)
         run_add(&m->text, "%sfinal", before);
         before = ",";
     }
-    static const char *const names[] = {"logprobs", "ranks",   "top",  "given", "probs", "final_logits",
-                                        "entropy",  "kept_mass", "kept", "counts", "set", "latest"};
+    static const char *const names[] = {"logprobs", "ranks",        "top",     "given",
+                                        "probs",    "final_logits", "entropy", "kept_mass",
+                                        "kept",     "counts",       "set",     "latest"};
     static const uint32_t counts[] = {0, 0, 7, 5, 0, 0, 0, 0, 9, 0, 20, 0};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        if (below(m, 3) || (verifies && (i == 4 || i == 5)) ||
-            ((verifies || shared) && i == 11))
+        if (below(m, 3) || (verifies && (i == 4 || i == 5)) || ((verifies || shared) && i == 11))
             continue;
         run_add(&m->text, "%s%s", before, names[i]);
         before = ",";
         if (counts[i] != 0)
-            run_add(&m->text, ":%" PRIu32, 1 + below(m, counts[i] < m->vocab ? counts[i] : m->vocab));
+            run_add(&m->text, ":%" PRIu32,
+                    1 + below(m, counts[i] < m->vocab ? counts[i] : m->vocab));
     }
     if (below(m, 8) == 0 && strcmp(before, ",") != 0)
         run_add(&m->text, "%spacked:%" PRIu32, before, 1 + below(m, m->vocab));
@@ -558,7 +583,8 @@ static void add_step(maker *m)
         run_add(&m->text, " logits_rows=%" PRIu32, rows);
     }
     if (below(m, 12) == 0)
-        run_add(&m->text, " random_bits=random:%" PRIu32, below(m, 1000));
+        run_add(&m->text, " random_bits=%s:%" PRIu32,
+                has_feature(m, "edges") && below(m, 2) ? "edges" : "random", below(m, 1000));
     if (!defers && below(m, 12) == 0)
         run_add(&m->text, " invalid_token=0");
     add_inputs(m, rows);
@@ -622,7 +648,8 @@ static void add_accept(maker *m)
     run_add(&m->text, " tokens=%s", below(m, 2) ? "@" : "");
     for (uint32_t i = 0; i < rows * per_row; i++)
         run_add(&m->text, "%s%" PRId32, i > 0 ? "," : "",
-                below(m, 9) == 0 ? -1 : (int32_t)below(m, below(m, 2) || m->vocab < 4 ? m->vocab : 4));
+                below(m, 9) == 0 ? -1
+                                 : (int32_t)below(m, below(m, 2) || m->vocab < 4 ? m->vocab : 4));
     if (below(m, 3) == 0) {
         run_add(&m->text, " counts=");
         for (uint32_t i = 0; i < rows; i++)
@@ -650,7 +677,8 @@ static void add_logprobs(maker *m)
 {
     run_add(&m->text, "logprobs rows=%" PRIu32, 1 + below(m, m->rows));
     add_logits(m);
-    run_add(&m->text, " outputs=top:%" PRIu32 ",given:3", 1 + below(m, m->vocab < 7 ? m->vocab : 7));
+    run_add(&m->text, " outputs=top:%" PRIu32 ",given:3",
+            1 + below(m, m->vocab < 7 ? m->vocab : 7));
 }
 
 static const struct kind {
@@ -658,11 +686,11 @@ static const struct kind {
     uint32_t weight;
     void (*add)(maker *m);
 } kinds[] = {
-    {"begin", 12, add_begin},   {"params", 6, add_new_params}, {"append", 4, add_append},
-    {"turn", 2, add_turn},      {"force", 4, add_force},       {"fork", 5, add_copy},
-    {"rollback", 6, add_rollback}, {"reset", 1, add_reset},    {"save", 5, add_save},
-    {"save", 3, add_load},      {"step", 45, add_step},        {"verify", 14, add_verify},
-    {"accept", 8, add_accept},  {"draft", 3, add_draft},       {"logprobs", 2, add_logprobs},
+    {"begin", 12, add_begin},      {"params", 6, add_new_params}, {"append", 4, add_append},
+    {"turn", 2, add_turn},         {"force", 4, add_force},       {"fork", 5, add_copy},
+    {"rollback", 6, add_rollback}, {"reset", 1, add_reset},       {"save", 5, add_save},
+    {"save", 3, add_load},         {"step", 45, add_step},        {"verify", 14, add_verify},
+    {"accept", 8, add_accept},     {"draft", 3, add_draft},       {"logprobs", 2, add_logprobs},
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -688,13 +716,17 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
     cls_sampler_options o;
     maker *const m = cli_alloc(1, sizeof *m);
     const uint32_t calls = (uint32_t)run_number(s, "calls", 100);
-    run_check_keys(s, "calls seed features without", NULL);
+    run_check_keys(s, "calls seed features without often texts", NULL);
     cls_sampler_options_init(&o);
     run_set_fields(sampler, "slots rows features dtypes counts", "cls_sampler_options", &o);
     m->s = s;
     m->r.state = (run_number(s, "seed", 1) + add_to_seed) * 7919 + 17;
     m->features = run_find(s, "features");
     m->without = run_find(s, "without");
+    m->often = run_find(s, "often");
+    m->texts = (uint32_t)run_number(s, "texts", 0);
+    const char *const dtypes = run_find(sampler, "dtypes");
+    m->has_halves = dtypes == NULL || strcmp(dtypes, "all") == 0;
     m->vocab = o.vocab;
     m->slots = (uint32_t)run_number(sampler, "slots", o.slot_count != 0 ? o.slot_count : 1);
     m->rows = (uint32_t)run_number(sampler, "rows", m->slots);

@@ -12,43 +12,52 @@ enum { CANARY = 0x5a, MOST_AHEAD = 12 };
 
 /* ---------------------------------------------------------------------- open */
 
-void run_open(run_side *side, const char *device)
+void run_open(run_side *side, const char *device, const run_side *opened)
 {
     const cl_command_queue_properties properties =
         side->way == RUN_OUT_OF_ORDER ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
+    cl_int error = CL_SUCCESS;
     if (side->on_host) {
         if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
             cli_die("%s", cls_error_message());
-    } else if (cli_open(device, &side->options, properties, &side->target) != 0) {
-        exit(cli_failure);
+    } else if (opened == NULL) {
+        if (cli_open(device, &side->options, properties, &side->target) != 0)
+            exit(cli_failure);
+    } else {
+        side->shares = true;
+        side->target = opened->target;
+        side->target.queue =
+            clCreateCommandQueue(side->target.cl, side->target.device.id, properties, &error);
     }
+    if (side->way == RUN_AHEAD && error == CL_SUCCESS)
+        side->second = clCreateCommandQueue(side->target.cl, side->target.device.id, 0, &error);
+    if (error != CL_SUCCESS)
+        cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
 }
 
 void run_close(run_side *side)
 {
     run_end(side);
+    if (side->second != NULL)
+        clReleaseCommandQueue(side->second);
     if (side->on_host)
         cls_context_destroy(side->target.context);
+    else if (side->shares)
+        clReleaseCommandQueue(side->target.queue);
     else
         cli_close(&side->target);
 }
 
 /* --------------------------------------------------------------------- memory */
 
-/* OpenCL's headers declare these for programs of version 2.0. */
-extern __attribute__((weak)) void *CL_API_CALL clSVMAlloc(cl_context, cl_bitfield, size_t, cl_uint);
-extern __attribute__((weak)) void CL_API_CALL clSVMFree(cl_context, void *);
-extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool, void *,
-                                                                   const void *, size_t, cl_uint,
-                                                                   const cl_event *, cl_event *);
-
 /* Whether the side's device has shared virtual memory. */
 static bool has_svm(const run_side *side)
 {
     cl_bitfield capabilities = 0;
-    return clSVMAlloc != NULL && clSVMFree != NULL && clEnqueueSVMMemcpy != NULL &&
-           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */, sizeof capabilities,
-                           &capabilities, NULL) == CL_SUCCESS &&
+    const cls_opencl_functions *const cl = cls_opencl();
+    return cl->clSVMAlloc != NULL && cl->clSVMFree != NULL && cl->clEnqueueSVMMemcpy != NULL &&
+           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */,
+                           sizeof capabilities, &capabilities, NULL) == CL_SUCCESS &&
            capabilities != 0;
 }
 
@@ -93,10 +102,11 @@ static void read_back(const run_side *side, const cls_buffer *b, unsigned char *
     if (side->on_host)
         memcpy(to, b->pointer, size);
     else if (side->way == RUN_SVM)
-        error = clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, to, b->pointer, size, 0, NULL, NULL);
+        error =
+            clEnqueueSVMMemcpy(side->target.queue, CL_TRUE, to, b->pointer, size, 0, NULL, NULL);
     else
-        error = clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, size, to, 0, NULL,
-                                    NULL);
+        error =
+            clEnqueueReadBuffer(side->target.queue, b->buffer, CL_TRUE, 0, size, to, 0, NULL, NULL);
     if (error != CL_SUCCESS)
         run_die(side->now, "%s: a result cannot be read", side->name);
 }
@@ -119,6 +129,25 @@ cls_buffer run_buffer(run_side *side, const void *data, size_t size)
     side->memory = cli_grow(side->memory, side->n_memory + (size_t)1, sizeof *side->memory);
     side->memory[side->n_memory++] = b;
     return b;
+}
+
+void *run_passing(run_side *side, const void *data, size_t size)
+{
+    void *const copy = cli_alloc(size + 1, 1);
+    memcpy(copy, data, size);
+    side->passing = cli_grow(side->passing, side->n_passing + (size_t)1, sizeof *side->passing);
+    side->passing[side->n_passing++] = (run_passed){copy, size};
+    return copy;
+}
+
+/* The call has returned: it must not read what it was passed once more. */
+static void end_passing(run_side *side)
+{
+    while (side->n_passing > 0) {
+        const run_passed *const p = &side->passing[--side->n_passing];
+        memset(p->memory, CANARY, p->size);
+        cli_free(p->memory);
+    }
 }
 
 static run_record *add_record(run_side *side, const char *name, size_t size)
@@ -153,6 +182,12 @@ void run_note(run_side *side, const char *name, const void *bytes, size_t size)
 
 void run_returned(run_side *side, cls_status status, uint32_t since)
 {
+    const cl_command_queue queue = side->target.queue;
+    end_passing(side);
+    if (side->second != NULL) {
+        side->target.queue = side->second;
+        side->second = queue;
+    }
     if (status != CLS_OK) { /* nothing was written */
         side->records = since;
         while (side->n_pending > 0 && side->pending[side->n_pending - 1].record >= since)
@@ -218,9 +253,15 @@ static void release_memory(run_side *side)
     side->n_memory = side->n_pending = 0;
 }
 
+static cl_int finish(const run_side *side)
+{
+    const cl_int second = side->second != NULL ? clFinish(side->second) : CL_SUCCESS;
+    return second != CL_SUCCESS ? second : clFinish(side->target.queue);
+}
+
 void run_drain(run_side *side)
 {
-    if (!side->on_host && side->n_memory != 0 && clFinish(side->target.queue) != CL_SUCCESS)
+    if (!side->on_host && side->n_memory != 0 && finish(side) != CL_SUCCESS)
         run_die(side->now, "%s: the device failed", side->name);
     for (uint32_t i = 0; i < side->n_pending; i++) {
         run_record *const r = &side->record[side->pending[i].record];
@@ -234,7 +275,7 @@ void run_drain(run_side *side)
 void run_abandon(run_side *side)
 {
     if (!side->on_host)
-        clFinish(side->target.queue);
+        finish(side);
     release_memory(side);
     run_end(side);
 }
@@ -291,6 +332,7 @@ static const struct verb {
 } verbs[] = {
     {"leave", leave, false},
     {"version", run_slot_statement, false},
+    {"wrote", run_slot_statement, false},
     {"end", run_slot_statement, false},
     {"sampler", run_sampler, false},
     {"logits", run_slot_statement, false},
@@ -370,4 +412,6 @@ void run_end(run_side *side)
     side->named = NULL; /* these arrays are freed with the script's memory */
     side->memory = NULL;
     side->pending = NULL;
+    side->passing = NULL;
+    side->n_passing = 0;
 }

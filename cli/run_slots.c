@@ -16,19 +16,32 @@
 static const struct bit {
     const char *name;
     uint32_t value;
-} feature_names[] = {{"shortlist", CLS_FEATURE_SHORTLIST}, {"search", CLS_FEATURE_SEARCH},
-                     {"penalties", CLS_FEATURE_PENALTIES}, {"history", CLS_FEATURE_HISTORY},
-                     {"samplers", CLS_FEATURE_SAMPLERS},   {"state", CLS_FEATURE_STATE},
-                     {"mask", CLS_FEATURE_MASK},           {"bias", CLS_FEATURE_BIAS},
-                     {"logprobs", CLS_FEATURE_LOGPROBS},   {"probs", CLS_FEATURE_PROBS},
-                     {"kept_sets", CLS_FEATURE_KEPT_SETS}, {"accept", CLS_FEATURE_ACCEPT},
-                     {"verify", CLS_FEATURE_VERIFY},       {"forced", CLS_FEATURE_FORCED},
-                     {"shard", CLS_FEATURE_SHARD},         {"all", CLS_FEATURES_ALL},
+} feature_names[] = {{"shortlist", CLS_FEATURE_SHORTLIST},
+                     {"search", CLS_FEATURE_SEARCH},
+                     {"penalties", CLS_FEATURE_PENALTIES},
+                     {"history", CLS_FEATURE_HISTORY},
+                     {"samplers", CLS_FEATURE_SAMPLERS},
+                     {"state", CLS_FEATURE_STATE},
+                     {"mask", CLS_FEATURE_MASK},
+                     {"bias", CLS_FEATURE_BIAS},
+                     {"logprobs", CLS_FEATURE_LOGPROBS},
+                     {"probs", CLS_FEATURE_PROBS},
+                     {"kept_sets", CLS_FEATURE_KEPT_SETS},
+                     {"accept", CLS_FEATURE_ACCEPT},
+                     {"verify", CLS_FEATURE_VERIFY},
+                     {"forced", CLS_FEATURE_FORCED},
+                     {"shard", CLS_FEATURE_SHARD},
+                     {"all", CLS_FEATURES_ALL},
                      {NULL, 0}},
-  dtype_bits[] = {{"f32", 1u << CLS_F32}, {"f16", 1u << CLS_F16}, {"bf16", 1u << CLS_BF16},
-                  {"all", 7}, {NULL, 0}},
-  count_names[] = {{"none", CLS_COUNTS_NONE}, {"presence", CLS_COUNTS_PRESENCE},
-                   {"all", CLS_COUNTS_ALL}, {NULL, 0}};
+  dtype_bits[] = {{"f32", 1u << CLS_F32},
+                  {"f16", 1u << CLS_F16},
+                  {"bf16", 1u << CLS_BF16},
+                  {"all", 7},
+                  {NULL, 0}},
+  count_names[] = {{"none", CLS_COUNTS_NONE},
+                   {"presence", CLS_COUNTS_PRESENCE},
+                   {"all", CLS_COUNTS_ALL},
+                   {NULL, 0}};
 
 static uint32_t parse_bits(const run_statement *s, const char *key, const struct bit *names,
                            uint32_t absent)
@@ -71,6 +84,7 @@ void run_sampler(run_side *side, const run_statement *s)
     run_check_keys(s, keys, "cls_sampler_options");
     run_drain(side);
     run_end(side);
+    cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
     o.features = CLS_FEATURES_ALL & ~(side->shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
     o.dtypes = 7;
@@ -90,15 +104,16 @@ void run_sampler(run_side *side, const run_statement *s)
     }
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for EACH (side, i)
-        if (status == CLS_OK)
-            status = cli_compile_done(
-                cls_sampler_create(side->target.context, &o, &side->sampler[i]));
+    for
+        EACH(side, i)
+    if (status == CLS_OK)
+        status = cli_compile_done(cls_sampler_create(side->target.context, &o, &side->sampler[i]));
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
-    for EACH (side, i)
-        if (status == CLS_OK && run_prepare != NULL && !side->on_host)
-            run_prepare(side->sampler[i]);
+    for
+        EACH(side, i)
+    if (status == CLS_OK && run_prepare != NULL && !side->on_host)
+        run_prepare(side->sampler[i]);
     run_returned(side, status, since);
 }
 
@@ -106,8 +121,30 @@ void run_sampler(run_side *side, const run_statement *s)
 
 static bool is_of_params(const char *key)
 {
-    return strcmp(key, "prompt") != 0 && strcmp(key, "output") != 0 && strcmp(key, "grammar") != 0 &&
-           *key != '\0';
+    return strcmp(key, "prompt") != 0 && strcmp(key, "output") != 0 &&
+           strcmp(key, "grammar") != 0 && *key != '\0';
+}
+
+/* The parameters that are lists of ids, which may have ranges and random texts. */
+static const struct id_list {
+    const char *name;
+    size_t place;
+} id_lists[] = {
+#define ID_LIST_ids(list) {#list, offsetof(cls_params, list)},
+#define ID_LIST_biases(list)
+#define ID_LIST_sequences(list)
+#define ID_LIST(p, kind, list, kept, option, meta, key, help) ID_LIST_##kind(list)
+    CLS_LISTS(ID_LIST, )};
+
+static bool set_ids(const run_statement *s, const char *key, cls_params *params)
+{
+    for (size_t i = 0; i < sizeof id_lists / sizeof *id_lists; i++)
+        if (strcmp(key, id_lists[i].name) == 0) {
+            cls_ids *const list = (cls_ids *)(void *)((char *)params + id_lists[i].place);
+            list->ids = run_list(s, key, &list->count);
+            return true;
+        }
+    return false;
 }
 
 static cls_grammar *grammar_of(run_side *side, const run_statement *s)
@@ -125,7 +162,7 @@ void run_params(run_side *side, const run_statement *s, cls_params *params)
     for (uint32_t i = 0; i < s->words; i++) {
         char what[80];
         const char *const key = s->word[i].key;
-        if (!is_of_params(key))
+        if (!is_of_params(key) || set_ids(s, key, params))
             continue;
         snprintf(what, sizeof what, "line %" PRIu32 ": %.50s", s->line, key);
         if (!cli_param_set(what, key, s->word[i].value, params))
@@ -192,8 +229,7 @@ static run_named saved_slot(run_side *side, uint32_t slot, cls_status *status)
     if (*status != CLS_OK)
         return (run_named){.size = 0};
     saved.object = cli_alloc(saved.size, 1);
-    *status =
-        cls_slot_save(side->sampler[0], side->target.queue, slot, saved.object, &saved.size);
+    *status = cls_slot_save(side->sampler[0], side->target.queue, slot, saved.object, &saved.size);
     return saved;
 }
 
@@ -231,11 +267,12 @@ static void load_slot(run_side *side, const run_statement *s)
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
-        for EACH (side, k)
-            if (status == CLS_OK)
-                status = cli_compile_done(cls_slot_load(side->sampler[k],
-                                                        (uint32_t)run_slot(side, slots[i]),
-                                                        saved->object, saved->size, grammar));
+        for
+            EACH(side, k)
+        if (status == CLS_OK)
+            status =
+                cli_compile_done(cls_slot_load(side->sampler[k], (uint32_t)run_slot(side, slots[i]),
+                                               saved->object, saved->size, grammar));
         if (status == CLS_OK)
             side->rules[slots[i]] = saved->rules;
         run_returned(side, status, since);
@@ -271,11 +308,12 @@ static void make_grammar(run_side *side, const run_statement *s)
     const cls_grammar *const given = run_given_find(side, "grammar");
     cls_grammar *grammar;
     char digest[CLI_DIGEST];
-    run_check_keys(s, "file digest seed states", NULL);
+    run_check_keys(s, "file digest seed states of final end", NULL);
     memcpy(&grammar, &given, sizeof given);
     if (grammar == NULL)
-        grammar = path != NULL
-                      ? cli_grammar_read(run_path(s, path), vocab)
+        grammar = path != NULL ? cli_grammar_read(run_path(s, path), vocab)
+                  : run_find(s, "of") != NULL
+                      ? run_listed_grammar(s, vocab)
                       : run_random_grammar(s, run_number(s, "seed", 1),
                                            (uint32_t)run_number(s, "states", 8), vocab);
     run_name_set(side, name, grammar, 0)->given = given != NULL;
@@ -308,9 +346,10 @@ static void set_infill(run_side *side, const run_statement *s)
     side->infill = infill;
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for EACH (side, i)
-        if (status == CLS_OK)
-            status = cls_sampler_infill(side->sampler[i], &infill);
+    for
+        EACH(side, i)
+    if (status == CLS_OK)
+        status = cls_sampler_infill(side->sampler[i], &infill);
     run_returned(side, status, since);
 }
 
@@ -319,10 +358,11 @@ static void compile_features(run_side *side, const run_statement *s)
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     run_check_keys(s, "features", NULL);
-    for EACH (side, i)
-        if (status == CLS_OK)
-            status = cli_compile_done(cls_sampler_compile(
-                side->sampler[i], parse_bits(s, "features", feature_names, CLS_FEATURES_ALL)));
+    for
+        EACH(side, i)
+    if (status == CLS_OK)
+        status = cli_compile_done(cls_sampler_compile(
+            side->sampler[i], parse_bits(s, "features", feature_names, CLS_FEATURES_ALL)));
     run_returned(side, status, since);
 }
 
@@ -332,10 +372,10 @@ static const struct slot_verb {
     cls_status (*call)(const slot_call *c);
     const char *keys; /* NULL: parameters */
 } slot_verbs[] = {
-    {"begin", begin_slot, NULL},          {"params", set_params, NULL},
-    {"append", append_prompt, "prompt"},  {"turn", next_turn, "prompt"},
-    {"force", force_ids, "ids"},          {"rollback", roll_back, "count"},
-    {"reset", reset_slot, ""},            {"copy", copy_slot, "from"},
+    {"begin", begin_slot, NULL},         {"params", set_params, NULL},
+    {"append", append_prompt, "prompt"}, {"turn", next_turn, "prompt"},
+    {"force", force_ids, "ids"},         {"rollback", roll_back, "count"},
+    {"reset", reset_slot, ""},           {"copy", copy_slot, "from"},
 };
 
 static void run_slot_call(run_side *side, const run_statement *s, const struct slot_verb *verb)
@@ -356,11 +396,12 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
         cls_status status = CLS_OK;
         const uint32_t place = (uint32_t)slots[i], count = side->sampler_options.slot_count;
         c.slot = (uint32_t)run_slot(side, slots[i]);
-        for EACH (side, k)
-            if (status == CLS_OK) {
-                c.sampler = side->sampler[k];
-                status = cli_compile_done(verb->call(&c));
-            }
+        for
+            EACH(side, k)
+        if (status == CLS_OK) {
+            c.sampler = side->sampler[k];
+            status = cli_compile_done(verb->call(&c));
+        }
         if (status == CLS_OK && place < count && verb->keys == NULL)
             side->rules[place] = s;
         if (status == CLS_OK && place < count && verb->call == copy_slot)
@@ -374,8 +415,9 @@ void run_slot_statement(run_side *side, const run_statement *s)
     static const struct {
         const char *name;
         void (*run)(run_side *side, const run_statement *s);
-    } others[] = {{"grammar", make_grammar}, {"infill", set_infill},   {"save", save_slot},
-                  {"load", load_slot},       {"same", compare_slots}, {"compile", compile_features}};
+    } others[] = {{"grammar", make_grammar}, {"infill", set_infill},
+                  {"save", save_slot},       {"load", load_slot},
+                  {"same", compare_slots},   {"compile", compile_features}};
     for (size_t i = 0; i < sizeof slot_verbs / sizeof *slot_verbs; i++)
         if (strcmp(s->verb, slot_verbs[i].name) == 0)
             run_slot_call(side, s, &slot_verbs[i]);

@@ -49,8 +49,8 @@ static void add_word(run_statement *s, char *text)
     s->word[s->words++] = (run_word){value != NULL ? text : "", value != NULL ? value + 1 : text};
 }
 
-/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at to
- * its end. */
+/* Copies the word that begins at a text without its quotes, in which it may have spaces. Sets *at
+ * to its end. */
 static char *take_word(const run_statement *s, const char **at)
 {
     char *const word = copy(*at, strlen(*at)), *to = word;
@@ -134,7 +134,8 @@ run_script run_read(const char *path)
     fclose(file);
     text[size] = '\0';
     if (size >= 6 && memcmp(text, "\x93NUMPY", 6) == 0)
-        cli_die("%s is a NumPy array, not a text of calls; clsample sample --logits takes it", path);
+        cli_die("%s is a NumPy array, not a text of calls; clsample sample --logits takes it",
+                path);
     if (strlen(text) != size)
         cli_die("%s: byte %zu is 0, so that the file is no text", path, strlen(text));
     return run_parse(path, text);
@@ -205,7 +206,22 @@ int32_t *run_numbers(const run_statement *s, const char *key, const char *text, 
     int32_t *list = NULL;
     uint32_t n = 0;
     while (*text != '\0') {
-        int32_t first = parse_int(s, key, &text), last = first, times = 1;
+        int32_t first, last, times = 1;
+        uint64_t of[3] = {0, 0, 0};
+        if (strncmp(text, "random:", 7) == 0) {
+            text += strlen("random");
+            for (int i = 0; i < 3 && *text == ':'; i++)
+                of[i] = parse_number(s, key, text + 1, &text);
+            if (of[1] + n > MOST_NUMBERS || of[2] < 1 || of[2] > INT32_MAX)
+                run_die(s, "%s: a random text is random:SEED:COUNT:WORDS, of at most %d ids", key,
+                        (int)MOST_NUMBERS);
+            list = cli_grow(list, n + (size_t)of[1] + 1, sizeof *list);
+            run_random_text(of[0], (uint32_t)of[1], (uint32_t)of[2], list + n);
+            n += (uint32_t)of[1];
+            text += *text == ',';
+            continue;
+        }
+        first = last = parse_int(s, key, &text);
         if (*text == '*') {
             times = first;
             text++;

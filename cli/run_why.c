@@ -27,10 +27,41 @@ cli_probe run_probe(run_side *side, const run_statement *s, uint32_t row)
     void *const bytes = cli_alloc(size, 1);
     if (cls_slot_save(side->sampler[0], NULL, (uint32_t)slot, bytes, &size) != CLS_OK ||
         cls_sampler_create(side->target.context, &o, &p.sampler) != CLS_OK ||
-        (side->infill.prefix_of != NULL && cls_sampler_infill(p.sampler, &side->infill) != CLS_OK) ||
+        (side->infill.prefix_of != NULL &&
+         cls_sampler_infill(p.sampler, &side->infill) != CLS_OK) ||
         cls_slot_load(p.sampler, 0, bytes, size, p.params.grammar) != CLS_OK)
         run_die(s, "%s", cls_error_message());
     return p;
+}
+
+static int32_t drawn_with(const cli_probe *p, cls_step *step, uint64_t bits)
+{
+    step->random_bits =
+        (cls_buffer){.pointer = &bits, .size = sizeof bits, .kind = CLS_BUFFER_HOST};
+    return cli_probe_row(p, NULL, step, NULL).token;
+}
+
+uint64_t run_edge(run_side *side, const run_statement *s, uint32_t row, uint64_t seed)
+{
+    rng r = {seed * 1000003 + row};
+    const uint32_t what = rng_below(&r, 10);
+    uint64_t same = rng_bits(&r), other = what % 2 ? UINT64_MAX : 0;
+    if (what < 2)
+        return other;
+    const cli_probe p = run_probe(side, s, row);
+    cls_step step = p.step;
+    if (p.sampler == NULL)
+        return other;
+    step.invalid_token = -1; /* cli_probe_row() defers, and another one may be a token */
+    const int32_t token = drawn_with(&p, &step, same);
+    if (drawn_with(&p, &step, other) == token)
+        same = other;
+    while ((same > other ? same - other : other - same) > 1) {
+        const uint64_t middle = same / 2 + other / 2 + (same & other & 1);
+        *(drawn_with(&p, &step, middle) == token ? &same : &other) = middle;
+    }
+    cls_sampler_destroy(p.sampler);
+    return same;
 }
 
 /* ------------------------------------------------------------------------- bans */
@@ -132,8 +163,8 @@ static void put_stage(const cli_probe *probe, int32_t token, run_text *t)
         run_add(t,
                 "token %" PRId32 " is outside the kept set: stage %s%s%s%s removes it and leaves "
                 "%" PRIu32 " of %" PRIu32 " tokens",
-                token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter,
-                shown ? ")" : "", e->stage[i].kept, e->stage[i - 1].kept);
+                token, e->stage[i].name, shown ? " (" : "", e->stage[i].parameter, shown ? ")" : "",
+                e->stage[i].kept, e->stage[i - 1].kept);
     else
         run_add(t,
                 "token %" PRId32 ", of final probability %.6f, is also in the set of %" PRIu32

@@ -2,7 +2,8 @@
 /* Classifier-free guidance: a text draws its tokens from softmax((s c + (1 - s) u) / T), where c
  * are its logits with the prompt, u those without it, and s is the scale. The model writes both
  * rows into one buffer, and the sampler reads the second one as a bias: no kernel combines them.
- * Compares the probabilities with the formula, and the tokens with the host's.
+ * Compares the probabilities with the formula, and the tokens with those of the same
+ * calls on the host.
  *
  *     cc guidance.c $(pkg-config --cflags --libs clsample) -lm && ./a.out
  */
@@ -76,28 +77,20 @@ static double distance(float logits[2][VOCAB], const float *probs, double scale)
     return most;
 }
 
-static int token_of_host(float logits[2][VOCAB], const cls_params *params, float factor,
-                         uint32_t position)
+static cls_buffer host_memory(void *data, size_t size)
 {
-    cls_host_row host;
-    cls_host_result result;
-    cls_host_row_init(&host);
-    cls_host_result_init(&result);
-    host.logits = logits[0];
-    host.bias = logits[1];
-    host.bias_factor = factor;
-    host.vocab = VOCAB;
-    host.params = params;
-    host.position = position;
-    must(cls_host_sample(&host, &result));
-    return result.token;
+    cls_buffer buffer = {0};
+    buffer.pointer = data;
+    buffer.size = size;
+    buffer.kind = CLS_BUFFER_HOST;
+    return buffer;
 }
 
 int main(void)
 {
     static const float scales[] = {1.5f, 4, 0.5f};
     static float logits[2][VOCAB], probs[VOCAB];
-    int32_t token;
+    int32_t token, token_of_host;
     cl_int code;
 
     cl_device_id device = first_usable_device();
@@ -116,14 +109,16 @@ int main(void)
     cl_mem dense = clCreateBuffer(context, CL_MEM_READ_WRITE, sizeof probs, NULL, &code);
     must_cl(code, "clCreateBuffer");
 
-    cls_context *cls;
-    cls_sampler *sampler;
+    cls_context *cls, *host;
+    cls_sampler *sampler, *reference;
     must(cls_context_create(context, device, NULL, &cls));
+    must(cls_context_create_host(NULL, &host));
     cls_sampler_options options;
     cls_sampler_options_init(&options);
     options.vocab = VOCAB;
     options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_BIAS | CLS_FEATURE_PROBS;
     must(cls_sampler_create(cls, &options, &sampler));
+    must(cls_sampler_create(host, &options, &reference));
 
     cls_outputs outputs;
     cls_outputs_init(&outputs);
@@ -136,6 +131,11 @@ int main(void)
     step.bias.values.offset = sizeof(float) * VOCAB;
     step.tokens.buffer = out;
     step.outputs = &outputs;
+    cls_step on_host = step; /* with other memory */
+    on_host.outputs = NULL;
+    on_host.logits.values = host_memory(logits[0], sizeof logits[0]);
+    on_host.bias.values = host_memory(logits[1], sizeof logits[1]);
+    on_host.tokens = host_memory(&token_of_host, sizeof token_of_host);
     for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
         const float scale = scales[i];
         double most = 0;
@@ -143,8 +143,10 @@ int main(void)
         cls_params_init(&params);
         params.temperature = TEMPERATURE / scale;
         params.seed = 11;
-        step.bias.factor = 1 / scale - 1; /* below 0 for scales above 1; a scale of 1 has no bias */
+        step.bias.factor = on_host.bias.factor =
+            1 / scale - 1; /* below 0 for scales above 1; a scale of 1 has no bias */
         must(cls_slot_begin(sampler, 0, &params, NULL, 0, NULL, 0));
+        must(cls_slot_begin(reference, 0, &params, NULL, 0, NULL, 0));
         printf("scale %.1f:", (double)scale);
         for (int s = 0; s < STEPS; s++) {
             run_model(logits, s);
@@ -159,7 +161,8 @@ int main(void)
                 clEnqueueReadBuffer(queue, dense, CL_TRUE, 0, sizeof probs, probs, 0, NULL, NULL),
                 "clEnqueueReadBuffer");
             most = fmax(most, distance(logits, probs, (double)scale));
-            if (token != token_of_host(logits, &params, step.bias.factor, (uint32_t)s)) {
+            must(cls_sample(reference, NULL, &on_host, 0, NULL, NULL));
+            if (token != token_of_host) {
                 fprintf(stderr, "step %d: the host draws another token\n", s);
                 return 1;
             }
@@ -170,7 +173,9 @@ int main(void)
             return 1;
     }
 
+    cls_sampler_destroy(reference);
     cls_sampler_destroy(sampler);
+    cls_context_destroy(host);
     cls_context_destroy(cls);
     clReleaseMemObject(dense);
     clReleaseMemObject(out);

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 # README.md describes the targets. Each is a test, too: it replays the inputs that are kept.
 fuzz_engine = fuzz/replay.c fuzz/files.c
-fuzz_host = fuzz/checkpoint fuzz/container fuzz/grammar
+fuzz_host = fuzz/calls fuzz/checkpoint fuzz/container fuzz/grammar
+fuzz_calls_SOURCES = fuzz/calls.c $(fuzz_engine)
+fuzz_calls_LDADD = libclsample_internal.la $(OPENCL_LIBS) -lm
 fuzz_checkpoint_SOURCES = fuzz/checkpoint.c $(fuzz_engine)
 fuzz_checkpoint_LDADD =
 fuzz_container_SOURCES = fuzz/container.c $(fuzz_engine)

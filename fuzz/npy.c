@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Target: the binary files of the command, read by cli/npy.c and cli/logits.c. The first byte
- * selects the kind of file. */
+/* Target: the binary files of the command, read by cli/npy.c, cli/arrays.c and cli/pieces.c. The
+ * first byte selects the kind of file. */
 #include "fuzz.h"
 
 #include <string.h>
@@ -8,7 +8,8 @@
 #define fopen file_open
 #define fclose file_close
 #include "cli/npy.c"
-#include "cli/logits.c"
+#include "cli/arrays.c"
+#include "cli/pieces.c"
 
 /* Whether the array can be read, and not refused. */
 static bool reads(const char *path, cli_npy *array)
@@ -19,11 +20,13 @@ static bool reads(const char *path, cli_npy *array)
     return true;
 }
 
-static bool reads_logits(int32_t dtype, const cli_picked *picked, cli_logits *logits)
+static bool reads_rows(cli_input what, int32_t dtype, const cli_picked *picked, cli_array *rows)
 {
+    cli_npy array;
     if (setjmp(refusal) != 0)
         return false;
-    cli_logits_read("input", dtype, picked, logits);
+    cli_array_open(what, "input", dtype, &array, rows);
+    cli_array_read(&array, picked, rows);
     return true;
 }
 
@@ -52,12 +55,12 @@ static void any_array(void)
     }
 }
 
-static void some_logits(int32_t dtype)
+static void all_rows(cli_input what, int32_t dtype)
 {
-    cli_logits logits;
-    if (reads_logits(dtype, NULL, &logits)) {
-        demand(logits.rows != 0 && logits.vocab != 0, "logits of no size");
-        look_at(logits.data, logits.size * logits.rows * logits.vocab);
+    cli_array rows;
+    if (reads_rows(what, dtype, NULL, &rows)) {
+        demand(rows.rows != 0 && rows.width != 0, "rows of no size");
+        look_at(rows.data, rows.size * rows.rows * rows.width);
     } else {
         demand(*take_message() != '\0', "refused without a message");
     }
@@ -68,11 +71,11 @@ static void some_rows(uint32_t first, uint32_t second)
 {
     uint32_t row[2] = {first, second};
     const cli_picked picked = {"--rows", 2, row};
-    cli_logits all, some;
-    const bool whole = reads_logits(-1, NULL, &all);
+    cli_array all, some;
+    const bool whole = reads_rows(CLI_LOGITS, -1, NULL, &all);
     file_abandon();
-    if (reads_logits(-1, &picked, &some)) {
-        const size_t size = some.size * some.vocab;
+    if (reads_rows(CLI_LOGITS, -1, &picked, &some)) {
+        const size_t size = some.size * some.width;
         demand(whole && some.rows == 2 && some.file_rows == all.rows,
                "rows of a file that is refused");
         for (size_t i = 0; i < 2; i++)
@@ -106,7 +109,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     file_holds(in.data, in.size);
     take_message();
     if (how < 4)
-        some_logits(dtypes[how]);
+        all_rows(CLI_LOGITS, dtypes[how]);
+    else if (how < 6)
+        all_rows(how == 4 ? CLI_MASK : CLI_BIAS, -1);
     else if (how >= 250)
         some_pieces(1u + how - 250);
     else if (how >= 246)

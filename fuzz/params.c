@@ -29,36 +29,47 @@ static json_t *json_in_memory(const char *path, size_t flags, json_error_t *erro
     return json_loadb((const char *)rest.data, rest.size, flags, error);
 }
 
-/* Samples a row with accepted parameters and forced ids. */
+/* Samples a row on the host with accepted parameters and forced ids. */
 static void sample(const cls_params *params, const cli_ids *force, uint32_t vocab)
 {
     static const int32_t tokens[] = {1, 2, 3, 1, 2, 0, 1, 2};
+    static cls_context *host;
     float logits[MOST_VOCAB], probs[MOST_VOCAB];
-    int32_t prefix_of[MOST_VOCAB];
+    int32_t prefix_of[MOST_VOCAB], token, status;
     const cls_infill infill = {sizeof infill, {tokens + 5, 1}, prefix_of};
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
-    cls_host_row row;
+    const size_t row = vocab * sizeof *logits;
+    cls_sampler *sampler;
+    cls_sampler_options options;
+    cls_outputs outputs;
+    cls_step step;
     for (uint32_t i = 0; i < vocab; i++) {
         logits[i] = (float)(i * 37 % 101) / 8.0f;
         prefix_of[i] = i > 10 ? (int32_t)(i / 10) : -1;
     }
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = vocab;
-    row.params = params;
-    row.position = params->position;
-    row.prompt = row.output = tokens;
-    row.prompt_count = row.output_count = 8;
-    row.infill = params->infill ? &infill : NULL;
-    row.forced_ids = force->ids;
-    row.forced_count = force->count;
-    demand(cls_host_sample(&row, &result) == CLS_OK,
+    cls_sampler_options_init(&options);
+    options.vocab = vocab;
+    options.max_history = 1048576;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_PROBS;
+    cls_outputs_init(&outputs);
+    outputs.probs = (cls_buffer){.pointer = probs, .size = row, .kind = CLS_BUFFER_HOST};
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.values = (cls_buffer){.pointer = logits, .size = row, .kind = CLS_BUFFER_HOST};
+    step.tokens = (cls_buffer){.pointer = &token, .size = sizeof token, .kind = CLS_BUFFER_HOST};
+    step.status = (cls_buffer){.pointer = &status, .size = sizeof status, .kind = CLS_BUFFER_HOST};
+    step.outputs = &outputs;
+    demand((host != NULL || cls_context_create_host(NULL, &host) == CLS_OK) &&
+               cls_sampler_create(host, &options, &sampler) == CLS_OK &&
+               cls_sampler_infill(sampler, &infill) == CLS_OK,
+           "no sampler: %s", cls_error_message());
+    demand(cls_slot_begin(sampler, 0, params, tokens, 8, tokens, 8) == CLS_OK &&
+               cls_slot_force(sampler, 0, force->ids, force->count) == CLS_OK &&
+               cls_sample(sampler, NULL, &step, 0, NULL, NULL) == CLS_OK,
            "the parameters are accepted, but a row cannot be sampled: %s", cls_error_message());
-    demand(result.token >= -1 && result.token < (int32_t)vocab, "token %d of %u", (int)result.token,
-           vocab);
-    demand((result.token >= 0) !=
-               ((result.status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT | CLS_ROW_SKIPPED)) != 0),
-           "token %d with status %d", (int)result.token, (int)result.status);
+    cls_sampler_destroy(sampler);
+    demand(token >= -1 && token < (int32_t)vocab, "token %d of %u", (int)token, vocab);
+    demand((token >= 0) != ((status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT | CLS_ROW_SKIPPED)) != 0),
+           "token %d with status %d", (int)token, (int)status);
 }
 
 static void use(const cls_params *params, const cli_ids *force, uint32_t vocab)

@@ -73,14 +73,12 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
         status = check_device(cl, device);
     if (status != CLS_OK)
         return status;
-    cls_context *const context = calloc(1, sizeof *context);
-    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
-        free(context);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
-    }
-    atomic_init(&context->references, 1);
+    cls_context *context;
+    status = cls_context_new(&shape, &context);
+    if (status != CLS_OK)
+        return status;
     context->device = device;
-    context->shape = context->requested_shape = shape;
+    context->requested_shape = shape;
     const cl_int code = clRetainContext(cl);
     if (code != CL_SUCCESS) {
         cls_context_destroy(context);
@@ -103,31 +101,6 @@ cls_status cls_context_create(cl_context cl, cl_device_id device,
         return status;
     }
     cls_error_restore(&before); /* errors of attempts that were repeated */
-    *out = context;
-    return CLS_OK;
-}
-
-cls_status cls_context_create_host(const cls_context_options *callers, cls_context **out)
-{
-    cls_context_options o;
-    cls_shape shape;
-    cls_context_options_init(&o);
-    if (out == NULL)
-        return cls_refuse("out is NULL");
-    *out = NULL;
-    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
-    if (status == CLS_OK)
-        status = cls_shape_of_host(&o, &shape);
-    if (status != CLS_OK)
-        return status;
-    cls_context *const context = calloc(1, sizeof *context);
-    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
-        free(context);
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
-    }
-    atomic_init(&context->references, 1);
-    context->shape = shape;
-    context->options.dtypes = o.dtypes;
     *out = context;
     return CLS_OK;
 }

@@ -25,7 +25,7 @@ library_sources = \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
-	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c lib/selftest/host.c \
+	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \
 	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c lib/calls.c
 library_generated = lib/kernels.c lib/layout.c
 noinst_LTLIBRARIES = libclsample_core.la
@@ -47,14 +47,14 @@ lib/layout.c: include/clsample.h $(core_parts) build-aux/layout.awk
 
 lib_LTLIBRARIES = libclsample.la
 libclsample_la_SOURCES =
-libclsample_la_LIBADD = libclsample_core.la $(OPENCL_LIBS)
+libclsample_la_LIBADD = libclsample_core.la
 libclsample_la_LDFLAGS = -no-undefined -version-info $(CLS_LIBRARY_VERSION) $(version_script:=lib/clsample.map)
 EXTRA_libclsample_la_DEPENDENCIES = lib/clsample.map
 EXTRA_DIST += $(library_headers) $(srcdir)/lib/*.map $(srcdir)/lib/*/*.map
 
 # The LM head is a separate library with a separate kernel. Only it uses CLBlast.
 head_cflags = -DCLS_HEAD_BUILD $(library_cflags) $(CLBLAST_CFLAGS)
-# What lib/private.h declares, but for cls_fail(), is compiled into each library.
+# What lib/private.h declares, but for what libclsample exports, is compiled into each library.
 head_sources = lib/head/create.c lib/head/logits.c lib/head/clblast.c lib/base/read.c \
 	lib/queue/events.c lib/queue/buffers.c lib/queue/pointers.c
 check_LTLIBRARIES += libclsample_head_internal.la
@@ -66,7 +66,7 @@ lib_LTLIBRARIES += libclsample-head.la
 libclsample_head_la_CFLAGS = $(head_cflags)
 libclsample_head_la_SOURCES = $(head_sources)
 nodist_libclsample_head_la_SOURCES = lib/head/kernels.c
-libclsample_head_la_LIBADD = libclsample.la $(CLBLAST_LIBS) $(OPENCL_LIBS)
+libclsample_head_la_LIBADD = libclsample.la $(CLBLAST_LIBS)
 libclsample_head_la_LDFLAGS = -no-undefined -version-info $(CLS_HEAD_LIBRARY_VERSION) \
 	$(version_script:=lib/head/clsample-head.map)
 EXTRA_libclsample_head_la_DEPENDENCIES = lib/head/clsample-head.map
@@ -81,7 +81,7 @@ libclsample_mpi_internal_la_CFLAGS = -DCLS_MPI_BUILD $(library_cflags) $(MPI_CFL
 libclsample_mpi_internal_la_SOURCES = lib/mpi/create.c lib/mpi/agree.c lib/mpi/exchange.c lib/base/read.c
 lib_LTLIBRARIES += libclsample-mpi.la
 libclsample_mpi_la_SOURCES =
-libclsample_mpi_la_LIBADD = libclsample_mpi_internal.la libclsample.la $(MPI_LIBS) $(OPENCL_LIBS)
+libclsample_mpi_la_LIBADD = libclsample_mpi_internal.la libclsample.la $(MPI_LIBS)
 libclsample_mpi_la_LDFLAGS = -no-undefined -version-info $(CLS_MPI_LIBRARY_VERSION) \
 	$(version_script:=lib/mpi/clsample-mpi.map)
 EXTRA_libclsample_mpi_la_DEPENDENCIES = lib/mpi/clsample-mpi.map

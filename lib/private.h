@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the project's libraries have in common beside the public calls: errors, structs that grow,
- * checks of the caller's queues, events and buffers, and uploads. Only cls_fail() is exported, in
- * the version node CLSAMPLE_PRIVATE (lib/clsample.map), since the thread's error is in libclsample;
- * the rest is compiled into each library. No program may call it, and the libraries must be from
- * the same release.
+ * checks of the caller's queues, events and buffers, and uploads. Only cls_fail() and the table of
+ * OpenCL's functions are exported, in the version node CLSAMPLE_PRIVATE (lib/clsample.map), since
+ * the thread's error and the table are in libclsample; the rest is compiled into each library. No
+ * program but the command may call it, and all must be from the same release.
  *
- * This header includes no other private one: what is not here, the other libraries cannot use.
+ * This header includes no private one but that of the table: what is not here, the other libraries
+ * cannot use.
  */
 #ifndef CLS_PRIVATE_H
 #define CLS_PRIVATE_H
@@ -15,7 +16,9 @@
 #define CL_TARGET_OPENCL_VERSION 120
 #endif
 #include "clsample.h"
+#if defined(CLS_BUILD) || defined(CLS_HEAD_BUILD)
 #include "base/opencl.h"
+#endif
 
 /* ------------------------------------------------------------------ errors */
 
@@ -100,6 +103,16 @@ static inline int cls_buffer_is_set(const cls_buffer *b)
     return b->buffer != NULL || b->pointer != NULL;
 }
 
+/* What sets a pointer as a kernel's argument, and what copies between pointers: the functions of
+ * OpenCL 2.0 for SVM and of Intel's extension for USM have the same types. */
+typedef cl_int(CL_API_CALL *cls_set_pointer)(cl_kernel, cl_uint, const void *);
+typedef cl_int(CL_API_CALL *cls_copy_pointer)(cl_command_queue, cl_bool, void *, const void *,
+                                              size_t, cl_uint, const cl_event *, cl_event *);
+typedef struct cls_pointer_calls {
+    cls_set_pointer set; /* NULL: not looked up, or not there */
+    cls_copy_pointer copy;
+} cls_pointer_calls;
+
 /* Finds the functions for pointers of a kind, unless they were found. Fails if the device or its
  * OpenCL has no such memory; `name` is the argument's, for the message. */
 #define CLS_BUFFER_KINDS (CLS_BUFFER_HOST + 1)
@@ -129,9 +142,9 @@ void cls_ranges_begin(cls_ranges *ranges);
 cls_status cls_buffer_kind_check(const char *name, const cls_buffer *buffer);
 
 /* Records the bytes [offset, offset + size) of a buffer in `ranges`. `context` is NULL for a host's
- * memory. Fails if they do not lie in a buffer of the context, or if the device has no such memory, if the offset is not a multiple of
- * the element's size, or if the buffer's flags forbid the access. `name` is the argument's, for
- * messages, and remains as long as `ranges`. */
+ * memory. Fails if they do not lie in a buffer of the context, or if the device has no such memory,
+ * if the offset is not a multiple of the element's size, or if the buffer's flags forbid the
+ * access. `name` is the argument's, for messages, and remains as long as `ranges`. */
 cls_status cls_buffer_check(cl_context context, cl_device_id device, const char *name,
                             const cls_buffer *buffer, uint64_t size, uint64_t element,
                             enum cls_access access, cls_ranges *ranges);

@@ -38,7 +38,7 @@ typedef struct _cl_mem *cl_mem;
 typedef struct _cl_event *cl_event;
 """
 
-# What the package calls in OpenCL's loader itself, and how the wheel's library is given a loader.
+# What the package calls in OpenCL's loader itself, and what it opens the loader by for the library.
 OPENCL_CALLS = """
 cl_int clGetPlatformIDs(cl_uint, cl_platform_id *, cl_uint *);
 cl_int clGetPlatformInfo(cl_platform_id, cl_uint, size_t, void *, size_t *);
@@ -75,7 +75,8 @@ cl_int clGetEventInfo(cl_event, cl_uint, size_t, void *, size_t *);
 cl_int clWaitForEvents(cl_uint, const cl_event *);
 cl_int clFlush(cl_command_queue);
 cl_int clFinish(cl_command_queue);
-int cls_opencl_open(const char *);
+void *dlopen(const char *, int);
+void *dlsym(void *, const char *);
 """
 
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
@@ -219,8 +220,6 @@ def declarations(headers):
 ANNOTATIONS = {
     "float": "float",
     "double": "float",
-    "int32_t *": "Ids",
-    "uint32_t *": "Ids",
     "cls_ids": "Ids",
     "cls_biases": "Biases",
     "cls_sequences": "Sequences",
@@ -234,17 +233,8 @@ RECORDS = (
     "cls_program_info",
     "cls_memory",
     "cls_grammar_info",
-    "cls_adaptive_state",
-    "cls_host_result",
-    "cls_host_verified",
 )
-RECORD_TYPES = {
-    "float": "float",
-    "double": "float",
-    "char *": "str",
-    "float *": "Any",
-    "int32_t *": "Any",
-}
+RECORD_TYPES = {"float": "float", "double": "float", "char *": "str"}
 NOT_ARGUMENTS = {
     "struct_size",
     "reserved",
@@ -274,21 +264,10 @@ def annotation(field):
     return ANNOTATIONS.get(field.ctype, "int")
 
 
-def count_of(field, fields):
-    """The field that holds the number of an array's elements: prompt_count for prompt."""
-    counts = [
-        f.name
-        for f in fields
-        if f.name.endswith("_count") and field.name.startswith(f.name[: -len("_count")])
-    ]
-    return max(counts, key=len, default=None)
-
-
 def typed_dict(name, title, fields, skip=()):
     lines = [f"class {name}(TypedDict, total=False):", f'    """{title}"""', ""]
-    counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
-        if field.name not in NOT_ARGUMENTS | counts | set(skip):
+        if field.name not in NOT_ARGUMENTS | set(skip):
             found = ARGUMENTS.get(field.name) or (field.name, annotation(field))
             lines.append("    {}: {}".format(*found))
     return "\n".join(lines) + "\n\n\n"
@@ -300,7 +279,7 @@ def outputs_class(name, structure, doc, structs):
     shapes, inputs = BUFFERS[structure], INPUTS.get(structure, ())
     for field in structs[structure]:
         if field.ctype == "cls_buffer" and shapes.get(field.name):
-            lines.append(f"    {field.name}: Optional[DeviceArray] = None")
+            lines.append(f"    {field.name}: Optional[Array] = None")
         elif field.ctype in BUFFERS:
             lines.append(f"    {field.name}: Optional[{class_name(field.ctype)}] = None")
         elif field.ctype == "cls_buffer" and field.name not in (*shapes, *inputs):
@@ -315,8 +294,6 @@ def record_class(name, fields, doc):
         kind = RECORD_TYPES.get(field.ctype, "Tuple[int, ...]" if "[" in field.ctype else "int")
         if field.enum and field.enum[1] != SHIFTS:
             kind = field.enum[0]
-        elif field.ctype in RECORDS:
-            kind = class_name(field.ctype)
         if field.name != "struct_size" and not field.name.startswith("reserved"):
             lines.append(f"    {field.name}: {kind}")
     lines += ["", "    @staticmethod", "    def structure() -> str:", f'        return "{name}"']
@@ -337,10 +314,9 @@ def manual(fields, names, skip=(), indent="    "):
     """The comments of a struct's fields in Python's words, each with the names of the arguments
     that it is about."""
     groups = []
-    counts = {count_of(f, fields) for f in fields if f.ctype.endswith("*")}
     for field in fields:
         name = ARGUMENTS.get(field.name, (field.name,))[0]
-        if name in NOT_ARGUMENTS | counts | set(skip):
+        if name in NOT_ARGUMENTS | set(skip):
             continue
         comment = _words.MANUAL.get(name, field.comment)
         if groups and groups[-1][1] == comment and not field.own:
@@ -400,7 +376,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Mapping, Named
 from ._enums import Arrays, Bits, Names, RowBits
 
 if TYPE_CHECKING:
-    from ._arrays import DeviceArray
+    from ._arrays import Array
     from ._grammar import Grammar
 
 VERSION = "{version}"
@@ -457,7 +433,6 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
     title = '    """What a call wrote beyond tokens and status: see Sampler.sample()."""'
     out.append(outputs_class("Outputs", "cls_outputs", title, structs))
     out += [record_class(name, structs[name], doc_of(name)) for name in RECORDS]
-    out.append(f"RECORDS = { {name: class_name(name) for name in RECORDS} }\n")
     out.append(f"STRUCTS = {list(structs)}\n\n")
     out.append(
         "# The enums of fields: 0 a value, 1 a sum of bits, 2 a sum of 1 << value.\n"
@@ -471,19 +446,10 @@ Manual = Sequence[Tuple[Tuple[str, ...], str]]  # arguments, and a comment on th
         name: {field: split_shape(shape) for field, shape in shapes.items() if shape}
         for name, shapes in BUFFERS.items()
     }
-    counts = {
-        name: {f.name: count_of(f, fields) for f in fields if f.ctype.endswith("*")}
-        for name, fields in structs.items()
-    }
-    counts = {
-        name: {field: count for field, count in found.items() if count}
-        for name, found in counts.items()
-    }
     out.append(
         "# The elements and the shapes of the buffers that calls write.\n"
         f"BUFFERS: Dict[str, Dict[str, Tuple[str, Tuple[str, ...]]]] = {buffers}\n\n"
-        f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n\n"
-        f"FIELD_COUNTS: Dict[str, Dict[str, str]] = {counts}\n"
+        f"# The buffers that calls read.\nINPUTS: Dict[str, Tuple[str, ...]] = {INPUTS}\n"
     )
     for name in ("params", "context_options", "sampler_options", "outputs"):
         out.append(f"\n{name.upper()}_MANUAL: Manual = [\n")

@@ -54,7 +54,8 @@ endif
 if BUILD_COMMAND
 # The command opens the device in each run: it takes longest once kernels are compiled.
 first_command_test = tests/command/check_command.sh
-quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh tests/command/check_pages.sh
+quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
+	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh \
@@ -94,16 +95,15 @@ tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
 if HAVE_CHECK
-check_PROGRAMS += $(programs) $(fault_tests) $(long_tests) $(found_tests)
+check_PROGRAMS += $(programs) $(fault_tests) $(long_tests)
 programs = $(short_tests) $(device_tests) $(unit_tests) $(error_tests)
-long_check += $(long_tests) $(found_tests)
+long_check += $(long_tests)
 if HAVE_VERSION_SCRIPT
 error_tests = tests/device/check_errors
 fault_tests = tests/stress/check_faults
-found_tests = tests/stress/check_faults_found
 endif
 # Libtool would compile each of these files twice.
-check_LIBRARIES = libtests.a libstub.a libsingle.a
+check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
@@ -155,15 +155,6 @@ tests_stress_check_faults_SOURCES = tests/stress/check_faults.c tests/support/li
 	tests/support/faulty.c
 tests_stress_check_faults_LDADD = $(with_faults)
 tests_stress_check_faults_LDFLAGS = -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
-# Once more with the library in one file, which finds OpenCL's functions in the program.
-libsingle_a_SOURCES = lib/base/hooks.c
-nodist_libsingle_a_SOURCES = amalgamation/clsample.c
-libsingle_a_CFLAGS = -DCLS_DLOPEN_OPENCL $(test_hooks) $(library_cflags) -Wno-shadow
-tests_stress_check_faults_found_SOURCES = $(tests_stress_check_faults_SOURCES)
-tests_stress_check_faults_found_CPPFLAGS = -DCLS_FOUND $(AM_CPPFLAGS)
-tests_stress_check_faults_found_LDADD = libtests.a libclsample_head_internal.la libsingle.a $(CHECK_LIBS) -lpthread -ldl
-# The head has some sources of its own, which the single file has, too.
-tests_stress_check_faults_found_LDFLAGS = $(tests_stress_check_faults_LDFLAGS) -Wl,-z,muldefs
 
 # A script starts these programs as ranks of MPI.
 if BUILD_MPI

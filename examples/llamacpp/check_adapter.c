@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Compares the adapter with cls_host_sample(): whatever llama.cpp does with a sampler, its tokens
- * are those of the reference with the same history. */
+/* Compares the adapter with a sampler on the host: whatever llama.cpp does with a sampler, its
+ * tokens are those of the same request there. */
 #include "clsample-llama.h"
 
 #include <math.h>
@@ -10,7 +10,6 @@
 
 #define VOCAB 1003
 #define HISTORY 64
-#define LONGEST 400
 #define SLOTS 3
 
 #define CHECK(truth) check((truth), #truth, __LINE__)
@@ -23,14 +22,11 @@ static void check(bool truth, const char *what, int line)
     exit(1);
 }
 
-/* A sequence for the reference. */
+/* The reference: a sampler on the host, whose slots have the requests. */
+static cls_sampler *reference;
 struct sequence {
     cls_params params;
-    int32_t prompt[LONGEST], output[LONGEST];
-    uint32_t prompt_count, output_count;
-    cls_adaptive_state mode,
-        next; /* before the token to come; after it, if it is the one drawn last */
-    int32_t drawn;
+    uint32_t slot;
 };
 
 /* The infill sampler's tables: a token's text is its id in decimal. */
@@ -77,52 +73,78 @@ static int32_t selected(struct llama_sampler *sampler, llama_token_data_array ca
     return candidates.data[candidates.selected].id;
 }
 
+static cls_buffer memory(void *pointer, size_t size)
+{
+    return (cls_buffer){.pointer = pointer, .size = size, .kind = CLS_BUFFER_HOST};
+}
+
+static void open_reference(void)
+{
+    cls_context *host;
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = VOCAB;
+    options.slot_count = SLOTS;
+    options.max_history = HISTORY;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK | CLS_FEATURE_ACCEPT;
+    CHECK(cls_context_create_host(NULL, &host) == CLS_OK);
+    CHECK(cls_sampler_create(host, &options, &reference) == CLS_OK);
+    CHECK(cls_sampler_infill(reference, &infill) == CLS_OK);
+    cls_context_destroy(host);
+}
+
 /* The token of the reference. allowed: a byte for each token, or NULL. draw: the number of earlier
  * draws for this token. */
-static int32_t expected(struct sequence *q, const unsigned char *allowed, uint32_t draw)
+static int32_t expected(const struct sequence *q, const unsigned char *allowed, uint32_t draw)
 {
-    cls_host_row row;
-    cls_host_result result;
-    cls_host_result_init(&result);
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.dtype = CLS_F32;
-    row.vocab = VOCAB;
-    row.params = &q->params;
-    row.position = q->params.position + q->output_count;
-    row.draw = draw;
-    row.prompt = q->prompt;
-    row.prompt_count = q->prompt_count;
-    row.output = q->output;
-    row.output_count = q->output_count;
-    if (allowed != NULL) {
-        row.mask = allowed;
-        row.mask_kind = CLS_MASK_BOOL;
-        row.mask_width = VOCAB;
-    }
-    row.max_history = HISTORY;
-    row.infill = q->params.infill ? &infill : NULL;
-    row.adaptive = q->mode;
-    CHECK(cls_host_sample(&row, &result) == CLS_OK);
-    q->next = result.adaptive;
-    return q->drawn = result.token;
+    const int32_t slot = (int32_t)q->slot, draws = (int32_t)draw;
+    int32_t token;
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.values = memory(logits, sizeof logits);
+    step.slots.host = &slot;
+    step.draws.host = &draws;
+    step.mask.host = allowed;
+    step.mask.kind = CLS_MASK_BOOL;
+    step.defer_accept = 1;
+    step.tokens = memory(&token, sizeof token);
+    CHECK(cls_sample(reference, NULL, &step, 0, NULL, NULL) == CLS_OK);
+    return token;
 }
 
-static void put_output(struct sequence *q, struct llama_sampler *sampler, int32_t token)
+static void put_output(const struct sequence *q, struct llama_sampler *sampler, int32_t token)
+{
+    const int32_t slot = (int32_t)q->slot;
+    cls_accept_call call;
+    llama_sampler_accept(sampler, token);
+    cls_accept_call_init(&call);
+    call.rows = 1;
+    call.tokens.host = &token;
+    call.slots.host = &slot;
+    CHECK(cls_accept(reference, NULL, &call, 0, NULL, NULL) == CLS_OK);
+}
+
+static void put_prompt(const struct sequence *q, struct llama_sampler *sampler, int32_t token)
 {
     llama_sampler_accept(sampler, token);
-    q->output[q->output_count++] = token;
-    if (token == q->drawn)
-        q->mode = q->next;
+    CHECK(cls_slot_append_prompt(reference, q->slot, &token, 1) == CLS_OK);
 }
 
-static void put_prompt(struct sequence *q, struct llama_sampler *sampler, int32_t token)
+/* Begins the request anew. */
+static void restart(const struct sequence *q)
 {
-    llama_sampler_accept(sampler, token);
-    q->prompt[q->prompt_count++] = token;
+    CHECK(cls_slot_begin(reference, q->slot, &q->params, NULL, 0, NULL, 0) == CLS_OK);
 }
 
-static void generate(struct sequence *q, struct llama_sampler *sampler, int steps)
+/* A copy in another slot. */
+static struct sequence fork_of(const struct sequence *q, uint32_t slot)
+{
+    CHECK(cls_slot_copy(reference, slot, q->slot) == CLS_OK);
+    return (struct sequence){q->params, slot};
+}
+
+static void generate(const struct sequence *q, struct llama_sampler *sampler, int steps)
 {
     for (int s = 0; s < steps; s++) {
         next_logits();
@@ -143,7 +165,7 @@ static void generate(struct sequence *q, struct llama_sampler *sampler, int step
 
 /* llama.cpp's other samplers, in other orders. The first tokens are likely, so
  * that texts repeat themselves. */
-static void begin_other(struct sequence *q, int kind)
+static void set_other(cls_params *p, int kind)
 {
     static const cls_logit_bias biases[] = {{0, 4}, {1, 4}, {2, 4}, {3, 4}, {4, 4}, {5, 4}, {6, 4}};
     static const int32_t breaker[] = {5, 6}, bad[] = {1, 2},
@@ -152,7 +174,6 @@ static void begin_other(struct sequence *q, int kind)
     static const cls_ids breakers[] = {{breaker, 2}, {breaker + 1, 1}}, bad_words[] = {{bad, 2}};
     static const char *const orders[] = {"edskypmxta", "a",         "edskypmxt",
                                          "edskypmxt",  "dxteyspmk", "dki"};
-    cls_params *p = &q->params;
     p->logit_bias.biases = biases;
     p->logit_bias.count = 7;
     p->dry_multiplier = 0.8f;
@@ -187,33 +208,39 @@ static void begin_other(struct sequence *q, int kind)
     CHECK(clsample_llama_order(p, orders[kind - STATEFUL]));
 }
 
-static void begin(struct sequence *q, int kind)
+static void set_params(cls_params *p, int kind)
 {
     static const cls_logit_bias biases[] = {{5, 3.0f}, {6, -INFINITY}, {700, 2.5f}};
-    memset(q, 0, sizeof *q);
-    clsample_llama_params(&q->params);
-    q->params.seed = 7 + (uint64_t)kind;
+    clsample_llama_params(p);
+    p->seed = 7 + (uint64_t)kind;
     if (kind >= STATEFUL)
-        begin_other(q, kind);
+        set_other(p, kind);
     if (kind == 0 || kind >= STATEFUL) /* no changes */
         return;
-    q->params.repetition_penalty = 1.3f;
-    q->params.frequency_penalty = 0.2f;
-    q->params.presence_penalty = 0.1f;
+    p->repetition_penalty = 1.3f;
+    p->frequency_penalty = 0.2f;
+    p->presence_penalty = 0.1f;
     if (kind == 2)
-        q->params.temperature = 0;
+        p->temperature = 0;
     if (kind == 3) {
-        q->params.chain = CLS_CHAIN_VLLM;
-        q->params.penalty_scope = CLS_SCOPE_OUTPUT;
-        q->params.penalty_window = 0;
-        q->params.position = 1000;
+        p->chain = CLS_CHAIN_VLLM;
+        p->penalty_scope = CLS_SCOPE_OUTPUT;
+        p->penalty_window = 0;
+        p->position = 1000;
     }
     if (kind == 4) {
-        q->params.logit_bias.biases = biases;
-        q->params.logit_bias.count = 3;
-        q->params.top_k = 0;
-        q->params.min_p = 0;
+        p->logit_bias.biases = biases;
+        p->logit_bias.count = 3;
+        p->top_k = 0;
+        p->min_p = 0;
     }
+}
+
+static void begin(struct sequence *q, int kind)
+{
+    q->slot = 0;
+    set_params(&q->params, kind);
+    restart(q);
 }
 
 /* Prompt, text and reset, then the same once more. */
@@ -229,8 +256,7 @@ static void check_text(clsample_llama *shared, int kind)
             put_prompt(&q, sampler, (int32_t)random_below(kind < STATEFUL ? VOCAB : 8));
         generate(&q, sampler, kind < STATEFUL ? many : many / 2);
         llama_sampler_reset(sampler);
-        q.prompt_count = q.output_count = 0;
-        memset(&q.mode, 0, sizeof q.mode);
+        restart(&q);
     }
     llama_sampler_free(sampler);
 }
@@ -312,13 +338,13 @@ static void check_fewer(clsample_llama *shared)
 /* A clone and its original first get the same tokens, then different ones; a copy restores. */
 static void check_clones(clsample_llama *shared, int kind)
 {
-    static struct sequence q, twin, saved;
+    struct sequence q, twin, saved;
     begin(&q, kind);
     struct llama_sampler *sampler = clsample_llama_sampler_init(shared, &q.params);
     for (int i = 0; i < 30; i++)
         put_prompt(&q, sampler, (int32_t)random_below(VOCAB));
     struct llama_sampler *clone = llama_sampler_clone(sampler); /* before the slot has the prompt */
-    twin = q;
+    twin = fork_of(&q, 1);
     generate(&q, sampler, many / 5);
     generate(&twin, clone, many / 5);
     for (int s = 0; s < many / 5; s++) { /* in turn, with different tokens and rows */
@@ -330,10 +356,10 @@ static void check_clones(clsample_llama *shared, int kind)
     llama_sampler_free(clone);
 
     struct llama_sampler *keep = llama_sampler_clone(sampler); /* speculative decoding does this */
-    saved = q;
+    saved = fork_of(&q, 2);
     generate(&q, sampler, 7);
     llama_sampler_copy(keep, sampler);
-    q = saved;
+    q = fork_of(&saved, 0);
     generate(&q, sampler, many / 5);
     generate(&saved, keep, many / 5);
     llama_sampler_free(keep);
@@ -415,7 +441,7 @@ static void check_order(void)
 /* A sampler that fails selects nothing and does not affect the others. */
 static void check_failures(clsample_llama *shared)
 {
-    static struct sequence q, other;
+    struct sequence q, other;
     struct llama_sampler *samplers[SLOTS + 1];
     begin(&q, 1);
     int32_t stop = 3;
@@ -445,14 +471,14 @@ static void check_failures(clsample_llama *shared)
     llama_sampler_accept(samplers[SLOTS], 1);
     llama_sampler_reset(samplers[SLOTS]);
     CHECK(selected(samplers[SLOTS], all_candidates()) == -1);
-    other = q;
+    other = fork_of(&q, 1);
     generate(&q, samplers[0], 5);
     for (uint32_t t = 0; t < VOCAB; t++)
         logits[t] = t % 2 ? -INFINITY : NAN;
     CHECK(selected(samplers[0], all_candidates()) == -1);
     llama_sampler_reset(samplers[0]); /* the token was not accepted */
     generate(&other, samplers[0], 5);
-    q = other;
+    q = fork_of(&other, 0);
     llama_sampler_copy(samplers[0], samplers[1]); /* needs no further slot */
     generate(&other, samplers[1], 5);
     llama_sampler_free(samplers[1]);
@@ -477,6 +503,7 @@ int main(void)
         return 77; /* no device */
     for (int32_t t = 0; t < VOCAB; t++)
         prefix_of[t] = t < 10 ? -1 : t / 10;
+    open_reference();
     begin(&q, STATEFUL + 5);
     fprintf(stderr, "check_adapter: a message about infill without its tables follows\n");
     CHECK(clsample_llama_sampler_init(shared, &q.params) == NULL);
@@ -500,6 +527,7 @@ int main(void)
     clsample_llama_close(shared); /* before its last sampler */
     generate(&q, sampler, 3);
     llama_sampler_free(sampler);
+    cls_sampler_destroy(reference);
     CHECK(clsample_llama_open(NULL, 0, 1, 0) == NULL);
     printf("check_adapter: all tokens equal the reference's\n");
     return 0;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Draws what the stages of a chain leave of a row: the probabilities of its likeliest tokens after
-each further stage. clsample.host computes them; no device is needed. It needs matplotlib.
+each further stage. The host computes them; no device is needed. It needs matplotlib.
 
     python3 chain.py [PICTURE [LOGITS.npy [ROW]]]
 """
@@ -33,12 +33,14 @@ def main(picture="chain.png", logits=LOGITS, row="40"):
     figure, axes = pyplot.subplots(
         len(CHAIN) + 1, 1, sharex=True, figsize=(8, 9), layout="constrained"
     )
+    sampler = clsample.Context("host").sampler(values.size)
     stages, params, before = [], {}, None
     for axis, (stage, more) in zip(axes, [("softmax", {}), *CHAIN]):
         params |= more
         stages += [stage] if more else []
-        result = clsample.host.sample(values, probs=True, chain=stages or "default", **params)
-        probs = result.probs[order]
+        with sampler.begin(chain=stages or "default", **params) as request:
+            step = sampler.sample(values, request, probs=True, kept_set=1)
+        probs = step.probs[0, order]
         if before is not None:
             axis.bar(np.arange(SHOWN), before, color="lightgray", label="before")
         axis.bar(np.arange(SHOWN), probs, width=0.5, color="tab:blue", label="after")
@@ -47,7 +49,7 @@ def main(picture="chain.png", logits=LOGITS, row="40"):
         axis.set_ylabel("probability")
         named = ", ".join(f"{name} = {value}" for name, value in more.items())
         axis.set_title(
-            f"{named or stage}: {result.kept_count} of {values.size} tokens are left",
+            f"{named or stage}: {step.kept_set.counts[0]} of {values.size} tokens are left",
             loc="left",
             fontsize=10,
         )

@@ -125,13 +125,13 @@ typedef struct cls_context_options {
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 
-    /* For the library in one file, where it is compiled without a link to OpenCL: returns the
-     * function of OpenCL that has this name, or NULL, for example by dlsym() from the library that
-     * the caller's handles come from. It must not call the library. NULL: the library opens
-     * OpenCL's itself (libOpenCL.so.1, OpenCL.dll, ...), which may be another one than the
-     * caller's. All contexts of a process use the functions that were found first: a function that
-     * finds others is refused, and so is any in a library that links OpenCL. It may return NULL for
-     * the functions of OpenCL 2.0 for SVM (see cls_buffer). */
+    /* Returns the function of OpenCL that has this name, or NULL, for example by dlsym() from the
+     * library that the caller's handles come from, which stays open. It must not call the library,
+     * and may return NULL for the functions of OpenCL 2.0 for SVM (see cls_buffer). NULL: the
+     * functions are those that this process has already, as if the library linked OpenCL, or else
+     * those of OpenCL's own library (libOpenCL.so.1, OpenCL.dll, ...), which is then opened. They
+     * are looked up when a process first asks for a device here. All its contexts use them: a
+     * function that finds others is refused. */
     void *(*find_opencl)(void *user, const char *name);
     void *find_opencl_user;
 } cls_context_options;
@@ -141,7 +141,8 @@ CLS_INIT_FUNCTION(cls_context_options)
 /* Reports how cls_context_create() would shape kernels for a device, without compiling. The shape
  * in use can have smaller work-groups, because some drivers report their limit only for a compiled
  * program. options: NULL for defaults. *info was initialized. Any thread may call this.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE: the message says why; CLS_OPENCL_ERROR. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_UNSUPPORTED_DEVICE: the message says why, or that no OpenCL was
+ * found; CLS_OPENCL_ERROR. */
 CLS_API CLS_WARN_UNUSED cls_status cls_device_query(cl_device_id device,
                                                     const cls_context_options *options,
                                                     cls_device_info *info);
@@ -153,8 +154,9 @@ typedef struct cls_context cls_context;
  * work-groups have several work-items, checks how they work together. Compiles only the programs
  * for these checks. Blocks.
  * Retains `context`. options: NULL for defaults.
- * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE; CLS_BUILD_FAILED: the log is
- * in options->build_log; CLS_SELF_TEST_FAILED; CLS_OPENCL_ERROR. On failure *out is NULL. */
+ * CLS_OK; CLS_BAD_ARGUMENT; CLS_OUT_OF_MEMORY; CLS_UNSUPPORTED_DEVICE: also where no OpenCL was
+ * found; CLS_BUILD_FAILED: the log is in options->build_log; CLS_SELF_TEST_FAILED;
+ * CLS_OPENCL_ERROR. On failure *out is NULL. */
 CLS_API CLS_WARN_UNUSED cls_status cls_context_create(cl_context context, cl_device_id device,
                                                       const cls_context_options *options,
                                                       cls_context **out);

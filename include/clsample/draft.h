@@ -60,7 +60,8 @@ CLS_INIT_FUNCTION(cls_draft_call)
 
 /* Enqueues the look-up, in one launch, which reads the slots as earlier calls on the sampler leave
  * them and changes nothing. It compares each place once, with at most max_n tokens. The sampler
- * needs CLS_FEATURE_VERIFY and a `max_history` above 0. cls_host_draft() finds the same drafts.
+ * needs CLS_FEATURE_VERIFY and a `max_history` above 0. A sampler on the host finds the same
+ * drafts.
  * Queue, events and results: as cls_sample(). */
 CLS_API CLS_WARN_UNUSED cls_status cls_draft(cls_sampler *sampler, cl_command_queue queue,
                                              const cls_draft_call *call, cl_uint n_wait,

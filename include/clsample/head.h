@@ -116,7 +116,7 @@ typedef struct cls_head_options {
  * CLS_OK: *out is the head, which the caller destroys. Otherwise *out is NULL.
  * - CLS_BAD_ARGUMENT: an argument is wrong, or libclsample is from another release.
  * - CLS_OUT_OF_MEMORY: there is not enough memory on the host.
- * - CLS_UNSUPPORTED_DEVICE: CLBlast refuses the device.
+ * - CLS_UNSUPPORTED_DEVICE: CLBlast refuses the device, or no OpenCL was found.
  * - CLS_BUILD_FAILED: the kernels do not compile; the message has the beginning of the log.
  * - CLS_OPENCL_ERROR: OpenCL refused a call. */
 CLS_HEAD_API CLS_WARN_UNUSED cls_status cls_head_create(cl_command_queue queue,

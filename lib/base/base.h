@@ -25,12 +25,6 @@
 #include "core/shards.h"
 #include "core/verify.h"
 
-/* ------------------------------------------------------------- opencl.c */
-
-/* Finds OpenCL's functions, by options->find_opencl where the library does not link OpenCL's. Every
- * other use of OpenCL comes after it. */
-cls_status cls_opencl_find(const cls_context_options *options);
-
 /* ----------------------------------------------- status.c and structs.c */
 
 /* Returns the name of an OpenCL error code, or "an unnamed error". */

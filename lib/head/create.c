@@ -314,6 +314,8 @@ cls_status cls_head_create(cl_command_queue queue, const cls_head_options *calle
                         cls_version(), CLS_VERSION_STRING);
     cls_status status = cls_struct_read(&o, sizeof o, sizeof o, callers, "options", 0);
     if (status == CLS_OK)
+        status = cls_opencl_find(NULL);
+    if (status == CLS_OK)
         status = query(queue, &context, &device);
     if (status == CLS_OK)
         status = check(context, device, &o, &ranges);

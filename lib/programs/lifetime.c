@@ -1,9 +1,40 @@
 /* SPDX-License-Identifier: MIT */
-/* Counts the references to a context, by its creator, samplers, readbacks and heads, and frees it
- * with the last one. */
+/* Makes contexts: without a device here, with one in lib/context.c. Counts the references to a
+ * context, by its creator, samplers, readbacks and heads, and frees it with the last one. */
 #include "programs/programs.h"
 
 #include <stdlib.h>
+
+cls_status cls_context_new(const cls_shape *shape, cls_context **out)
+{
+    cls_context *const context = calloc(1, sizeof *context);
+    if (context == NULL || (context->lock = cls_lock_create()) == NULL) {
+        free(context);
+        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a context");
+    }
+    atomic_init(&context->references, 1);
+    context->shape = *shape;
+    *out = context;
+    return CLS_OK;
+}
+
+cls_status cls_context_create_host(const cls_context_options *callers, cls_context **out)
+{
+    cls_context_options o;
+    cls_shape shape;
+    cls_context_options_init(&o);
+    if (out == NULL)
+        return cls_refuse("out is NULL");
+    *out = NULL;
+    cls_status status = callers != NULL ? CLS_STRUCT_READ(&o, callers, "options") : CLS_OK;
+    if (status == CLS_OK)
+        status = cls_shape_of_host(&o, &shape);
+    if (status == CLS_OK)
+        status = cls_context_new(&shape, out);
+    if (status == CLS_OK)
+        (*out)->options.dtypes = o.dtypes;
+    return status;
+}
 
 void cls_context_retain(cls_context *context) { atomic_fetch_add(&context->references, 1); }
 

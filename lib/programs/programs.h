@@ -183,6 +183,9 @@ int cls_container_read(const void *bytes, size_t size, const uint8_t key[CLS_DIG
 
 /* ----------------------------------------------------------- lifetime.c */
 
+/* Allocates a context of this shape, with one reference. Fails if memory runs out. */
+cls_status cls_context_new(const cls_shape *shape, cls_context **out);
+
 /* Adds a reference to a context; cls_context_destroy() removes it. */
 void cls_context_retain(cls_context *context);
 

@@ -2,38 +2,6 @@
 /* Finds OpenCL's functions for memory that is named by pointers, when a call has such a pointer. */
 #include "queue/queue.h"
 
-#ifndef CLS_DLOPEN_OPENCL /* else base/opencl.c has them */
-/* A library of OpenCL 1.2 can be linked, too, which does not have these. */
-#if defined(__ELF__) && defined(__GNUC__)
-extern __attribute__((weak)) cl_int CL_API_CALL clSetKernelArgSVMPointer(cl_kernel, cl_uint,
-                                                                         const void *);
-extern __attribute__((weak)) cl_int CL_API_CALL clEnqueueSVMMemcpy(cl_command_queue, cl_bool,
-                                                                   void *, const void *, size_t,
-                                                                   cl_uint, const cl_event *,
-                                                                   cl_event *);
-cls_pointer_calls cls_opencl_svm(void)
-{
-    return (cls_pointer_calls){clSetKernelArgSVMPointer, clEnqueueSVMMemcpy};
-}
-#elif defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#define NOGDI
-#include <windows.h>
-cls_pointer_calls cls_opencl_svm(void)
-{
-    const HMODULE library = GetModuleHandleA("OpenCL.dll");
-    cls_pointer_calls calls = {NULL, NULL};
-    if (library != NULL) {
-        calls.set = (cls_set_pointer)(uintptr_t)GetProcAddress(library, "clSetKernelArgSVMPointer");
-        calls.copy = (cls_copy_pointer)(uintptr_t)GetProcAddress(library, "clEnqueueSVMMemcpy");
-    }
-    return calls;
-}
-#else /* macOS, whose OpenCL is of version 1.2 */
-cls_pointer_calls cls_opencl_svm(void) { return (cls_pointer_calls){NULL, NULL}; }
-#endif
-#endif
-
 static const struct {
     const char *name, *question;
     cl_device_info capabilities; /* a device without such memory does not know them, or has none */
@@ -76,7 +44,8 @@ cls_status cls_pointer_calls_find(cl_device_id device, const char *name, int32_t
     if (code == CL_SUCCESS && kind == CLS_BUFFER_USM)
         code = find_usm(device, out);
     else if (code == CL_SUCCESS)
-        *out = cls_opencl_svm();
+        *out = (cls_pointer_calls){cls_opencl()->clSetKernelArgSVMPointer,
+                                   cls_opencl()->clEnqueueSVMMemcpy};
     if (code != CL_SUCCESS)
         return cls_fail(CLS_OPENCL_ERROR, code, "cannot query whether the device has the %s of %s",
                         kinds[kind].name, name);

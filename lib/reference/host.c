@@ -61,12 +61,13 @@ cls_host *cls_host_create(uint32_t vocab, uint32_t layout, uint32_t slots, uint3
     h->vocab = vocab;
     h->slots = slots;
     h->inputs = calloc(max_rows, sizeof *h->inputs);
+    h->record = calloc(max_rows, sizeof *h->record);
     h->text = calloc(CLS_LAYOUT_HISTORY(layout), sizeof *h->text);
     h->verification.p = calloc(vocab, sizeof *h->verification.p);
     h->verification.q = calloc(vocab, sizeof *h->verification.q);
     h->verification.w = &h->row;
     if (!cls_scratch_open(&h->row, vocab, least(CLS_LAYOUT_HISTORY(layout), CLS_MAX_HISTORY)) ||
-        !allocate_slots(h, layout) || h->inputs == NULL || h->text == NULL ||
+        !allocate_slots(h, layout) || h->inputs == NULL || h->record == NULL || h->text == NULL ||
         h->verification.p == NULL || h->verification.q == NULL) {
         cls_host_destroy(h);
         return NULL;
@@ -86,6 +87,7 @@ void cls_host_destroy(cls_host *h)
     free(h->forced);
     free(h->memory);
     free(h->inputs);
+    free(h->record);
     free(h->text);
     free(h->verification.p);
     free(h->verification.q);
@@ -101,7 +103,7 @@ uint64_t cls_host_size(const cls_host *h, uint32_t max_rows)
     uint64_t size =
         sizeof *h + h->slots * (sizeof *h->slot + sizeof *h->forced) +
         (h->slots + UINT64_C(1)) * state_words(h->vocab, h->slot[0].layout) * sizeof *h->memory +
-        max_rows * (uint64_t)sizeof *h->inputs +
+        max_rows * (uint64_t)(sizeof *h->inputs + sizeof *h->record) +
         CLS_LAYOUT_HISTORY(h->slot[0].layout) * (uint64_t)sizeof *h->text +
         2 * n * sizeof *h->verification.p;
 #define SIZE(name, count) size += (count) * (uint64_t)sizeof *w->name;

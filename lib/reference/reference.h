@@ -337,6 +337,7 @@ typedef struct cls_host {
     cls_scratch row;
     cls_verification verification;
     cls_row_inputs *inputs; /* [max_rows] */
+    cls_row *record;        /* [max_rows] of the last step's rows */
     int32_t *text;          /* [history] for look-ups */
     int32_t *infill;        /* the tables of cls_sampler_infill(), or NULL */
     uint32_t *memory;       /* the states of the slots and of the trial */

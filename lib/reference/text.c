@@ -101,8 +101,8 @@ uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
     if (!grammar_applies(h))
         return h->slot.grammar_state;
     const uint32_t next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
-    return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens &&
-                   is_stop(h, id) && cls_text_leaves_ends(h)
+    return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens && is_stop(h, id) &&
+                   cls_text_leaves_ends(h)
                ? CLS_GRAMMAR_ENDED
                : next;
 }

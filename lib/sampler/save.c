@@ -405,7 +405,8 @@ static void write_forced(stream *b, const cls_host_slot *h)
     uint32_t n = slot->n_forced - skipped, from = n != 0 ? slot->forced_from + skipped : 0;
     put_u32(b, &n);
     put_u32(b, &from);
-    put_words(b, (int32_t *)(uintptr_t)h->forced + skipped, n);
+    if (n != 0)
+        put_words(b, (int32_t *)(uintptr_t)h->forced + skipped, n);
 }
 
 static void write_slot(stream *b, const cls_sampler *s, cls_host_slot *h)

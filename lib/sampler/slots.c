@@ -589,9 +589,9 @@ static cls_status put_on_host(cls_sampler *s, uint32_t slot, cls_checked_params 
 {
     cls_host_slot *const h = &s->host->slot[slot];
     const cls_slot loaded = p->slot;
-    const int32_t *const forced = (const int32_t *)(const void *)(p->words + loaded.forced);
-    const cls_status status =
-        copy_forced(s, slot, loaded.n_forced != 0 ? forced : NULL, loaded.n_forced);
+    const cls_status status = copy_forced(
+        s, slot, loaded.n_forced != 0 ? (const int32_t *)(p->words + loaded.forced) : NULL,
+        loaded.n_forced);
     if (status != CLS_OK)
         return status;
     hold_params(s, slot, p);

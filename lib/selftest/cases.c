@@ -277,7 +277,6 @@ static const cls_ids breakers[] = {{one, 1}, {two, 2}}, bad_words[] = {{ends, 2}
 /* clang-format off */
 #define LIST(array) {array, sizeof(array) / sizeof *(array)}
 /* clang-format on */
-#define SET(p, name, array) ((p)->name = (array), sizeof(array) / sizeof *(array))
 
 void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *p)
 {
@@ -369,15 +368,18 @@ cls_status cls_selftest_grammar(uint32_t i, uint32_t vocab, cls_params *p)
     return status;
 }
 
-void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row)
+cls_selftest_ids cls_selftest_text(uint32_t i, uint32_t vocab)
 {
-    if (cls_selftest_cases[i].with & WITH_FORCED) {
-        row->forced_count = SET(row, forced_ids, forced);
-        row->forced_ids = vocab < SELFTEST_VOCAB ? low_forced : forced;
+    const cls_selftest_case *const c = &cls_selftest_cases[i];
+    cls_selftest_ids text = {{NULL, 0}, {NULL, 0}, {NULL, 0}};
+    if (c->with & WITH_FORCED) {
+        text.forced = (cls_ids)LIST(forced);
+        text.forced.ids = vocab < SELFTEST_VOCAB ? low_forced : forced;
     }
-    if (!(cls_selftest_cases[i].with & WITH_TEXT))
-        return;
-    row->prompt_count = SET(row, prompt, prompt);
-    if (cls_selftest_cases[i].setup != BY_APPEND) /* nothing follows the prompt's second part */
-        row->output_count = SET(row, output, output);
+    if (!(c->with & WITH_TEXT))
+        return text;
+    text.prompt = (cls_ids)LIST(prompt);
+    if (c->setup != BY_APPEND) /* nothing follows the prompt's second part */
+        text.output = (cls_ids)LIST(output);
+    return text;
 }

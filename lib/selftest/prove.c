@@ -88,9 +88,9 @@ static cls_variant_set list_available(const cls_context *context, int variant, i
  */
 static cls_status select_cases(cls_selftest_run *t, int variant)
 {
-    const cls_variant_set available = list_available(t->context, variant, t->dtype);
+    cls_sampler *const s = t->side[SIDE_DEVICE].sampler;
+    const cls_variant_set available = list_available(s->context, variant, t->dtype);
     const enum cls_kernel kernel = cls_variants[variant].kernel;
-    cls_sampler *const s = t->sampler;
     uint32_t features;
     cls_status status = CLS_OK;
     t->selection.parts = parts_of(variant, &features);
@@ -117,18 +117,17 @@ static cls_status select_cases(cls_selftest_run *t, int variant)
 
 static cls_status run_cases(cls_selftest_run *t, int variant)
 {
+    const cls_sampler *const sampler = t->side[SIDE_DEVICE].sampler;
     cls_status status = CLS_OK;
+    t->known = t->answer;
     if (cls_variants[variant].kernel == CLS_SELF_TEST)
         t->selection.parts = PART_ARITHMETIC;
     else
         status = select_cases(t, variant);
-    if (status == CLS_OK && t->sampler != NULL)
-        status = cls_selftest_answers_compute(&t->selection, &t->host);
-    t->known = t->host.known;
     if (status == CLS_OK)
         status = cls_selftest_parts(t);
-    if (t->sampler != NULL)
-        t->launched = t->sampler->launched_variants;
+    if (sampler != NULL)
+        t->launched = sampler->launched_variants;
     const cls_selftest_stage *const failed = cls_selftest_failed(&t->report);
     if (status != CLS_OK || cls_test_proofs_compare_nothing)
         return status;
@@ -158,9 +157,10 @@ cls_status cls_prove(cls_context *context, int variant, int32_t dtype, cls_varia
     t->dtype = dtype;
     const uint32_t tiles = proof_shape(&context->shape, &t->selection.vocab);
     cls_status status = cls_selftest_open(t, has_sampler ? CLS_FEATURES_ALL : 0);
-    if (t->sampler != NULL) {
-        t->sampler->tiles_per_group = tiles;
-        t->sampler->dtypes = UINT32_C(1) << dtype;
+    cls_sampler *const sampler = t->side[SIDE_DEVICE].sampler;
+    if (sampler != NULL) {
+        sampler->tiles_per_group = tiles;
+        sampler->dtypes = UINT32_C(1) << dtype;
     }
     if (status == CLS_OK)
         status = run_cases(t, variant);

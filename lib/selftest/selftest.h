@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* The self-test. It samples requests of all kinds on the device and with the host functions, and
- * compares both with stored answers. Of these three, two that agree show which one is wrong. A
- * program is proved by some of its cases, in which only the device and the host are compared. */
+/* The self-test. It makes the same calls, with requests of all kinds, on the device and on the
+ * host, and compares both with stored answers. Of these three, two that agree show which one is
+ * wrong. A program is proved by some of its cases, in which only the device and the host are
+ * compared. */
 #ifndef CLS_SELFTEST_H
 #define CLS_SELFTEST_H
 
 #include "reference/reference.h"
 #include "selftest/compile.h"
-#include "reference/stateless.h"
 #include "shard/shard.h"
 #include "step/step.h"
 
@@ -121,9 +121,15 @@ uint32_t cls_selftest_find(const char *name);
  * other cases. */
 uint32_t cls_selftest_seed(uint32_t i);
 
-/* Set the parameters of a case's request, its text and its forced ids. The arrays are static. */
+/* What a case's request begins with. */
+typedef struct cls_selftest_ids {
+    cls_ids prompt, output, forced;
+} cls_selftest_ids;
+
+/* Set the parameters of a case's request, and return its text and its forced ids. The arrays are
+ * static. */
 void cls_selftest_params(uint32_t i, uint32_t vocab, cls_params *params);
-void cls_selftest_text(uint32_t i, uint32_t vocab, cls_host_row *row);
+cls_selftest_ids cls_selftest_text(uint32_t i, uint32_t vocab);
 
 /* Makes the grammar of a case, which the caller releases, if it has one. Fails if memory runs out.
  */
@@ -171,88 +177,74 @@ typedef struct cls_selftest_known {
     uint32_t digest;
 } cls_selftest_known;
 
-/* One answer for each step of each case, and each request of each method. */
+/* The most answers of a selection. They are those of each step of each case, and of each request of
+ * each method. */
+#define SELFTEST_ANSWERS \
+    (SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_METHODS * SELFTEST_REQUESTS)
+
+/* The known answers of the whole self-test. */
 extern const cls_selftest_known cls_selftest_table[];
 extern const uint32_t cls_selftest_table_count;
 
-/* -------------------------------------------------------------- host.c */
-
-/* What a verification reports on the tokens of a request. */
-typedef struct cls_selftest_tokens {
-    float logprobs[SELFTEST_WIDTH]; /* final ones */
-    int32_t status[SELFTEST_WIDTH];
-    uint32_t kept[SELFTEST_WIDTH]; /* tokens of the kept sets */
-} cls_selftest_tokens;
-
-/* The results of the host functions, for what a selection runs. */
-typedef struct cls_selftest_answers {
-    cls_row trace[SELFTEST_MOST_CASES * SELFTEST_STEPS]; /* [cases][steps] */
-    cls_host_result result[SELFTEST_MOST_CASES * SELFTEST_STEPS];
-    cls_host_verified verified[SELFTEST_METHODS][SELFTEST_REQUESTS];
-    cls_selftest_tokens tokens[SELFTEST_METHODS][SELFTEST_REQUESTS];
-    /* As the table: cases, requests of each method. */
-    cls_selftest_known
-        known[SELFTEST_MOST_CASES * SELFTEST_STEPS + SELFTEST_METHODS * SELFTEST_REQUESTS];
-    uint32_t count;
-} cls_selftest_answers;
-
-/* Computes all results. Fails if memory runs out or a host function fails. */
-cls_status cls_selftest_answers_compute(const cls_selftest_selection *selection,
-                                        cls_selftest_answers *answers);
-
-/* Returns the index of an answer in the table. */
+/* Returns the index of a request's answer. */
 static inline uint32_t cls_selftest_draft_answer(const cls_selftest_selection *selection,
                                                  int method, uint32_t request)
 {
     return selection->count * SELFTEST_STEPS + (uint32_t)method * SELFTEST_REQUESTS + request;
 }
 
-/* Return the seed of a row of a request with drafts, and a draft of it. */
-uint32_t cls_selftest_draft_seed(uint32_t request, uint32_t row);
-int32_t cls_selftest_draft(int method, uint32_t request, uint32_t draft);
-
-/* Returns the kind of draft distributions that a method uses. */
-int32_t cls_selftest_draft_kind(int method);
-
-/* Writes the distributions of a request, [SELFTEST_DRAFTS] rows, and returns their size in bytes.
- */
-size_t cls_selftest_distributions(int32_t kind, int32_t dtype, uint32_t vocab, uint32_t request,
-                                  void *rows);
-
-/* Returns the parents of a request's drafts, or NULL if the method does not support trees. */
-const int32_t *cls_selftest_parents(int method, uint32_t request);
-
 /* --------------------------------------- run.c, parts.c and selftest.c */
 
-/* What the steps of all cases read and write. */
-typedef struct cls_selftest_inputs {
-    cl_mem logits, words, dense[3], tokens, status;
-    int32_t maps[4][SELFTEST_MOST_CASES]; /* draws, masks, biases, slots */
-    uint8_t bools[SELFTEST_MOST_VOCAB];
-} cls_selftest_inputs;
+/* The buffers of the steps of all cases. */
+enum {
+    IN_LOGITS,
+    IN_WORDS,                          /* the packed mask */
+    IN_DENSE,                          /* the dense bias in each type */
+    IN_TOKENS = IN_DENSE + CLS_DTYPES, /* what the steps write */
+    IN_STATUS,
+    INPUTS
+};
 
-/* A self-test or a proof while it runs. */
-typedef struct cls_selftest_run {
+/* Where the calls of a run are made. Both sides make the same calls, on memory of their own. */
+enum { SIDE_HOST, SIDE_DEVICE, SIDES };
+typedef struct cls_selftest_side {
     cls_context *context;
-    cl_command_queue queue;
+    cl_command_queue queue; /* NULL on the host */
     cls_sampler *sampler;
-    cls_selftest_selection selection;
-    cls_selftest_report report;
-    const cls_selftest_known *known; /* in a proof, those of the host */
-    cls_selftest_answers host;
-    cls_variant_set launched; /* variants that were launched without the sampler */
-    int32_t dtype;            /* type of logits under test */
-    cls_selftest_inputs in;
+    cls_buffer in[INPUTS];
     int32_t token[SELFTEST_STEPS * SELFTEST_MOST_CASES]; /* [steps][cases] */
     int32_t status[SELFTEST_STEPS * SELFTEST_MOST_CASES];
     cls_row trace[SELFTEST_STEPS * SELFTEST_MOST_CASES];
+} cls_selftest_side;
+
+/* A self-test or a proof while it runs. */
+typedef struct cls_selftest_run {
+    cls_selftest_side side[SIDES];
+    cls_selftest_selection selection;
+    cls_selftest_report report;
+    const cls_selftest_known *known;             /* in a proof, those of the host */
+    cls_selftest_known answer[SELFTEST_ANSWERS]; /* of the host */
+    /* 1 once the host has run the steps: it runs those of the first type only, since the type of
+     * logits must not change an answer. */
+    int answered;
+    cls_variant_set launched;             /* variants that were launched without the sampler */
+    int32_t dtype;                        /* type of logits under test */
+    int32_t maps[4][SELFTEST_MOST_CASES]; /* of steps: draws, masks, biases, slots */
+    uint8_t bools[SELFTEST_MOST_VOCAB];   /* the mask in bytes */
 } cls_selftest_run;
+
+/* Returns 1 if the device's sampler has one of these features. The host's has all. */
+static inline int cls_selftest_has(const cls_selftest_run *t, uint32_t features)
+{
+    return (t->side[SIDE_DEVICE].sampler->features & features) != 0;
+}
 
 /* Returns a run of nothing yet, which cls_selftest_close() frees, or NULL if memory runs out. */
 cls_selftest_run *cls_selftest_new(cls_context *context);
 void cls_selftest_close(cls_selftest_run *t);
 
-/* Creates the queue of a run and, unless `features` is 0, its sampler, which has no kernels yet. */
+/* Creates the queue of a run and, unless `features` is 0, the samplers of both sides; the device's
+ * has no kernels yet. */
 cls_status cls_selftest_open(cls_selftest_run *t, uint32_t features);
 
 /* Runs all parts of the selection with the type t->dtype. Wrong answers are counted. A call that
@@ -269,32 +261,46 @@ void cls_selftest_count(cls_selftest_run *t, int stage, const char *message);
 void cls_selftest_name(const cls_selftest_run *t, const char *name, uint32_t step, char *out,
                        size_t size);
 
-/* Creates a buffer, with contents unless `contents` is NULL. Fails if OpenCL does. */
-cls_status cls_selftest_buffer(cls_selftest_run *t, size_t size, const void *contents, cl_mem *out);
+/* Creates a side's buffer, with contents unless `contents` is NULL. Fails if memory runs out or
+ * OpenCL fails. */
+cls_status cls_selftest_buffer(const cls_selftest_side *side, size_t size, const void *contents,
+                               cls_buffer *out);
+void cls_selftest_release(cls_buffer *buffer);
+
+/* Returns the part of a buffer from an offset on. */
+static inline cls_buffer cls_selftest_at(cls_buffer buffer, uint64_t offset)
+{
+    buffer.offset += offset;
+    buffer.size -= offset;
+    return buffer;
+}
 
 /* Reads a buffer. Fails if OpenCL does. */
-cls_status cls_selftest_read(cls_selftest_run *t, cl_mem buffer, size_t size, void *contents);
+cls_status cls_selftest_read(const cls_selftest_side *side, const cls_buffer *buffer, size_t size,
+                             void *contents);
 
-/* Runs the self-test with another table of answers, for tests. Fails if the device or the host
- * gives a wrong answer, if memory runs out or if OpenCL fails. */
+/* Returns the FNV-1a hash of words. */
+uint32_t cls_selftest_digest(const uint32_t *words, size_t n);
+
+/* Runs the self-test with another table of answers, for tests; NULL: with those of the host.
+ * answers: [SELFTEST_ANSWERS] gets the host's, or NULL. Fails if the device or the host gives a
+ * wrong answer, if memory runs out or if OpenCL fails. */
 cls_status cls_selftest_with(cls_context *context, const cls_selftest_known *known,
-                             cls_selftest_report *report);
+                             cls_selftest_known *answers, cls_selftest_report *report);
 
 /* ------------------------------------- steps.c, outputs.c, calls.c */
 
 /* Gives a step the mask and the dense bias, for the rows whose maps have 0, as far as the sampler
  * has kernels: packed and float32, or bytes and float16. */
-void cls_selftest_guide(const cls_selftest_run *t, int packed, const int32_t *masks,
-                        const int32_t *biases, cls_step *step);
+void cls_selftest_guide(const cls_selftest_run *t, const cls_selftest_side *side, int packed,
+                        const int32_t *masks, const int32_t *biases, cls_step *step);
 
 /* Test the steps of all cases, the outputs of rows, and cls_verify() with one type of logits, and
- * cls_draft(), which reads none. Wrong answers are counted. They fail if a call fails. */
+ * cls_draft(), which reads none. Wrong answers are counted. They fail if a call fails. The buffers
+ * of the steps stay, since the outputs need them, too. */
 cls_status cls_selftest_steps(cls_selftest_run *t);
 cls_status cls_selftest_outputs(cls_selftest_run *t);
 cls_status cls_selftest_verify(cls_selftest_run *t);
 cls_status cls_selftest_lookup(cls_selftest_run *t);
-
-/* Releases the buffers that cls_selftest_steps() has made. */
-void cls_selftest_inputs_release(cls_selftest_inputs *in);
 
 #endif

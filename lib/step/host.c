@@ -155,6 +155,7 @@ static void finish_row(const cls_plan *plan, const cls_sampler *s, uint32_t row)
                    *const status = memory_at(&plan->step.status),
                    *const latest = memory_at(&plan->outputs.latest);
     cls_host_slot *const h = w->row.slot >= 0 ? &s->host->slot[w->row.slot] : NULL;
+    s->host->record[row] = *trace;
     if (tokens != NULL)
         tokens[row] = trace->token;
     if (status != NULL)

@@ -4,8 +4,6 @@
  *     CLS_WITHOUT_SHARDS    one vocabulary over several devices: cls_shard_...()
  *     CLS_WITHOUT_SELFTEST  cls_selftest(), and with it the proof of each compiled program
  *     CLS_WITHOUT_BINARIES  compiled programs: cls_context_export(), options->binary and cache_dir
- * CLS_DLOPEN_OPENCL makes the library find OpenCL's functions at run time, by
- * cls_context_options.find_opencl or in libOpenCL.so; nothing then links OpenCL's library.
  */
 /* A fused operation rounds once where two operations round twice, and tokens would differ. */
 #if defined(__clang__)
@@ -27,7 +25,9 @@
 #define CLS_BUILD
 #define CL_TARGET_OPENCL_VERSION 120
 #if !defined(_WIN32)
-#define _POSIX_C_SOURCE 200809L
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* RTLD_DEFAULT, open() and fdopen() */
+#endif
 #define _FILE_OFFSET_BITS 64
 #endif
 #include "clsample.h"

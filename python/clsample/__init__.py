@@ -9,128 +9,71 @@
 
 Context opens a device, Sampler has the memory of steps, and Request the state of a request.
 clsample.sample(logits, ...) does without them where there are no penalties and no other history.
-clsample.host computes the same tokens without a device, Params converts the parameters of other
-systems, clsample.transformers samples in Transformers' generate(), and clsample.tinygrad where
-tinygrad has computed the logits. Logits come from pyopencl's arrays and buffers, from this
-package's DeviceArray, or from NumPy, torch and others on the host; results stay on the device until
-get().
+Context("host") is the host: the same calls and the same tokens without a device. Params converts
+the parameters of other systems, clsample.transformers samples in Transformers' generate(), and
+clsample.tinygrad where tinygrad has computed the logits. Logits come from pyopencl's arrays and
+buffers, from this package's DeviceArray, or from NumPy, torch and others on the host; results stay
+on the device until get().
 """
 
-from . import host
-from ._arrays import DeviceArray
-from ._context import Context, TestedStage
+from . import _types
+from ._arrays import DeviceArray as DeviceArray, HostArray as HostArray
+from ._context import Context as Context, TestedStage as TestedStage
 from ._errors import (
-    BadArgument,
-    BuildFailed,
-    Busy,
-    Error,
-    LibraryError,
-    MPIError,
-    OpenCLError,
-    OpenCLNotFound,
-    OutOfMemory,
-    SelfTestFailed,
-    UnsupportedDevice,
+    BadArgument as BadArgument,
+    BuildFailed as BuildFailed,
+    Busy as Busy,
+    Error as Error,
+    LibraryError as LibraryError,
+    MPIError as MPIError,
+    OpenCLError as OpenCLError,
+    OpenCLNotFound as OpenCLNotFound,
+    OutOfMemory as OutOfMemory,
+    SelfTestFailed as SelfTestFailed,
+    UnsupportedDevice as UnsupportedDevice,
 )
-from ._grammar import Grammar
-from ._library import library_version
-from ._opencl import Device, Event, Queue, devices
-from ._params import Params
-from ._request import Request, SavedRequest
-from ._results import Drafts, Logprobs, Result, Statuses, Step, Verified
-from ._rows import clear, sample
-from ._sampler import Sampler
+from ._grammar import Grammar as Grammar
+from ._library import library_version as library_version
+from ._opencl import Device as Device, Event as Event, Queue as Queue, devices as devices
+from ._params import Params as Params, chain_stages as chain_stages
+from ._request import Request as Request, SavedRequest as SavedRequest
+from ._results import (
+    Drafts as Drafts,
+    Logprobs as Logprobs,
+    Result as Result,
+    Statuses as Statuses,
+    Step as Step,
+    Verified as Verified,
+)
+from ._rows import clear as clear, draw as draw, kept_offsets as kept_offsets, sample as sample
+from ._sampler import Sampler as Sampler
 from ._types import (
-    FEATURES_ALL,
-    GRAMMAR_DEAD,
-    GRAMMAR_ENDED,
-    AdaptiveState,
-    Candidates,
-    Chain,
-    DeviceInfo,
-    DraftKind,
-    DType,
-    Feature,
-    GivenTokens,
-    GrammarInfo,
-    HostResult,
-    Counts,
-    LogprobKind,
-    Memory,
-    Origin,
-    Outputs,
-    PenaltyScope,
-    ProgramInfo,
-    RowStatus,
-    Stage,
-    Status,
-    Subgroups,
-    Tier,
-    TopTokens,
-    VerifyMethod,
+    FEATURES_ALL as FEATURES_ALL,
+    GRAMMAR_DEAD as GRAMMAR_DEAD,
+    GRAMMAR_ENDED as GRAMMAR_ENDED,
+    Candidates as Candidates,
+    Chain as Chain,
+    DeviceInfo as DeviceInfo,
+    DraftKind as DraftKind,
+    DType as DType,
+    Feature as Feature,
+    GivenTokens as GivenTokens,
+    GrammarInfo as GrammarInfo,
+    Counts as Counts,
+    LogprobKind as LogprobKind,
+    Memory as Memory,
+    Origin as Origin,
+    Outputs as Outputs,
+    PenaltyScope as PenaltyScope,
+    ProgramInfo as ProgramInfo,
+    RowStatus as RowStatus,
+    Stage as Stage,
+    Status as Status,
+    Subgroups as Subgroups,
+    Tier as Tier,
+    TopTokens as TopTokens,
+    VerifyMethod as VerifyMethod,
 )
-from ._types import VERSION as __version__
 
-__all__ = [
-    "AdaptiveState",
-    "BadArgument",
-    "BuildFailed",
-    "Busy",
-    "Candidates",
-    "Chain",
-    "Context",
-    "DType",
-    "Device",
-    "DeviceArray",
-    "DeviceInfo",
-    "DraftKind",
-    "Drafts",
-    "Error",
-    "Event",
-    "FEATURES_ALL",
-    "Feature",
-    "GRAMMAR_DEAD",
-    "GRAMMAR_ENDED",
-    "GivenTokens",
-    "Grammar",
-    "GrammarInfo",
-    "HostResult",
-    "Counts",
-    "LibraryError",
-    "LogprobKind",
-    "Logprobs",
-    "MPIError",
-    "Memory",
-    "OpenCLError",
-    "OpenCLNotFound",
-    "Origin",
-    "OutOfMemory",
-    "Outputs",
-    "Params",
-    "PenaltyScope",
-    "ProgramInfo",
-    "Queue",
-    "Request",
-    "Result",
-    "RowStatus",
-    "Sampler",
-    "SavedRequest",
-    "SelfTestFailed",
-    "Stage",
-    "Status",
-    "Statuses",
-    "Step",
-    "Subgroups",
-    "TestedStage",
-    "Tier",
-    "TopTokens",
-    "UnsupportedDevice",
-    "Verified",
-    "VerifyMethod",
-    "__version__",
-    "clear",
-    "devices",
-    "host",
-    "library_version",
-    "sample",
-]
+__version__ = _types.VERSION
+__all__ = [name for name in dir() if not name.startswith("_")] + ["__version__"]

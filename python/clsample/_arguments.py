@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, 
 import numpy as np
 
 from . import _arrays, _opencl, _shared, _structs, _types
-from ._arrays import DeviceArray, View
+from ._arrays import DeviceArray, HostArray, View
 from ._cffi import ffi
 from ._opencl import Event
-from ._results import StatusArray
+from ._results import StatusArray, Statuses
 from ._structs import Filler, integer, kind, shape_of
 
 if TYPE_CHECKING:
@@ -28,17 +28,7 @@ class Call:
     """What one call is given: the arrays to keep until it returns, the events to wait for, and the
     queue that its arrays name."""
 
-    __slots__ = (
-        "context",
-        "keep",
-        "wait",
-        "queue",
-        "events",
-        "theirs",
-        "copy",
-        "copied",
-        "lent",
-    )
+    __slots__ = "context", "keep", "wait", "queue", "events", "theirs", "copy", "copied", "lent"
 
     def __init__(self, context: Context, copy: Optional[bool] = None) -> None:
         if copy not in (None, True, False):
@@ -69,11 +59,12 @@ class Call:
     def buffer(self, target: Any, found: View) -> None:
         """Fills a cls_buffer."""
         mem, target.offset = found.mem, found.offset
-        if not isinstance(mem, _opencl.Svm):
+        if not isinstance(mem, _opencl.Pointer):
             target.buffer = mem
             return
-        before = mem.pointer % 16  # the library's pointers are multiples
-        target.kind = _types.BufferKind.SVM
+        # The library's pointers to a device's memory are multiples.
+        before = mem.pointer % 16 if mem.kind == _types.BufferKind.SVM else 0
+        target.kind = mem.kind
         target.pointer = ffi.cast("void *", mem.pointer - before)
         target.offset += before
         target.size = mem.size - found.offset
@@ -97,6 +88,7 @@ class Call:
         """An array [rows, width], from the device or the host, and the type of its elements.
         rows: None for any number."""
         if _opencl.is_memory(value):
+            self.context._of_device(name)
             mem = _opencl.memory(name, value, self.context._tables)
             elements = "float32" if dtype is None else named_type(dtype)
             count = 1 if rows is None else rows
@@ -108,7 +100,7 @@ class Call:
             if self.queue is None:
                 self.queue = found.queue
         else:
-            host, elements = _arrays.on_host(name, value)
+            host, elements, _ = _arrays.on_host(name, value)
             self.check_shape(name, host.shape, rows, width)
             found = self.values(name, host, elements)
         self.check_shape(name, found.shape, rows, width)
@@ -136,18 +128,21 @@ class Call:
         if not shared or host.size == 0:
             self.copied = True
             return self.upload(name, host)._replace(dtype=elements)
-        stride = _arrays.row_stride(name, host.shape, host.strides, host.itemsize)
-        rows = host.shape[0] if host.ndim == 2 else 1
-        span = ((rows - 1) * stride + host.shape[-1]) * host.itemsize
-        mem, offset = _shared.share(self.context._cl, host, span)
+        found = self.view(name, host)._replace(dtype=elements)
+        if self.context._host:
+            return found
+        mem, offset = _shared.share(self.context._cl, found.mem)
         self.lent.append((mem, host))
-        return View(mem, host.shape, elements, offset, stride, [], None)
+        return found._replace(mem=mem, offset=offset)
 
     def upload(self, name: str, host: np.ndarray[Any, Any]) -> View:
-        """A copy of a host's array. The copy is made when the buffer is, without a queue."""
+        """A copy of a host's array. The copy is made when the buffer is, without a queue. The host
+        copies only what is not contiguous and aligned."""
         host = np.ascontiguousarray(host)
         if host.size == 0:
             raise ValueError(f"{name} has the shape {host.shape}, and so no elements")
+        if self.context._host:
+            return self.view(name, np.require(host, requirements="A"))
         mem = _opencl.create_buffer(self.context._cl, host.nbytes, host.view(np.uint8))
         self.keep.append(mem)
         shape = host.shape
@@ -205,12 +200,9 @@ class Call:
             shape, elements, stride = found.shape, found.dtype, found.row_stride
             self.buffer(target.words, found)
         else:
-            host, elements = _arrays.on_host(name, value)
-            shape = host.shape
-            stride = _arrays.row_stride(name, shape, host.strides, host.itemsize)
-            pointer = ffi.cast("void *", host.ctypes.data)
+            host, elements, stride = _arrays.on_host(name, value)
+            shape, target.host = host.shape, ffi.cast("void *", host.ctypes.data)
             self.keep.append(host)
-            target.host = pointer
         if elements in ("int32", "uint32"):
             target.kind, most = _types.MaskKind.PACKED, -(-vocab // 32)
         elif elements in ("bool", "uint8", "int8"):
@@ -320,7 +312,7 @@ class Writer:
         self.pending: List[Tuple[Any, DeviceArray]] = []
         self.arrays: List[DeviceArray] = []
         self.theirs: List[Any] = []  # pyopencl's arrays
-        self.small: List[Tuple[str, DeviceArray]] = []
+        self.small: List[Tuple[str, Any]] = []
 
     def add(
         self, target: Any, name: str, value: Any, elements: str, words: Sequence[str], **sizes: int
@@ -333,12 +325,19 @@ class Writer:
         if value is not True:
             return self.given(target, name, value, elements, shape)
         context = self.call.context
-        array = class_of(name)(context, None, shape, DTYPES[elements])
-        self.arrays.append(array)
         row = 4
         for length in shape[1:]:
             row *= length
-        if row > SMALL_ROW or words[0] in ("slot_count", "capacity"):
+        small = row <= SMALL_ROW and words[0] not in ("slot_count", "capacity")
+        if context._host:
+            kind = Statuses if name == "status" else HostArray
+            zeros = np.zeros(shape, DTYPES[elements]).view(kind)
+            self.call.buffer(target, self.call.view(name, zeros))
+            self.small += [(name, zeros)] * small
+            return zeros
+        array = class_of(name)(context, None, shape, DTYPES[elements])
+        self.arrays.append(array)
+        if not small:
             array._mem = _opencl.create_buffer(context._cl, max(1, row * shape[0]))
             target.buffer = array._mem
         else:
@@ -350,12 +349,12 @@ class Writer:
 
     def given(
         self, target: Any, name: str, value: Any, elements: str, shape: Tuple[int, ...]
-    ) -> DeviceArray:
+    ) -> Any:
         advice = f"give True, or Context.empty({shape}, {elements!r})"
-        if not _arrays.on_device(value):
-            raise TypeError(
-                f"{name} must be True or an array on the device, not {kind(value)}; {advice}"
-            )
+        host = self.call.context._host
+        if not (isinstance(value, np.ndarray) if host else _arrays.on_device(value)):
+            where = "a NumPy array" if host else "an array on the device"
+            raise TypeError(f"{name} must be True or {where}, not {kind(value)}; {advice}")
         found = self.call.view(name, value, advice)
         if found.dtype not in (elements, elements.replace("int32", "uint32")):
             raise TypeError(
@@ -366,6 +365,10 @@ class Writer:
         if len(shape) > 1 and shape[0] > 1 and found.row_stride != shape[-1]:
             raise ValueError(f"{name} has gaps between its rows; {advice}")
         self.call.buffer(target, found)
+        if host:
+            if not (value.flags.writeable and value.flags.aligned):
+                raise ValueError(f"{name} is not writeable, or not aligned; {advice}")
+            return value
         if not isinstance(value, DeviceArray):
             if _opencl.is_pyopencl(value, "Array"):
                 self.theirs.append(value)

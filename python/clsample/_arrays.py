@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Arrays on the device."""
+"""Arrays on the device, and their equals on the host."""
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from . import _dlpack, _opencl
+from . import _dlpack, _opencl, _types
 from ._cffi import ffi
 from ._opencl import Event, Queue
 from ._structs import integer, kind, unmasked
@@ -31,17 +31,8 @@ class DeviceArray:
     elements from one get(). int_ptr is the cl_mem.
     """
 
-    __slots__ = (
-        "context",
-        "_mem",
-        "shape",
-        "dtype",
-        "offset",
-        "row_stride",
-        "_event",
-        "_queue",
-        "_theirs",
-        "_owner",
+    __slots__ = tuple(
+        "context _mem shape dtype offset row_stride _event _queue _theirs _owner".split()
     )
 
     def __init__(
@@ -52,8 +43,6 @@ class DeviceArray:
         dtype: Any,
         offset: int = 0,
         row_stride: Optional[int] = None,
-        event: Any = None,
-        queue: Any = None,
     ) -> None:
         self.context = context
         self._mem = mem
@@ -61,20 +50,20 @@ class DeviceArray:
         self.dtype = dtype
         self.offset = offset
         self.row_stride = (shape[-1] if shape else 1) if row_stride is None else row_stride
-        self._event = event
-        self._queue = queue
+        self._event: Any = None
+        self._queue: Any = None
         self._theirs = False  # the caller's buffer, whose contents the caller's queue makes
         self._owner: Any = None  # what the memory belongs to, if its own reference does not keep it
 
     @property
     def mem(self) -> Any:
-        """The cl_mem, as cffi's object, or an _opencl.Svm."""
+        """The cl_mem, as cffi's object, or an _opencl.Pointer."""
         return _opencl.alive("the array", self._mem)
 
     @property
     def int_ptr(self) -> int:
         """The cl_mem, as a number. SVM has none."""
-        if isinstance(self.mem, _opencl.Svm):
+        if isinstance(self.mem, _opencl.Pointer):
             raise ValueError("the array is SVM, which has no cl_mem; as_pyopencl() has its pointer")
         return int(ffi.cast("intptr_t", self.mem))
 
@@ -204,8 +193,24 @@ class DeviceArray:
         return f"<clsample.DeviceArray {self.shape} of {self.dtype}>"
 
 
+class HostArray(np.ndarray[Any, Any]):
+    """A NumPy array in which a call on the host has left its results, with what a DeviceArray has
+    to wait for them: get(), which returns the array itself, and an event, which is None."""
+
+    event = None
+
+    def get(self, out: Optional[np.ndarray[Any, Any]] = None) -> np.ndarray[Any, Any]:
+        if out is None:
+            return self
+        out[...] = self
+        return out
+
+
+Array = Union[DeviceArray, HostArray]
+
+
 class View(NamedTuple):
-    """What a call needs of an array on the device."""
+    """What a call needs of an array on the device, or of one on the host where that is one."""
 
     mem: Any
     shape: Tuple[int, ...]
@@ -225,7 +230,17 @@ COPY = "numpy.ascontiguousarray() makes a copy that is"
 
 
 def view(context: Context, name: str, value: Any, advice: str = COPY) -> View:
-    """A device array. Its rows must be contiguous. advice: for one that is not."""
+    """A device array, or NumPy's on the host. Its rows must be contiguous. advice: for one that is
+    not."""
+    if isinstance(value, np.ndarray):
+        stride, size = value.shape[-1] if value.ndim else 1, value.size
+        if not value.flags.c_contiguous:
+            stride = row_stride(name, value.shape, value.strides, value.itemsize, advice)
+            size = (value.shape[0] - 1) * stride + value.shape[-1]
+        place, kind = value.ctypes.data, _types.BufferKind.HOST
+        mem = _opencl.Pointer(place, size * value.itemsize, value, kind)
+        return View(mem, value.shape, element_name(value.dtype), 0, stride, [], None)
+    context._of_device(name)
     if isinstance(value, DeviceArray):
         mem = _opencl.alive(name, value._mem)
         dtype = value.dtype if isinstance(value.dtype, str) else element_name(value.dtype)
@@ -350,8 +365,7 @@ def native(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
     return array, element_name(array.dtype)
 
 
-def on_host(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str]:
-    """The same, with contiguous rows."""
+def on_host(name: str, value: Any) -> Tuple[np.ndarray[Any, Any], str, int]:
+    """The same, with contiguous rows, and the elements from row to row."""
     array, elements = native(name, value)
-    row_stride(name, array.shape, array.strides, array.itemsize)
-    return array, elements
+    return array, elements, row_stride(name, array.shape, array.strides, array.itemsize)

@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""Opening a device."""
+"""Opening a device, or the host."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Callable, List, NamedTuple, Optional
 
 import numpy as np
 
 from . import _opencl, _types
-from ._arrays import DeviceArray, device_type, native, shape_of, wrap
+from ._arrays import Array, DeviceArray, HostArray, device_type, native, shape_of, wrap
 from ._cffi import ffi
-from ._errors import UnsupportedDevice
-from ._library import Unique, check_process, failure, lib, must, owned, text
+from ._errors import HOST, BadArgument, UnsupportedDevice
+from ._library import Unique, check_process, failure, lib, must, owned, process, text
 from ._opencl import Device, Queue, devices
 from ._manual import defaults_of, describe, sign
 from ._shared import shares_memory
-from ._structs import Filler, choices, init, record
+from ._structs import Filler, choices, new, query
 from ._types import Choices, ContextOptions, DeviceInfo, DType, Feature, ProgramInfo
 
 if TYPE_CHECKING:
@@ -38,13 +39,18 @@ class TestedStage(NamedTuple):
 
 
 class Context(Unique):
-    """A device that was checked, and the kernels that were compiled for it. Threads may share it.
+    """A device that was checked, and the kernels that were compiled for it; or the host. Threads
+    may share it.
 
     Context()                   the first usable device of this machine
+    Context("host")             the host, without OpenCL: the same calls, with the same results
     Context(device=...)         a Device of devices(), a pyopencl.Device, or a part of the name of a
                                 device or a platform, such as "pocl"
     Context(cl)                 the caller's pyopencl.Context, whose only device is meant unless
                                 `device` or `queue` names one
+
+    On the host a call returns when its work is done. Arrays are NumPy's, as arguments, outputs and
+    results (HostArray), and there are no queues and events. Nothing is compiled.
 
     queue: the pyopencl.CommandQueue of the calls that name none. Without one the package makes a
     queue, in order; with the caller's Context these calls must then have a queue, or logits that
@@ -68,28 +74,53 @@ class Context(Unique):
         queue: Any = None,
         **options: Unpack[ContextOptions],
     ) -> None:
-        check_process()
+        self._host = isinstance(cl, str) and cl == "host"
+        self._check_process()
         self._handle: Any = None
         self._keep: List[Any] = []
         self._progress = _Progress()
-        struct = ffi.new("cls_context_options *")
-        init("cls_context_options", struct)
+        struct = new("cls_context_options")
         self._set_options(struct, dict(options))
-        _opencl.loader()
         self._foreign = cl is not None
         self._queue: Any = None
         self._found_tables: Any = None
-        self._open(cl, device, queue, struct)
+        if device is not None:
+            self._of_device("device")
         if queue is not None:
-            self._queue = self._find_queue("queue", queue)
+            self._of_device("queue")
         out = ffi.new("cls_context **")
-        status = lib.cls_context_create(self._cl, self._device, struct, out)
+        if self._host:
+            status = lib.cls_context_create_host(struct, out)
+        else:
+            _opencl.let_find(struct)
+            self._open(cl, device, queue, struct)
+            if queue is not None:
+                self._queue = self._find_queue("queue", queue)
+            status = lib.cls_context_create(self._cl, self._device, struct, out)
         if status == 0:
-            self._handle = owned(out[0], lib.cls_context_destroy)
+            self._handle = self._owned(out[0], lib.cls_context_destroy)
         self._progress.check()
         if status != 0:
             raise failure(status, log=text(struct.build_log))
-        self._shares = shares_memory(self._cl, self._device)
+        self._shares = self._host or shares_memory(self._cl, self._device)
+
+    # After fork() the child may use the host's contexts, and what they own is freed there.
+
+    def _check_process(self) -> None:
+        if not self._host:
+            check_process()
+
+    @property
+    def _lost(self) -> bool:
+        return process.forked and not self._host
+
+    def _owned(self, pointer: Any, destroy: Callable[[Any], Any]) -> Any:
+        return ffi.gc(pointer, destroy) if self._host else owned(pointer, destroy)
+
+    def _of_device(self, name: str) -> None:
+        """Refuses on the host what only a device has."""
+        if self._host:
+            raise TypeError(f"{name} is a device's, and the Context is the host's")
 
     def _set_options(self, struct: Any, options: Any) -> None:
         binary = options.pop("binary", None)
@@ -126,7 +157,9 @@ class Context(Unique):
             return
         if not _opencl.is_pyopencl(cl, "Context"):
             named = f"; to name a device, write device={cl!r}" if isinstance(cl, str) else ""
-            raise TypeError(f"cl must be a pyopencl.Context, not {type(cl).__name__}{named}")
+            raise TypeError(
+                f"cl must be a pyopencl.Context or 'host', not {type(cl).__name__}{named}"
+            )
         self._cl = _opencl.retained(_opencl.address("cl", cl, "cl_context"), "Context")
         if device is not None:
             self._device = _device_handle(device)
@@ -140,6 +173,7 @@ class Context(Unique):
 
     def _find_queue(self, name: str, value: Any) -> Any:
         """The cl_command_queue of an argument, retained."""
+        self._of_device(name)
         if isinstance(value, Queue):
             return value._handle
         if not _opencl.is_pyopencl(value, "CommandQueue"):
@@ -157,7 +191,7 @@ class Context(Unique):
     @property
     def handle(self) -> Any:
         """The C library's context, as cffi's object."""
-        check_process()
+        self._check_process()
         if self._progress.running:
             raise RuntimeError("progress must not call the context, which is compiling")
         if self._handle is None:
@@ -167,22 +201,24 @@ class Context(Unique):
     @property
     def queue(self) -> Queue:
         """The queue of calls that name none."""
+        self._of_device("queue")
         if self._queue is None:
             self._queue = _opencl.create_queue(self._cl, self._device)
         return Queue(self._queue)
 
+    def _own_queue(self) -> Any:
+        """The cl_command_queue of calls that name none; NULL on the host."""
+        return ffi.NULL if self._host else self.queue._handle
+
     @property
     def info(self) -> DeviceInfo:
         """How kernels are shaped for the device."""
-        struct = ffi.new("cls_device_info *")
-        init("cls_device_info", struct)
-        must(lib.cls_context_info(self.handle, struct))
-        found: DeviceInfo = record(DeviceInfo, struct)
-        return found
+        return query(DeviceInfo, lib.cls_context_info, self.handle)
 
     @property
     def device(self) -> Device:
         """The device."""
+        self._of_device("device")
         return Device(self._device)
 
     @property
@@ -205,12 +241,11 @@ class Context(Unique):
     def programs(self) -> List[ProgramInfo]:
         """The compiled programs, in the order of the flow."""
         found: List[ProgramInfo] = []
-        struct = ffi.new("cls_program_info *")
-        while True:
-            init("cls_program_info", struct)
-            if lib.cls_context_program(self.handle, len(found), struct) != 0:
-                return found
-            found.append(record(ProgramInfo, struct))
+        handle, program = self.handle, lib.cls_context_program
+        with contextlib.suppress(BadArgument):  # behind the last one
+            while True:
+                found.append(query(ProgramInfo, program, handle, len(found)))
+        return found
 
     def export(self) -> bytes:
         """The compiled programs, for Context(..., binary=...) on the same device and driver."""
@@ -223,8 +258,8 @@ class Context(Unique):
     def selftest(self) -> List[TestedStage]:
         """Compares the device with known answers of every stage. Compiles all programs. Raises
         SelfTestFailed if an answer is wrong; its `stages` are then this list."""
-        report = ffi.new("cls_selftest_report *")
-        init("cls_selftest_report", report)
+        self._of_device("the self-test")
+        report = new("cls_selftest_report")
         status = lib.cls_selftest(self.handle, report)
         self._progress.check()
         stages = [
@@ -254,23 +289,28 @@ class Context(Unique):
         shape: (rows, elements), or one number. dtype: as NumPy's, or "bfloat16". offset: bytes to
         the first element. row_stride: elements from row to row.
         """
+        self._of_device("buffer")
         return wrap(self, buffer, shape, dtype, offset, row_stride)
 
-    def empty(self, shape: Any, dtype: Any = np.float32) -> DeviceArray:
+    def empty(self, shape: Any, dtype: Any = np.float32) -> Array:
         """An array in a buffer of its own, with undefined contents."""
         lengths = shape_of("shape", shape)
         array = DeviceArray(self, None, lengths, device_type(dtype))
         _ = self.handle
+        if self._host:
+            return np.empty(lengths, array._numpy_type).view(HostArray)
         array._mem = _opencl.create_buffer(self._cl, max(1, array.size * array.itemsize))
         return array
 
-    def to_device(self, values: Any, dtype: Any = None) -> DeviceArray:
+    def to_device(self, values: Any, dtype: Any = None) -> Array:
         """A copy of a NumPy array on the device. dtype: "bfloat16" if the values, uint16, are the
         bits of such numbers."""
         host, elements = native("values", values)
         host = np.ascontiguousarray(host)
         lengths = shape_of("values' shape", host.shape)
         _ = self.handle
+        if self._host:
+            return np.array(host).view(HostArray)
         mem = _opencl.create_buffer(self._cl, max(1, host.nbytes), host if host.size else None)
         bits: Any = host.dtype
         if "bfloat16" in (dtype, elements):
@@ -288,7 +328,7 @@ class Context(Unique):
         self.close()
 
     def __repr__(self) -> str:
-        return f"<clsample.Context on {Device(self._device).name!r}>"
+        return f"<clsample.Context on {'the host' if self._host else repr(self.device.name)}>"
 
 
 _options = defaults_of("cls_context_options", ContextOptions, {})
@@ -327,7 +367,7 @@ class _Progress(threading.local):
 
 def _device_handle(device: Any) -> Any:
     if isinstance(device, Device):
-        return device._id
+        return device._handle
     if _opencl.is_pyopencl(device, "Device"):
         return _opencl.address("device", device, "cl_device_id")
     raise TypeError(
@@ -339,16 +379,16 @@ def _device_handle(device: Any) -> Any:
 def first_usable(struct: Any, name: Optional[str] = None) -> Any:
     """The first device that the library can use; with a name, whose name or platform has it."""
     reasons: List[str] = []
-    info = ffi.new("cls_device_info *")
-    init("cls_device_info", info)
+    info = new("cls_device_info")
     for device in devices():
         if name is not None and name.lower() not in (device.name + "\n" + device.platform).lower():
             reasons.append(f"{device.name}, {device.platform}: these names have no {name!r}")
             continue
-        status = lib.cls_device_query(device._id, struct, info)
+        status = lib.cls_device_query(device._handle, struct, info)
         if status == 0:
-            return device._id
+            return device._handle
         if status == _types.Status.BAD_ARGUMENT:
             raise failure(status)
         reasons.append(f"{device.name}: {failure(status)}")
-    raise UnsupportedDevice("no usable OpenCL device: " + ("; ".join(reasons) or "there is none"))
+    found = "; ".join(reasons) or "there is none"
+    raise UnsupportedDevice(f"no usable OpenCL device: {found}. {HOST}")

@@ -8,6 +8,9 @@ from typing import Any, Dict, Sequence, Type
 from ._types import Status
 
 
+HOST = "clsample.Context('host') needs no device"
+
+
 class Error(Exception):
     """A call of the library failed. The text is the library's sentence, which names the argument.
 
@@ -76,7 +79,7 @@ class MPIError(Error):
 
 
 class OpenCLNotFound(Error, ImportError):
-    """There is no OpenCL loader on this machine. The functions of clsample.host need none."""
+    """There is no OpenCL loader on this machine. Context("host") needs none."""
 
 
 class LibraryError(ImportError):

@@ -10,7 +10,7 @@ import numpy as np
 from ._cffi import ffi
 from ._library import Unique, lib, must
 from ._matcher import MOST_STATES, explored
-from ._structs import ids, init, integer, kind, numpy, pointer, record
+from ._structs import ids, integer, kind, new, numpy, pointer, query
 from ._types import GrammarInfo
 
 
@@ -59,8 +59,7 @@ class Grammar(Unique):
         for state in final:
             flags[_number(self.states, "final", state)] = 1
         ends = ids("end_ids", list(end_ids))
-        options = ffi.new("cls_grammar_options *")
-        init("cls_grammar_options", options)
+        options = new("cls_grammar_options")
         options.vocab = integer("vocab", vocab, "uint32_t")
         options.states = len(arrays.offsets) - 1
         options.offsets = pointer(arrays.offsets, "uint64_t")
@@ -131,11 +130,7 @@ class Grammar(Unique):
     @property
     def info(self) -> GrammarInfo:
         """Its numbers of states, classes and bitmaps, its bytes in a sampler, and its digest."""
-        struct = ffi.new("cls_grammar_info *")
-        init("cls_grammar_info", struct)
-        must(lib.cls_grammar_query(self.handle, struct))
-        found: GrammarInfo = record(GrammarInfo, struct)
-        return found
+        return query(GrammarInfo, lib.cls_grammar_query, self.handle)
 
     def mask(self, state: int = 0) -> np.ndarray[Any, Any]:
         """What a state, by its number, allows, as a step's mask: int32 [ceil(vocab / 32)]."""

@@ -9,13 +9,12 @@ from typing import Any, Callable, Dict, Mapping
 
 from . import _types
 from ._cffi import ffi
-from ._structs import init
+from ._structs import new
 
 
 def defaults_of(structure: str, arguments: Any, own: Mapping[str, Any]) -> Dict[str, Any]:
     """The defaults of arguments, which a TypedDict names. own: those that the package sets."""
-    struct = ffi.new(structure + " *")
-    init(structure, struct)
+    struct = new(structure)
     enums = _types.FIELD_ENUMS.get(structure, {})
     found: Dict[str, Any] = {}
     for name in arguments.__annotations__:

@@ -8,13 +8,17 @@ import collections
 import os
 import sys
 import threading
-from typing import Any, Deque, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _library
 from ._cffi import ffi
 from ._dlpack import keep_for_ever
-from ._errors import OpenCLError, OpenCLNotFound
+from ._errors import HOST, OpenCLError, OpenCLNotFound
 from ._library import owned, process
+from ._types import BufferKind
+
+if TYPE_CHECKING:
+    from ._context import Context
 
 PLATFORM_NAME = 0x0902
 DEVICE_TYPE_ALL = 0xFFFFFFFF
@@ -27,6 +31,8 @@ READ_WRITE, READ_ONLY, USE_HOST_PTR, COPY_HOST_PTR = 1 << 0, 1 << 2, 1 << 3, 1 <
 
 _lock = threading.Lock()
 _loader: Any = None
+_system = None if sys.platform == "win32" else ffi.dlopen(None)
+_find: Tuple[Any, Any] = (ffi.NULL, ffi.NULL)  # options.find_opencl, and what it is called with
 
 
 def _paths() -> List[str]:
@@ -45,7 +51,7 @@ def _paths() -> List[str]:
 
 
 def loader() -> Any:
-    """The functions of OpenCL's loader. Opens it for the library, too."""
+    """The functions of OpenCL's loader."""
     global _loader
     _library.check_process()
     if _loader is None:
@@ -53,6 +59,21 @@ def loader() -> Any:
             if _loader is None:
                 _loader = _open()
     return _loader
+
+
+def let_find(options: Any) -> None:
+    """Opens the loader for the library, too, which the cls_context_options are for."""
+    loader()
+    options.find_opencl, options.find_opencl_user = _find
+
+
+def _open_library(path: str) -> Any:
+    """On Windows the library finds OpenCL.dll by itself."""
+    global _find
+    found = ffi.dlopen(path)
+    if _system is not None:
+        _find = (_system.dlsym, _system.dlopen(os.fsencode(path), ffi.RTLD_NOW))
+    return found
 
 
 def _open() -> Any:
@@ -63,21 +84,18 @@ def _open() -> Any:
                 import pyopencl
 
                 path = pyopencl._cl.__file__
-            found = ffi.dlopen(path)
+            found = _open_library(path)
         except (ImportError, OSError) as error:
             tried.append(str(error))
             continue
-        open_it = _library.function(_library.lib, "cls_opencl_open")  # the wheel's library has it
-        if _library.function(found, "clGetPlatformIDs") is None or (
-            open_it is not None and not open_it(os.fsencode(path))
-        ):
+        if _library.function(found, "clGetPlatformIDs") is None:
             tried.append(f"{path} is no loader")
             continue
         process.opened = True
         return found
     raise OpenCLNotFound(
         "OpenCL's loader was not found. Install it (Debian: ocl-icd-libopencl1) "
-        f"or pyopencl. Tried: {'; '.join(tried)}"
+        f"or pyopencl. Tried: {'; '.join(tried)}. {HOST}"
     )
 
 
@@ -101,19 +119,26 @@ def _name(function: str, handle: Any, what: int) -> str:
     return _library.text(name).strip()
 
 
-class Device:
-    """An OpenCL device. `name` and `platform` are the driver's words."""
+class Handle:
+    """An object of OpenCL."""
 
     def __init__(self, handle: Any) -> None:
-        self._id = handle
-        self.name = _name("clGetDeviceInfo", handle, DEVICE_NAME)
-        platform = _info("clGetDeviceInfo", handle, DEVICE_PLATFORM, "cl_platform_id")
-        self.platform = _name("clGetPlatformInfo", platform, PLATFORM_NAME)
+        self._handle = handle
 
     @property
     def int_ptr(self) -> int:
-        """The cl_device_id, as a number."""
-        return int(ffi.cast("intptr_t", self._id))
+        """The cl_device_id, cl_event or cl_command_queue, as a number."""
+        return int(ffi.cast("intptr_t", self._handle))
+
+
+class Device(Handle):
+    """An OpenCL device. `name` and `platform` are the driver's words."""
+
+    def __init__(self, handle: Any) -> None:
+        super().__init__(handle)
+        self.name = _name("clGetDeviceInfo", handle, DEVICE_NAME)
+        platform = _info("clGetDeviceInfo", handle, DEVICE_PLATFORM, "cl_platform_id")
+        self.platform = _name("clGetPlatformInfo", platform, PLATFORM_NAME)
 
     def __repr__(self) -> str:
         return f"<clsample.Device {self.name!r} on {self.platform!r}>"
@@ -174,26 +199,27 @@ def address(name: str, value: Any, ctype: str, tables: Optional[Mapping[str, Any
     return handle
 
 
-class Svm(NamedTuple):
-    """Shared virtual memory, which stands where other memory has its cl_mem."""
+class Pointer(NamedTuple):
+    """Shared virtual memory, or the host's, which stands where other memory has its cl_mem."""
 
     pointer: int
     size: int  # bytes
-    owner: Any  # pyopencl's object, which frees the memory
+    owner: Any  # pyopencl's object, which frees the memory, or NumPy's array
+    kind: BufferKind = BufferKind.SVM
 
 
 def memory(name: str, value: Any, tables: Mapping[str, Any]) -> Any:
-    """What pyopencl's memory is to calls: a cl_mem, or an Svm."""
+    """What pyopencl's memory is to calls: a cl_mem, or a Pointer."""
     if not is_pyopencl(value, "SVMPointer"):
         return address(name, value, "cl_mem", tables)
     if value.size is None:
         raise ValueError(f"{name} is SVM of unknown size; a pyopencl.SVMAllocation has one")
-    return alive(name, Svm(value.svm_ptr, value.size, value))
+    return alive(name, Pointer(value.svm_ptr, value.size, value))
 
 
 def alive(name: str, mem: Any) -> Any:
     """A DeviceArray's memory, unless it was released."""
-    if mem is None or (isinstance(mem, Svm) and not mem.owner.svm_ptr):
+    if mem is None or (isinstance(mem, Pointer) and not mem.owner.svm_ptr):
         raise ValueError(f"{name} was released")
     return mem
 
@@ -215,14 +241,14 @@ def tables_of(context: Any) -> Mapping[str, Any]:
 
 def kept(mem: Any) -> Any:
     """The same memory, kept by the result."""
-    return mem if isinstance(mem, Svm) else retained(mem, "MemObject")
+    return mem if isinstance(mem, Pointer) else retained(mem, "MemObject")
 
 
 def as_pyopencl(mem: Any) -> Any:
     """Memory as pyopencl's object."""
     import pyopencl
 
-    if isinstance(mem, Svm):
+    if isinstance(mem, Pointer):
         return mem.owner
     loader().clRetainMemObject(mem)
     return pyopencl.Buffer.from_int_ptr(int(ffi.cast("intptr_t", mem)), retain=False)
@@ -319,16 +345,8 @@ def _leave() -> None:
     keep_for_ever(list(_lent))
 
 
-class Event:
+class Event(Handle):
     """The end of a call's commands on the device."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    @property
-    def int_ptr(self) -> int:
-        """The cl_event, as a number."""
-        return int(ffi.cast("intptr_t", self._handle))
 
     def wait(self) -> None:
         """Waits until the commands are complete."""
@@ -356,34 +374,29 @@ class Event:
         return f"<clsample.Event {self.int_ptr:#x}>"
 
 
-def events(name: str, value: Any, tables: Mapping[str, Any]) -> List[Any]:
-    """The handles of events: this package's, pyopencl's, or anything that has an `event`."""
+def events(name: str, value: Any, context: Context) -> List[Any]:
+    """The handles of events: this package's, pyopencl's, or anything that has an `event`, which is
+    None if there is nothing to wait for."""
     if value is None:
         return []
     if hasattr(value, "event") or is_pyopencl(value, "Event") or not isinstance(value, Iterable):
         value = [value]
     found = []
-    for i, one in enumerate(value):
-        one = getattr(one, "event", one)
+    for i, given in enumerate(value):
+        one = getattr(given, "event", given)
+        if isinstance(one, Event) or is_pyopencl(one, "Event"):
+            context._of_device(f"{name}[{i}]")
         if isinstance(one, Event):
             found.append(one._handle)
         elif is_pyopencl(one, "Event"):
-            found.append(address(f"{name}[{i}]", one, "cl_event", tables))
-        else:
+            found.append(address(f"{name}[{i}]", one, "cl_event", context._tables))
+        elif one is not None or given is None:
             raise TypeError(f"{name}[{i}] must be an event, not {type(one).__name__}")
     return found
 
 
-class Queue:
+class Queue(Handle):
     """A command queue: this package's own, or the caller's."""
-
-    def __init__(self, handle: Any) -> None:
-        self._handle = handle
-
-    @property
-    def int_ptr(self) -> int:
-        """The cl_command_queue, as a number."""
-        return int(ffi.cast("intptr_t", self._handle))
 
     def flush(self) -> None:
         """Sends the commands so far to the device."""
@@ -415,7 +428,7 @@ def queue_device(queue: Any) -> Any:
 
 
 def buffer_size(mem: Any) -> int:
-    if isinstance(mem, Svm):
+    if isinstance(mem, Pointer):
         return mem.size
     return int(_info("clGetMemObjectInfo", mem, MEM_SIZE, "size_t"))
 
@@ -424,7 +437,7 @@ def read(queue: Any, mem: Any, offset: int, target: Any, event: Optional[Any]) -
     """Waits for the event, and copies bytes to a NumPy array."""
     cl, to, size = loader(), ffi.from_buffer(target), target.nbytes
     wait = (0, ffi.NULL) if event is None else (1, ffi.new("cl_event[1]", [event]))
-    if isinstance(mem, Svm):
+    if isinstance(mem, Pointer):
         source = ffi.cast("void *", mem.pointer + offset)
         code = cl.clEnqueueSVMMemcpy(queue, 1, to, source, size, *wait, ffi.NULL)
     else:

@@ -14,13 +14,14 @@ import os
 import warnings
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Tuple
 
-from . import host
-from ._structs import biases, ids, kind, nearest, own, switch
+from . import _types
+from ._cffi import ffi
+from ._library import lib, must
+from ._request import new_params
+from ._structs import biases, choice, ids, kind, nearest, own, switch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from . import _types
 
 MOST_VOCAB = 1 << 20
 
@@ -46,7 +47,9 @@ class Params(Dict[str, Any]):
     def __init__(self, *values: Mapping[str, Any], **more: Unpack[_types.Params]) -> None:
         super().__init__(own(dict(*values, **more)))
         self.ignored = {}
-        host.check(getattr(self.get("grammar"), "vocab", MOST_VOCAB), **self)
+        keep: List[Any] = []
+        vocab = getattr(self.get("grammar"), "vocab", MOST_VOCAB)
+        must(lib.cls_params_check(new_params(self, keep), vocab))
 
     @classmethod
     def from_generation_config(
@@ -102,6 +105,13 @@ class Params(Dict[str, Any]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({dict.__repr__(self)})"
+
+
+def chain_stages(chain: _types.Choice[_types.Chain]) -> List[_types.Stage]:
+    """The stages of a preset, in their order: "default", "vllm" or "llama"."""
+    out = ffi.new("uint8_t[]", _types.CHAIN_LENGTH)
+    must(lib.cls_chain_stages(choice("chain", chain, _types.Chain), out))
+    return [_types.Stage(number) for number in out if number != 0]
 
 
 # --------------------------------------------------------------------- reading a source

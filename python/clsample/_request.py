@@ -7,8 +7,8 @@ import secrets
 from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional
 
 from ._cffi import ffi
-from ._library import Unique, lib, must, process
-from ._structs import Filler, ids, init, integer, own
+from ._library import Unique, lib, must
+from ._structs import Filler, ids, integer, new, own
 from ._types import Params
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ _fill_params = Filler("cls_params", "the request", Params.__annotations__)
 
 def new_params(values: Mapping[str, Any], keep: List[Any]) -> Any:
     """A cls_params of keyword arguments."""
-    params = ffi.new("cls_params *")
-    init("cls_params", params)
+    params = new("cls_params")
     _fill_params(params, values, keep)
     return params
 
@@ -87,6 +86,7 @@ class Request(Unique):
         """Changes parameters, as Sampler.begin() has them; the others stay. The position continues.
         seed=None draws a new seed."""
         owned_changes = seeded(changes)
+        keep: List[Any] = []
         with self.sampler._locked():
             if self._params is None:
                 raise ValueError(
@@ -94,42 +94,32 @@ class Request(Unique):
                     "not known: pass them to load()"
                 )
             merged = {**self._params, **owned_changes}
-            keep: List[Any] = []
-            self.sampler._must(
-                lib.cls_slot_params(self.sampler.handle, self.slot, new_params(merged, keep))
-            )
+            self._call(lib.cls_slot_params, new_params(merged, keep))
             self._params = merged
+
+    def _call(self, function: Any, *arguments: Any) -> None:
+        """A call on the slot."""
+        with self.sampler._locked():
+            self.sampler._must(function(self.sampler.handle, self.slot, *arguments))
 
     def append_prompt(self, prompt: Ids) -> None:
         """Adds tokens to the prompt, such as the next chunk of a prefill."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            self.sampler._must(
-                lib.cls_slot_append_prompt(self.sampler.handle, self.slot, tokens, count)
-            )
+        self._call(lib.cls_slot_append_prompt, *ids("prompt", prompt))
 
     def next_turn(self, prompt: Ids = ()) -> None:
         """Begins the next turn of a conversation: the output so far becomes prompt, and `prompt` is
         added to it."""
-        tokens, count = ids("prompt", prompt)
-        with self.sampler._locked():
-            self.sampler._must(
-                lib.cls_slot_next_turn(self.sampler.handle, self.slot, tokens, count)
-            )
+        self._call(lib.cls_slot_next_turn, *ids("prompt", prompt))
 
     def rollback(self, count: int) -> None:
         """Removes the last `count` output tokens, as if they had never been accepted. The sampler's
         `max_rollback` limits the number."""
-        number = integer("count", count, "uint32_t")
-        with self.sampler._locked():
-            self.sampler._must(lib.cls_slot_rollback(self.sampler.handle, self.slot, number))
+        self._call(lib.cls_slot_rollback, integer("count", count, "uint32_t"))
 
     def force(self, tokens: Ids) -> None:
         """Makes the next rows of the request emit these ids, one each, in place of the tokens that
         they would draw. They replace ids that are still due; an empty list only removes these."""
-        pointer, count = ids("tokens", tokens)
-        with self.sampler._locked():
-            self.sampler._must(lib.cls_slot_force(self.sampler.handle, self.slot, pointer, count))
+        self._call(lib.cls_slot_force, *ids("tokens", tokens))
 
     def fork(self, **changes: Unpack[Params]) -> Request:
         """A copy in another slot, with other parameters where `changes` names some. Without another
@@ -148,7 +138,7 @@ class Request(Unique):
         size = ffi.new("size_t *")
         with self.sampler._locked():
             handle, slot = self.sampler.handle, self.slot
-            queue = self.sampler.context.queue._handle
+            queue = self.sampler.context._own_queue()
             must(lib.cls_slot_save(handle, queue, slot, ffi.NULL, size))
             out = ffi.new("char[]", size[0])
             must(lib.cls_slot_save(handle, queue, slot, out, size))
@@ -160,7 +150,7 @@ class Request(Unique):
     def end(self) -> None:
         """Frees the slot. A request that has ended stays so."""
         slot, self._slot = self._slot, -1
-        if slot >= 0 and not process.forked:
+        if slot >= 0 and not self.sampler.context._lost:
             self.sampler._dropped.append(slot)
             self.sampler._collect()
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What the calls that enqueue return: arrays on the device, and the event after which they are
-complete."""
+complete; on the host arrays that are complete."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypeVar
 import numpy as np
 
 from . import _opencl
-from ._arrays import DeviceArray
+from ._arrays import Array, DeviceArray, HostArray
 from ._enums import Arrays
 from ._opencl import Event
 from ._types import GivenTokens, Outputs, RowStatus, TopTokens
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ._arguments import Writer
 
 
-class Statuses(np.ndarray[Any, Any]):
+class Statuses(HostArray):
     """int32 [rows] on the host, whose elements are RowStatus."""
 
     def __getitem__(self, index: Any) -> Any:
@@ -55,12 +55,13 @@ class StatusArray(DeviceArray):
 class Result(Arrays):
     """What a call that enqueues returns at once.
 
-    event: the Event after which all arrays of the result are complete.
+    event: the Event after which all arrays of the result are complete; None on the host, where they
+    are when the call returns.
     copied: whether logits (or biases, or distributions of drafts) of the host were copied to the
     device. Otherwise it reads the host's arrays themselves, which must not change until `done`.
     """
 
-    event: Event
+    event: Optional[Event]
     copied: bool
 
     def __init__(self) -> None:
@@ -68,12 +69,13 @@ class Result(Arrays):
 
     def wait(self) -> None:
         """Waits until the call's commands are complete."""
-        self.event.wait()
+        if self.event is not None:
+            self.event.wait()
 
     @property
     def done(self) -> bool:
         """Whether the call's commands are complete. Does not wait."""
-        return self.event.done
+        return self.event is None or self.event.done
 
     def get(self) -> Dict[str, np.ndarray[Any, Any]]:
         """Waits, and brings the new arrays of few bytes a row to the host in one transfer: a dict
@@ -82,7 +84,9 @@ class Result(Arrays):
         if not self._small:
             self.wait()
             return {}
-        first: DeviceArray = self._small[0][1]
+        first = self._small[0][1]
+        if isinstance(first, HostArray):
+            return dict(self._small)
         size = sum(array.size * 4 for _, array in self._small)
         block = np.empty(size, np.uint8)
         _opencl.read(first.queue._handle, first.mem, 0, block, first._event)
@@ -100,7 +104,7 @@ class Result(Arrays):
 class Rows(Result):
     """A result with a status for each row, or for each request."""
 
-    status: DeviceArray
+    status: Array
 
     def finish_reasons(self) -> List[Optional[str]]:
         """Waits, and returns why each request ends: "stop", "length", "repetition", "ended" if it
@@ -117,7 +121,7 @@ class Step(Outputs, Rows):
     and the outputs that were asked for.
     """
 
-    tokens: DeviceArray
+    tokens: Array
 
 
 class Verified(Outputs, Rows):
@@ -134,13 +138,13 @@ class Verified(Outputs, Rows):
     and the outputs that were asked for, which have [requests, max_drafts + 1] in place of [rows].
     """
 
-    tokens: DeviceArray
-    accepted: DeviceArray
-    emitted: DeviceArray
-    drafted: DeviceArray
-    nodes: DeviceArray
-    counters: Optional[DeviceArray] = None
-    token_status: Optional[DeviceArray] = None
+    tokens: Array
+    accepted: Array
+    emitted: Array
+    drafted: Array
+    nodes: Array
+    counters: Optional[Array] = None
+    token_status: Optional[Array] = None
 
 
 class Drafts(Result):
@@ -150,8 +154,8 @@ class Drafts(Result):
     counts      int32 [requests]: k, or 0 for a request without drafts
     """
 
-    draft_ids: DeviceArray
-    counts: DeviceArray
+    draft_ids: Array
+    counts: Array
 
 
 class Logprobs(Result):
@@ -166,7 +170,7 @@ R = TypeVar("R", bound="Result")
 
 def finish(result: R, writer: Writer, event: Any, queue: Any) -> R:
     writer.enqueued(event, queue)
-    result.event = Event(event)
+    result.event = None if event is None else Event(event)
     result.copied = writer.call.copied
     result._small = writer.small
     return result

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Rows of logits without requests: one call, which keeps what it opened for the next one."""
+"""Rows and lists without requests: one call for rows, which keeps what it opened for the next one,
+and two for what steps write of their sets."""
 
 from __future__ import annotations
 
@@ -9,22 +10,23 @@ import os
 import secrets
 import sys
 import threading
+import warnings
 from typing import Any, Dict, Iterable, List, Optional, OrderedDict, Sequence, Tuple
 
 import numpy as np
 
-from . import _opencl
+from . import _opencl, _structs
 from ._arguments import named_type
 from ._arrays import DeviceArray, native
 from ._cffi import ffi
 from ._context import Context
-from ._errors import BadArgument, Busy
-from ._library import check_process, lib, must
+from ._errors import BadArgument, Busy, OpenCLNotFound, UnsupportedDevice
+from ._library import lib, must
 from ._request import Request
 from ._results import Step
 from ._sampler import Sampler
-from ._structs import RANGES, Filler, init, integer, logit_type, real
-from ._types import Params, RowStatus
+from ._structs import RANGES, Filler, ids, integer, logit_type, new, real
+from ._types import Ids, Params, RowStatus
 
 # The parameters that need no history of tokens.
 NUMBERS = (
@@ -33,6 +35,7 @@ NUMBERS = (
 ).split()
 _fill = Filler("cls_params", "sample()", [*NUMBERS, "stages", "seed", "stream"])
 _fill.names = [*NUMBERS, "seed", "position", "device", "dtype", "return_status", "return_seed"]
+_fill_draw = Filler("cls_host_candidates", "draw()", "seed stream position draw vocab".split())
 CONTEXTS, SAMPLERS = 4, 8  # the most that are kept while no call uses them
 
 _lock = threading.Lock()
@@ -68,7 +71,8 @@ def sample(
                 this seed, so that a token depends on its place in the batch. An array [rows]: row r
                 draws from stream 0 of its own seed, in any batch.
     position    the number of the row's draw, or one for each row: give another at each step
-    device      of an array of the host: as Context's. Default: the first usable one.
+    device      of an array of the host: as Context's, or "host". Default: the first usable one; or
+                else the host, which a warning says when the host is opened
     dtype       "bfloat16" if the logits are its bits, uint16
 
     Returns the tokens, int32 [rows], or [] for one row, in the kind of array that the logits are.
@@ -79,7 +83,6 @@ def sample(
     there. What it opens and compiles is kept for the next call with the same device, vocabulary and
     type of logits; clsample.clear() frees it.
     """
-    check_process()
     form = _form(logits)
     if form in ("numpy", "torch"):
         logits, elements = native("logits", logits)
@@ -110,6 +113,52 @@ def sample(
     if return_seed:
         results.append(seed)
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def draw(
+    ids: Ids,
+    logits: Any,
+    *,
+    seed: int = 0,
+    stream: int = 0,
+    position: int = 0,
+    draw: int = 0,
+    random_bits: Optional[int] = None,
+    vocab: int = 1 << 20,
+) -> int:
+    """Draws a token from a list of candidates, such as those of a step's `kept`, on the host: -1 if
+    there is none. Sampler.accept() enters it into its request.
+
+    ids, logits: [count], int32 and float32. The others as the parameters of a request, `draw` as
+    Sampler.sample()'s `draws`, and random_bits 64 bits in place of Philox's.
+    """
+    struct = new("cls_host_candidates")
+    tokens, struct.count = _structs.ids("ids", ids)
+    values, elements = native("logits", logits)
+    if elements != "float32":
+        raise _structs.wrong_floats("logits", elements, "float32")
+    if values.shape != (struct.count,):
+        raise ValueError(f"logits has the shape {values.shape}; it must be ({struct.count},)")
+    weights = _structs.pointer(np.ascontiguousarray(values), "float")
+    struct.ids, struct.logits = tokens, weights
+    numbers = dict(seed=seed, stream=stream, position=position, draw=draw, vocab=vocab)
+    _fill_draw(struct, numbers, [])
+    bits = ffi.new("uint64_t *", integer("random_bits", random_bits or 0, "uint64_t"))
+    if random_bits is not None:
+        struct.random_bits = bits
+    token = ffi.new("int32_t *")
+    must(lib.cls_host_draw(struct, token))
+    return int(token[0])
+
+
+def kept_offsets(counts: Ids, capacity: int) -> np.ndarray[Any, Any]:
+    """The offsets of kept sets that lie one behind the other, int32 [rows + 1], from the numbers of
+    their tokens: those of Sampler.sample(kept_set={"capacity": capacity, "offsets": True})."""
+    numbers, rows = ids("counts", counts)
+    offsets = np.empty(rows + 1, np.int32)
+    limit = integer("capacity", capacity, "uint32_t")
+    must(lib.cls_host_kept_offsets(rows, numbers, limit, _structs.pointer(offsets, "int32_t")))
+    return offsets
 
 
 def clear() -> None:
@@ -211,8 +260,7 @@ class _Rows:
         self.latest: Optional[Step] = None
 
     def begin(self, names: List[str], rows: List[Any]) -> None:
-        struct = ffi.new("cls_params *")
-        init("cls_params", struct)
+        struct = new("cls_params")
         keep: List[Any] = []
         filled: Sequence[Any] = [None] * len(names)
         for row, values in enumerate(rows):
@@ -244,19 +292,30 @@ def _context(logits: Any, form: str, device: Any) -> Context:
     if form == "device":
         found: Context = logits.context
         return found
-    arguments: Tuple[Any, ...] = (None, device)
+    arguments: Tuple[Any, ...] = ("host", None) if device == "host" else (None, device)
     key: Any = getattr(device, "int_ptr", device)
     if form == "pyopencl":
         queue = logits.queue
         arguments = (logits.context, None if queue is None else queue.device)
         key = tuple(None if one is None else one.int_ptr for one in arguments)
     with _lock:
-        context = _contexts.pop(key, None) or Context(*arguments)
+        context = _contexts.pop(key, None) or _open(*arguments)
         _contexts[key] = context
         if len(_contexts) > CONTEXTS:
             _, old = _contexts.popitem(last=False)
             _idle[:] = [one for one in _idle if one.context is not old]
     return context
+
+
+def _open(cl: Any, device: Any) -> Context:
+    try:
+        return Context(cl, device)
+    except (OpenCLNotFound, UnsupportedDevice) as error:
+        if (cl, device) != (None, None):
+            raise
+        why = f"clsample.sample() draws on the host, as with device='host': {error}"
+    warnings.warn(why, stacklevel=4)
+    return Context("host")
 
 
 def _take(context: Context, vocab: int, count: int, dtype: str) -> _Rows:

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Se
 
 import numpy as np
 
-from . import _drafts, _opencl, _structs, _types
+from . import _drafts, _structs, _types
 from ._arguments import Call, Writer
-from ._arrays import DeviceArray, on_device
+from ._arrays import on_device
 from ._cffi import ffi
 from ._context import Context
 from ._manual import defaults_of, describe, sign
 from ._grammar import Grammar
-from ._library import Unique, check_process, failure, lib, must, owned, process
-from ._opencl import Event, events, lend, own_event
+from ._library import Unique, failure, lib, must
+from ._opencl import events, lend, own_event
 from ._request import Request, new_params, seeded
 from ._results import Drafts, Logprobs, Result, Step, Verified, finish
-from ._structs import Filler, choice, choices, ids, init, integer, kind, own, real, record, switch
+from ._structs import Filler, choice, choices, ids, integer, kind, new, own, query, real, switch
 from ._types import Feature, Memory, OutputOptions, Params, SamplerOptions, VerifyMethod
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ class Sampler(Unique):
         self.context = context
         self.vocab = integer("vocab", vocab, "uint32_t")
         self.max_rows = integer("max_rows", max_rows, "uint32_t")
-        struct = ffi.new("cls_sampler_options *")
-        init("cls_sampler_options", struct)
+        struct = new("cls_sampler_options")
         struct.vocab, struct.max_rows = self.vocab, self.max_rows
         struct.max_history = MAX_HISTORY
         given = dict(options)
@@ -77,14 +76,11 @@ class Sampler(Unique):
         out = ffi.new("cls_sampler **")
         status = lib.cls_sampler_create(context.handle, struct, out)
         if status == 0:
-            self._handle = owned(out[0], lib.cls_sampler_destroy)
+            self._handle = context._owned(out[0], lib.cls_sampler_destroy)
         self._must(status)
         self.slot_count: int = struct.slot_count or self.max_rows
         self._free = list(range(self.slot_count - 1, -1, -1))
-        self._step = ffi.new("cls_step *")
-        self._outputs = ffi.new("cls_outputs *")
-        init("cls_step", self._step)
-        init("cls_outputs", self._outputs)
+        self._step, self._outputs = new("cls_step"), new("cls_outputs")
         self._step_default = bytes(ffi.buffer(self._step))
         self._outputs_default = bytes(ffi.buffer(self._outputs))
         self._done = ffi.new("cl_event *")
@@ -100,7 +96,7 @@ class Sampler(Unique):
 
     def _locked(self) -> Any:
         """The lock, for `with`: after it, the slots of requests without references are free."""
-        check_process()
+        self.context._check_process()
         if self._dropped:
             self._collect()
         return self._lock
@@ -141,7 +137,7 @@ class Sampler(Unique):
         """Frees the memory on the device; steps in flight keep what they use. Its requests end.
         Waits for a call of another thread, and until the last steps that uploaded parameters, maps
         or masks are complete. So does the last reference to a sampler that was not closed."""
-        if process.forked:  # a thread of the parent may have held the lock
+        if self.context._lost:  # a thread of the parent may have held the lock
             self._handle = None
             return
         with self._lock:
@@ -203,7 +199,7 @@ class Sampler(Unique):
 
     def check(self, **params: Unpack[Params]) -> None:
         """Checks parameters as begin() does, without a slot."""
-        check_process()
+        self.context._check_process()
         keep: List[Any] = []
         must(lib.cls_sampler_check(self.handle, new_params(seeded(params), keep)))
 
@@ -220,12 +216,11 @@ class Sampler(Unique):
         end_ids: tokens that end a generation. prefix_of: [vocab], for each token the longest other
         token whose text is a prefix of this token's text; -1: none.
         """
-        struct = ffi.new("cls_infill *")
+        struct = new("cls_infill")
         ends = ids("end_ids", end_ids)
         prefixes, count = ids("prefix_of", prefix_of)
         if count != self.vocab:
             raise ValueError(f"prefix_of has {count} ids; it must have {self.vocab}")
-        init("cls_infill", struct)
         struct.end_ids, struct.prefix_of = ends, prefixes
         with self._locked():
             must(lib.cls_sampler_infill(self.handle, struct))
@@ -233,12 +228,8 @@ class Sampler(Unique):
     @property
     def memory(self) -> Memory:
         """The memory that the sampler has, in bytes."""
-        struct = ffi.new("cls_memory *")
-        init("cls_memory", struct)
         with self._locked():
-            must(lib.cls_sampler_memory(self.handle, struct))
-        found: Memory = record(Memory, struct)
-        return found
+            return query(Memory, lib.cls_sampler_memory, self.handle)
 
     @property
     def launches(self) -> int:
@@ -250,7 +241,7 @@ class Sampler(Unique):
 
     def _slots(self, call: Call, target: Any, requests: Any) -> int:
         """Fills the map from rows to slots, and returns the number of rows."""
-        if on_device(requests):
+        if on_device(requests) or getattr(requests, "dtype", None) == np.int32:
             return math.prod(call.ints(target, "requests", requests, None))
         if isinstance(requests, Request):
             requests = (requests,)
@@ -268,7 +259,7 @@ class Sampler(Unique):
         except (TypeError, AttributeError):
             raise TypeError(
                 "requests must be a list of requests (None skips a row), or an int32 "
-                f"array of slots on the device, not {kind(requests)}"
+                f"array of slots, not {kind(requests)}"
             ) from None
         if not slots:
             raise ValueError("requests is empty")
@@ -284,14 +275,14 @@ class Sampler(Unique):
             return call.queue
         if self.context._queue is None and self.context._foreign and call.theirs:
             raise TypeError("queue must be given: the Context was opened without one")
-        return self.context.queue._handle
+        return self.context._own_queue()
 
     def _enqueue(self, call: Call, function: Any, queue: Any, wait_for: Any, struct: Any) -> Any:
         """Calls a function that enqueues; returns its event and its queue."""
         found = self._queue(call, queue)
         wait = call.wait
-        if wait_for:
-            more = events("wait_for", wait_for, self.context._tables)
+        if isinstance(wait_for, np.ndarray) or wait_for:
+            more = events("wait_for", wait_for, self.context)
             wait = wait + more
             call.events += [f"wait_for[{i}]" for i in range(len(more))]
         count = len(wait)
@@ -307,6 +298,8 @@ class Sampler(Unique):
             if call.lent and lib.cls_error_opencl() != 0:
                 lend(None, call.lent)
             raise failure(status, call.names())
+        if self.context._host:
+            return None, None
         event = own_event(done[0])
         if call.lent:
             lend(event, call.lent)
@@ -379,8 +372,8 @@ class Sampler(Unique):
 
         Raises Busy if too many steps are in flight: wait for one, and call again. Outputs:
         """
-        check_process()
         context = self.context
+        context._check_process()
         call = Call(context, copy)
         result = Step()
         with self._lock:
@@ -448,8 +441,7 @@ class Sampler(Unique):
         """
         call = Call(self.context)
         with self._locked():
-            struct = ffi.new("cls_accept_call *")
-            init("cls_accept_call", struct)
+            struct = new("cls_accept_call")
             rows = struct.rows = self._slots(call, struct.slots, requests)
             shape = call.ints(struct.tokens, "tokens", tokens, None)
             size = math.prod(shape)
@@ -460,10 +452,8 @@ class Sampler(Unique):
             struct.per_row = size // rows
             call.ints(struct.counts, "counts", counts, rows)
             call.ints(struct.rollback, "rollback", rollback, rows)
-            event, _ = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
-        result = Result()
-        result.event, result.copied = Event(event), call.copied
-        return result
+            event, found = self._enqueue(call, lib.cls_accept, queue, wait_for, struct)
+        return finish(Result(), Writer(call, {}), event, found)
 
     def logprobs(
         self,
@@ -484,8 +474,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context, copy), Logprobs()
         with self._locked():
-            struct = ffi.new("cls_logprobs_call *")
-            init("cls_logprobs_call", struct)
+            struct = new("cls_logprobs_call")
             rows = struct.rows = call.logits(
                 struct.logits, "logits", logits, None, self.vocab, dtype
             )
@@ -555,8 +544,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context, copy), Verified()
         with self._locked():
-            struct = ffi.new("cls_verify_call *")
-            init("cls_verify_call", struct)
+            struct = new("cls_verify_call")
             count = struct.requests = self._slots(call, struct.slots, requests)
             drafts = _drafts.listed("drafts", drafts)
             lengths = _drafts.lengths_of(drafts, draft_ids, count)
@@ -620,9 +608,8 @@ class Sampler(Unique):
                 array = writer.add(getattr(struct, name), name, value, elements, words)
                 setattr(result, name, array)
             if outputs:
-                struct.outputs = reports = ffi.new("cls_outputs *")
+                struct.outputs = reports = new("cls_outputs")
                 call.keep.append(reports)
-                init("cls_outputs", reports)
                 writer.outputs(reports, outputs, result)
             writer.allocate()
             event, found = self._enqueue(call, lib.cls_verify, queue, wait_for, struct)
@@ -651,8 +638,7 @@ class Sampler(Unique):
         """
         call, result = Call(self.context), Drafts()
         with self._locked():
-            struct = ffi.new("cls_draft_call *")
-            init("cls_draft_call", struct)
+            struct = new("cls_draft_call")
             struct.requests = self._slots(call, struct.slots, requests)
             struct.k = integer("k", k, "uint32_t")
             struct.min_n = integer("min_n", min_n, "uint32_t")

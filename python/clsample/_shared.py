@@ -18,20 +18,18 @@ MAP_WRITE = 1 << 1
 ALIGNMENT = 128
 
 
-def share(context: Any, array: np.ndarray[Any, Any], span: int) -> Tuple[Any, int]:
-    """A buffer of an array's own memory, and the array's place in it, in bytes. span: the bytes
-    from the array's first element to its last.
+def share(context: Any, memory: _opencl.Pointer) -> Tuple[Any, int]:
+    """A buffer of an array's own memory, and the array's place in it, in bytes.
 
     The buffer begins at the multiple of ALIGNMENT before the array, in the same page of memory, so
     that the array may begin at any element. The device only reads the buffer. The host wrote the
     array before the buffer was made, and writes it again when the buffer is gone; no write of the
     host needs to be announced to OpenCL by mapping the buffer.
     """
-    address = array.__array_interface__["data"][0]
-    offset = address % ALIGNMENT
-    start = ffi.cast("void *", address - offset)
+    offset = memory.pointer % ALIGNMENT
+    start = ffi.cast("void *", memory.pointer - offset)
     flags = _opencl.READ_ONLY | _opencl.USE_HOST_PTR
-    return _opencl.buffer_of(context, flags, offset + span, start), offset
+    return _opencl.buffer_of(context, flags, offset + memory.size, start), offset
 
 
 def shares_memory(context: Any, device: Any) -> bool:
@@ -51,8 +49,8 @@ def _is_shared(context: Any, queue: Any) -> bool:
     """Writes to an array through its buffer's map, and past it, and lets the device read it."""
     cl, code = _opencl.loader(), ffi.new("cl_int *")
     array = np.zeros(1024, np.uint32)[1:]
-    buffer, offset = share(context, array, array.nbytes)
     size = array.nbytes
+    buffer, offset = share(context, _opencl.Pointer(array.ctypes.data, size, array))
     mapped = cl.clEnqueueMapBuffer(
         queue, buffer, 1, MAP_WRITE, offset, size, 0, ffi.NULL, ffi.NULL, code
     )

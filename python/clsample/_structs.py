@@ -12,12 +12,13 @@ import enum
 import operator
 import os
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import TypeVar
 
 import numpy as np
 
 from . import _types
 from ._cffi import ffi
-from ._library import lib
+from ._library import lib, must
 
 RANGES: Dict[str, Tuple[int, int]] = {
     "uint8_t": (0, 2**8 - 1),
@@ -27,12 +28,15 @@ RANGES: Dict[str, Tuple[int, int]] = {
     "size_t": (0, int(ffi.cast("size_t", -1))),
 }
 
+T = TypeVar("T")
 DTYPES = {"float32": 0, "float16": 1, "bfloat16": 2}
 
 
-def init(name: str, struct: Any) -> None:
-    """Sets the defaults of a public struct."""
+def new(name: str) -> Any:
+    """A public struct with its defaults."""
+    struct = ffi.new(name + " *")
     lib.cls_struct_init(name.encode(), struct, ffi.sizeof(name))
+    return struct
 
 
 def integer(name: str, value: Any, ctype: str = "int32_t") -> int:
@@ -267,7 +271,6 @@ class Filler:
             name: fields[name].type.cname.replace("struct ", "") for name in self.names
         }
         self.enums = _types.FIELD_ENUMS.get(structure, {})
-        self.counts = _types.FIELD_COUNTS.get(structure, {})
 
     def __call__(self, struct: Any, values: Mapping[str, Any], keep: List[Any]) -> None:
         """Sets the fields. What they point to is appended to `keep`, to live as long as it. None
@@ -314,31 +317,26 @@ class Filler:
             setattr(struct, name, (array, count))
             if name == "allowed_ids":
                 struct.only_allowed = 1  # also if the list is empty: then no token is allowed
-        else:
-            self.point(struct, name, ctype, value, keep)
-
-    def point(self, struct: Any, name: str, ctype: str, value: Any, keep: List[Any]) -> None:
-        if ctype == "char *":
-            found, count = ffi.new("char[]", os.fsencode(value)), 0
+        elif ctype == "char *":
+            keep.append(ffi.new("char[]", os.fsencode(value)))
+            setattr(struct, name, keep[-1])
         elif ctype == "cls_grammar *":
             if not hasattr(value, "handle"):
                 raise TypeError(f"{name} must be a clsample.Grammar, not {kind(value)}")
-            found, count = value.handle, 0
-        elif ctype in ("int32_t *", "uint32_t *"):
-            found, count = ids(name, value, ctype[:-2])
+            keep.append(value.handle)
+            setattr(struct, name, value.handle)
         else:
             raise TypeError(f"{self.call} cannot set {name!r}, whose C type is {ctype}")
-        keep.append(found)
-        setattr(struct, name, found)
-        if name in self.counts:
-            setattr(struct, self.counts[name], count)
 
 
-def record(kind_: Any, struct: Any) -> Any:
-    """A struct as one of the generated named tuples."""
-    enums = _types.FIELD_ENUMS.get(kind_.structure(), {})
+def query(kind_: Type[T], function: Any, *arguments: Any) -> T:
+    """The struct that a function fills, as one of the generated named tuples."""
+    of: Any = kind_
+    struct = new(of.structure())
+    must(function(*arguments, struct))
+    enums = _types.FIELD_ENUMS.get(of.structure(), {})
     values: List[Any] = []
-    for name in kind_._fields:
+    for name in of._fields:
         value = getattr(struct, name)
         if name in enums and enums[name][1] < 2:
             try:
@@ -352,14 +350,10 @@ def record(kind_: Any, struct: Any) -> Any:
 
 
 def nested(value: Any) -> Any:
-    """A field that is no number: text, an array of numbers, or a struct."""
-    ctype = ffi.typeof(value)
-    if ctype.kind == "pointer":
-        is_text = ctype.item.cname == "char"
-        return ffi.string(value).decode() if is_text and value else "" if is_text else None
-    if ctype.kind == "array":
+    """A field that is no number: text, or an array of numbers."""
+    if ffi.typeof(value).kind == "array":
         return tuple(value)
-    return record(getattr(_types, _types.RECORDS[ctype.cname.replace("struct ", "")]), value)
+    return ffi.string(value).decode() if value else ""
 
 
 def shape_of(words: Sequence[str], sizes: Mapping[str, int]) -> Tuple[int, ...]:

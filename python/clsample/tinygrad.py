@@ -27,7 +27,7 @@ import numpy as np
 import pyopencl
 from tinygrad import Device, Tensor, dtypes
 
-from ._arrays import DeviceArray
+from ._arrays import Array, DeviceArray
 from ._context import Context
 from ._errors import LibraryError
 
@@ -93,7 +93,7 @@ def array(context: Context, tensor: Tensor) -> DeviceArray:
     return result
 
 
-def tensor(array: DeviceArray, device: str = "CL") -> Tensor:
+def tensor(array: Array, device: str = "CL") -> Tensor:
     """An output of a step, such as step.tokens, as a tensor of tinygrad's device over the same
     memory. What tinygrad computes of it runs behind the step, whose queue must be tinygrad's. Of an
     array that array() has made it is the tensor itself."""

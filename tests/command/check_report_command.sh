@@ -83,6 +83,8 @@ says "mine.md" '^| topk | [0-9.]* | [0-9.]* | [0-9.]* |' mine.md
 # ------------------------------------------------ it fails, and goes on to the end
 
 cat >faulty.c <<'END'
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <stdlib.h>
 #include "clsample.h"
 static const char *sentence = "nothing yet";
@@ -106,6 +108,30 @@ cls_status cls_context_compile(cls_context *context, uint32_t dtypes, uint32_t f
     sentence = "the program accept did not compile";
     return features & CLS_FEATURE_ACCEPT ? CLS_BUILD_FAILED : CLS_OK;
 }
+/* The samplers of the command's reference, but not those of proofs, draw a wrong token. */
+static __thread cls_sampler *reference;
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
+{
+    typedef cls_status function(cls_context *, const cls_sampler_options *, cls_sampler **);
+    cls_device_info info = {.struct_size = sizeof info};
+    const cls_status status =
+        ((function *)dlsym(RTLD_NEXT, "cls_sampler_create"))(context, options, out);
+    if (cls_context_info(context, &info) == CLS_OK && info.host)
+        reference = *out;
+    return status;
+}
+cls_status cls_sample(cls_sampler *sampler, cl_command_queue queue, const cls_step *step,
+                      cl_uint n_wait, const cl_event *wait, cl_event *done)
+{
+    typedef cls_status function(cls_sampler *, cl_command_queue, const cls_step *, cl_uint,
+                                const cl_event *, cl_event *);
+    const cls_status status =
+        ((function *)dlsym(RTLD_NEXT, "cls_sample"))(sampler, queue, step, n_wait, wait, done);
+    if (sampler == reference)
+        *(int32_t *)step->tokens.pointer = -7;
+    return status;
+}
 cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
 {
     (void)row;
@@ -114,7 +140,7 @@ cls_status cls_host_sample(const cls_host_row *row, cls_host_result *result)
 }
 END
 if ${CC:-cc} -shared -fPIC -I"$here/../../include" -DCL_TARGET_OPENCL_VERSION=120 -o faulty.so \
-    faulty.c 2>cc.err; then
+    faulty.c -ldl 2>cc.err; then
     ASAN_OPTIONS=${ASAN_OPTIONS:-}:verify_asan_link_order=0 LD_PRELOAD=$PWD/faulty.so
     export ASAN_OPTIONS LD_PRELOAD
     exits 1 "failures" "$clsample" report --quick

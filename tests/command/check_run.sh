@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves clsample run: it accepts the logs of many parameters, from the host and from a device, which
-# are equal; it names each token that was changed in a log, with the right reason; texts of calls
-# give what they expect, and what is wrong with a text has its sentence. CLSAMPLE is the command's
-# path. Without a device it uses the host alone.
+# Proves clsample run: it accepts the logs of many parameters, from the host and from a device,
+# which are equal; it names each token that was changed in a log, with the right reason; texts of
+# calls give what they expect, and what is wrong with a text has its sentence. CLSAMPLE is the
+# command's path. Without a device it uses the host alone.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
@@ -110,7 +110,8 @@ differs() { # WHAT ROW TEXT PATTERN: the row expects this text
     what_=$1
     awk -v row="$2" -v text="$3" 'BEGIN { FS = OFS = " -> " }
         /^step/ { n = split($2, part, ", *"); $2 = ""; part[row + 1] = text
-            for (i = 1; i <= n; i++) $2 = $2 (i > 1 ? ", " : "") part[i] } { print }' good.log >bad.log
+            for (i = 1; i <= n; i++) $2 = $2 (i > 1 ? ", " : "") part[i] }
+        { print }' good.log >bad.log
     exits 1 "$what_" run bad.log
     is "$what_: lines" "$(wc -l <out)" 1
     says "$what_" "^bad.log: line $(line), row $2 is $(of_row "$2"), but $3 is expected$4$" out
@@ -128,7 +129,8 @@ echo '{ "transitions": [{"2": 0, "1": 0, "0": 0}] }' >grammar.json
 check "the same grammar in other words" run good.log
 echo '{ "transitions": [{"2": 0, "1": 0}] }' >grammar.json
 exits 2 "another grammar" run good.log
-says "another grammar" "line [0-9]*: grammar.json is another grammar than when the text was written" err
+says "another grammar" "line [0-9]*: grammar.json is another grammar than when the text was \
+written" err
 cp other.json grammar.json
 log --top-k 3
 drawn=$(of_row 0)
@@ -271,7 +273,8 @@ begin 0-1
 step slots=0,1 positions=3"
 wrong "bad.run: line 2: outputs: 'probes' is unknown" "$small
 step outputs=probes"
-wrong "bad.run: line 2: four.npy: there is no row 7; the file has rows 0 to 1\|logits_pick: there is no row 7" "sampler vocab=4 slots=1
+wrong "bad.run: line 2: four.npy: there is no row 7; the file has \
+rows 0 to 1\|logits_pick: there is no row 7" "sampler vocab=4 slots=1
 step rows=1 logits=file:four.npy logits_pick=7"
 wrong "bad.run: line 2: the file has 2 rows of 4 logits for 1 rows of 40$" "$small
 step rows=1 logits=file:four.npy"

@@ -7,6 +7,14 @@
 #include "client.h"
 #include "step/step.h"
 
+/* Finds as many functions as it is told, which are none. */
+static void *find_some(void *user, const char *name)
+{
+    int *const left = user;
+    (void)name;
+    return (*left)-- > 0 ? user : NULL;
+}
+
 START_TEST(contexts_refused)
 {
     device *const d = fixture_device(_i);
@@ -39,6 +47,16 @@ START_TEST(contexts_refused)
     ck_assert(strstr(cls_error_message(), "work_group") != NULL ||
               strstr(cls_error_message(), "work-group") != NULL);
     must_refuse(cls_context_info(NULL, &info), "context");
+    o = default_context_options();
+    int left = 3;
+    o.find_opencl = find_some;
+    o.find_opencl_user = &left;
+    must_fail(cls_context_create(d->context, d->id, &o, &context), CLS_UNSUPPORTED_DEVICE,
+              "this OpenCL has no function clCreateContext, which is of version 1.2");
+    left = 1000;
+    must_refuse_exactly(cls_device_query(d->id, &o, &info),
+                        "options->find_opencl finds another OpenCL than the one that this "
+                        "process's first context found");
     must_refuse(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), NULL), "info");
     info.struct_size = 0;
     must_refuse(cls_context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &info), "struct_size");

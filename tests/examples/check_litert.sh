@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the plug-in of examples/litert-lm builds and draws the tokens of cls_host_sample():
-# for a stub of LiteRT's runtime and, where CLSAMPLE_LITERT names a folder with the unpacked
-# packages litert-lm-api 0.18.1 or ai-edge-litert 2.3.0, for their libraries. There LiteRT-LM itself
-# loads the plug-in by its name. BUILD has the library and the single file. Exits 77 if there is no
-# compiler, no jansson or no device.
+# Proves that the plug-in of examples/litert-lm builds and draws the tokens of the same requests on
+# the host: for a stub of LiteRT's runtime and, where CLSAMPLE_LITERT names a folder with the
+# unpacked packages litert-lm-api 0.18.1 or ai-edge-litert 2.3.0, for their libraries. There
+# LiteRT-LM itself loads the plug-in by its name. BUILD has the library and the single file. Exits
+# 77 if there is no compiler, no jansson or no device.
 source=$(cd "$(dirname "$0")/../.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
 # shellcheck source=tests/support/checks.sh

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Does with the plug-in of examples/litert-lm what LiteRT-LM does, and compares its tokens with
- * cls_host_sample().
+ * those of the same requests on the host.
  *
  *     litert_host PLUGIN             against a stub of the runtime
  *     litert_host PLUGIN LIBRARY     against libLiteRt.so: its table of functions, its environment
@@ -307,12 +307,8 @@ static void free_tensor(void *tensor)
 
 /* ---------------------------------------------------------------- the reference */
 
-struct reference {
-    cls_params params;
-    uint32_t position;
-    int32_t prompt[LONGEST], output[LONGEST];
-    uint32_t prompt_count, output_count;
-} references[ROWS];
+static cls_sampler *reference; /* on the host; row r has slot r */
+static int turns[ROWS];        /* that have ended */
 
 static alignas(64) float logits[ROWS * VOCAB];
 static alignas(64) uint16_t halves[ROWS * VOCAB];
@@ -320,40 +316,59 @@ static alignas(64) int32_t ids[16];
 static alignas(64) float scores[16];
 static cl_mem logits_mem, halves_mem, ids_mem, scores_mem;
 
+static void open_reference(void)
+{
+    cls_context *host;
+    cls_sampler_options options;
+    cls_sampler_options_init(&options);
+    options.vocab = VOCAB;
+    options.slot_count = ROWS;
+    options.max_history = LONGEST;
+    options.features = CLS_FEATURE_SHORTLIST | CLS_FEATURE_LOGPROBS;
+    CHECK(cls_context_create_host(NULL, &host) == CLS_OK);
+    CHECK(cls_sampler_create(host, &options, &reference) == CLS_OK);
+    cls_context_destroy(host);
+}
+
 /* The parameters of a session that begins, or of one that continues. */
 static void set_reference(const cls_params *params, bool begins)
 {
     for (uint32_t r = 0; r < ROWS; r++) {
-        struct reference *const q = &references[r];
-        if (begins)
-            q->prompt_count = q->output_count = q->position = 0;
-        q->params = *params;
-        q->params.stream = r;
+        cls_params own = *params;
+        own.stream = r;
+        turns[r] = begins ? 0 : turns[r];
+        CHECK((begins ? cls_slot_begin(reference, r, &own, NULL, 0, NULL, 0)
+                      : cls_slot_params(reference, r, &own)) == CLS_OK);
     }
 }
 
-static void draw_reference(struct reference *q, uint32_t r, float *logprob)
+static cls_buffer host_memory(void *data, size_t size)
 {
-    cls_host_row row;
-    cls_host_result result;
-    cls_host_row_init(&row);
-    cls_host_result_init(&result);
-    row.logits = logits + r * VOCAB;
-    row.vocab = VOCAB;
-    row.params = &q->params;
-    row.position = q->position++;
-    row.prompt = q->prompt;
-    row.prompt_count = q->prompt_count;
-    row.output = q->output;
-    row.output_count = q->output_count;
-    CHECK(cls_host_sample(&row, &result) == CLS_OK && result.token >= 0);
-    q->output[q->output_count++] = result.token;
-    *logprob = result.logprob_final;
-    if ((result.status & CLS_ROW_STOPPED) == 0)
-        return;
-    memcpy(q->prompt + q->prompt_count, q->output, q->output_count * sizeof(int32_t));
-    q->prompt_count += q->output_count;
-    q->output_count = 0;
+    return (cls_buffer){.pointer = data, .size = size, .kind = CLS_BUFFER_HOST};
+}
+
+static int32_t draw_reference(uint32_t r, float *logprob)
+{
+    const int32_t slot = (int32_t)r;
+    int32_t token, status;
+    cls_outputs outputs;
+    cls_step step;
+    cls_outputs_init(&outputs);
+    outputs.logprob_kind = CLS_LOGPROB_FINAL;
+    outputs.logprobs = host_memory(logprob, sizeof *logprob);
+    cls_step_init(&step);
+    step.rows = 1;
+    step.logits.values = host_memory(logits + r * VOCAB, VOCAB * sizeof *logits);
+    step.slots.host = &slot;
+    step.tokens = host_memory(&token, sizeof token);
+    step.status = host_memory(&status, sizeof status);
+    step.outputs = &outputs;
+    CHECK(cls_sample(reference, NULL, &step, 0, NULL, NULL) == CLS_OK && token >= 0);
+    if (status & CLS_ROW_STOPPED) {
+        CHECK(cls_slot_next_turn(reference, r, NULL, 0) == CLS_OK);
+        turns[r]++;
+    }
+    return token;
 }
 
 /* ------------------------------------------------------------------- the tests */
@@ -425,11 +440,7 @@ static void steps(int (*sample)(void *sampler, void *values, void *tokens, void 
                   clEnqueueReadBuffer(queue, scores_mem, CL_TRUE, 0, ROWS * 4, scores, 0, NULL,
                                       NULL) == CL_SUCCESS);
         for (uint32_t r = 0; r < ROWS; r++) {
-            struct reference *const q = &references[r];
-            draw_reference(q, r, &logprob);
-            const int32_t token = q->output_count > 0 ? q->output[q->output_count - 1]
-                                                      : q->prompt[q->prompt_count - 1];
-            CHECK(ids[r] == token);
+            CHECK(ids[r] == draw_reference(r, &logprob));
             CHECK(!scored || fabsf(scores[r] - logprob) <= 1e-5f * (1 + fabsf(logprob)));
         }
     }
@@ -586,7 +597,7 @@ static void file(void)
     steps(direct, sampler, CL_F32, 40);
     uint32_t stopped = 0; /* rows that have gone on after a stop id */
     for (uint32_t r = 0; r < ROWS; r++)
-        stopped += references[r].prompt_count > 0;
+        stopped += turns[r] > 0;
     CHECK(stopped > 0);
     CHECK(accepted(updated(sampler, usual, true)));
     set_reference(&params, true);
@@ -743,8 +754,7 @@ static void one_row(void)
     for (int i = 0; i < 2; i++) {
         next_logits();
         CHECK(accepted(plugin.sample(sampler, &row, (void *)&tokens, NULL, &error)));
-        draw_reference(&references[0], 0, &logprob);
-        CHECK(ids[0] == references[0].output[i]);
+        CHECK(ids[0] == draw_reference(0, &logprob));
         row.memory = LITERT_CL_BUFFER_F16;
         row.mem = halves_mem;
     }
@@ -928,6 +938,7 @@ int main(int argc, char **argv)
         return 77;
     }
     load(argv[1]);
+    open_reference();
     runtime = &stub;
     environment = option_values;
     if (argc > 2 && strcmp(argv[2], "hidden") == 0) {

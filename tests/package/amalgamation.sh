@@ -12,10 +12,11 @@ single=$build/amalgamation
 warnings='-std=c11 -Wall -Wextra -Wconversion -Werror -fvisibility=hidden'
 libraries="${OPENCL_LIBS:--lOpenCL} -lpthread -lm"
 
-# compile CC FLAGS...: clsample.o
+# compile CC FLAGS...: clsample.o, which links no OpenCL.
 compile() {
     # shellcheck disable=SC2086 # a list of words
-    if "$@" $warnings -c "$single/clsample.c" -o clsample.o >cc.log 2>&1; then
+    if "$@" $warnings -c "$single/clsample.c" -o clsample.o >cc.log 2>&1 &&
+        ! nm -u clsample.o | grep ' cl[A-Z]' >cc.log; then
         yes_
     else
         no_ "$*: $(head -3 cc.log)"
@@ -65,11 +66,6 @@ for call in cls_shard_create cls_selftest cls_context_export; do
     says "$call without its part" "undefined reference to .$call" cc.log
 done
 
-# With its own look-up, nothing links OpenCL. The program's handles come from the same library.
-compile "$cc" -O1 -DCLS_DLOPEN_OPENCL && nm -u clsample.o >symbols
-if grep -q ' cl[A-Z]' symbols; then no_ "clsample.o needs $(grep ' cl[A-Z]' symbols)"; else yes_; fi
-draws "$cc" 'with CLS_DLOPEN_OPENCL'
-
 if command -v cmake >/dev/null; then
     project() { # COMMAND: examples/minimal.c as a project whose CMakeLists.txt gets clsample by it
         rm -rf project out tokens
@@ -83,7 +79,8 @@ cmake_minimum_required(VERSION 3.18)
 project(program C)
 $1
 add_executable(minimal minimal.c)
-target_link_libraries(minimal PRIVATE clsample::clsample)
+find_package(OpenCL REQUIRED)
+target_link_libraries(minimal PRIVATE clsample::clsample OpenCL::OpenCL)
 EOC
         cmake -S project -B out -DCLSAMPLE_WITHOUT_SHARDS=ON -DCMAKE_C_COMPILER="$cc" \
             >cmake.log 2>&1 && cmake --build out >>cmake.log 2>&1 && out/minimal >tokens 2>&1

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Proves that each shared library exports exactly the names that its headers declare. libclsample
-# also exports what lib/private.h declares, in a separate version node where the linker has nodes.
+# also exports what lib/private.h and lib/base/opencl.h declare, in a separate version node where
+# the linker has nodes.
 failed=0 passed=0
 
 # Names that the lines which begin with MACRO declare; the name may be on the line below.
@@ -39,7 +40,7 @@ verdict() { # WHAT WANTED IS
     fi
 }
 
-private=$(declared_by CLS_API "$srcdir/lib/private.h")
+private=$(declared_by CLS_API "$srcdir/lib/private.h" "$srcdir/lib/base/opencl.h")
 for name in clsample clsample-head ${MPI_CFLAGS:+clsample-mpi}; do
     lib=$(ls .libs/lib$name.so .libs/lib$name.dylib .libs/lib$name.dll.a 2>/dev/null | head -n 1)
     if [ -z "$lib" ]; then

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What the tests share: a device, and rows of logits. `make check-python` runs them on the package
-that it has put together in python/package."""
+"""What the tests share: a device and the host, by turns, and rows of logits. `make check-python`
+runs them on the package that it has put together in python/package."""
 
 import os
 import pathlib
@@ -31,8 +31,28 @@ FEATURES = (
 SOURCE = pathlib.Path(os.environ.get("srcdir", pathlib.Path(__file__).parents[2])).resolve()
 
 
+HOST = clsample.Context("host")
+
+
+def reference(row, prompt=(), output=(), **more):
+    """The host's step of one row, of a request that begins with it. more: the request's parameters,
+    and arguments of the step."""
+    names = [name for name in more if name in clsample._types.Params.__annotations__]
+    params = {"seed": 0, **{name: more.pop(name) for name in names}}
+    with HOST.sampler(row.shape[-1], dtypes="all") as sampler:
+        return sampler.sample(row, sampler.begin(prompt, output, **params), **more)
+
+
+def token_of(row, *text, **more):
+    return int(reference(row, *text, **more).tokens[0])
+
+
+def tokens_of(rows, seeds=(1, 2)):
+    return [token_of(row, seed=seed) for row, seed in zip(rows, seeds)]
+
+
 @pytest.fixture(scope="session")
-def context():
+def device():
     """The package's own context on the first usable device."""
     try:
         found = clsample.Context()
@@ -40,6 +60,18 @@ def context():
         pytest.skip(str(error))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="session", params=["device", "host"])
+def context(request):
+    return request.getfixturevalue("device") if request.param == "device" else HOST
+
+
+def opened(context, **options):
+    """Another context of the same device, or of the host."""
+    if context is HOST:
+        return clsample.Context("host", **options)
+    return clsample.Context(device=context.device, **options)
 
 
 @pytest.fixture(scope="session")
@@ -81,13 +113,12 @@ def cl():
 
 
 @pytest.fixture
-def theirs(cl, context):
-    """A pyopencl.Context and a queue on the device of `context`, and a clsample.Context of them."""
+def theirs(cl, device):
+    """A pyopencl.Context and a queue on `device`, and a clsample.Context of them."""
     import pyopencl.array
 
     assert pyopencl.array
-    device = cl.Device.from_int_ptr(context.device.int_ptr, retain=False)
-    found = cl.Context([device])
+    found = cl.Context([cl.Device.from_int_ptr(device.device.int_ptr, retain=False)])
     queue = cl.CommandQueue(found)
     with clsample.Context(found) as opened:
         yield found, queue, opened

@@ -27,17 +27,17 @@ def run(*arguments):
     return done.stdout
 
 
-def test_readme(context):
+def test_readme(device):
     text = (SOURCE / "README.md").read_text()
     section = text[text.index("## Python") :]
     lines = re.search(r"(\n    import clsample.*?)\n\n(?=\S)", section, re.S)[1].splitlines()
     code = "\n".join(line[4:] for line in lines)
     assert len([line for line in lines if line.strip()]) <= 10
-    out = run("-c", code)
-    assert re.fullmatch(r"\[ *\d+ +\d+\] \[-[\d.]+ -[\d.]+\]\n", out), out
+    outs = [run("-c", code), run("-c", code.replace("Context()", "Context('host')"))]
+    assert re.fullmatch(r"\[ *\d+ +\d+\] \[-[\d.]+ -[\d.]+\]\n", outs[0]) and outs[0] == outs[1]
 
 
-def test_loop(context):
+def test_loop(device):
     out = run(SOURCE / "examples" / "python" / "loop.py")
     assert [line.split(":")[0] for line in out.splitlines()] == [
         "greedy",
@@ -47,21 +47,21 @@ def test_loop(context):
     ]
 
 
-def test_buffer(context, cl):
+def test_buffer(device, cl):
     out = run(SOURCE / "examples" / "python" / "buffer.py")
     lines = dict(line.split(":") for line in out.splitlines())
     assert lines["tokens of one call"].split() == lines["tokens of the last step"].split(), out
     assert len(lines["mean token of each row"].split()) == 4
 
 
-def test_guided(context):
+def test_guided(device):
     pytest.importorskip("outlines_core")
     out = run(SOURCE / "examples" / "python" / "guided.py", 70, 1500)
     same = "70 of 70 texts are accepted, 70 are the same with masks"
     assert out.count(same) == 3, out
 
 
-def test_tensors(context):
+def test_tensors(device):
     pytest.importorskip("torch")
     out = run(SOURCE / "examples" / "python" / "tensors.py")
     assert re.search(r"clsample.sample\(\): \[\d+, \d+, \d+, \d+\] torch.int32\n", out), out

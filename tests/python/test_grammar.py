@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import GRAMMAR_DEAD, GRAMMAR_ENDED, Grammar, host
+from clsample import GRAMMAR_DEAD, GRAMMAR_ENDED, Grammar
+from conftest import reference, token_of
 
 END = 9
 WORDS = {b"a": 0, b"b": 1, b"ab": 2, b"ba": 3, b"c": 4, b"bc": 5}
@@ -68,7 +69,7 @@ def test_forms_of_transitions_are_one_grammar():
         (lambda: Grammar.from_matcher(3, [b"a", "b"], end_ids=[0]), TypeError, r"tokens\[1\] must"),
         (lambda: small().mask(3), clsample.BadArgument, "3 states"),
         (lambda: copy.copy(small()), TypeError, "copied"),
-        (lambda: host.sample(np.zeros(10, np.float32), grammar=3), TypeError, "Grammar"),
+        (lambda: reference(np.zeros(10, np.float32), grammar=3), TypeError, "Grammar"),
     ],
 )
 def test_refused(what, error, words):
@@ -292,7 +293,8 @@ def test_requests_follow_a_grammar(context):
 def test_host_follows_a_grammar():
     grammar = small()
     logits = np.zeros(10, np.float32)
-    assert host.sample(logits, grammar=grammar).token == 0
-    assert host.sample(logits, grammar=grammar, output=[0, 4]).token == END
-    assert host.sample(logits, grammar=grammar, output=[0, 2]).status == clsample.RowStatus.EMPTY
-    assert host.sample(logits, grammar=grammar, grammar_state=2).token == END
+    assert token_of(logits, grammar=grammar) == 0
+    assert token_of(logits, grammar=grammar, output=[0, 4]) == END
+    found = reference(logits, grammar=grammar, output=[0, 2])
+    assert found.status == [clsample.RowStatus.EMPTY]
+    assert token_of(logits, grammar=grammar, grammar_state=2) == END

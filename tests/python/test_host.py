@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: MIT
-"""Proves that clsample.host gives the recorded tokens of the arithmetic (tests/vectors), and that
-each parameter reaches the library."""
+"""Proves that Context("host") draws the recorded tokens of the arithmetic (tests/vectors), that a
+device and the host write and save the same bytes in random calls, and that requests move between
+them."""
 
-import math
+import os
 import struct
 
 import numpy as np
 import pytest
 
 import clsample
-from clsample import _types, host
-from clsample._cffi import ffi
-from clsample._request import new_params
-from conftest import SOURCE
+from clsample import _enums
+from conftest import FEATURES, HOST, SOURCE
 
 STAGES = {"temperature": "temperature", "top-k": "top_k", "top-p": "top_p", "min-p": "min_p"}
+
+
+def lines_of(name):
+    text = (SOURCE / "tests" / "vectors" / name).read_text()
+    return [line.split() for line in text.splitlines() if line and line[0] != "#"]
 
 
 def floating(word):
@@ -24,14 +28,11 @@ def floating(word):
 def records(name):
     """The rows or lists of a file: for each its name, and the fields of its records."""
     found = []
-    for line in (SOURCE / "tests" / "vectors" / name).read_text().splitlines():
-        words = line.split()
-        if not words or words[0].startswith("#") or words[0] == "end":
-            continue
-        if words[0] in ("row", "list"):
-            found.append((words[1], {}))
-        else:
-            found[-1][1].setdefault(words[0], []).append(words[1:])
+    for first, *words in lines_of(name):
+        if first in ("row", "list"):
+            found.append(pytest.param({}, id=words[0]))
+        elif first != "end":
+            found[-1].values[0].setdefault(first, []).append(words)
     return found
 
 
@@ -44,194 +45,366 @@ def parameters(row):
     return params
 
 
-@pytest.mark.parametrize(
-    "name, row", records("rows.txt"), ids=lambda x: x if type(x) is str else ""
-)
-def test_rows(name, row):
-    vocab = int(row["vocab"][0][0])
+@pytest.mark.parametrize("row", records("rows.txt"))
+def test_rows(row):
     bits = np.array([int(word, 16) for words in row["logits"] for word in words], np.uint32)
     logits = bits.view(np.float32)
-    assert logits.size == vocab
-    mask = None
-    if "masked" in row:
-        mask = np.ones(vocab, bool)
-        mask[[int(word) for words in row["masked"] for word in words]] = False
-    params = parameters(row)
-    result = host.sample(logits, mask=mask, **params)
-    assert result.status == int(row["status"][0][0])
-    if "kept" not in row:
-        assert result.token == -1
-        return
-    assert result.kept_count == int(row["kept"][0][0])
-    for position, draw, _, _, token in row.get("draw", []):
-        found = host.sample(logits, mask=mask, position=int(position), draw=int(draw), **params)
-        assert found.token == int(token)
-    for bits64, _, token in row.get("given", []):
-        assert host.sample(logits, mask=mask, random_bits=int(bits64, 16), **params).token == int(
-            token
-        )
+    assert logits.size == int(row["vocab"][0][0])
+    mask = np.ones(logits.size, bool)
+    mask[[int(word) for words in row.get("masked", ()) for word in words]] = False
+    with HOST.sampler(logits.size) as sampler, sampler.begin(**parameters(row)) as one:
+
+        def step(**more):
+            return sampler.sample(logits, one, mask=mask, kept_set=1, defer_accept=True, **more)
+
+        found = step()
+        assert found.status[0] & ~clsample.RowStatus.OVERFLOW == int(row["status"][0][0])
+        if "kept" not in row:
+            assert found.tokens == [-1]
+            return
+        assert found.kept_set.counts == [int(row["kept"][0][0])]
+        for position, draw, _, _, token in row.get("draw", []):
+            found = step(positions=[int(position)], draws=[int(draw)])
+            assert found.tokens == [int(token)]
+        for word, _, token in row.get("given", []):
+            assert step(random_bits=[int(word, 16)]).tokens == [int(token)]
 
 
-@pytest.mark.parametrize(
-    "name, row", records("lists.txt"), ids=lambda x: x if type(x) is str else ""
-)
-def test_lists(name, row):
+@pytest.mark.parametrize("row", records("lists.txt"))
+def test_lists(row):
     ids = [int(entry[0]) for entry in row.get("entry", [])]
-    logits = np.array([int(entry[1], 16) for entry in row.get("entry", [])], np.uint32)
-    options = {"vocab": int(row["vocab"][0][0])}
-    options["seed"], options["stream"] = map(int, row["seed"][0])
-    for position, draw, token in row.get("draw", []):
-        assert host.draw(
-            ids, logits.view(np.float32), position=int(position), draw=int(draw), **options
-        ) == int(token)
-    for bits, token in row.get("given", []):
-        assert host.draw(ids, logits.view(np.float32), random_bits=int(bits, 16), **options) == int(
-            token
-        )
-
-
-def example(name, ctype):
-    """A value for a parameter, other than its default, and what the field then holds."""
-    if name in _types.FIELD_ENUMS["cls_params"]:
-        member = list(_types.FIELD_ENUMS["cls_params"][name][0])[1]
-        return member.name.lower(), int(member)
-    if ctype == "float":
-        return 0.375, 0.375
-    return (7, 7) if ctype in ("int32_t", "uint32_t", "uint64_t") else (None, None)
-
-
-@pytest.mark.parametrize("name", list(clsample._types.Params.__annotations__))
-def test_each_parameter(name):
-    """The field gets the value, and no other field changes."""
-    place = dict(ffi.typeof("cls_params").fields)[name]
-    value, expected = example(name, place.type.cname)
-    if value is None:
-        pytest.skip("a list")
-    default, changed, keep = new_params({}, []), None, []
-    changed = new_params({name: value}, keep)
-    assert getattr(changed, name) == expected
-    before, after = bytes(ffi.buffer(default)), bytearray(ffi.buffer(changed))
-    span = slice(place.offset, place.offset + ffi.sizeof(place.type))
-    assert bytes(after[span]) != before[span] or getattr(default, name) == expected
-    after[span] = before[span]
-    assert bytes(after) == before
-
-
-def test_lists_of_parameters():
-    keep = []
-    params = new_params(
-        {
-            "stop_ids": [3, 4],
-            "logit_bias": {5: -math.inf, 6: 1.5},
-            "bad_words": [[7], np.array([8, 9])],
-            "dry_breakers": ((1, 2),),
-            "allowed_ids": np.arange(4),
-            "chain": ["top_k", "temperature"],
-        },
-        keep,
-    )
-    assert list(params.stop_ids.ids[0 : params.stop_ids.count]) == [3, 4]
-    assert [(b.id, b.bias) for b in params.logit_bias.biases[0 : params.logit_bias.count]] == [
-        (5, -math.inf),
-        (6, 1.5),
+    bits = np.array([int(entry[1], 16) for entry in row.get("entry", [])], np.uint32)
+    seed, stream = map(int, row["seed"][0])
+    more = dict(vocab=int(row["vocab"][0][0]), seed=seed, stream=stream)
+    draws = [
+        (dict(position=int(position), draw=int(draw)), token)
+        for position, draw, token in row.get("draw", [])
     ]
-    bad = params.bad_words
-    words = [list(w.ids[0 : w.count]) for w in bad.sequences[0 : bad.count]]
-    assert words == [[7], [8, 9]] and params.dry_breakers.count == 1
-    assert params.allowed_ids.count == 4 and params.only_allowed == 1
-    assert params.chain == clsample.Chain.CUSTOM
-    assert list(params.stages)[:3] == [clsample.Stage.TOP_K, clsample.Stage.TEMPERATURE, 0]
+    draws += [(dict(random_bits=int(word, 16)), token) for word, token in row.get("given", [])]
+    for given, token in draws:
+        assert clsample.draw(ids, bits.view(np.float32), **more, **given) == int(token)
 
 
-def test_an_empty_list_of_allowed_ids_allows_nothing():
-    logits = np.zeros(10, np.float32)
-    assert host.sample(logits, allowed_ids=[]).status == clsample.RowStatus.EMPTY
-    assert host.sample(logits, allowed_ids=None).status == clsample.RowStatus.OK
-    assert host.sample(logits, allowed_ids=[4]).token == 4
+def golden(words):
+    """A line of goldens.txt: parameters, the output, logits, and what they give or keep."""
+    marks, fields = ("stages", "after", "of", "gives", "keeps"), {}
+    places = [i for i, word in enumerate(words) if word in marks] + [len(words)]
+    for begin, end in zip(places, places[1:]):
+        fields[words[begin]] = words[begin + 1 : end]
+    params = dict(zip(words[: places[0] : 2], numbers(words[1 : places[0] : 2])))
+    for name, value in params.items():
+        if isinstance(clsample._sampler._params.get(name), int):
+            params[name] = int(value)
+    if "dry_breaker" in params:
+        params["dry_breakers"] = [[int(params.pop("dry_breaker"))]]
+    if "stages" in fields:
+        params["chain"] = fields["stages"]
+    first, *rest = fields["of"]
+    with np.errstate(divide="ignore"):
+        if first in ("log", "zipf"):
+            ids = np.arange(int(rest[0]))
+            logits = np.log(ids) if first == "log" else -1.5 * np.log(ids + 1)
+        else:
+            logits = np.log(numbers(fields["of"]))
+    return params, [int(word) for word in fields.get("after", ())], logits.astype("f"), fields
 
 
-def test_probs_and_types(logits):
-    row = logits[0].astype(np.float16)
-    found = host.sample(row, temperature=0.5, top_k=20, probs=True, seed=3)
-    assert found.kept_count == 20 and np.count_nonzero(found.probs) == 20
-    assert abs(found.probs.sum() - 1) < 1e-5
-    same = host.sample(row.astype(np.float32), temperature=0.5, top_k=20, seed=3)
-    assert same.token == found.token and same.probs is None
-    bits = (logits[0].view(np.uint32) >> 16).astype(np.uint16)
-    rounded = (bits.astype(np.uint32) << 16).view(np.float32)
-    assert host.sample(bits, dtype="bfloat16", seed=9).token == host.sample(rounded, seed=9).token
+def numbers(words):
+    return [np.divide(*map(float, (*word.split("/"), 1)[:2])) for word in words]
 
 
-def test_adaptive_state(logits):
-    """Mirostat's state goes from one token to the next."""
-    state, tokens = None, []
-    for i in range(6):
-        found = host.sample(
-            logits[0], mirostat=2, mirostat_tau=1.0, seed=4, output=tokens, adaptive=state
-        )
-        assert state is None or found.adaptive.mu != state.mu
-        state = found.adaptive
-        tokens.append(found.token)
-    assert state.begun == 1
+@pytest.mark.parametrize("line", lines_of("goldens.txt"), ids=" ".join)
+def test_goldens(context, line):
+    params, output, logits, fields = golden(line[1:])
+    with context.sampler(logits.size) as sampler, sampler.begin((), output, **params) as one:
+        probs = sampler.sample(logits, one, probs=True).probs.get()[0]
+    if "gives" in fields:
+        assert np.abs(probs - numbers(fields["gives"])).max() <= 1e-5
+    else:
+        first, last = map(int, fields["keeps"])
+        assert np.flatnonzero(probs).tolist() == list(range(first, last + 1))
 
 
-def test_strided_rows(logits):
-    """A column of a matrix is refused, and a row of one with gaps is not."""
-    wide = np.zeros((4, 1200), np.float32)
-    wide[:, :1000] = logits
-    assert host.sample(wide[2, :1000], seed=1).token == host.sample(logits[2], seed=1).token
-    with pytest.raises(ValueError, match="logits is not contiguous"):
-        host.sample(np.asfortranarray(logits)[1])
+# --------------------------------------------------------------- a device and the host
+
+SMALL = 300
+LOOSE = ("probs", "kept_mass", "entropy", "kept.probs")  # whose last bit may differ
+GRAMMAR = clsample.Grammar(
+    [{token: token % 3 for token in range(1 + state, SMALL, 2)} for state in range(3)],
+    final=[1],
+    end_ids=[0],
+    vocab=SMALL,
+)
+PARAMS = [
+    {},
+    dict(temperature=0, stop_ids=[5]),
+    dict(temperature=0.8, top_k=50, top_p=0.9, min_p=0.02, max_tokens=9),
+    dict(chain=["min_p", "temperature", "xtc", "typical_p"], min_p=0.01, xtc_probability=0.5,
+         typical_p=0.9, min_tokens=4, stop_ids=[1, 2, 3]),
+    dict(chain="llama", top_n_sigma=1.5, dynatemp_range=0.5, top_a=0.1),
+    dict(repetition_penalty=1.3, frequency_penalty=0.5, presence_penalty=0.2, penalty_scope="all"),
+    dict(presence_penalty=3, penalty_window=16, logit_bias={1: 5.0, 2: 4.0, 3: -np.inf}),
+    dict(allowed_ids=[*range(10, 40)], dry_multiplier=0.8, no_repeat_ngram=2),
+    dict(bad_words=[[5, 6], [7]], loop_repeats=2, loop_max=8, temperature=0.3, top_k=3),
+    dict(mirostat=2, mirostat_tau=2.0),
+    dict(adaptive_target=0.3),
+    dict(thinking_start=[11], thinking_end=[12], thinking_budget=3, thinking_forced=[13, 12]),
+    dict(grammar=GRAMMAR, top_k=20),
+    dict(infill=1, top_k=20),
+]  # fmt: skip
 
 
-def test_stages():
-    assert host.stages("llama")[0] == clsample.Stage.TOP_N_SIGMA
-    assert host.stages(clsample.Chain.VLLM)[:2] == [
-        clsample.Stage.TEMPERATURE,
-        clsample.Stage.MIN_P,
-    ]
+def arrays_of(result):
+    """All arrays of a result, by their names."""
+    found = {}
+    for name, value in vars(result).items():
+        if isinstance(value, _enums.Arrays):
+            found.update((f"{name}.{one}", array) for one, array in arrays_of(value).items())
+        elif isinstance(value, (clsample.DeviceArray, np.ndarray)):
+            found[name] = np.array(value.get())
+    if found.get("offsets") is not None:  # what lies behind all sets is undefined
+        found["ids"] = found["ids"][: found["offsets"][-1]]
+    return found
 
 
-def banned_by_ocr(output, ngram_size, window_size, whitelist):
-    """What DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, by its formula."""
-    if len(output) < ngram_size:
-        return set()
-    prefix = tuple(output[-(ngram_size - 1) :])
-    start = max(0, len(output) - window_size)
-    ngrams = [
-        tuple(output[i : i + ngram_size]) for i in range(start, len(output) - ngram_size + 1)
-    ]
-    return {ngram[-1] for ngram in ngrams if ngram[:-1] == prefix} - whitelist
+class Story:
+    """Random calls of a sampler, the same in each story of this number, and all that they write."""
+
+    def __init__(self, context, number, kind="f4"):
+        self.random, self.log, self.kind = np.random.default_rng(number), [], kind
+        self.sampler = context.sampler(
+            SMALL, 16, slot_count=5, max_history=64, max_rollback=8, features=FEATURES,
+            dtypes=[np.dtype(kind)],
+        )  # fmt: skip
+        self.sampler.infill([0, 1], [*[-1] * 200, *range(SMALL - 200)])
+        self.requests = [self.begin() for _ in range(4)]
+
+    def some(self, count=None, most=SMALL, least=0):
+        count = self.random.integers(9) if count is None else count
+        return self.random.integers(least, most, count)
+
+    def maybe(self, probability=0.5, **more):
+        return more if self.random.random() < probability else {}
+
+    def begin(self):
+        params = PARAMS[self.random.integers(len(PARAMS))]
+        text = (self.some(), self.some()) if "grammar" not in params else (self.some(), ())
+        return self.sampler.begin(*text, seed=int(self.some(1)[0]), **params)
+
+    def zeros(self, *width):
+        """An array with a row for each slot, of which a call writes those of its requests."""
+        zeros = np.zeros((self.sampler.slot_count, *width), np.int32)
+        return self.sampler.context.to_device(zeros)
+
+    def logits(self, rows):
+        """Flat and peaked rows, with ties, infinities and NaN in some."""
+        values = self.random.normal(size=(rows, SMALL)) * self.random.choice([0.5, 2, 6], (rows, 1))
+        values = np.where(self.random.random((rows, 1)) < 0.2, np.round(values), values)
+        wrong = self.random.random(values.shape) < self.random.choice([0.05, 0, 0, 0])
+        values[wrong] = self.random.choice([np.nan, np.inf, -np.inf], wrong.sum())
+        return values.astype(self.kind)
+
+    def arguments(self, rows, places, shape):
+        """Masks and biases of rows, positions and draws of places, and outputs of this shape."""
+        maps, mask = self.some(rows, 3) - 1, self.random.random((2, SMALL)) < 0.7
+        bits = np.packbits(mask, axis=1, bitorder="little")
+        masks = mask, np.pad(bits, ((0, 0), (0, 2))).view(np.int32)
+        bias = self.random.normal(size=(2, SMALL)).astype(self.random.choice(["f4", "f2"]))
+        factor, count, size = self.random.choice([1, -0.5]), *self.some(2, 60, 1).tolist()
+        sets = size, dict(capacity=size, ids=True, counts=True, offsets=True)
+        return {
+            **self.maybe(0.3, mask=masks[self.some(1, 2)[0]], mask_map=maps),
+            **self.maybe(0.3, bias=bias, bias_map=maps[::-1], bias_factor=factor),
+            **self.maybe(0.2, positions=self.some(places)),
+            **self.maybe(0.2, draws=self.some(places)),
+            **self.maybe(logprobs=True, ranks=True),
+            **self.maybe(entropy=True, kept_mass=True, latest=self.zeros()),
+            **self.maybe(logprob_kind="final"),
+            **self.maybe(top=min(count, 20), kept=count, given=self.some((*shape, 3), least=-1)),
+            **self.maybe(kept_set=sets[self.some(1, 2)[0]]),
+        }
+
+    def sample(self):
+        rows = [*self.random.permutation(self.requests), None][: self.random.integers(1, 6)]
+        count, defer = len(rows), self.random.random() < 0.2
+        bits = self.random.integers(2**63, size=count, dtype=np.uint64)
+        more = {
+            **self.arguments(count, count, (count,)),
+            **self.maybe(probs=True, final_logits=True),
+            **self.maybe(0.2, random_bits=bits),
+            **self.maybe(0.2, logits_map=self.random.permutation(count) - self.some(1, 2)),
+        }
+        step = self.sampler.sample(self.logits(count), rows, defer_accept=defer, **more)
+        return [step] + [self.sampler.accept(step.tokens.get(), rows)] * defer
+
+    def accept(self):
+        rows, width = self.requests[: self.random.integers(1, 5)], self.random.integers(1, 5)
+        counts, tokens = self.some(len(rows), width + 1), self.some((len(rows), width))
+        more = self.maybe(rollback=self.some(len(rows), 4))
+        return [self.sampler.accept(tokens, rows, counts=counts, **more)]
+
+    def verify(self):
+        rows = self.requests[: self.random.integers(1, 4)]
+        drafts = [self.some(self.random.integers(4)).tolist() for _ in rows]
+        total, width = sum(map(len, drafts)), max(map(len, drafts))
+        method = self.random.choice(["match", "standard", "block", "typical"])
+        more = self.arguments(total + len(rows), len(rows), (len(rows), width + 1))
+        more |= dict(method=method, disable_bonus=bool(self.some(1, 2)[0]), token_status=True)
+        more |= dict(counters=self.zeros(3))
+        if method in ("standard", "block") and total:
+            probs = self.random.random((total, SMALL)).astype("f4")
+            more["draft_probs"] = probs / probs.sum(1, keepdims=True)
+        elif method == "match":
+            more |= self.maybe(0.3, parents=[[*range(-1, len(one) - 1)] for one in drafts])
+        return [self.sampler.verify(self.logits(total + len(rows)), drafts, rows, **more)]
+
+    def draft(self):
+        return [self.sampler.draft(self.requests, int(self.some(1, 6, 1)[0]), min_n=1)]
+
+    def logprobs(self):
+        return [self.sampler.logprobs(self.logits(3), top=4, given=self.some((3, 2)))]
+
+    def change(self):
+        """A slot call."""
+        one, number = self.random.choice(self.requests), int(self.some(1)[0])
+        call = self.random.choice(["append_prompt", "next_turn", "force", "rollback", "update", ""])
+        if call == "rollback":
+            one.rollback(number % 4)
+        elif call == "update":
+            one.update(seed=number, temperature=float(self.random.random()))
+        elif call:
+            getattr(one, call)(self.some())
+        else:
+            place, saved = self.requests.index(one), saved_of(one)
+            other = self.requests[place - 1]
+            one.end()
+            if isinstance(saved, bytes):
+                with self.sampler.load(saved, grammar=one.params.get("grammar")) as again:
+                    assert saved_of(again) == saved
+            forks = number % 2 and isinstance(saved_of(other), bytes)
+            self.requests[place] = other.fork() if forks else self.begin()
+        return []
+
+    def turn(self):
+        """One random call: all that it writes, or why it is refused, and all requests behind it."""
+        chances = dict(sample=0.4, verify=0.2, change=0.2, accept=0.1, draft=0.05, logprobs=0.05)
+        name = self.random.choice(list(chances), p=list(chances.values()))
+        log = []
+        try:
+            for result in getattr(self, name)():
+                log += [(name, *one) for one in arrays_of(result).items()]
+        except (ValueError, clsample.Error) as error:
+            log.append((name, "refused", str(error)))
+        return log + [(name, f"request {i}", saved_of(r)) for i, r in enumerate(self.requests)]
 
 
-def test_ngrams_of_ocr_models():
-    random, found = np.random.default_rng(7), 0
-    for _ in range(500):
-        output = random.integers(0, 4, random.integers(0, 30)).tolist()
-        n, window = int(random.integers(2, 6)), int(random.integers(1, 35))
-        exempt = random.integers(0, 10, random.integers(0, 3)).tolist()
-        result = host.sample(
-            np.zeros(10, np.float32),
-            prompt=[0, 1, 2, 3, 0, 1, 2, 3],
-            output=output,
-            no_repeat_ngram=n,
-            ngram_window=window,
-            ngram_output_only=1,
-            ngram_exempt_ids=exempt,
-            probs=True,
-        )
-        banned = banned_by_ocr(output, n, window, set(exempt))
-        assert set(np.flatnonzero(result.probs == 0).tolist()) == banned
-        found += bool(banned)
-    assert found > 50
+def bytes_of(value):
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
-def test_relaxed_acceptance():
-    logits = np.log(np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], np.float32))
-    relaxed = dict(temperature=0, relaxed_top_k=2, relaxed_delta=0.25, thinking_end=[1])
-    assert host.verify(logits, [1, 1], **relaxed).tokens == [1, 0]
-    assert host.verify(logits, [2, 1], **relaxed).tokens == [0]
-    with pytest.raises(clsample.Error, match="relaxed_delta is set, but relaxed_top_k is 0"):
-        host.verify(logits, [1, 1], relaxed_delta=0.25)
-    with pytest.raises(clsample.Error, match="supports no trees"):
-        host.verify(logits, [1, 1], parents=[-1, -1], **relaxed)
+def saved_of(request):
+    """The bytes, or why there are none: a rollback may have removed more tokens than there were."""
+    try:
+        return bytes(request.save())
+    except clsample.BadArgument as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("number", range(int(os.environ.get("CLSAMPLE_STORIES", 24))))
+def test_random_calls(device, number):
+    """A device and the host write the same bytes, and refuse the same."""
+    stories = [Story(context, number, ("f4", "f2")[number % 4 == 3]) for context in (device, HOST)]
+    for _ in range(25):
+        ours, theirs = (story.turn() for story in stories)
+        assert [one[:2] for one in ours] == [one[:2] for one in theirs]
+        for (call, what, one), (*_, other) in zip(ours, theirs):
+            if what in LOOSE:
+                np.testing.assert_array_max_ulp(one, other, 1)
+            else:
+                assert bytes_of(one) == bytes_of(other), (call, what, one, other)
+
+
+@pytest.mark.parametrize("params", PARAMS, ids=" ".join)
+def test_requests_move(device, params):
+    """A request that a device and the host have by turns draws the text of one that stays."""
+    rows = np.random.default_rng(5).normal(size=(12, SMALL)).astype(np.float32) * 2
+    options = dict(slot_count=2, max_history=64, max_rollback=4)
+    with device.sampler(SMALL, **options) as first, HOST.sampler(SMALL, **options) as second:
+        for sampler in (first, second):
+            sampler.infill([0, 1], [-1] * SMALL)
+        stays, moves = (first.begin([1, 2, 1, 2], seed=3, **params) for _ in range(2))
+        texts = [], []
+        for turn, row in enumerate(rows):
+            for one, text in zip((stays, moves), texts):
+                if turn == 7:
+                    one.rollback(3)
+                text.append(int(one.sampler.sample(row, one).tokens[0]))
+            saved = moves.save()
+            assert bytes(saved) == bytes(stays.save())
+            moves.end()
+            moves = (second, first)[turn % 2].load(saved, grammar=params.get("grammar"))
+        assert texts[0] == texts[1] and max(texts[0]) >= 0
+
+
+# --------------------------------------------------------------- what only a device has
+
+
+def test_what_is_a_devices(device, cl, theirs):
+    """It is refused by its name; what is the host's goes on."""
+    assert (HOST.info.host, device.info.host) == (1, 0) and HOST.info.shortlist == 1024
+    assert repr(HOST) == "<clsample.Context on the host>" and HOST.programs() == []
+    row, refused = np.zeros((1, SMALL), np.float32), "is a device's, and the Context is the host's$"
+    buffer = cl.Buffer(theirs[0], cl.mem_flags.READ_WRITE, row.nbytes)
+    with HOST.sampler(SMALL) as sampler, sampler.begin() as here, device.sampler(SMALL) as other:
+        step, array = other.sample(row, other.begin()), device.to_device(row)
+        nothing = HOST.empty(1)
+        for what, call in (
+            ("logits", lambda: sampler.sample(array, here)),
+            ("logits", lambda: sampler.sample(buffer, here)),
+            ("bias", lambda: sampler.sample(row, here, bias=array)),
+            ("mask", lambda: sampler.sample(row, here, mask=cl.array.to_device(theirs[1], row))),
+            ("positions", lambda: sampler.sample(row, here, positions=step.tokens)),
+            ("given", lambda: sampler.sample(row, here, given=array)),
+            ("requests", lambda: sampler.sample(row, step.tokens)),
+            ("tokens", lambda: sampler.accept(step.tokens, here)),
+            ("queue", lambda: sampler.sample(row, here, queue=device.queue)),
+            (r"wait_for\[0\]", lambda: sampler.sample(row, here, wait_for=step)),
+            (r"wait_for\[1\]", lambda: sampler.draft(here, 2, wait_for=[nothing, step.event])),
+            ("queue", lambda: HOST.queue),
+            ("device", lambda: HOST.device),
+            ("buffer", lambda: HOST.array(buffer, SMALL)),
+            ("the self-test", HOST.selftest),
+            ("device", lambda: clsample.Context("host", "pocl")),
+            ("queue", lambda: clsample.Context("host", queue=device.queue)),
+        ):
+            with pytest.raises(TypeError, match=f"^{what} {refused}"):
+                call()
+        with pytest.raises(TypeError, match="^tokens must be True or a NumPy array, not DeviceArr"):
+            sampler.sample(row, here, tokens=step.tokens)
+        with pytest.raises(clsample.BadArgument, match="no device, so that it has no compiled pr"):
+            HOST.export()
+        first = sampler.sample(row, here, wait_for=[])
+        assert first.done and first.event is None and first.wait() is None
+        assert sampler.sample(row, here, wait_for=[first, first.tokens]).get()["tokens"][0] >= 0
+
+
+def test_numpys_arrays(logits):
+    """They are what a device's arrays are elsewhere: requests by slots, outputs, results."""
+    with HOST.sampler(1000, 2, max_rollback=1) as sampler:
+        a, b = sampler.begin(seed=1), sampler.begin(seed=2)
+        wanted = sampler.sample(logits[:2], [a, b], logprobs=True, defer_accept=True)
+        tokens, logprobs = np.zeros(2, np.int32), HOST.empty(2)
+        slots = np.array([a.slot, b.slot], np.int32)
+        step = sampler.sample(logits[:2], slots, tokens=tokens, logprobs=logprobs)
+        assert step.tokens is tokens and step.logprobs is logprobs
+        assert isinstance(wanted.tokens, clsample.HostArray)
+        assert wanted.get()["tokens"] is wanted.tokens
+        assert np.array_equal(tokens, wanted.tokens) and np.array_equal(logprobs, wanted.logprobs)
+        into = np.zeros(2, np.int32)
+        assert wanted.tokens.get(into) is into and np.array_equal(into, tokens)
+        sampler.accept(step.tokens, slots, rollback=[1, 1])
+        for wrong in (slots.astype(float), slots.astype(np.int64)):
+            with pytest.raises(TypeError, match="requests must be a list of requests"):
+                sampler.sample(logits[:2], wrong)
+        with pytest.raises(clsample.BadArgument, match="requests"):
+            sampler.sample(logits[:1], np.array([5], np.int32))

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import _opencl, _shared, host
-from conftest import VOCAB
+from clsample import _opencl, _shared
+from conftest import VOCAB, tokens_of
 from test_examples import run
 
 TOKENS = "import clsample, numpy; tokens = lambda: numpy.zeros((2, 1000), numpy.float32)\n"
 
 
 @pytest.fixture
-def shared(context):
-    if not context._shares:
+def shared(device):
+    if not device._shares:
         pytest.skip("the device does not compute in the host's memory")
 
 
@@ -42,10 +42,6 @@ def late(shared, cl, theirs):
             gate.set_status(cl.command_execution_status.COMPLETE)  # the test failed before it
     queue.finish()
     sampler.close()
-
-
-def tokens_of(rows):
-    return [host.sample(row, seed=seed).token for row, seed in zip(rows, (1, 2))]
 
 
 def test_the_device_reads_the_array_itself(late, logits):
@@ -123,7 +119,7 @@ def test_the_array_lives_as_long_as_the_step(late, logits):
     assert alive() is None
 
 
-def test_the_process_may_end_first(shared, context):
+def test_the_process_may_end_first(shared):
     """The device reads the array while the process ends, and after."""
     out = run(
         "-c",
@@ -149,23 +145,24 @@ del array
     assert run("-c", code) == "True\n"
 
 
-def test_buffers_begin_where_vectors_may(shared, context):
+def test_buffers_begin_where_vectors_may(shared, device):
     array = np.zeros(100, np.float32)
     for first in range(40):
         part = array[first:]
-        mem, offset = _shared.share(context._cl, part, part.nbytes)
+        place = _opencl.Pointer(part.ctypes.data, part.nbytes, part)
+        mem, offset = _shared.share(device._cl, place)
         host_ptr = _opencl._info("clGetMemObjectInfo", mem, 0x1103, "void *")
         start = int(_opencl.ffi.cast("intptr_t", host_ptr))
         assert start % 128 == 0 and start + offset == part.ctypes.data
         assert _opencl.buffer_size(mem) == offset + part.nbytes
 
 
-def test_it_is_checked(shared, context, monkeypatch):
+def test_it_is_checked(shared, device, monkeypatch):
     """A driver is noticed that copies, with or without maps of the host's memory, or refuses."""
-    assert _shared.shares_memory(context._cl, context._device)
+    assert _shared.shares_memory(device._cl, device._device)
 
-    def copied(cl, array, span):
-        return _opencl.create_buffer(cl, array.nbytes, array), 0
+    def copied(cl, memory):
+        return _opencl.create_buffer(cl, memory.size, memory.owner), 0
 
     def announced(queue, buffer, offset, target, event):
         target[:] = 1
@@ -179,9 +176,9 @@ def test_it_is_checked(shared, context, monkeypatch):
         (_opencl, "check", refused),
     ):
         monkeypatch.setattr(module, name, wrong)
-        assert not _shared.shares_memory(context._cl, context._device)
+        assert not _shared.shares_memory(device._cl, device._device)
         monkeypatch.undo()
     info = _opencl._info
     for what, value in ((_shared.DEVICE_TYPE, 1 << 2), (_shared.HOST_UNIFIED_MEMORY, 0)):
         monkeypatch.setattr(_opencl, "_info", lambda *a: value if a[2] == what else info(*a))
-        assert not _shared.shares_memory(context._cl, context._device)
+        assert not _shared.shares_memory(device._cl, device._device)

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import Params, _params
-from conftest import SOURCE
+from clsample import Params, RowStatus, Stage, _params, _types
+from clsample._cffi import ffi
+from clsample._request import new_params
+from conftest import SOURCE, reference, token_of
 
 SYSTEMS = {
     "Hugging Face Transformers": (_params.TRANSFORMERS, Params.from_generation_config),
@@ -27,7 +29,7 @@ def test_a_dict(context):
     with context.sampler(100) as sampler, sampler.begin([1], **params) as request:
         assert request.params["stop_ids"] == [3]
     logits = [float(token) for token in range(100)]
-    assert clsample.host.sample(logits_of(logits), **params).token >= 95
+    assert token_of(logits_of(logits), **params) >= 95
     with pytest.raises(TypeError, match="did you mean 'temperature'"):
         Params(temprature=1)
     with pytest.raises(ValueError, match="top_p is 3"):
@@ -187,7 +189,7 @@ def test_a_ban_stays(sampler, logits):
     params = Params.from_generation_config({"suppress_tokens": [best]}, logit_bias={best: 50.0})
     with sampler.begin(**params) as request:
         token = int(sampler.sample(logits[:1], request).tokens[0])
-    assert token == clsample.host.sample(logits[0], **params).token != best
+    assert token == token_of(logits[0], **params) != best
 
 
 def test_greedy_without_do_sample():
@@ -389,3 +391,105 @@ def test_the_command_agrees():
         name: [one for one in off if type(one) is int] for name, (off, _) in table.refused.items()
     }
     assert set(unused) == {*table.left, *table.unused}
+
+
+# ------------------------------------------------------------------ parameters by themselves
+
+
+def example(name, ctype):
+    """A value for a parameter, other than its default, and what the field then holds."""
+    if name in _types.FIELD_ENUMS["cls_params"]:
+        member = list(_types.FIELD_ENUMS["cls_params"][name][0])[1]
+        return member.name.lower(), int(member)
+    if ctype == "float":
+        return 0.375, 0.375
+    return (7, 7) if ctype in ("int32_t", "uint32_t", "uint64_t") else (None, None)
+
+
+@pytest.mark.parametrize("name", list(_types.Params.__annotations__))
+def test_each_parameter(name):
+    """The field gets the value, and no other field changes."""
+    place = dict(ffi.typeof("cls_params").fields)[name]
+    value, expected = example(name, place.type.cname)
+    if value is None:
+        pytest.skip("a list")
+    default, changed, keep = new_params({}, []), None, []
+    changed = new_params({name: value}, keep)
+    assert getattr(changed, name) == expected
+    before, after = bytes(ffi.buffer(default)), bytearray(ffi.buffer(changed))
+    span = slice(place.offset, place.offset + ffi.sizeof(place.type))
+    assert bytes(after[span]) != before[span] or getattr(default, name) == expected
+    after[span] = before[span]
+    assert bytes(after) == before
+
+
+def test_lists_of_parameters():
+    keep = []
+    params = new_params(
+        {
+            "stop_ids": [3, 4],
+            "logit_bias": {5: -math.inf, 6: 1.5},
+            "bad_words": [[7], np.array([8, 9])],
+            "dry_breakers": ((1, 2),),
+            "allowed_ids": np.arange(4),
+            "chain": ["top_k", "temperature"],
+        },
+        keep,
+    )
+    assert list(params.stop_ids.ids[0 : params.stop_ids.count]) == [3, 4]
+    assert [(b.id, b.bias) for b in params.logit_bias.biases[0 : params.logit_bias.count]] == [
+        (5, -math.inf),
+        (6, 1.5),
+    ]
+    bad = params.bad_words
+    words = [list(w.ids[0 : w.count]) for w in bad.sequences[0 : bad.count]]
+    assert words == [[7], [8, 9]] and params.dry_breakers.count == 1
+    assert params.allowed_ids.count == 4 and params.only_allowed == 1
+    assert params.chain == clsample.Chain.CUSTOM
+    assert list(params.stages)[:3] == [clsample.Stage.TOP_K, clsample.Stage.TEMPERATURE, 0]
+
+
+def test_an_empty_list_of_allowed_ids_allows_nothing():
+    logits = np.zeros(10, np.float32)
+    assert reference(logits, allowed_ids=[]).status == [RowStatus.EMPTY]
+    assert reference(logits, allowed_ids=None).status == [RowStatus.OK]
+    assert token_of(logits, allowed_ids=[4]) == 4
+
+
+def test_stages():
+    assert clsample.chain_stages("llama")[0] == Stage.TOP_N_SIGMA
+    assert clsample.chain_stages(clsample.Chain.VLLM)[:2] == [Stage.TEMPERATURE, Stage.MIN_P]
+
+
+def banned_by_ocr(output, ngram_size, window_size, whitelist):
+    """What DeepSeek-OCR's NoRepeatNGramLogitsProcessor bans after an output, by its formula."""
+    if len(output) < ngram_size:
+        return set()
+    prefix = tuple(output[-(ngram_size - 1) :])
+    start = max(0, len(output) - window_size)
+    ngrams = [
+        tuple(output[i : i + ngram_size]) for i in range(start, len(output) - ngram_size + 1)
+    ]
+    return {ngram[-1] for ngram in ngrams if ngram[:-1] == prefix} - whitelist
+
+
+def test_ngrams_of_ocr_models():
+    random, found = np.random.default_rng(7), 0
+    for _ in range(500):
+        output = random.integers(0, 4, random.integers(0, 30)).tolist()
+        n, window = int(random.integers(2, 6)), int(random.integers(1, 35))
+        exempt = random.integers(0, 10, random.integers(0, 3)).tolist()
+        probs = reference(
+            np.zeros(10, np.float32),
+            [0, 1, 2, 3, 0, 1, 2, 3],
+            output,
+            no_repeat_ngram=n,
+            ngram_window=window,
+            ngram_output_only=1,
+            ngram_exempt_ids=exempt,
+            probs=True,
+        ).probs[0]
+        banned = banned_by_ocr(output, n, window, set(exempt))
+        assert set(np.flatnonzero(probs == 0).tolist()) == banned
+        found += bool(banned)
+    assert found > 50

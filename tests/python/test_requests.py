@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import host
-from conftest import ended
+from conftest import HOST, ended, token_of
 
 
 def draw(sampler, row, *requests):
@@ -28,8 +27,8 @@ def test_a_fork_draws_the_same_until_it_has_another_seed(sampler, logits):
     child, other = parent.fork(), parent.fork(seed=6)
     assert child.params == parent.params == {"seed": 5} and other.params == {"seed": 6}
     a, b, c = draw(sampler, row, parent, child, other)
-    assert a == b == host.sample(row, seed=5, position=1).token
-    assert c == host.sample(row, seed=6, position=1).token
+    assert a == b == token_of(row, seed=5, position=1)
+    assert c == token_of(row, seed=6, position=1)
     ended(parent, child, other)
 
 
@@ -46,7 +45,7 @@ def test_a_request_without_a_seed_has_one_of_its_own(sampler, logits):
     assert two.params["seed"] not in seeds
     requests = [one, two, zero, copy, other]
     assert draw(sampler, logits[0], *requests) == [
-        host.sample(logits[0], seed=request.params["seed"]).token for request in requests
+        token_of(logits[0], seed=request.params["seed"]) for request in requests
     ]
     sampler.check(seed=None)
     state = one.save()
@@ -76,9 +75,9 @@ def test_save_and_load(sampler, logits):
     plain = sampler.load(bytes(saved))
     with pytest.raises(ValueError, match="not known"):
         plain.update(seed=1)
-    expected = host.sample(
+    expected = token_of(
         logits[2], prompt=[4, 5, 6], output=first, seed=9, repetition_penalty=1.5
-    ).token
+    )
     assert draw(sampler, logits[2], plain) == [expected]
     with pytest.raises(clsample.BadArgument):
         sampler.load(bytes(saved)[:-1])
@@ -94,13 +93,13 @@ def test_prompts_turns_and_updates(sampler, logits):
         for _ in range(2):
             output += draw(sampler, row, one)
             assert (
-                output[-1] == host.sample(row, prompt=[1, 2, 3], output=output[:-1], **params).token
+                output[-1] == token_of(row, prompt=[1, 2, 3], output=output[:-1], **params)
             )
         assert draw(sampler, row, one) == [-1]
         one.next_turn([4])
         prompt = [1, 2, 3, *output, 4]
         assert draw(sampler, row, one) == [
-            host.sample(row, prompt=prompt, position=2, **params).token
+            token_of(row, prompt=prompt, position=2, **params)
         ]
         one.update(temperature=0)
         assert one.params["temperature"] == 0 and one.params["seed"] == 2
@@ -118,7 +117,7 @@ def test_what_was_given_stays_as_it_was(sampler, logits):
         "allowed_ids": best[:5],
         "chain": ["top_k", "temperature"],
     }
-    token = host.sample(logits[0], seed=3, **wanted).token
+    token = token_of(logits[0], seed=3, **wanted)
     assert token in best[3:5]
 
     def arrays():
@@ -183,9 +182,7 @@ def test_forced_ids(sampler, logits):
         assert step.status.get()[0] & clsample.RowStatus.FORCED
         assert draw(sampler, logits[0], one) == [8]
         one.force([])
-        found = host.sample(logits[0], seed=3, output=[7, 8])
-        assert draw(sampler, logits[0], one) == [found.token]
-        assert host.sample(logits[0], seed=3, forced_ids=[5]).token == 5
+        assert draw(sampler, logits[0], one) == [token_of(logits[0], (), [7, 8], seed=3)]
 
 
 def test_accepting_several(sampler, logits):
@@ -193,21 +190,21 @@ def test_accepting_several(sampler, logits):
     with sampler.begin(seed=1, **params) as a, sampler.begin(seed=2, **params) as b:
         sampler.accept([[4, 5, 6], [7, -1, -1]], [a, b])
         assert draw(sampler, logits[1], a, b) == [
-            host.sample(logits[1], seed=1, output=[4, 5, 6], **params).token,
-            host.sample(logits[1], seed=2, output=[7], **params).token,
+            token_of(logits[1], seed=1, output=[4, 5, 6], **params),
+            token_of(logits[1], seed=2, output=[7], **params),
         ]
 
 
 def test_thinking_and_loops(sampler, logits):
     with sampler.begin(
-        thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
+        seed=1, thinking_budget=2, thinking_forced=[5, 6], loop_repeats=2, loop_max=4
     ) as one:
         assert [draw(sampler, logits[0], one)[0] for _ in range(4)][2:] == [5, 6]
 
 
 def test_output_of_before(sampler, logits):
     with sampler.begin([1], [8, 9], seed=3) as one:
-        assert draw(sampler, logits[0], one) == [host.sample(logits[0], seed=3, position=2).token]
+        assert draw(sampler, logits[0], one) == [token_of(logits[0], seed=3, position=2)]
 
 
 def test_slots_are_freed(sampler, logits):
@@ -238,5 +235,9 @@ def test_infill(sampler, logits):
     tables = ([0, 1], np.full(1000, -1))
     sampler.infill(*tables)
     with sampler.begin(infill=1, top_k=20, seed=3) as one:
-        expected = host.sample(logits[0], infill=1, top_k=20, seed=3, infill_tables=tables)
-        assert draw(sampler, logits[0], one) == [expected.token]
+        with HOST.sampler(1000) as twin, twin.begin(top_k=20, seed=3) as other:
+            with pytest.raises(clsample.BadArgument, match=r"infill needs the tables of Sampler"):
+                other.update(infill=1)
+            twin.infill(*tables)
+            other.update(infill=1)
+            assert draw(sampler, logits[0], one) == draw(twin, logits[0], other)

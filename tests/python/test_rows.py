@@ -4,17 +4,20 @@ kind of array; and what it keeps and frees between calls."""
 
 import collections
 import os
+import re
 import threading
+import warnings
 
 import numpy as np
 import pytest
 
 import clsample
-from clsample import RowStatus, _rows, host
-from conftest import ROWS, VOCAB
+from clsample import RowStatus, _rows
+from conftest import ROWS, VOCAB, token_of
 from test_dlpack import Producer
 from test_examples import run
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*draws on the host")
 # Each truncation, alone and with others; numbers and arrays.
 PARAMS = {
     "plain": {},
@@ -33,10 +36,24 @@ PARAMS = {
 }
 
 
-@pytest.fixture(autouse=True, scope="module")
-def device(context):
-    yield
-    clsample.clear()
+@pytest.fixture(autouse=True, params=["device", "host"])
+def side(request, device, monkeypatch):
+    """There is a device, or there is none."""
+
+    class Nowhere(clsample.Context):
+        def __init__(self, cl=None, *device, **options):
+            if cl is None:
+                raise clsample.OpenCLNotFound("a loader was not found")
+            super().__init__(cl, *device, **options)
+
+    if request.param == "host":
+        if "theirs" in request.fixturenames:
+            pytest.skip("pyopencl has a device")
+        clsample.clear()
+        monkeypatch.setattr(_rows, "Context", Nowhere)
+    yield request.param
+    if request.param == "host":
+        clsample.clear()
 
 
 @pytest.fixture
@@ -54,7 +71,7 @@ def row_of(params, row):
 
 def expected(logits, params, seeds, streams, position=0, **more):
     return [
-        host.sample(row, seed=s, stream=t, position=position, **row_of(params, r), **more).token
+        token_of(row, seed=s, stream=t, position=position, **row_of(params, r), **more)
         for r, (row, s, t) in enumerate(zip(logits, seeds, streams))
     ]
 
@@ -70,6 +87,20 @@ def test_against_the_host(logits, name):
         for given in (seeds, np.array(seeds, np.uint64)):
             found = clsample.sample(logits, seed=given, **more)
             assert found.tolist() == expected(logits, params, seeds, [0] * ROWS, position)
+
+
+def test_where_there_is_no_device(side, fresh, logits):
+    """The host draws, and a warning says so once."""
+    wanted = expected(logits, {}, [1] * ROWS, range(ROWS))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(3):
+            assert clsample.sample(logits, seed=1).tolist() == wanted
+        assert clsample.sample(logits, seed=1, device="host").tolist() == wanted
+    assert len(found) == (side == "host")
+    for one in found:
+        assert re.search("draws on the host.*: a loader was not found", str(one.message))
+        assert one.filename == __file__
 
 
 def test_against_requests(context, logits):
@@ -110,7 +141,7 @@ def test_fresh_seeds(logits):
 
 def test_one_row(logits):
     token = clsample.sample(logits[0], seed=3, top_k=20)
-    assert token.shape == () and token == host.sample(logits[0], seed=3, top_k=20).token
+    assert token.shape == () and token == token_of(logits[0], seed=3, top_k=20)
     token, status, seed = clsample.sample(logits[0], return_status=True, return_seed=True)
     assert token.shape == status.shape == () and status == 0 and 0 <= seed < 2**64
 
@@ -137,7 +168,7 @@ def test_torch(logits):
     assert tokens.dtype == status.dtype == torch.int32 and status.tolist() == [0] * ROWS
     assert tokens.tolist() == expected(logits, plain, range(ROWS), [0] * ROWS)
     one = clsample.sample(tensor[0].bfloat16(), seed=2)
-    assert one.shape == () and one == host.sample(tensor[0].bfloat16(), seed=2).token
+    assert one.shape == () and one == token_of(tensor[0].bfloat16(), seed=2)
     assert isinstance(one, torch.Tensor)
 
 
@@ -151,14 +182,14 @@ def test_pyopencl(cl, theirs, logits):
     tokens, status = clsample.sample(array, seed=1, return_status=True)
     assert tokens.get().tolist() == wanted and status.get().tolist() == [0] * ROWS
     one = clsample.sample(array[1], seed=1)
-    assert one.shape == () and one.get() == host.sample(logits[1], seed=1).token
+    assert one.shape == () and one.get() == token_of(logits[1], seed=1)
     many = [clsample.sample(array, seed=1, position=i, return_status=True)[0] for i in range(150)]
     for i in (0, 149):  # more than a sampler's steps in flight
         assert many[i].get().tolist() == expected(logits, {}, [1] * ROWS, range(ROWS), i)
     own = clsample.sample(opened.to_device(logits), seed=1)
     assert isinstance(own, clsample.DeviceArray) and own.get().tolist() == wanted
     one = clsample.sample(opened.to_device(logits[1]), seed=1)
-    assert one.shape == () and one.get() == host.sample(logits[1], seed=1).token
+    assert one.shape == () and one.get() == token_of(logits[1], seed=1)
     with pytest.raises(TypeError, match=r"logits must be an array; Context.array\(\) makes one"):
         clsample.sample(array.base_data)
     with pytest.raises(TypeError, match="device is given, but logits are on a device"):
@@ -220,7 +251,7 @@ def test_wrong_logits(logits):
     ):
         with pytest.raises(error, match=text):
             clsample.sample(wrong)
-    with pytest.raises(clsample.UnsupportedDevice, match="names have no 'a quantum computer'"):
+    with pytest.raises(clsample.Error, match="names have no 'a quantum computer'|loader was not"):
         clsample.sample(logits, device="a quantum computer")
 
 
@@ -334,9 +365,9 @@ def test_threads(fresh, logits):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-def test_fork(context):
+def test_fork(device):
     """The child has nothing of its parent's, and says that OpenCL does not survive the fork, even
-    if a thread of the parent was in a call."""
+    if a thread of the parent was in a call. The host does."""
     out = run(
         "-c",
         "import os, clsample, numpy\n"
@@ -348,14 +379,15 @@ def test_fork(context):
         "    print(len(_rows._idle), len(_rows._contexts))\n"
         "    try: clsample.sample(x)\n"
         "    except RuntimeError as error: print(str(error)[:23], flush=True)\n"
+        "    print(clsample.sample(x, device='host').shape, flush=True)\n"
         "    clsample.clear()\n"
         "    os._exit(0)\n"
         "os.wait(); _rows._lock.release(); print(clsample.sample(x).shape)\n",
     )
-    assert out == "0 0\nthis process was forked\n(1,)\n"
+    assert out == "0 0\nthis process was forked\n(1,)\n(1,)\n"
 
 
-def test_the_end_of_a_process(context):
+def test_the_end_of_a_process(device):
     """What is kept is freed in order."""
     code = "import clsample, numpy; print(clsample.sample(numpy.ones(9, 'f')).shape)"
     assert run("-c", code) == "()\n"

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import host
-from conftest import VOCAB, ended
+from conftest import VOCAB, ended, token_of
 
 
 @pytest.fixture
@@ -70,7 +69,7 @@ def on_host(cl, queue, value):
 def test_the_forms(cl, theirs, memory, logits):
     """Each one as logits, and as the tokens that a step writes."""
     _, queue, context = theirs
-    expected = [host.sample(row, seed=r).token for r, row in enumerate(logits[:2])]
+    expected = [token_of(row, seed=r) for r, row in enumerate(logits[:2])]
     with context.sampler(VOCAB, 2) as sampler:
         requests = [sampler.begin(seed=r) for r in range(2)]
         for form in memory.forms:
@@ -165,7 +164,7 @@ def test_memory_without_a_shape(cl, theirs, memory, logits):
     cl.enqueue_copy(queue, svm, logits)
     with context.sampler(VOCAB, 2) as sampler, sampler.begin(seed=1) as a, sampler.begin() as b:
         step = sampler.sample(svm, [a, None], queue=queue)
-        assert step.tokens.get()[0] == host.sample(logits[0], seed=1).token
+        assert step.tokens.get()[0] == token_of(logits[0], seed=1)
         array = context.array(svm, (2, VOCAB))
         for value in (svm, array, cl.SVM(cl.csvm_empty(cl_context, (2, VOCAB), np.float32))):
             with pytest.raises(TypeError, match="queue must be given"):
@@ -212,7 +211,7 @@ def test_the_memory_lives_as_long_as_the_step(cl, theirs, memory, logits):
         gc.collect()
         kept = alive() is not None and not step.done
         gate.set_status(0)
-        assert kept and step.tokens.get()[0] == host.sample(logits[0], seed=1).token
+        assert kept and step.tokens.get()[0] == token_of(logits[0], seed=1)
         gc.collect()
         assert alive() is None
         for _ in range(9):  # also where only OpenCL is asked

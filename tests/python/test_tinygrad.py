@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import _opencl, host
+from clsample import _opencl
+from conftest import token_of
 
 pytest.importorskip("pyopencl")
 tinygrad = pytest.importorskip("tinygrad")
@@ -28,7 +29,7 @@ PARAMS = (
 
 
 @pytest.fixture(scope="module")
-def theirs(context):
+def theirs(device):
     with ours.from_device("CL") as found:
         yield found
 
@@ -60,7 +61,7 @@ def tensor_of(values, dtype=None):
 
 def expected(rows, position=0):
     return [
-        host.sample(row, position=position, **params).token for row, params in zip(rows, PARAMS)
+        token_of(row, position=position, **params) for row, params in zip(rows, PARAMS)
     ]
 
 
@@ -131,7 +132,7 @@ def test_tensors_that_are_not_computed_yet(theirs, sampler, requests, rows):
     lazy = (tensor_of(rows) * 2).reshape(2, 2, VOCAB)[:, 1]
     found = draw(sampler, requests[1:3], ours.array(theirs, lazy))
     assert found.tolist() == [
-        host.sample(2 * rows[row], **PARAMS[1 + i]).token for i, row in enumerate((1, 3))
+        token_of(2 * rows[row], **PARAMS[1 + i]) for i, row in enumerate((1, 3))
     ]
 
 
@@ -159,7 +160,7 @@ def test_views(theirs, sampler, requests, name):
     assert found.tolist() == expected(values)
 
 
-def test_what_is_refused(theirs, context):
+def test_what_is_refused(theirs, device):
     small = tensor_of(np.arange(24, dtype=np.float32).reshape(4, 6))
     for view in (
         small.T,
@@ -185,13 +186,13 @@ def test_what_is_refused(theirs, context):
     with pytest.raises(TypeError, match=r"elements of dtypes.long; cast\(\) it to one of float"):
         ours.array(theirs, small.cast("int64"))
     with pytest.raises(ValueError, match="must be clsample.tinygrad.from_device"):
-        ours.array(context, small)
+        ours.array(device, small)
     with pytest.raises(ValueError, match="device is CPU; it must be an OpenCL device"):
         ours.from_device("CPU")
     with pytest.raises(TypeError, match="must be a clsample.DeviceArray, not Tensor"):
         ours.tensor(small)
     with pytest.raises(ValueError, match="whose queue is not that of"):
-        ours.tensor(context.empty(4))
+        ours.tensor(device.empty(4))
     array = theirs.array(ours.array(theirs, small).as_pyopencl().base_data, (2, 4), row_stride=6)
     with pytest.raises(ValueError, match="gaps between its rows"):
         ours.tensor(array)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import clsample
-from conftest import SOURCE
+from conftest import HOST, SOURCE, token_of
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -153,7 +153,7 @@ def test_sampled_in_every_way(model, inputs, context):
             own = dict(params, stream=row)
 
             def reference(logits, so_far):
-                return clsample.host.sample(logits, prompt=prompt, output=so_far, **own).token
+                return token_of(logits, prompt=prompt, output=so_far, **own)
 
             host = by_hand(model, prompt, own, NEW, reference)
             with sampler.begin(prompt, **own) as request:
@@ -178,15 +178,11 @@ def test_parameters_per_row(model, inputs, context):
     more = dict(do_sample=True, top_k=0, eos_token_id=None)
     assert torch.equal(custom(model, inputs, context, params=rows, **more), found)
     assert [one["seed"] for one in processor.params] == [3, 3, 4]
-    adaptive = None
     prompt, output = prompts_of(inputs)[2], outputs_of(found, inputs)[2]
-    for count, token in enumerate(output):
-        logits = logits_of(model, prompt + output[:count])
-        result = clsample.host.sample(
-            logits, prompt=prompt, output=output[:count], adaptive=adaptive, **rows[2]
-        )
-        adaptive = result.adaptive
-        assert result.token == token
+    with HOST.sampler(VOCAB) as sampler, sampler.begin(prompt, **rows[2]) as request:
+        for count, token in enumerate(output):
+            step = sampler.sample(logits_of(model, prompt + output[:count]), request)
+            assert step.tokens == [token]
 
 
 def test_seeds(model, inputs, context):
@@ -211,7 +207,7 @@ def test_several_answers(model, inputs, context):
     params = dict(top_k=50, repetition_penalty=1.1, seed=5, stream=3)
     for count, token in enumerate(row):
         logits = logits_of(model, prompt + row[:count])
-        assert clsample.host.sample(logits, prompt=prompt, output=row[:count], **params).token == (
+        assert token_of(logits, prompt=prompt, output=row[:count], **params) == (
             token
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import clsample
-from clsample import _types, _words, host
+from clsample import _types, _words
 from conftest import SOURCE, VOCAB, ended
 
 # What no user of Python reads: C's names, its pointers and its shifts.
@@ -65,7 +65,6 @@ def test_messages_about_calls(context, logits):
         ),
         (lambda: context.sampler(VOCAB, max_history=10**7), "max_history is 10000000; it must be"),
         (lambda: context.sampler(VOCAB, counts=5), "counts is 5, which is not a Counts"),
-        (lambda: host.sample(logits[0], infill=1), "infill_tables is None, but infill is 1"),
     ]:
         with pytest.raises(clsample.BadArgument) as raised:
             call()
@@ -102,9 +101,6 @@ def public():
                         yield f"{name}.{member}", value
         if getattr(found, "__doc__", None):
             yield name, found
-    for name, value in vars(host).items():
-        if not name.startswith("_") and getattr(value, "__module__", "") == host.__name__:
-            yield f"host.{name}", value
 
 
 def test_docstrings():
@@ -116,7 +112,7 @@ def test_docstrings():
     }
     assert not found
     for name, word in [*_words.WORDS.items(), *_types.NAMES.items()]:
-        path = re.match(r"^(Context|Sampler|Request|host|DeviceInfo|Status|RowStatus)\.(\w+)", word)
+        path = re.match(r"^(Context|Sampler|Request|DeviceInfo|Status|RowStatus)\.(\w+)", word)
         if path:
             assert hasattr(getattr(clsample, path[1]), path[2]), (name, word)
 

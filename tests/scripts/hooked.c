@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* clsample run with what only tests can change in the library, on every device:
  *
- *     hooked search|fewest|small-lists|subgroups FILE... [OPTION]... */
+ *     hooked HOOK,... FILE... [OPTION]... */
 #include <string.h>
 
 #include "base/hooks.h"
@@ -20,24 +20,26 @@ static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
 static const struct hook {
     const char *name;
     void (*set)(void);
-} hooks[] = {{"search", search},
-             {"fewest", fewest},
-             {"small-lists", small_lists},
-             {"subgroups", subgroups}};
+} hooks[] = {
+    {"search", search}, {"fewest", fewest}, {"small-lists", small_lists}, {"subgroups", subgroups}};
+enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
 {
-    int status;
     cli_failure = 2;
     cli_memory_begin();
     cli_progress_begin("run");
-    for (size_t i = 0; argc > 1 && i < sizeof hooks / sizeof *hooks; i++)
-        if (strcmp(argv[1], hooks[i].name) == 0) {
-            hooks[i].set();
-            status = cls_cmd_run(argc - 1, argv + 1);
-            cli_flush_output();
-            cli_memory_end(NULL);
-            return cli_end(status);
-        }
-    cli_die("the first argument is search, fewest, small-lists or subgroups");
+    for (const char *at = argc > 1 ? argv[1] : ""; at != NULL; at = strchr(at, ',')) {
+        size_t i = 0;
+        at += *at == ',';
+        while (i < HOOKS && strncmp(at, hooks[i].name, strlen(hooks[i].name)) != 0)
+            i++;
+        if (i == HOOKS)
+            cli_die("the first argument is a list of search, fewest, small-lists and subgroups");
+        hooks[i].set();
+    }
+    const int status = cls_cmd_run(argc - 1, argv + 1);
+    cli_flush_output();
+    cli_memory_end(NULL);
+    return cli_end(status);
 }

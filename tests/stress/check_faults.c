@@ -453,7 +453,6 @@ static int live_late(device *d, const fault *f, int32_t tokens[3], uint32_t firs
     rng r = {1};
     float logits[2 * LATE_VOCAB];
     cls_context_options o = default_context_options();
-    o.find_opencl = fixture_find_opencl;
     for (uint32_t i = 0; i < 2 * LATE_VOCAB; i++)
         logits[i] = (float)rng_normal(&r);
     for (int i = 0; i < 2; i++) {
@@ -557,7 +556,6 @@ static cls_status make_context(device *d, cls_context **out)
 {
     const cls_device_info info = context_info(fixture_context(d, 1u << CLS_F32, 0, 0, 0));
     cls_context_options o = default_context_options();
-    o.find_opencl = fixture_find_opencl;
     o.dtypes = 1u << CLS_F32;
     o.tier = info.tier;
     o.work_group = info.work_group;
@@ -638,32 +636,8 @@ END_TEST
 START_TEST(large_vocabulary) { every_fault(fixture_device(_i), 1500); }
 END_TEST
 
-#ifdef CLS_FOUND
-/* The library calls OpenCL by what this finds: the functions that meet faults. */
-static void *find(void *user, const char *name)
-{
-    static const struct {
-        const char *name;
-        void (*function)(void);
-    } all[] = {
-#define ROW(name) {#name, (void (*)(void))name},
-        CLS_OPENCL_FUNCTIONS(ROW) ROW(clSetKernelArgSVMPointer) ROW(clEnqueueSVMMemcpy)
-#undef ROW
-    };
-    void *found = NULL;
-    (void)user;
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-        if (strcmp(all[i].name, name) == 0)
-            memcpy(&found, &all[i].function, sizeof found);
-    return found;
-}
-#endif
-
 int main(int argc, char **argv)
 {
-#ifdef CLS_FOUND
-    fixture_find_opencl = find;
-#endif
     fixture_features(CLS_FEATURES_ALL);
     stride = argc > 1 ? (uint32_t)strtoul(argv[1], NULL, 10) : fixture_by_size(127, 61, 61);
     stride = stride != 0 ? stride : 1;

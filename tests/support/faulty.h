@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* An OpenCL layer between the library and the real driver. It counts calls, makes one of them fail,
  * and counts live objects. A program links faulty.c and the library statically, but not OpenCL: a
- * call that is missing from the table below is an undefined symbol. */
+ * call that is missing from the table below is an undefined symbol, since fixture.c lists all that
+ * the library calls. */
 #ifndef TESTS_FAULTY_H
 #define TESTS_FAULTY_H
 
@@ -67,6 +68,9 @@ typedef enum faulty_kind {
          (o, what, size, to, got), (FAULTY_ALL), \
          if (faulty_state < 0 && what == CL_EVENT_COMMAND_EXECUTION_STATUS) memcpy(to, \
          &faulty_state, sizeof faulty_state);) \
+    call(clGetEventProfilingInfo, (cl_event o, cl_profiling_info what, size_t size, void *to, \
+         size_t *got), \
+         (o, what, size, to, got), (FAULTY_ALL), ) \
     call(clBuildProgram, \
          (cl_program o, cl_uint n, const cl_device_id *ids, const char *options, \
           void(CL_CALLBACK *notify)(cl_program, void *), void *data), \

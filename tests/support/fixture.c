@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fixture.h"
+#include "base/opencl.h"
 #include "selftest/compile.h"
 #include "subgroups.h"
 
@@ -13,10 +14,13 @@ static device devices[MAX_DEVICES];
 static int n_devices;
 static int without_devices; /* 1: there should be some */
 static Suite *suite;
+
+/* An OpenCL of version 1.2 lacks these. */
+#define WEAK(function) extern __attribute__((weak)) __typeof__(function) function;
+CLS_OPENCL_SVM_FUNCTIONS(WEAK)
+#undef WEAK
 static uint64_t seed = 20250;
 static uint32_t usual_group, usual_tier; /* CLS_TEST_GROUP and CLS_TEST_TIER; 0: not set */
-
-void *(*fixture_find_opencl)(void *user, const char *name);
 
 void fixture_features(uint32_t features) { cls_test_features = features; }
 
@@ -59,13 +63,18 @@ static void open_device(cl_platform_id platform, cl_device_id id)
     const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM,
                                                 (cl_context_properties)platform, 0};
     char platform_name[64] = "?", device_name[80] = "?";
+    const char *const wanted = getenv("CLS_TEST_PLATFORM");
     cls_device_info info = {.struct_size = sizeof info};
     cls_context_options o;
     cl_int code = CL_SUCCESS;
     clGetPlatformInfo(platform, CL_PLATFORM_NAME, sizeof platform_name, platform_name, NULL);
+    if (wanted != NULL && strcmp(platform_name, wanted) != 0) {
+        fprintf(stderr, "the platform is \"%s\", but CLS_TEST_PLATFORM \"%s\"\n", platform_name,
+                wanted);
+        exit(99);
+    }
     clGetDeviceInfo(id, CL_DEVICE_NAME, sizeof device_name, device_name, NULL);
     cls_context_options_init(&o);
-    o.find_opencl = fixture_find_opencl;
     if (cls_device_query(id, &o, &info) != CLS_OK) {
         printf("%s, %s: not usable: %s\n", platform_name, device_name, cls_error_message());
         return;
@@ -163,7 +172,6 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
         o.max_local_mem_size == 0)
         with_cache.cache_dir = getenv("CLS_TEST_PROGRAMS"); /* see kernels.sh */
     with_cache.cache_always = 1;
-    with_cache.find_opencl = fixture_find_opencl;
     test_subgroups(subgroups);
     const cls_status status = cls_context_create(d->context, d->id, &with_cache, &context);
     test_subgroups(CLS_SUBGROUPS_NONE);
@@ -244,13 +252,36 @@ static void read_shape(void)
     }
 }
 
+/* The library calls the functions that this program links: a layer's, where there is one. What a
+ * layer or the stub lacks, the linker names. */
+static void *find_linked(void *user, const char *name)
+{
+    static const struct {
+        const char *name;
+        void (*function)(void);
+    } all[] = {
+#define ROW(function) {#function, (void (*)(void))(function)},
+        CLS_OPENCL_FUNCTIONS(ROW) CLS_OPENCL_SVM_FUNCTIONS(ROW)
+#undef ROW
+    };
+    void *found = NULL;
+    (void)user;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strcmp(all[i].name, name) == 0)
+            memcpy(&found, &all[i].function, sizeof found);
+    return found;
+}
+
 void fixture_begin(fixture_kind kind)
 {
+    cls_context_options linked = default_context_options();
     const char *const wish = getenv("CLS_TEST_SEED");
     if (wish != NULL)
         seed = strtoull(wish, NULL, 0);
     read_shape();
     setvbuf(stdout, NULL, _IOLBF, 0);
+    linked.find_opencl = find_linked;
+    must(cls_opencl_find(&linked));
     printf("CLS_TEST_SEED=%llu\n", (unsigned long long)seed);
     suite = suite_create("clsample");
     if (kind == ON_DEVICES)

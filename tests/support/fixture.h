@@ -4,6 +4,7 @@
  *     CLS_TEST_SIZE  unset: everything; "small": vocabularies up to 4,099, for
  *                    slow devices; "tiny": some hundred steps, for interpreters
  *     CLS_TEST_SEED  the seed of all random rows; printed by every program
+ *     CLS_TEST_PLATFORM  the name of the only platform that may be there
  *     CLS_TEST_GROUP, CLS_TEST_TIER
  *                    the work-items of groups, and a tier by name (int64 or subgroups), where
  *                    a test chooses neither and sets no limit */
@@ -20,9 +21,6 @@
 /* Sets the cls_feature bits that the samplers of all contexts are compiled for when they are
  * created, in addition to their own options. Slot calls compile other features later. */
 void fixture_features(uint32_t features);
-
-/* Contexts get this option; NULL unless a program sets it before fixture_run(). */
-extern void *(*fixture_find_opencl)(void *user, const char *name);
 
 /* Does the same for test programs with random requests. It adds all features that slot calls may
  * need and omits the leaner variants, which steps of random rows never launch. This leaves six

@@ -7,6 +7,7 @@
 # llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks.
 # usage: make check LOG_COMPILER=.../tests/support/oclgrind.sh   (OCLGRIND_FLAGS: options)
 unset CLS_TEST_PROGRAMS # so that kernels are compiled with these options
+export CLS_TEST_PLATFORM=Oclgrind # or it has not seen a call
 log=$1.oclgrind
 rm -f "$log"
 # shellcheck disable=SC2086 # a list of words
