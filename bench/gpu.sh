@@ -145,7 +145,7 @@ if [ ! -x "$top/configure" ]; then
     fi
 fi
 jobs=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-programs='bench/profile bench/programs bench/write-rows'
+programs='bench/profile bench/programs'
 build_all() {
     cd "$build"
     [ -f Makefile ] || "$source/configure" -q "$@" || return

@@ -359,19 +359,11 @@ def peers_build(r):
 
 
 def peers(r, vocab, dtype):
-    batches = r.plan["batches"]
-    files = {}
-    for kind in ("language", "flat"):
-        files[kind] = r.path(f"{kind}-{vocab}.npy")
-        if not os.path.exists(files[kind]):
-            # Larger batches repeat these, but not after a multiple of the rows of a verification.
-            rows = min(max(batches), 64) + 2
-            r.run([r.path("bench/write-rows"), kind, str(rows), str(vocab), files[kind]], 120)
     _, output = r.run(
         peers_command(
             r,
-            *("--rows", files["language"], "--flat", files["flat"], "--dtype", dtype),
-            *("--batches", ",".join(map(str, batches)), "--runs", r.plan["runs"]),
+            *("--vocab", vocab, "--dtype", dtype, "--runs", r.plan["runs"]),
+            *("--batches", ",".join(map(str, r.plan["batches"]))),
         ),
         400,
     )
