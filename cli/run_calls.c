@@ -1139,6 +1139,8 @@ void run_flush(run_side *side)
     }
 }
 
+bool run_counts_launches = true;
+
 /* launches N: a device takes so many for the slot calls since the last step. launches most=N: it
  * has taken no more for the call before. */
 void run_launches(run_side *side, const run_statement *s)
@@ -1153,8 +1155,8 @@ void run_launches(run_side *side, const run_statement *s)
         run_flush(side);
         launches -= cls_sampler_launches(side->sampler[0]);
     }
-    if (!side->on_host && side->shards == 0 && side->way != RUN_EACH && side->way != RUN_ALONE &&
-        (!of_call || launches > n))
+    if (run_counts_launches && !side->on_host && side->shards == 0 && side->way != RUN_EACH &&
+        side->way != RUN_ALONE && (!of_call || launches > n))
         n = launches;
     run_note(side, "launches", &n, sizeof n);
 }

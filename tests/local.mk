@@ -5,17 +5,17 @@
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_verify tests/device/check_history tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
-	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced tests/device/check_forced_slots \
+	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
 	tests/device/check_verify_outputs \
-	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
+	 tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference tests/unit/check_forced_host
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
 	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
 	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused tests/device/check_draft \
-	tests/device/check_rounds tests/device/check_state tests/device/check_accepted tests/device/check_saved tests/device/check_latest tests/device/check_ahead \
+	tests/device/check_saved tests/device/check_memory tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
 	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \
 	tests/device/check_pointers
@@ -112,7 +112,7 @@ endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
-	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
+	tests/support/history.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
