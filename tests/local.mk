@@ -3,7 +3,7 @@
 # of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
 # the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
-short_tests = tests/device/check_history tests/device/check_head tests/device/check_chains \
+short_tests = tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
 	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
@@ -34,7 +34,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
-	tests/package/bootstrap.sh tests/package/devices.sh
+	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
@@ -60,10 +60,8 @@ short_scripts += tests/scripts/judge.sh
 texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run \
 	tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run tests/scripts/calls.run \
 	tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run tests/scripts/saved.run
-command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
-	tests/command/check_selftest_command.sh \
-	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh
+command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
+	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
@@ -111,7 +109,7 @@ endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
-	tests/support/history.c tests/support/script.c \
+	tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \

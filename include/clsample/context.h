@@ -60,8 +60,8 @@ typedef struct cls_device_info {
 } cls_device_info;
 CLS_INIT_FUNCTION(cls_device_info)
 
-/* How a device is opened. Tokens are the same in every shape; `clsample tune` finds the fastest one
- * of a device. */
+/* How a device is opened. Tokens are the same in every shape; `clsample bench --tune` finds the
+ * fastest one of a device. */
 typedef struct cls_context_options {
     size_t struct_size;
     /* The types of logits for samplers whose own options name none: bits 1u << cls_dtype.

@@ -168,7 +168,7 @@ static cls_status begin_requests(const cls_selftest_run *t, const cls_selftest_s
         cls_params params;
         cls_selftest_params(which, t->selection.vocab, &params);
         status = cls_slot_begin(s->sampler, (uint32_t)f->slots[j], &params, text.prompt.ids,
-                               text.prompt.count, text.output.ids, text.output.count);
+                                text.prompt.count, text.output.ids, text.output.count);
     }
     return status;
 }
