@@ -303,6 +303,9 @@ void run_sampler(run_side *side, const run_statement *s);
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);
 
+/* Whether statements `launches` count: a test may choose other programs, which take more. */
+extern bool run_counts_launches;
+
 /* How a test judges what each statement gave on the host: returns what is wrong, or NULL. NULL:
  * there is no test. */
 extern const char *(*run_judge)(run_side *side, const run_statement *s);

@@ -871,6 +871,56 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
 }
 
 /* The distributions of the drafts, and the elements from one to the next. */
+/* Where drafts lie on the permuted side: the number of a call says in which of five ways. */
+typedef struct drafts_layout {
+    uint64_t stride, apart; /* elements from one draft, and from one request, to the next; or 0 */
+} drafts_layout;
+
+static drafts_layout layout_of(const run_side *side, const int32_t *offsets, uint32_t requests,
+                               uint64_t width)
+{
+    const uint64_t gap = width == 1 ? 1 : 3;
+    uint64_t most = 1;
+    for (uint32_t i = 0; i < requests; i++)
+        most = (uint64_t)(offsets[i + 1] - offsets[i]) > most
+                   ? (uint64_t)(offsets[i + 1] - offsets[i])
+                   : most;
+    const drafts_layout ways[] = {{0, 0},
+                                  {requests * width, width},
+                                  {width, most * width},
+                                  {requests * (width + gap) + 1, width + gap},
+                                  {width + gap + 2, 0}};
+    return side->way == RUN_PERMUTED ? ways[side->index % 5] : ways[0];
+}
+
+/* Puts the drafts' elements of `width` times `size` bytes where a layout has them. Between them are
+ * bytes that no draft has. Returns NULL if they lie one after the other. */
+static void *spread_drafts(drafts_layout l, const void *from, const int32_t *offsets,
+                           uint32_t requests, uint64_t width, size_t size, uint64_t *count)
+{
+    const uint64_t one = width * size;
+    uint64_t end = 0;
+    char *to = NULL;
+    if (l.stride == 0)
+        return NULL;
+    for (int round = 0; round < 2; round++) {
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < requests; i++)
+            for (uint64_t j = 0; j + 1 < (uint64_t)(offsets[i + 1] - offsets[i]); j++, k++) {
+                const uint64_t at = l.apart != 0 ? i * l.apart + j * l.stride : k * l.stride;
+                end = at + width > end ? at + width : end;
+                if (to != NULL)
+                    memcpy(to + at * size, (const char *)from + k * one, (size_t)one);
+            }
+        if (to == NULL) {
+            to = cli_alloc((size_t)end + 1, size);
+            memset(to, width == 1 ? 0x7e : 0xff, (size_t)(end * size)); /* no id, and NaN */
+        }
+    }
+    *count = end;
+    return to;
+}
+
 /* The logits of the rows that drafts follow, some of them changed a little, so that many drafts are
  * accepted by their probabilities. */
 static void *near_logits(uint64_t seed, const int32_t *offsets, uint32_t requests, uint32_t vocab,
@@ -893,50 +943,62 @@ static void *near_logits(uint64_t seed, const int32_t *offsets, uint32_t request
 }
 
 static cls_buffer read_distributions(run_side *side, const run_statement *s, const int32_t *offsets,
-                                     uint32_t requests, const inputs *in, int32_t *kind,
-                                     uint64_t *stride)
+                                     uint32_t requests, const inputs *in, cls_verify_call *v)
 {
     const uint32_t drafts = (uint32_t)offsets[requests] - requests;
     int32_t dtype = in->dtype;
     const char *const text = run_find(s, "draft");
     const uint32_t vocab = side->sampler_options.vocab;
     uint64_t number[3];
-    *kind = CLS_DRAFT_NONE;
+    v->draft_kind = CLS_DRAFT_NONE;
     if (text == NULL)
         return (cls_buffer){.buffer = NULL};
-    if (run_is(s, text, "probs", number)) {
-        *kind = CLS_DRAFT_PROBS;
-        return make_rows(side, run_random_probs(number[0], drafts, vocab), drafts,
-                         vocab * sizeof(float), sizeof(float), stride);
-    }
-    const bool near = run_is(s, text, "near", number),
-               logits = near || run_is(s, text, "logits", number);
+    const bool probs = run_is(s, text, "probs", number),
+               near = !probs && run_is(s, text, "near", number),
+               logits = near || (!probs && run_is(s, text, "logits", number));
     const char *const by_hand = strncmp(text, "logits-", 7) == 0 ? text + 7 : text;
     if (by_hand == text && !logits)
         dtype = CLS_F32;
-    void *const rows = near     ? near_logits(number[0], offsets, requests, vocab, in)
-                       : logits ? run_random_logits(number[0], -1, drafts, vocab, dtype)
-                                : rows_by_hand(s, "draft", by_hand, drafts, vocab, dtype);
+    const void *const rows = probs    ? run_random_probs(number[0], drafts, vocab)
+                             : near   ? near_logits(number[0], offsets, requests, vocab, in)
+                             : logits ? run_random_logits(number[0], -1, drafts, vocab, dtype)
+                                      : rows_by_hand(s, "draft", by_hand, drafts, vocab, dtype);
     if (rows == NULL)
         run_die(s,
                 "draft=%.40s is none of probs:SEED, list:NUMBERS, logits:SEED, near:SEED and "
                 "logits-list:NUMBERS",
                 text);
-    *kind = logits || by_hand != text ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
-    return make_rows(side, rows, drafts, vocab * dtype_size(dtype), dtype_size(dtype), stride);
+    v->draft_kind = logits || by_hand != text ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
+    const size_t size = dtype_size(dtype);
+    const drafts_layout l = v->draft_stride == 0 && v->draft_request_stride == 0
+                                ? layout_of(side, offsets, requests, vocab)
+                                : (drafts_layout){0, 0};
+    uint64_t count;
+    const void *const spread = spread_drafts(l, rows, offsets, requests, vocab, size, &count);
+    if (spread == NULL)
+        return make_rows(side, rows, drafts, vocab * size, size, &v->draft_stride);
+    v->draft_stride = l.stride;
+    v->draft_request_stride = l.apart;
+    return run_buffer(side, spread, (size_t)count * size);
 }
 
-/* On the permuted side the drafts' ids have gaps between them. */
-static void spread_ids(const run_side *side, map *ids, uint32_t drafts, uint64_t *stride)
+/* On the permuted side the drafts' ids lie in other places. Returns how many numbers there are. */
+static uint32_t spread_ids(const run_side *side, map *ids, const int32_t *offsets,
+                           uint32_t requests, cls_verify_call *v)
 {
-    if (side->way != RUN_PERMUTED || ids->value == NULL || *stride != 0)
-        return;
-    int32_t *const spread = cli_alloc(drafts, 2 * sizeof *spread);
-    memset(spread, 0x7e, drafts * 2 * sizeof *spread);
-    for (uint32_t i = 0; i < drafts; i++)
-        spread[2 * i] = ids->value[i];
+    const uint32_t drafts = (uint32_t)offsets[requests] - requests;
+    const drafts_layout l = layout_of(side, offsets, requests, 1);
+    uint64_t count;
+    if (ids->value == NULL || v->ids_stride != 0 || v->ids_request_stride != 0)
+        return drafts;
+    int32_t *const spread =
+        spread_drafts(l, ids->value, offsets, requests, 1, sizeof *spread, &count);
+    if (spread == NULL)
+        return drafts;
     ids->value = spread;
-    *stride = 2;
+    v->ids_stride = l.stride;
+    v->ids_request_stride = l.apart;
+    return (uint32_t)count;
 }
 
 void run_verify(run_side *side, const run_statement *s)
@@ -979,9 +1041,9 @@ void run_verify(run_side *side, const run_statement *s)
     v.positions = ints_of(side, &positions, 0, requests);
     v.draws = ints_of(side, &draws, 0, requests);
     v.parents = ints_of(side, &parents, 0, rows - requests);
-    spread_ids(side, &ids, rows - requests, &v.ids_stride);
-    v.draft_ids = ints_of(side, &ids, 0, (rows - requests) * (v.ids_stride == 2 ? 2 : 1));
-    v.draft = read_distributions(side, s, offsets, requests, &in, &v.draft_kind, &v.draft_stride);
+    const uint32_t places_of_ids = spread_ids(side, &ids, offsets, requests, &v);
+    v.draft_ids = ints_of(side, &ids, 0, places_of_ids);
+    v.draft = read_distributions(side, s, offsets, requests, &in, &v);
     make_mask(side, &in, 0, rows, &v.mask);
     make_bias(side, &in, 0, rows, &v.bias);
     const uint32_t width = v.max_drafts != 0 ? v.max_drafts : most_drafts,
@@ -1139,6 +1201,8 @@ void run_flush(run_side *side)
     }
 }
 
+bool run_counts_launches = true;
+
 /* launches N: a device takes so many for the slot calls since the last step. launches most=N: it
  * has taken no more for the call before. */
 void run_launches(run_side *side, const run_statement *s)
@@ -1153,8 +1217,8 @@ void run_launches(run_side *side, const run_statement *s)
         run_flush(side);
         launches -= cls_sampler_launches(side->sampler[0]);
     }
-    if (!side->on_host && side->shards == 0 && side->way != RUN_EACH && side->way != RUN_ALONE &&
-        (!of_call || launches > n))
+    if (run_counts_launches && !side->on_host && side->shards == 0 && side->way != RUN_EACH &&
+        side->way != RUN_ALONE && (!of_call || launches > n))
         n = launches;
     run_note(side, "launches", &n, sizeof n);
 }

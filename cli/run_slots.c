@@ -71,15 +71,13 @@ static void add_shard(run_side *side, uint32_t i)
 {
     cls_shard_options o;
     cls_shard_options_init(&o);
-    const uint32_t
-        vocab = side->sampler_options.vocab,
-        uneven[RUN_MOST_SHARDS - 2][RUN_MOST_SHARDS + 1] = {
-            [0] = {0, 1, vocab / 2 + 1, vocab}, [2] = {0, 1, 2, vocab / 2 + 1, vocab - 1, vocab}};
+    const uint32_t vocab = side->sampler_options.vocab, middle = vocab / 2 + 1;
+    const uint32_t uneven[2][4] = {{0, middle, vocab}, {0, 1, middle, vocab}};
     o.shard_count = side->shards;
     o.shard = i;
     o.on_device = side->shards > 2;
-    if (side->shards > 2 && vocab > 6)
-        o.borders = uneven[side->shards - 3];
+    if (side->shards < 4 && vocab > 6)
+        o.borders = uneven[side->shards - 2];
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
         run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
 }

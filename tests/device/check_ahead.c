@@ -3,7 +3,9 @@
  * and results that return through a ring. */
 #include <string.h>
 
-#include "serving.h"
+#include "fixture.h"
+#include "inputs.h"
+#include "step/step.h"
 
 enum { VOCAB = 120, MANY = 64 };
 
@@ -20,17 +22,26 @@ static cls_params params_of(uint32_t i)
     return p;
 }
 
-/* A sampler with one slot, whose steps wait for a user event (the gate), and the expected results.
- */
+/* A sampler with one slot, whose steps wait for a user event (the gate), and the expected results,
+ * which a sampler on the host gives. */
 typedef struct gated {
     device *d;
-    cls_sampler *sampler;
+    cls_sampler *sampler, *host;
+    cls_context *on_host;
     cls_step step;
     float logits[VOCAB];
-    model m;
     int32_t want[MANY];
     uint32_t n;
 } gated;
+
+/* The same call on both samplers. */
+#define both(g, call) \
+    do { \
+        cls_sampler *s = (g)->sampler; \
+        must(call); \
+        s = (g)->host; \
+        must(call); \
+    } while (0)
 
 static void gated_open(gated *g, device *d)
 {
@@ -39,27 +50,31 @@ static void gated_open(gated *g, device *d)
     o.max_history = 20;
     o.max_rollback = 4;
     g->d = d;
-    g->m.vocab = VOCAB;
-    g->m.history = 20;
-    g->m.rollback = 4;
+    must(cls_context_create_host(NULL, &g->on_host));
+    must(cls_sampler_create(g->on_host, &o, &g->host));
     must(cls_sampler_create(fixture_context(d, 1u << CLS_F32, 0, 0, 0), &o, &g->sampler));
     row_fill(ROW_COARSE, g->logits, VOCAB, fixture_seed());
     g->step = default_step(1, buffer_of(d, sizeof g->logits, g->logits));
     g->step.tokens.buffer = buffer_of(d, sizeof g->want, NULL);
     const cls_params p = params_of(1);
-    must(cls_slot_begin(g->sampler, 0, &p, prompt, 11, NULL, 0));
-    model_begin(&g->m, &p, prompt, 11, NULL, 0);
+    both(g, cls_slot_begin(s, 0, &p, prompt, 11, NULL, 0));
+}
+
+static cls_buffer on_host(void *at, size_t size)
+{
+    return (cls_buffer){.pointer = at, .size = size, .kind = CLS_BUFFER_HOST};
 }
 
 /* Enqueues the n-th step, which is counted only if the library accepts it. */
 static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
 {
-    int32_t status;
+    cls_step step = g->step;
     g->step.tokens.offset = g->n * sizeof(int32_t);
     const cls_status answer = cls_sample(g->sampler, g->d->queue, &g->step, n_wait, wait, NULL);
     if (answer == CLS_OK) {
-        model_next(&g->m, g->logits, NULL, -1, &g->want[g->n], &status);
-        model_accept(&g->m, g->want[g->n++]);
+        step.logits.values = on_host(g->logits, sizeof g->logits);
+        step.tokens = on_host(&g->want[g->n++], sizeof *g->want);
+        must(cls_sample(g->host, NULL, &step, 0, NULL, NULL));
     }
     return answer;
 }
@@ -67,16 +82,11 @@ static cls_status gated_step(gated *g, cl_uint n_wait, const cl_event *wait)
 static void gated_change(gated *g, uint32_t i)
 {
     const cls_params p = params_of(i);
-    must(cls_slot_params(g->sampler, 0, &p));
-    model_params(&g->m, &p);
-    if (i % 3 == 0 && model_can_roll_back(&g->m) > 2) {
-        must(cls_slot_rollback(g->sampler, 0, 2));
-        model_rollback(&g->m, 2);
-    }
-    if (i % 4 == 1) {
-        must(cls_slot_append_prompt(g->sampler, 0, prompt + i % 8, 3));
-        model_append(&g->m, prompt + i % 8, 3);
-    }
+    both(g, cls_slot_params(s, 0, &p));
+    if (i % 3 == 0 && i % 4 != 2 && g->n > 2)
+        both(g, cls_slot_rollback(s, 0, 1));
+    if (i % 4 == 1)
+        both(g, cls_slot_append_prompt(s, 0, prompt + i % 8, 3));
 }
 
 static void gated_close(gated *g)
@@ -88,6 +98,8 @@ static void gated_close(gated *g)
         ck_assert_msg(tokens[i] == g->want[i], "%s: step %u of %u: token %d, not %d", g->d->name, i,
                       g->n, tokens[i], g->want[i]);
     cls_sampler_destroy(g->sampler);
+    cls_sampler_destroy(g->host);
+    cls_context_destroy(g->on_host);
     release_buffers(g->step.logits.values.buffer, g->step.tokens.buffer);
 }
 

@@ -46,6 +46,7 @@ int main(int argc, char **argv)
                     "short-proofs and "
                     "subgroups");
         hooks[i].set();
+        run_counts_launches &= i == 0; /* the judge leaves programs as they are */
     }
     const int status = cls_cmd_run(argc - 1, argv + 1);
     if (run_judge != NULL)

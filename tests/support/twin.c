@@ -43,10 +43,10 @@ void twin_params(cls_params *p, uint32_t kind, uint32_t vocab)
 /* ------------------------------------------------------------------------------ results */
 
 /* Adds a part to the results; returns where a side has it. */
-static void add_result(twin *t, const char *name, uint32_t rows, uint32_t width)
+static void add_result(twin *t, const char *name, uint32_t rows)
 {
     ck_assert_uint_lt(t->results, TWIN_RESULTS);
-    t->result[t->results] = (twin_result){name, t->size, (size_t)rows * width, width};
+    t->result[t->results] = (twin_result){name, t->size, rows, 1};
     t->size += t->result[t->results++].elements * 4;
 }
 
@@ -58,75 +58,20 @@ static cls_buffer buffer_at(const twin *t, const twin_side *s, const char *name)
     return (cls_buffer){0};
 }
 
-/* One kind of steps has room for every kept set, the other for small ones. */
-static uint32_t set_capacity(const batch *b, twin_outputs outputs)
+static void list_results(twin *t)
 {
-    return outputs == TWIN_RAW || b->vocab < TWIN_SET ? b->vocab : TWIN_SET;
+    add_result(t, "tokens", t->b->rows);
+    add_result(t, "status", t->b->rows);
+    add_result(t, "latest", t->slots);
 }
 
-static void list_results(twin *t, twin_outputs outputs)
+static void set_outputs(const twin *t, twin_side *s)
 {
-    const uint32_t rows = t->b->rows, vocab = t->b->vocab;
-    add_result(t, "tokens", rows, 1);
-    add_result(t, "status", rows, 1);
-    add_result(t, "latest", t->slots, 1);
-    if (outputs == TWIN_PLAIN)
-        return;
-    add_result(t, "logprobs", rows, 1);
-    add_result(t, "ranks", rows, 1);
-    add_result(t, "top.ids", rows, TWIN_TOP);
-    add_result(t, "top.logprobs", rows, TWIN_TOP);
-    add_result(t, "given.logprobs", rows, TWIN_GIVEN);
-    add_result(t, "given.ranks", rows, TWIN_GIVEN);
-    add_result(t, "probs", rows, vocab);
-    add_result(t, "final_logits", rows, vocab);
-    add_result(t, "entropy", rows, 1);
-    add_result(t, "kept_mass", rows, 1);
-    add_result(t, "kept.ids", rows, TWIN_KEPT);
-    add_result(t, "kept.logits", rows, TWIN_KEPT);
-    add_result(t, "kept.probs", rows, TWIN_KEPT);
-    add_result(t, "kept.counts", rows, 1);
-    add_result(t, "kept_set.ids", rows, set_capacity(t->b, outputs));
-    add_result(t, "kept_set.counts", rows, 1);
-}
-
-static void set_outputs(const twin *t, twin_side *s, twin_outputs outputs)
-{
-    const batch *const b = t->b;
-    cls_outputs *const o = &s->outputs;
-    cls_outputs_init(o);
+    cls_outputs_init(&s->outputs);
     s->step.tokens = buffer_at(t, s, "tokens");
     s->step.status = buffer_at(t, s, "status");
-    o->latest = buffer_at(t, s, "latest");
-    s->step.outputs = o;
-    if (outputs == TWIN_PLAIN)
-        return;
-    int32_t *const ids = must_malloc(b->rows * TWIN_GIVEN * sizeof *ids);
-    for (uint32_t i = 0; i < b->rows * TWIN_GIVEN; i++)
-        ids[i] = i % 9 == 8 ? -1 : (int32_t)((uint64_t)i * 2654435761u % b->vocab);
-    o->logprob_kind = outputs == TWIN_RAW ? CLS_LOGPROB_RAW : CLS_LOGPROB_FINAL;
-    o->logprobs = buffer_at(t, s, "logprobs");
-    o->ranks = buffer_at(t, s, "ranks");
-    o->top.count = TWIN_TOP;
-    o->top.ids = buffer_at(t, s, "top.ids");
-    o->top.logprobs = buffer_at(t, s, "top.logprobs");
-    o->given.count = TWIN_GIVEN;
-    o->given.ids.buffer = twin_buffer(s, b->rows * TWIN_GIVEN * sizeof *ids, ids);
-    o->given.logprobs = buffer_at(t, s, "given.logprobs");
-    o->given.ranks = buffer_at(t, s, "given.ranks");
-    o->probs = buffer_at(t, s, "probs");
-    o->final_logits = buffer_at(t, s, "final_logits");
-    o->entropy = buffer_at(t, s, "entropy");
-    o->kept_mass = buffer_at(t, s, "kept_mass");
-    o->kept.count = TWIN_KEPT;
-    o->kept.ids = buffer_at(t, s, "kept.ids");
-    o->kept.logits = buffer_at(t, s, "kept.logits");
-    o->kept.probs = buffer_at(t, s, "kept.probs");
-    o->kept.counts = buffer_at(t, s, "kept.counts");
-    o->kept_set.capacity = set_capacity(b, outputs);
-    o->kept_set.ids = buffer_at(t, s, "kept_set.ids");
-    o->kept_set.counts = buffer_at(t, s, "kept_set.counts");
-    free(ids);
+    s->outputs.latest = buffer_at(t, s, "latest");
+    s->step.outputs = &s->outputs;
 }
 
 /* ---------------------------------------------------------------------- open and close */
@@ -148,17 +93,14 @@ cl_mem twin_buffer(twin_side *s, size_t size, const void *contents)
 static void create_sampler(twin *t, twin_side *s, cls_context *context, const twin_setup *setup)
 {
     const batch *const b = t->b;
-    const uint32_t outputs = setup->outputs != TWIN_PLAIN
-                                 ? CLS_FEATURE_LOGPROBS | CLS_FEATURE_PROBS | CLS_FEATURE_KEPT_SETS
-                                 : 0u;
     cls_sampler_options o = sampler_options(b->vocab, t->slots);
     o.max_rows = b->rows;
     o.counts = b->keep;
     o.max_history = b->history;
     o.max_rollback = ROLLBACK;
     o.dtypes = 1u << b->dtype;
-    o.features = CLS_FEATURE_SHORTLIST | outputs | setup->features |
-                 (b->mask ? CLS_FEATURE_MASK : 0u) | (b->bias ? CLS_FEATURE_BIAS : 0u);
+    o.features = CLS_FEATURE_SHORTLIST | setup->features | (b->mask ? CLS_FEATURE_MASK : 0u) |
+                 (b->bias ? CLS_FEATURE_BIAS : 0u);
     must(cls_sampler_create(context, &o, &s->sampler));
     for (uint32_t row = 0; row < b->rows; row++)
         request_start(b, row, s->sampler, b->slots ? (uint32_t)b->slots[row] : row);
@@ -196,7 +138,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
     t->sides = 1 + t->n;
     t->slots = 2 * b->rows;
     t->where = where;
-    list_results(t, setup->outputs);
+    list_results(t);
     unsigned char *const canaries = must_malloc(t->size);
     memset(canaries, CANARY, t->size);
     for (uint32_t i = 0; i < t->sides; i++) {
@@ -223,7 +165,7 @@ void twin_open(twin *t, device *d, batch *b, const twin_setup *setup, const char
         s->bytes = must_malloc(t->size);
         s->results.buffer = twin_buffer(s, t->size, canaries);
         set_step(s, b);
-        set_outputs(t, s, setup->outputs);
+        set_outputs(t, s);
     }
     twin_logits(t);
     free(canaries);

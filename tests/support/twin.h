@@ -6,17 +6,7 @@
 
 #include "split.h"
 
-enum {
-    TWIN_RESULTS = 20,
-    TWIN_OWNED = 24,
-    TWIN_TOP = 5,
-    TWIN_GIVEN = 4,
-    TWIN_KEPT = 12,
-    TWIN_SET = 30
-};
-
-/* What the steps write beyond tokens, statuses and the slots' latest tokens. */
-typedef enum twin_outputs { TWIN_PLAIN, TWIN_RAW, TWIN_FINAL } twin_outputs;
+enum { TWIN_RESULTS = 4, TWIN_OWNED = 24 };
 
 /* One of the samplers. */
 typedef struct twin_side {
@@ -42,10 +32,9 @@ typedef struct twin_result {
 
 /* The choices of a test; zeroes are the usual ones. */
 typedef struct twin_setup {
-    uint32_t n;              /* shards; 0: no shards */
-    const uint32_t *borders; /* [n + 1], or NULL for the default */
-    twin_outputs outputs;
-    uint32_t features;            /* others than the steps' outputs need */
+    uint32_t n;                   /* shards; 0: no shards */
+    const uint32_t *borders;      /* [n + 1], or NULL for the default */
+    uint32_t features;            /* others than steps need */
     int on_device;                /* 1: partials stay there */
     cls_context *const *contexts; /* [1 + n], or NULL for the device's own */
     device *const *devices;       /* [1 + n], or NULL for the same one */

@@ -132,99 +132,22 @@ void verifier_close(verifier *v)
     free(v->tokens);
     free(v->counted);
     free(v->last);
-    free(v->ids);
-    free(v->q);
 }
 
 /* ------------------------------------------------------------------------- run */
-
-static uint64_t place_of(const drafts *of, uint32_t i, uint32_t j, uint64_t stride, uint64_t apart)
-{
-    return apart ? i * apart + j * stride : (drafts_first(of, i) + j) * stride;
-}
-
-/* Returns the end of all drafts, in elements. */
-static size_t end_of(const drafts *of, uint64_t width, uint64_t stride, uint64_t apart)
-{
-    uint64_t end = 0;
-    for (uint32_t i = 0; i < of->n; i++) {
-        const uint32_t n = drafts_count(of, i);
-        const uint64_t own = n ? place_of(of, i, n - 1, stride, apart) + width : 0;
-        end = own > end ? own : end;
-    }
-    return (size_t)end;
-}
-
-void verifier_spread(verifier *v, uint32_t how)
-{
-    const drafts *const of = v->of;
-    const uint64_t n = of->n, vocab = of->rows->vocab, most = of->most + 1;
-    const uint64_t ids[SPREADS][2] = {{0, 0}, {n, 1}, {1, most}, {2 * n + 1, 2}, {3, 0}};
-    const uint64_t rows[SPREADS][2] = {{0, 0},
-                                       {n * vocab, vocab},
-                                       {vocab, most * vocab},
-                                       {n * (vocab + 3) + 1, vocab + 3},
-                                       {vocab + 5, 0}};
-    cls_verify_call *const call = &v->call;
-    const size_t size = dtype_size(of->q->dtype);
-    if (how == 0 || of->total == 0)
-        return;
-    call->ids_stride = ids[how][0];
-    call->ids_request_stride = ids[how][1];
-    call->draft_stride = rows[how][0];
-    call->draft_request_stride = rows[how][1];
-    v->n_ids = end_of(of, 1, call->ids_stride, call->ids_request_stride);
-    v->ids = must_calloc(v->n_ids, sizeof *v->ids);
-    if (call->draft_ids.device.buffer) {
-        clReleaseMemObject(call->draft_ids.device.buffer);
-        call->draft_ids.device.buffer = buffer_of(v->d, (v->n_ids + 1) * sizeof *v->ids, NULL);
-        call->draft_ids.device.offset = sizeof *v->ids; /* exactly what the ids need */
-    }
-    if (!call->draft.buffer)
-        return;
-    v->q_size = (3 + end_of(of, vocab, call->draft_stride, call->draft_request_stride)) * size;
-    v->q = must_calloc(v->q_size, 1);
-    clReleaseMemObject(call->draft.buffer);
-    call->draft = (cls_buffer){.buffer = buffer_of(v->d, v->q_size, NULL), .offset = 3 * size};
-}
-
-static void fill_spread(verifier *v)
-{
-    const drafts *const of = v->of;
-    const batch *const q = of->q;
-    const cls_verify_call *const call = &v->call;
-    const size_t size = dtype_size(q->dtype);
-    memset(v->ids, 0x7f, v->n_ids * sizeof *v->ids);
-    if (v->q)
-        memset(v->q, 0xff, v->q_size); /* NaN */
-    for (uint32_t i = 0; i < of->n; i++)
-        for (uint32_t j = 0; j < drafts_count(of, i); j++) {
-            const size_t k = drafts_first(of, i) + j;
-            v->ids[place_of(of, i, j, call->ids_stride, call->ids_request_stride)] = of->ids[k];
-            if (v->q)
-                memcpy(v->q + call->draft.offset +
-                           place_of(of, i, j, call->draft_stride, call->draft_request_stride) *
-                               size,
-                       q->data + q->offset + k * q->stride * size, q->vocab * size);
-        }
-}
 
 static void upload_drafts(verifier *v)
 {
     const drafts *const of = v->of;
     cls_verify_call *const call = &v->call;
-    if (v->ids)
-        fill_spread(v);
-    const int32_t *const ids = v->ids ? v->ids : of->ids;
     call->draft_ids.host = NULL;
     if (call->draft_ids.device.buffer == NULL)
-        call->draft_ids.host = ids;
+        call->draft_ids.host = of->ids;
     else if (of->total > 0)
         buffer_write(v->d, call->draft_ids.device.buffer, (size_t)call->draft_ids.device.offset,
-                     (v->ids ? v->n_ids : of->total) * sizeof *ids, ids);
+                     of->total * sizeof *of->ids, of->ids);
     if (call->draft.buffer)
-        buffer_write(v->d, call->draft.buffer, 0, v->q ? v->q_size : of->q->data_size,
-                     v->q ? v->q : of->q->data);
+        buffer_write(v->d, call->draft.buffer, 0, of->q->data_size, of->q->data);
     call->method = of->method;
     call->draft_kind = of->total > 0 ? of->kind : CLS_DRAFT_NONE;
     call->disable_bonus = of->disable_bonus;
@@ -274,7 +197,7 @@ static void same(verifier *v, uint32_t i, const char *where, const char *what, u
                  v->status[i], host, h->accepted, h->emitted, h->status);
 }
 
-void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
+static void equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
 {
     const int32_t *const ours =
         v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);
@@ -293,7 +216,7 @@ void verifier_equal(verifier *v, const char *where)
     const drafts *const of = v->of;
     const size_t ints = place_outputs(v);
     for (uint32_t i = 0; i < of->n; i++) {
-        verifier_equal_one(v, i, &of->host[i], where);
+        equal_one(v, i, &of->host[i], where);
         if (of->slots[i] < 0)
             continue;
         int32_t *const counted = v->counted + 3 * of->slots[i];

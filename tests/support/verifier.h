@@ -22,9 +22,6 @@ typedef struct verifier {
     int32_t *counted; /* [slots, 3] the expected counters */
     int32_t *last;    /* [slots] the expected `latest` */
     cl_mem output;    /* all results, with margins around them */
-    int32_t *ids;     /* the drafts' ids where verifier_spread() puts them */
-    unsigned char *q; /* and their distributions */
-    size_t n_ids, q_size;
 } verifier;
 
 /* Begins the requests in their slots; every request must have one. on_device: 1 stores the drafts'
@@ -33,18 +30,10 @@ void verifier_open(verifier *v, device *d, cls_context *context, drafts *of, int
                    uint32_t wide);
 void verifier_close(verifier *v);
 
-/* Puts the drafts' ids and distributions where draft loops and others do: 1: [k, request];
- * 2: [request, k], in rows that are longer; 3: at odd places; 4: one draft after another, but with
- * gaps. What lies between is nothing that a draft may be. */
-enum { SPREADS = 5 };
-void verifier_spread(verifier *v, uint32_t how);
-
 /* Uploads the drafts, verifies them and reads the results back. */
 void verifier_run(verifier *v);
-/* Fails and names the first difference unless the device's results for request i equal `host`. */
-void verifier_equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where);
-/* Does this with the reference's results for all requests, checks that nothing else was written,
- * and updates the expected counters. */
+/* Fails and names the first difference unless the device's results equal the reference's for all
+ * requests and nothing else was written, and updates the expected counters. */
 void verifier_equal(verifier *v, const char *where);
 
 /* Samples one step of all requests and compares it with the reference by batch_equal(). */
