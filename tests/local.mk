@@ -5,7 +5,7 @@
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_verify tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
-	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced tests/device/check_forced_slots \
+	tests/device/check_forced tests/device/check_forced_slots \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
@@ -28,7 +28,7 @@ long_tests = tests/device/check_shard_inputs tests/device/check_shard_edges test
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
-shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set tests/device/check_packed_sets
+shape_tests = tests/device/check_tiers tests/device/check_invariance $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
@@ -57,7 +57,8 @@ first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
-texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run
+texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/history.run tests/scripts/grammar.run \
+	tests/scripts/steps.run tests/scripts/chains.run
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh \
