@@ -4,11 +4,11 @@
 # the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_verify tests/device/check_head tests/device/check_chains \
-	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
+	tests/device/check_shards tests/device/check_shard_calls tests/device/check_outputs \
 	tests/device/check_forced_slots \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
-	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
+	tests/device/check_logprobs tests/device/check_guided tests/device/check_verify_twin \
 	tests/device/check_verify_outputs \
 	tests/device/check_slots tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference tests/unit/check_forced_host
@@ -57,7 +57,7 @@ first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
-texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/history.run tests/scripts/grammar.run \
+texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run \
 	tests/scripts/steps.run tests/scripts/chains.run
 command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
 	tests/command/check_selftest_command.sh \
