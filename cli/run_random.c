@@ -505,13 +505,14 @@ static void add_logits(maker *m)
 static void add_inputs(maker *m, uint32_t rows)
 {
     add_logits(m);
-    if (has_feature(m, "mask") && below(m, 5) == 0) {
+    if (has_feature(m, "mask") && below(m, is_in_list(m->often, "mask") ? 2 : 5) == 0) {
         run_add(&m->text, " mask=random:%" PRIu32 ":%d", below(m, 100000),
                 below(m, 3)   ? 90
                 : below(m, 2) ? 30
                               : 2);
         if (below(m, 3) == 0)
-            run_add(&m->text, " mask_kind=bool");
+            run_add(&m->text, " mask_kind=bool mask_width=%" PRIu32,
+                    below(m, 2) ? m->vocab : 1 + below(m, m->vocab));
         else if (below(m, 4) == 0 && m->vocab > 32)
             run_add(&m->text, " mask_width=%" PRIu32, 1 + below(m, m->vocab / 32));
         if (below(m, 3) == 0)
@@ -534,7 +535,7 @@ static void add_inputs(maker *m, uint32_t rows)
 static void add_outputs(maker *m, bool verifies, bool shared)
 {
     const char *before = " outputs=";
-    if (!has_feature(m, "outputs") || below(m, 3))
+    if (!has_feature(m, "outputs") || (below(m, 3) && !is_in_list(m->often, "outputs")))
         return;
     if (below(m, 2)) {
         run_add(&m->text, "%sfinal", before);
@@ -549,12 +550,12 @@ static void add_outputs(maker *m, bool verifies, bool shared)
             continue;
         run_add(&m->text, "%s%s", before, names[i]);
         before = ",";
+        const uint32_t most = i == 10 && below(m, 2) ? m->vocab : counts[i];
         if (counts[i] != 0)
-            run_add(&m->text, ":%" PRIu32,
-                    1 + below(m, counts[i] < m->vocab ? counts[i] : m->vocab));
+            run_add(&m->text, ":%" PRIu32, 1 + below(m, most < m->vocab ? most : m->vocab));
     }
     if (below(m, 8) == 0 && strcmp(before, ",") != 0)
-        run_add(&m->text, "%spacked:%" PRIu32, before, 1 + below(m, m->vocab));
+        run_add(&m->text, "%spacked:%" PRIu32, before, 1 + below(m, m->vocab * (1 + below(m, 4))));
     else if (strcmp(before, ",") != 0)
         run_add(&m->text, "%slogprobs", before);
 }

@@ -356,6 +356,18 @@ void run_set_fields(const run_statement *s, const char *keys, const char *struct
     }
 }
 
+/* Sets the offset or the size of a buffer, of which never more may be used than there is. */
+static void set_extent(const run_statement *s, const char *key, const char *text, cls_buffer *b,
+                       bool is_offset)
+{
+    const uint64_t size = b->size;
+    set_number(s, key, text, sizeof size, is_offset ? &b->offset : &b->size);
+    if (is_offset)
+        b->size = size > b->offset ? size - b->offset : 0;
+    else if (b->size > size)
+        b->size = size;
+}
+
 void run_set_parts(run_side *side, const run_statement *s, const char *keys, const char *prefix,
                    const char *structure, void *object)
 {
@@ -367,8 +379,14 @@ void run_set_parts(run_side *side, const run_statement *s, const char *keys, con
         if (strncmp(key, prefix, before) != 0 || *key == '\0' || has_word(keys, key))
             continue;
         size = find_part(structure, key + before, &offset);
-        char *const to = (char *)object + offset;
-        if ((size == 4 || size == 8) && strchr(key, '.') != NULL) {
+        char *const to = (char *)object + offset, *const dot = strrchr(key, '.');
+        char whole[64];
+        snprintf(whole, sizeof whole, "%.*s", dot != NULL ? (int)(dot - key) : 0, key);
+        const bool is_offset = dot != NULL && strcmp(dot, ".offset") == 0;
+        if (dot - key > (ptrdiff_t)before && (is_offset || strcmp(dot, ".size") == 0) &&
+            find_part(structure, whole + before, &from) == sizeof(cls_buffer)) {
+            set_extent(s, key, text, (cls_buffer *)(void *)((char *)object + from), is_offset);
+        } else if ((size == 4 || size == 8) && strchr(key, '.') != NULL) {
             set_number(s, key, text, size, to);
         } else if (size > 8 && strcmp(text, "none") == 0) {
             memset(to, 0, size);

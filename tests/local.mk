@@ -4,11 +4,10 @@
 # the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
 short_tests = tests/device/check_head tests/device/check_chains \
-	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
-	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced \
+	tests/device/check_shards tests/device/check_shard_calls tests/device/check_outputs \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
-	tests/device/check_logprobs tests/device/check_modes tests/device/check_guided tests/device/check_verify_twin \
+	tests/device/check_logprobs tests/device/check_guided tests/device/check_verify_twin \
 	tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
 	tests/unit/check_reference tests/unit/check_forced_host
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
@@ -20,14 +19,14 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table tests/unit/check_chain_host \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
-	tests/unit/check_penalties tests/unit/check_answers tests/unit/check_container \
+	tests/unit/check_answers tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host
 long_tests = tests/device/check_shard_contexts tests/device/check_shard_edges \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
-shape_tests = tests/device/check_tiers tests/device/check_invariance tests/device/check_kept_set tests/device/check_packed_sets
+shape_tests = tests/device/check_tiers tests/device/check_invariance $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
 	tests/package/links.sh tests/package/portable.sh tests/package/versions.sh
 short_scripts =
@@ -57,9 +56,11 @@ quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh 
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
 short_scripts += tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
-texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run \
-	tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run tests/scripts/calls.run \
-	tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run tests/scripts/saved.run
+texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
+	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
+	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
+	tests/scripts/calls.run tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run \
+	tests/scripts/saved.run
 command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif

@@ -43,10 +43,10 @@ OPERATORS = [  # name, pattern, replacement
     ("branch", r" \? (?=[^:]* : )", " && 0 ? "),
     ("call", r"^(    +)[a-z_]\w*\([^=]*\);$", r"\1;"),
 ]
-UNIT = "reference chain_host answers modes_host penalties samplers arithmetic"
+UNIT = "reference chain_host answers modes_host samplers arithmetic"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
-HOST += ["tests/scripts/history.run"]
+HOST += ["tests/scripts/history.run", "tests/scripts/adjust.run"]
 DEVICE = [f"tests/device/check_{name}" for name in ("selftest", "goldens", "chains")]
 # What compiles the functions of a changed header; all else is left as it is.
 USERS = ["lib/re*/*.c", "lib/reference/stages/*.c", "tests/unit/check_[as][ra][im]*.c"]

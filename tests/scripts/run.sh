@@ -6,7 +6,7 @@
 #     tiny     by the fewest programs, with at most 25 random calls of each statement; in other ways
 #              on the host alone
 #     small    in the device's own shape, and in one with other vectors and short lists
-#     (unset)  on all sides and with what only tests can change, for twenty times as many seeds
+#     (unset)  on all sides and with what only tests can change, for three seeds
 #
 # CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny.
 # CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
@@ -53,17 +53,17 @@ on() {
         ;;
     *)
         # shellcheck disable=SC2086 # a list of options
-        way "device $1, all sides" "$CLSAMPLE" run --device "$1" --sides all --seeds 20 $cache
-        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" --seeds 20 \
+        way "device $1, all sides" "$CLSAMPLE" run --device "$1" --sides all --seeds 3 $cache
+        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" --seeds 3 \
             --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16
-        way "device $1, by search" "$hooked" search --device "$1" --seeds 20
-        way "device $1, with small lists" "$hooked" small-lists --device "$1" --seeds 20
+        way "device $1, by search" "$hooked" search --device "$1" --seeds 3
+        way "device $1, with small lists" "$hooked" small-lists --device "$1" --seeds 3
         ;;
     esac
 }
 
 case ${CLS_TEST_SIZE-} in
-'') seeds='--seeds 20' ;;
+'') seeds='--seeds 3' ;;
 *) seeds= ;;
 esac
 cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}

@@ -162,6 +162,10 @@ START_TEST(parameters_refused)
     must_refuse_with(p, chain, -1, cls_params_check(&p, 100), "chain");
     must_refuse_with(p, chain, 4, cls_params_check(&p, 100), "chain");
     must_refuse_with(p, struct_size, 0, cls_params_check(&p, 100), "struct_size");
+    must_refuse_with(p, penalty_scope, -1, cls_params_check(&p, 100), "penalty_scope");
+    must_refuse_with(p, penalty_scope, 2, cls_params_check(&p, 100), "penalty_scope");
+    must_refuse_with(p, logit_bias.count, 1, cls_params_check(&p, 100), "logit_bias");
+    must_refuse_with(p, stop_ids.count, 1, cls_params_check(&p, 100), "stop_ids");
     must_refuse_with(p, grammar_state, 1, cls_params_check(&p, 100),
                      "params->grammar_state is 1, but params->grammar is NULL");
     p.top_p = -3.0f; /* as 0: one token */

@@ -100,6 +100,54 @@ START_TEST(kept_sets)
 END_TEST
 
 /* Proves that of two equal probabilities whose keys differ, the lower logit is more typical. */
+/* Sets of a row that has no sampler, and the places of several. */
+START_TEST(sets_of_rows)
+{
+    static const float logits[4] = {0.0f, 3.0f, -INFINITY, 1.0f};
+    int32_t ids[4] = {9, 9, 9, 9};
+    cls_host_result result = {.kept_ids = ids};
+    cls_params p = default_params();
+    cls_host_row row = host_row(logits, 4, &p);
+    must_refuse_exactly(cls_host_sample(&row, &result),
+                        "result->kept_ids is set, but result->kept_capacity is 0");
+    result.kept_capacity = 5;
+    must_refuse_exactly(cls_host_sample(&row, &result),
+                        "result->kept_capacity is 5; it must be at most row->vocab, 4");
+    result.kept_capacity = 4;
+    must(cls_host_sample(&row, &result));
+    ck_assert(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && ids[3] == -1);
+    ck_assert_int_eq(result.status, 0);
+    result.kept_capacity = 2;
+    must(cls_host_sample(&row, &result));
+    ck_assert(ids[0] == 0 && ids[1] == 1 && ids[2] == 3);
+    ck_assert_int_eq(result.status, CLS_ROW_OVERFLOW);
+    result.kept_ids = NULL;
+    must(cls_host_sample(&row, &result));
+    ck_assert_int_eq(result.status, CLS_ROW_OVERFLOW);
+}
+END_TEST
+
+START_TEST(offsets_on_the_host)
+{
+    static const int32_t counts[] = {3, 0, 4, 1, 5, 0, 2}, none[] = {-1};
+    static const int32_t in[3][8] = {
+        {0, 3, 3, 7, 8, 13, 13, 15}, {0, 3, 3, 7, 8, 8, 8, 10}, {0, 0, 0, 0, 1, 1, 1, 1}};
+    static const uint32_t capacity[] = {15, 12, 1};
+    int32_t offsets[8];
+    for (int i = 0; i < 3; i++) {
+        must(cls_host_kept_offsets(7, counts, capacity[i], offsets));
+        ck_assert_mem_eq(offsets, in[i], sizeof offsets);
+    }
+    must(cls_host_kept_offsets(0, counts, 5, offsets));
+    ck_assert_int_eq(offsets[0], 0);
+    must_refuse_exactly(cls_host_kept_offsets(1, none, 5, offsets), "counts[0] is -1");
+    must_refuse_exactly(cls_host_kept_offsets(1, NULL, 5, offsets), "counts is NULL");
+    must_refuse_exactly(cls_host_kept_offsets(1, counts, 5, NULL), "offsets is NULL");
+    must_refuse_exactly(cls_host_kept_offsets(1, counts, 0x80000000u, offsets),
+                        "capacity is 2147483648; it must be at most 2147483647");
+}
+END_TEST
+
 START_TEST(nearly_ties)
 {
     example e;
@@ -290,6 +338,8 @@ int main(void)
     fixture_begin(ON_HOST);
     add_loop_test(known_distributions, (int)n);
     add_loop_test(kept_sets, LENGTH(kept_by_hand));
+    add_test(sets_of_rows);
+    add_test(offsets_on_the_host);
     add_test(nearly_ties);
     add_test(coin);
     add_test(temperatures);
