@@ -3,117 +3,86 @@
 #include "bench.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+
+/* clang-format off */
+#define TOPK .temperature = 0.8f, .top_k = 50, .top_p = 0.9f
+#define LLAMA(what) .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .more = what
+#define ALONE .temperature = 1.0f, .top_p = 1.0f, .extra = true
+#define TOPP .temperature = 1.0f, .top_p = 0.9f
+#define START(what) .kind = BENCH_START, .extra = true, .features = what, .temperature = 0.8f
+#define OF_TOPK(times) .goal = times, .goal_topk = 1
 
 const bench_case bench_cases[BENCH_CASES] = {
-    {"greedy", BENCH_LANGUAGE, 0.0f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 1.3, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"topk", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"minp", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.05f, BENCH_ALL, 0, 1.7, 2.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"mask", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_HALF, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"mask_1", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_FEW, 0, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"mask_but_one", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_BUT_ONE, 0, 1.25, 0, 1,
-     BENCH_NO_MORE, 0, BENCH_STEP, 0},
-    {"penalties", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 1, 1.25, 0, 1, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"thinking", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_THINKING, 0,
-     BENCH_STEP, 0},
-    {"forced", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_FORCED, 0,
-     BENCH_STEP, 0},
-    {"loop", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 1.25, 0, 1, BENCH_LOOP, 0,
-     BENCH_STEP, 0},
-    {"plain", BENCH_LANGUAGE, 0.8f, 0, 1.0f, 0.0f, BENCH_ALL, 0, 2.5, 3.0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"topp_peaked", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 3.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"llama", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_LLAMA, 64,
-     BENCH_STEP, 0},
-    {"dry", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 8192,
-     BENCH_STEP, 0},
-    {"dry_1000", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 1000,
-     BENCH_STEP, 0},
-    {"dry_100", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_DRY, 100,
-     BENCH_STEP, 0},
-    {"xtc", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_XTC, 64,
-     BENCH_STEP, 0},
-    {"typical", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_TYPICAL, 64,
-     BENCH_STEP, 0},
-    {"mirostat", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1, BENCH_MIROSTAT,
-     64, BENCH_STEP, 0},
-    {"mirostat_late", BENCH_LANGUAGE, 0.8f, 40, 0.95f, 0.05f, BENCH_ALL, 0, 1.5, 0, 1,
-     BENCH_MIROSTAT_LATE, 64, BENCH_STEP, 0},
-    {"topp_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 7.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"topp_ties", BENCH_TIES, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 15.0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 0},
-    {"verify", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STANDARD, 0},
-    {"verify_match", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
-     0, BENCH_MATCH, 0},
-    {"verify_block", BENCH_LANGUAGE, 0.8f, 50, 0.9f, 0.0f, BENCH_ALL, 0, 2.5, 0, 0, BENCH_NO_MORE,
-     0, BENCH_BLOCK, 0},
-    {"kept", BENCH_LANGUAGE, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, 1024},
-    {"kept_flat", BENCH_FLAT, 1.0f, 0, 0.9f, 0.0f, BENCH_ALL, 0, 0, 0, 0, BENCH_NO_MORE, 0,
-     BENCH_STEP, UINT32_MAX},
+    {"greedy", .top_p = 1.0f, .goal = 1.3},
+    {"topk", TOPK, .goal = 1.7, .goal_one = 2.0},
+    {"minp", TOPK, .min_p = 0.05f, .goal = 1.7, .goal_one = 2.0},
+    {"mask", TOPK, .mask = BENCH_HALF, OF_TOPK(1.25)},
+    {"mask_1", TOPK, .mask = BENCH_FEW, OF_TOPK(1.25)},
+    {"mask_but_one", TOPK, .mask = BENCH_BUT_ONE, OF_TOPK(1.25)},
+    {"penalties", TOPK, .penalized = 1, OF_TOPK(1.25)},
+    {"thinking", TOPK, .more = BENCH_THINKING, OF_TOPK(1.25)},
+    {"forced", TOPK, .more = BENCH_FORCED, OF_TOPK(1.25)},
+    {"loop", TOPK, .more = BENCH_LOOP, OF_TOPK(1.25)},
+    {"plain", .temperature = 0.8f, .top_p = 1.0f, .goal = 2.5, .goal_one = 3.0},
+    {"topp_peaked", TOPP, .goal = 3.0},
+    {"llama", LLAMA(BENCH_LLAMA), .history = 64, OF_TOPK(1.5)},
+    {"dry", LLAMA(BENCH_DRY), .history = 8192, OF_TOPK(1.5)},
+    {"dry_1000", LLAMA(BENCH_DRY), .history = 1000, OF_TOPK(1.5)},
+    {"dry_100", LLAMA(BENCH_DRY), .history = 100, OF_TOPK(1.5)},
+    {"xtc", LLAMA(BENCH_XTC), .history = 64, OF_TOPK(1.5)},
+    {"typical", LLAMA(BENCH_TYPICAL), .history = 64, OF_TOPK(1.5)},
+    {"mirostat", LLAMA(BENCH_MIROSTAT), .history = 64, OF_TOPK(1.5)},
+    {"mirostat_late", LLAMA(BENCH_MIROSTAT_LATE), .history = 64, OF_TOPK(1.5)},
+    {"topp_flat", TOPP, .rows = BENCH_FLAT, .goal = 7.0},
+    {"topp_ties", TOPP, .rows = BENCH_TIES, .goal = 15.0},
+    {"verify", TOPK, .drafts = BENCH_STANDARD, .goal = 2.5},
+    {"verify_match", TOPK, .drafts = BENCH_MATCH, .goal = 2.5},
+    {"verify_block", TOPK, .drafts = BENCH_BLOCK, .goal = 2.5},
+    {"kept", TOPP, .kept_set = 1024},
+    {"kept_flat", TOPP, .rows = BENCH_FLAT, .kept_set = UINT32_MAX},
+    {"serving", .kind = BENCH_SERVING},
+    {"usual", TOPK, .min_p = 0.05f, .penalized = 1, .history = 500, .extra = true},
+    {"minp_alone", ALONE, .min_p = 0.05f},
+    {"minp_flat", ALONE, .min_p = 0.05f, .rows = BENCH_FLAT},
+    {"topk_2000", ALONE, .top_k = 2000},
+    {"topp_sorted", TOPP, .rows = BENCH_SORTED, .extra = true},
+    {"typical_alone", ALONE, .more = BENCH_TYPICAL, .history = 64},
+    {"start", START(CLS_FEATURE_SHORTLIST), .top_k = 50, .top_p = 0.95f},
+    {"start_plain", START(CLS_FEATURE_PLAIN), .top_p = 1.0f},
+    {"start_search", START(CLS_FEATURE_SHORTLIST | CLS_FEATURE_SEARCH), .top_p = 0.95f},
+    {"start_all", START(CLS_FEATURES_ALL), .top_p = 0.95f},
 };
+/* clang-format on */
 
-/* A set of cases: bit i for case i, and then one for serving. */
-typedef uint32_t bench_set;
-#define SERVING ((bench_set)1 << BENCH_CASES)
-#define ALL (2 * SERVING - 1)
+#define SERVED 64u /* default number of slots of the serving case */
 
-/* The values of --case: the cases in this order, then serving. */
-#define CASE_NAMES \
-    "greedy|topk|minp|mask|mask_1|mask_but_one|penalties|thinking|forced|loop|plain|" \
-    "topp_peaked|llama|dry|dry_1000|dry_100|xtc|typical|" \
-    "mirostat|mirostat_late|topp_flat|topp_ties|verify|verify_match|verify_block|kept|kept_flat|" \
-    "serving"
-#define SERVED 64u /* slots of the serving case */
+/* ------------------------------------------------------------------------- a case */
 
 static int open_floor(bench_floor *floor, const bench_setup *setup)
 {
+    if (setup->shards != 0 || floor->kernel != NULL)
+        return 0;
     cli_progress("floor: looking for its best shape");
     return bench_floor_open(floor, setup);
 }
 
-/* The cases that can be measured with these options. */
-static bench_set possible(const bench_setup *setup)
+static int write_rows(bench_run *run, const bench_case *c)
 {
-    bench_set set = setup->shards == 0 ? ALL : 0;
-    for (size_t i = 0; i < BENCH_CASES; i++)
-        set |= (bench_set)bench_can_split(&bench_cases[i]) << i;
-    return set;
-}
-
-static unsigned count(bench_set set)
-{
-    unsigned n = 0;
-    for (; set != 0; set &= set - 1)
-        n++;
-    return n;
-}
-
-/* written: the bench_rows in the setup's buffers; -1: they are not written yet. */
-static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c, int *written,
-                    bench_result *result)
-{
-    if (cli_interrupted())
+    if (run->written == (int)c->rows + 1)
+        return 0;
+    cli_progress("%s: making the rows", c->name);
+    run->written = 0;
+    if (bench_write_rows(&run->setup, c->rows))
         return 1;
-    if (*written != (int)c->rows) {
-        cli_progress("%s: making the rows", c->name);
-        *written = -1;
-        if (bench_write_rows(setup, c->rows))
-            return 1;
-        *written = (int)c->rows;
-    }
-    if (setup->shards == 0 && floor->kernel == NULL && open_floor(floor, setup))
+    run->written = (int)c->rows + 1;
+    return 0;
+}
+
+static int measure_steps(bench_run *run, const bench_case *c, bench_result *result)
+{
+    bench_setup *const setup = &run->setup;
+    if (write_rows(run, c) || open_floor(&run->floor, setup))
         return 1;
     cli_progress("%s: verifying", c->name);
     if (c->drafts != BENCH_STEP)
@@ -123,217 +92,140 @@ static int run_case(bench_setup *setup, bench_floor *floor, const bench_case *c,
         return 1;
     cli_progress("%s: timing", c->name);
     return setup->shards != 0 ? bench_time_shards(setup, c, result)
-                              : bench_time(setup, floor, c, result);
+                              : bench_time(setup, &run->floor, c, result);
 }
 
-static int run_cases(bench_setup *setup, bench_floor *floor, bench_set set, bench_result *results)
+static int measure_serving(const bench_setup *of, json_t **object)
 {
-    int written = -1;
-    for (size_t i = 0; i < BENCH_CASES; i++)
-        if ((set >> i & 1u) && run_case(setup, floor, &bench_cases[i], &written, &results[i]))
-            return 1;
-    return 0;
-}
-
-static int print_cases(const bench_setup *setup, const bench_floor *floor,
-                       const bench_result *results)
-{
-    return setup->shards != 0 ? bench_print_shards(setup, bench_cases, BENCH_CASES, results)
-                              : bench_print_cases(setup, floor, bench_cases, BENCH_CASES, results);
-}
-
-/* Runs the cases of one step each until one fails, counts the finished ones and prints them. */
-static int run_steps(bench_setup setup, bench_set set, uint32_t *finished)
-{
-    bench_floor floor;
-    bench_result results[BENCH_CASES];
-    int failed;
-
-    memset(&floor, 0, sizeof floor);
-    memset(results, 0, sizeof results);
-    failed = bench_open_setup(&setup) || run_cases(&setup, &floor, set, results);
-    cli_progress("%s", "");
-    for (size_t i = 0; i < BENCH_CASES; i++)
-        *finished += results[i].runs != 0;
-    if ((!failed || cli_interrupted()) && *finished != 0)
-        failed |= print_cases(&setup, &floor, results);
-    bench_floor_close(&floor);
-    bench_close_setup(&setup);
-    return failed;
-}
-
-static int run_serving(bench_setup setup, json_t *array)
-{
-    bench_floor floor;
+    bench_setup setup = {.on = of->on,
+                         .batch = cli_given("batch") ? of->batch : SERVED,
+                         .vocab = of->vocab,
+                         .dtype = of->dtype,
+                         .runs = of->runs,
+                         .spare = BENCH_SPARE,
+                         .history = of->history,
+                         .law = of->law};
+    bench_floor floor = {0};
     bench_served served;
-    int failed;
-
-    memset(&floor, 0, sizeof floor);
-    setup.spare = BENCH_SPARE;
     cli_progress("serving: making the rows");
-    failed = bench_open_setup(&setup) || bench_make_sampler(&setup, BENCH_WINDOW) ||
-             bench_write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
+    int failed = bench_open_setup(&setup) || bench_make_sampler(&setup, BENCH_WINDOW) ||
+                 bench_write_rows(&setup, BENCH_LANGUAGE) || open_floor(&floor, &setup);
     cli_progress("serving: timing and verifying");
     failed = failed || cli_interrupted() || bench_serve(&setup, &floor, &served);
-    cli_progress("%s", "");
     if (!failed)
-        failed = array != NULL ? bench_json_served(array, &setup, &served)
-                               : bench_print_served(&setup, &floor, &served);
+        *object = bench_json_served(&setup, &floor, &served);
     bench_floor_close(&floor);
     bench_close_setup(&setup);
     return failed;
 }
 
-/* ------------------------------------------------------ for clsample report and --json */
+static int open_run(bench_run *run)
+{
+    if (run->is_open)
+        return 0;
+    cli_progress("device: compiling");
+    run->setup.on = &run->target;
+    run->is_open = cli_open_queue(&run->target, 0) == 0 &&
+                   cli_open_context(&run->target, run->options) == 0 &&
+                   bench_open_setup(&run->setup) == 0;
+    return !run->is_open;
+}
+
+static void close_run(bench_run *run)
+{
+    bench_floor_close(&run->floor);
+    bench_close_setup(&run->setup);
+    cli_close(&run->target);
+}
+
+json_t *bench_measure(bench_run *run, const bench_case *c)
+{
+    bench_result result = {0};
+    json_t *object = NULL;
+    if (cli_interrupted())
+        return NULL;
+    if (c->kind == BENCH_START)
+        object = bench_start(run, c);
+    else if (open_run(run))
+        return NULL;
+    else if (c->kind == BENCH_SERVING)
+        measure_serving(&run->setup, &object);
+    else if (!measure_steps(run, c, &result))
+        object = run->setup.shards != 0 ? bench_json_shards(&run->setup, c, &result)
+                                        : bench_json_case(&run->setup, &run->floor, c, &result);
+    cli_progress("%s", "");
+    return object;
+}
 
 const bench_case *bench_find(const char *name)
 {
-    for (size_t i = 0; i < BENCH_CASES; i++)
-        if (strcmp(bench_cases[i].name, name) == 0)
-            return &bench_cases[i];
-    return NULL;
+    size_t i = 0;
+    while (strcmp(bench_cases[i].name, name) != 0)
+        i++;
+    return &bench_cases[i];
 }
 
-static bench_set quick_cases(void)
+/* --------------------------------------------------------------------- the command */
+
+/* Whether the case can be measured with these options. */
+static bool is_possible(const bench_setup *setup, const bench_case *c)
 {
-    static const char *const names[] = {"greedy", "topk", "plain", "topp_peaked"};
-    bench_set set = 0;
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        set |= (bench_set)1 << (bench_find(names[i]) - bench_cases);
-    return set;
+    return setup->shards == 0 || bench_can_split(c);
 }
 
-/* Appends a failed case with its error message, which has been printed. */
-static int add_failure(json_t *array, const char *name)
+/* Measures the cases that are wanted, until one fails; with `all` a case that fails is an object,
+ * too, and the next one runs if the device is open. Returns how many have failed. */
+static uint32_t measure_all(bench_run *run, const bool wanted[BENCH_CASES], bool all,
+                            json_t *results)
 {
-    json_array_append_new(array, json_pack("{s:s, s:s}", "case", name, "error", cli_last_error()));
-    return 1;
-}
-
-/* Runs the cases of one step each and appends them to the array, also those that fail. Returns how
- * many failed. shape: set to the floor's. */
-static int collect_steps(bench_setup setup, bench_set set, json_t *array, uint32_t *finished,
-                         char shape[64])
-{
-    bench_floor floor;
-    int written = -1, failed;
-
-    memset(&floor, 0, sizeof floor);
-    failed = bench_open_setup(&setup) ? add_failure(array, "steps") : 0;
+    uint32_t failed = 0;
     for (size_t i = 0; i < BENCH_CASES; i++) {
-        bench_result result;
-        memset(&result, 0, sizeof result);
-        /* If the first case finds no rows or no floor, the others cannot run either. */
-        if (failed && (written < 0 || (setup.shards == 0 && floor.kernel == NULL)))
-            break;
-        if (!(set >> i & 1u))
-            continue;
-        const int undone = run_case(&setup, &floor, &bench_cases[i], &written, &result);
+        const bench_case *const c = &bench_cases[i];
+        json_t *object = wanted[i] ? bench_measure(run, c) : NULL;
         if (cli_interrupted())
             break;
-        if (undone)
-            failed += add_failure(array, bench_cases[i].name);
-        else
-            failed += setup.shards != 0
-                          ? bench_json_shards(array, &setup, &bench_cases[i], 1, &result)
-                          : bench_json_cases(array, &setup, &bench_cases[i], 1, &result);
-        *finished += !undone;
+        if (wanted[i] && object == NULL) {
+            failed++;
+            if (!all)
+                break;
+            object = json_pack("{s:s, s:s}", "case", c->name, "error", cli_last_error());
+        }
+        if (object != NULL)
+            json_array_append_new(results, object);
+        if (failed != 0 && !run->is_open && c->kind != BENCH_START)
+            break;
     }
-    cli_progress("%s", "");
-    snprintf(shape, sizeof floor.shape, "%s", floor.shape);
-    bench_floor_close(&floor);
-    bench_close_setup(&setup);
     return failed;
 }
 
-static int collect_serving(bench_setup setup, json_t *array, uint32_t *finished)
+static int run_bench(bench_run *run, const bool wanted[BENCH_CASES], bool json)
 {
-    const int failed = run_serving(setup, array);
-    *finished += !failed;
-    return failed && !cli_interrupted() ? add_failure(array, "serving") : 0;
-}
-
-int bench_collect(const bench_setup *setup, bool quick, json_t *object)
-{
-    bench_setup some = *setup;
-    json_t *array = json_array();
-    uint32_t finished = 0;
-    char shape[64];
-    int failed;
-
-    if (json_object_set_new(object, "cases", array) != 0)
-        return cli_no_memory();
-    failed = collect_steps(some, quick ? quick_cases() : ALL, array, &finished, shape);
-    json_object_set_new(object, "floor_shape", json_string(shape));
-    some.batch = SERVED;
-    return quick || cli_interrupted() ? failed : failed + collect_serving(some, array, &finished);
-}
-
-/* --------------------------------------------------------------- the command */
-
-/* Runs the cases of a set and prints them, or appends them to the array unless that is NULL. It
- * returns nonzero after an error or an interrupt. */
-static int run_all(const bench_setup *setup, bench_set set, json_t *array, uint32_t *finished)
-{
-    bench_setup some = *setup;
-    char shape[64];
-    int failed = 0;
-    some.batch = setup->batch != 0 ? setup->batch : BENCH_ROWS;
-    if (set != SERVING)
-        failed = array != NULL ? collect_steps(some, set, array, finished, shape)
-                               : run_steps(some, set, finished);
-    if (!(set & SERVING) || cli_interrupted() || (failed && array == NULL))
-        return failed || cli_interrupted();
-    some.batch = setup->batch != 0 ? setup->batch : SERVED;
-    if (array != NULL)
-        return failed | collect_serving(some, array, finished) | cli_interrupted();
-    if (set != SERVING)
-        putchar('\n');
-    failed = run_serving(some, NULL);
-    *finished += !failed;
-    return failed;
-}
-
-static int run(bench_setup *setup, const char *device, const cls_context_options *options,
-               bench_set set, int json)
-{
-    json_t *array = json ? json_array() : NULL;
-    uint32_t finished = 0;
-    cli_target target;
-    int failed;
-
-    cli_progress("device: compiling");
-    if (json && array == NULL)
-        return cli_no_memory();
-    if (cli_open(device, options, 0, &target)) {
-        json_decref(array);
-        return 1;
-    }
-    setup->on = &target;
-    cli_catch_interrupt();
-    failed = run_all(setup, set, array, &finished);
-    cli_close(&target);
+    json_t *const results = json_array();
+    uint32_t count = 0;
+    for (size_t i = 0; i < BENCH_CASES; i++)
+        count += wanted[i];
+    const uint32_t wrong = measure_all(run, wanted, json, results);
+    const size_t finished = json_array_size(results) - (json ? wrong : 0);
+    int failed = wrong != 0;
     if (json)
-        cli_print_json(array);
+        cli_print_json(results);
+    else if (finished != 0)
+        failed |= bench_print(run, results);
+    close_run(run);
     if (cli_interrupted())
-        cli_fail("bench: interrupted; of %u cases %u %s finished", count(set), (unsigned)finished,
-                 finished == 1 ? "is" : "are");
+        failed = cli_fail("bench: interrupted; of %u cases %zu %s finished", (unsigned)count,
+                          finished, finished == 1 ? "is" : "are");
     return failed;
-}
-
-int bench_check(uint32_t batch, uint32_t vocab)
-{
-    if (batch < 1 || batch > 4096)
-        return cli_fail("--batch: %u is out of range; it must be 1 to 4096", (unsigned)batch);
-    if (vocab < 1 || vocab > 1048576)
-        return cli_fail("--vocab: %u is out of range; it must be 1 to 1048576", (unsigned)vocab);
-    return 0;
 }
 
 static int check_setup(const bench_setup *setup)
 {
-    if (bench_check(cli_given("batch") ? setup->batch : 1, setup->vocab))
-        return 1;
+    if (setup->batch < 1 || setup->batch > 4096)
+        return cli_fail("--batch: %u is out of range; it must be 1 to 4096",
+                        (unsigned)setup->batch);
+    if (setup->vocab < 1 || setup->vocab > 1048576)
+        return cli_fail("--vocab: %u is out of range; it must be 1 to 1048576",
+                        (unsigned)setup->vocab);
     if (setup->runs > BENCH_MOST_RUNS)
         return cli_fail("--runs: %u is too large; the most is %u", (unsigned)setup->runs,
                         BENCH_MOST_RUNS);
@@ -351,18 +243,37 @@ static int check_setup(const bench_setup *setup)
     return 0;
 }
 
-/* Sets the cases that --case names. No name: all that are possible. */
-static int select_cases(const bench_setup *setup, const cli_list *names, bench_set *set)
+/* Finds the cases that --case names. No name: all that are possible. */
+static int select_cases(const bench_setup *setup, const cli_list *names, bool wanted[BENCH_CASES])
 {
-    int32_t i;
-    *set = names->count == 0 ? possible(setup) : 0;
+    char words[1024] = "";
+    size_t used = 0;
+    int32_t found;
+    for (size_t i = 0; i < BENCH_CASES; i++) {
+        wanted[i] =
+            names->count == 0 && !bench_cases[i].extra && is_possible(setup, &bench_cases[i]);
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s", i == 0 ? "" : "|",
+                                 bench_cases[i].name);
+    }
     for (uint32_t k = 0; k < names->count; k++) {
-        cli_set(CLI_CHOICE, &i, CASE_NAMES, "--case", names->text[k]);
-        if (!(possible(setup) >> i & 1u))
+        cli_set(CLI_CHOICE, &found, words, "--case", names->text[k]);
+        if (!is_possible(setup, &bench_cases[found]))
             return cli_fail("--case: %s is not measured with --shards", names->text[k]);
-        *set |= (bench_set)1 << i;
+        wanted[found] = true;
     }
     return 0;
+}
+
+/* Fails if an option is given that --tune chooses or does not use, or one that only it uses. */
+static int check_tune(bool tune)
+{
+    static const char *const others[] = {"case",      "history",        "history-ids", "runs",
+                                         "shards",    "vector",         "work-group",  "row-group",
+                                         "shortlist", "groups-per-unit"};
+    for (size_t i = 0; tune && i < sizeof others / sizeof *others; i++)
+        if (cli_given(others[i]))
+            return cli_fail("--tune: --%s has no meaning with it", others[i]);
+    return !tune && cli_given("seconds") ? cli_fail("--seconds: it is only for --tune") : 0;
 }
 
 int cls_cmd_bench(int argc, char **argv)
@@ -370,28 +281,34 @@ int cls_cmd_bench(int argc, char **argv)
     static const char about[] =
         "Times sampling steps and compares them with a plain read of the logits, the floor. "
         "The tokens of each step are first compared with the reference's.";
-    bench_setup setup = {.vocab = BENCH_VOCAB, .history = BENCH_HISTORY};
     cls_context_options context;
+    bench_run run = {.setup = {.batch = BENCH_ROWS, .vocab = BENCH_VOCAB, .history = BENCH_HISTORY},
+                     .options = &context};
+    bench_setup *const setup = &run.setup;
     const char *device = NULL;
     int32_t dtype = CLS_F32;
     cli_list names = {NULL, 0};
-    bench_set set;
-    bool json = false;
+    bool wanted[BENCH_CASES], json = false, tune = false;
+    uint32_t limit = 60;
     cli_option options[] = {
         CLI_TITLE("Steps"),
-        {"batch", CLI_UINT, &setup.batch, "N", "rows in a step (default 16; serving: 64)"},
-        {"vocab", CLI_UINT, &setup.vocab, "N", "logits in a row (default 128256)"},
+        {"batch", CLI_UINT, &setup->batch, "N", "rows in a step (default 16; serving: 64)"},
+        {"vocab", CLI_UINT, &setup->vocab, "N", "logits in a row (default 128256)"},
         {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
         {"case", CLI_LIST, &names, "NAME", "run only this case"},
-        {"history", CLI_UINT, &setup.history, "N",
+        {"history", CLI_UINT, &setup->history, "N",
          "tokens in a row's history in case penalties (default 2000)"},
-        {"history-ids", CLI_CHOICE, &setup.law, "LAW=zipf|uniform",
+        {"history-ids", CLI_CHOICE, &setup->law, "LAW=zipf|uniform",
          "the distribution of these tokens: zipf (default) or uniform"},
-        {"runs", CLI_UINT, &setup.runs, "N",
+        {"runs", CLI_UINT, &setup->runs, "N",
          "runs of a case (default: at least 101, and one second)"},
-        {"shards", CLI_UINT, &setup.shards, "N",
+        {"shards", CLI_UINT, &setup->shards, "N",
          "time steps of N shards in one process, beside whole steps"},
-        {"json", CLI_FLAG, &json, NULL, "print an array of objects"},
+        {"tune", CLI_FLAG, &tune, NULL,
+         "try shapes of the kernels, and say which is the fastest and the options for it"},
+        {"seconds", CLI_UINT, &limit, "N",
+         "with --tune, try no further shape after this time (default 60)"},
+        {"json", CLI_FLAG, &json, NULL, "print an array of objects; with --tune an object"},
         CLI_DEVICE(&device),
         CLI_SHAPE_OPTIONS(&context),
         CLI_DEVICE_OPTIONS(&context),
@@ -399,8 +316,11 @@ int cls_cmd_bench(int argc, char **argv)
 
     cls_context_options_init(&context);
     cli_parse(argc, argv, "bench [OPTION]...", about, options);
-    setup.dtype = (cls_dtype)dtype;
+    setup->dtype = (cls_dtype)dtype;
     context.dtypes = 1u << dtype;
-    return check_setup(&setup) || select_cases(&setup, &names, &set) ||
-           run(&setup, device, &context, set, json);
+    if (check_tune(tune) || check_setup(setup) || select_cases(setup, &names, wanted))
+        return 1;
+    cli_find_device(device, &context, &run.target);
+    cli_catch_interrupt();
+    return tune ? bench_tune(&run, limit, json) : run_bench(&run, wanted, json);
 }

@@ -12,9 +12,10 @@
  *     shards.c    times the steps of a vocabulary that is split over shards
  *     requests.c  makes the requests of the serving case
  *     serving.c   times steps while requests join and leave
+ *     start.c     times the first token of a process
  *     table.c     prints the results as tables and as JSON
  *     bench.c     the list of cases, and the command
- *     tune.c      clsample tune: measures shapes of the kernels by some of the cases
+ *     tune.c      clsample bench --tune: measures shapes of the kernels by some cases
  */
 #ifndef BENCH_H
 #define BENCH_H
@@ -32,13 +33,14 @@ typedef struct bench_setup {
     uint32_t batch, vocab;
     uint32_t first; /* the row whose request slot 0 has: 0, but of bench_twin() */
     cls_dtype dtype;
-    uint32_t runs;    /* 0: as many as a stable median needs */
-    uint32_t spare;   /* rows of logits after those of the batch */
-    uint32_t window;  /* the sampler's `max_history` */
-    uint32_t history; /* tokens in the history of a row with penalties */
-    int32_t law;      /* a bench_law: the distribution of these tokens */
-    uint32_t shards;  /* --shards; 0: no step is split */
-    uint32_t longest; /* the length of the longest history, and of a row of `ids` */
+    uint32_t runs;     /* 0: as many as a stable median needs */
+    uint32_t spare;    /* rows of logits after those of the batch */
+    uint32_t window;   /* the sampler's `max_history` */
+    uint32_t history;  /* tokens in the history of a row with penalties */
+    int32_t law;       /* a bench_law: the distribution of these tokens */
+    uint32_t shards;   /* --shards; 0: no step is split */
+    uint32_t features; /* of the sampler; 0: those of the usual cases */
+    uint32_t longest;  /* the length of the longest history, and of a row of `ids` */
 
     void *rows;          /* the logits on the host: [batch + spare, vocab] of dtype */
     cls_buffer logits;   /* the logits on the device; BENCH_PAD elements of -inf follow */
@@ -70,7 +72,8 @@ typedef enum bench_rows {
     BENCH_LANGUAGE, /* a token of 0.6, then a tail that falls with the id: top-p 0.9 keeps about 300
                      */
     BENCH_FLAT,     /* normal, sigma 1: top-p 0.9 keeps six tokens in ten */
-    BENCH_TIES      /* normal, rounded to quarters: thousands of tokens have the same logit */
+    BENCH_TIES,     /* normal, rounded to quarters: thousands of tokens have the same logit */
+    BENCH_SORTED    /* as BENCH_LANGUAGE, and the likeliest tokens have the lowest ids */
 } bench_rows;
 
 size_t bench_dtype_size(cls_dtype dtype);
@@ -80,7 +83,7 @@ float bench_get(const void *rows, cls_dtype dtype, size_t i);
 
 /* Fills [n, vocab] and the padding after it. The rows are the same on every machine, except for
  * the last bit of functions of its libm. */
-void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind);
+int bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind);
 
 /* The token with the largest logit; the lowest id of several. */
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab);
@@ -160,9 +163,16 @@ typedef enum bench_drafts {
     BENCH_BLOCK     /* drafts with probabilities, verified as a block */
 } bench_drafts;
 
-/* A step and the goal for its time. The unit of `goal` is the floor or, if `goal_topk` is set, the
- * step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The unit
- * of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
+/* What is timed. */
+typedef enum bench_kind {
+    BENCH_STEPS,   /* steps of one set of parameters */
+    BENCH_SERVING, /* requests that come and go */
+    BENCH_START    /* the first token of a process */
+} bench_kind;
+
+/* A case and the goal for the time of its step. The unit of `goal` is the floor or, if `goal_topk`
+ * is set, the step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The
+ * unit of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
     const char *name;
     bench_rows rows;
@@ -177,6 +187,9 @@ typedef struct bench_case {
     uint32_t history; /* tokens of a history; 0: as in the setup */
     bench_drafts drafts;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
+    bench_kind kind;
+    uint32_t features; /* of a start's sampler */
+    bool extra;        /* only measured where --case names it */
 } bench_case;
 
 /* The number of tokens in the histories of a case. */
@@ -350,36 +363,46 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 27
+#define BENCH_CASES 38
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 
-/* Fails if a value of --batch or --vocab is out of range. */
-int bench_check(uint32_t batch, uint32_t vocab);
+/* What cases have in common. */
+typedef struct bench_run {
+    bench_setup setup; /* the values of the options, and what bench_measure() opens */
+    const cls_context_options *options;
+    cli_target target; /* the device, which bench_measure() opens */
+    bool is_open;      /* whether the device and the setup are */
+    bench_floor floor;
+    int written; /* the bench_rows in the setup's buffers, plus 1; 0: there are none yet */
+} bench_run;
 
-/* Runs all cases and then serving, or with `quick` some cases. It adds "floor_shape" and "cases" to
- * the object; "cases" is an array of bench_json_cases() and bench_json_served(). A case that fails
- * is {"case", "error"}, and the next one runs; an interrupt ends the run. setup: with an open
- * device and the values of the options. Returns the number of cases that failed. */
-int bench_collect(const bench_setup *setup, bool quick, json_t *object);
+/* Verifies and times a case. NULL: it failed, or was interrupted. */
+json_t *bench_measure(bench_run *run, const bench_case *c);
+
+/* ----------------------------------------------------------------- start.c */
+
+/* Opens the device that run->target names, once more, and times that and the first token. NULL: it
+ * failed. */
+json_t *bench_start(const bench_run *run, const bench_case *c);
+
+/* ------------------------------------------------------------------ tune.c */
+
+/* Tries shapes of the kernels on run->target, which is not open, until `limit` seconds are over,
+ * and prints which is the fastest. */
+int bench_tune(const bench_run *run, uint32_t limit, bool json);
 
 /* ----------------------------------------------------------------- table.c */
 
-/* Print the results. results: [n], one for each case; a case without runs is omitted. cases[1] must
- * be topk. */
-int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
-                      size_t n, const bench_result *results);
-int bench_print_served(const bench_setup *setup, const bench_floor *floor,
-                       const bench_served *served);
+/* The objects of the results, which clsample-bench(1) describes. */
+json_t *bench_json_case(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
+                        const bench_result *result);
+json_t *bench_json_shards(const bench_setup *setup, const bench_case *c,
+                          const bench_result *result);
+json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor,
+                          const bench_served *served);
 
-int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
-                       const bench_result *results);
-
-/* Append the results to an array, as objects. */
-int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                     const bench_result *results);
-int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                      const bench_result *results);
-int bench_json_served(json_t *array, const bench_setup *setup, const bench_served *served);
+/* Prints an array of such objects as tables. */
+int bench_print(const bench_run *run, const json_t *results);
 
 #endif

@@ -132,8 +132,8 @@ static int open_verification(verification *v)
         return cli_no_memory();
     for (uint32_t i = 0; i <= v->requests; i++)
         v->cu[i] = (int32_t)(i * ROWS);
-    bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows);
-    if (make_drafts(v))
+    if (bench_fill_rows(setup->rows, setup->dtype, (uint32_t)targets, setup->vocab, v->c->rows) ||
+        make_drafts(v))
         return 1;
     return new_sampler(v) || open_buffers(v);
 }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Times other samplers on the bench's rows: FlashInfer, PyTorch and llama.cpp (the package
+"""Times other samplers on rows like the bench's: FlashInfer, PyTorch and llama.cpp (the package
 llama-cpp-python), where they are installed.
 
-    peers.py --rows LANGUAGE.npy --flat FLAT.npy --batches 1,16,256 [--dtype f32] [--runs N]
+    peers.py --batches 1,16,256 [--vocab 128256] [--dtype f32] [--runs N]
              [--clsample COMMAND]   also `clsample bench` of the same cases, in the same run
     peers.py --build        only compiles what FlashInfer compiles at its first calls
 
@@ -14,20 +14,19 @@ device_us  by CUDA events, while the device is kept busy until the host has laun
 wall_us    from the call until the tokens are on the host
 graph_us   the same where the kernels are replayed by a CUDA graph; null: they cannot be
 
-or error in place of the times. bench/write-rows writes the rows. Without a GPU, PyTorch runs on the
+or error in place of the times. Without a GPU, PyTorch runs on the
 CPU and has only wall_us; llama.cpp's samplers run on the CPU alone, and only there are they timed.
 Temperature .8, top-k 50 and top-p .9 are those of the bench.
 """
 import argparse
-import ast
 import concurrent.futures
 import ctypes
 import importlib.util
 import json
+import math
 import os
 import random
 import statistics
-import struct
 import subprocess
 import sys
 import time
@@ -38,16 +37,15 @@ DTYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 LEAD_CYCLES = 2_000_000  # about a millisecond
 
 
-def read_npy(path, torch):
-    """A float32 array of two dimensions, as bench/write-rows writes it; needs no NumPy."""
-    with open(path, "rb") as file:
-        if file.read(8) != b"\x93NUMPY\x01\x00":
-            raise ValueError(f"{path} is not a NumPy file of version 1")
-        header = file.read(struct.unpack("<H", file.read(2))[0]).decode("ascii")
-        about = ast.literal_eval(header)
-        if about["descr"] != "<f4" or about["fortran_order"]:
-            raise ValueError(f"{path} is not a float32 array in C order")
-        return torch.frombuffer(bytearray(file.read()), dtype=torch.float32).reshape(about["shape"])
+def make_rows(torch, count, vocab):
+    """Rows as bench/rows.c describes them: like those of a language model, where one token has 0.6
+    of the mass and the other logits fall with the id, and flat ones."""
+    torch.manual_seed(1)
+    language = 3.5 * torch.randn(count, vocab) - 0.5 * torch.log(1.0 + torch.arange(vocab))
+    top = torch.randint(vocab, (count, 1))
+    language.scatter_(1, top, -math.inf)
+    language.scatter_(1, top, torch.logsumexp(language, 1, keepdim=True) + math.log(0.6 / 0.4))
+    return language, torch.randn(count, vocab)
 
 
 def import_flashinfer():
@@ -357,8 +355,7 @@ def run_batch(options, torch, cuda, rows, batch):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    parser.add_argument("--rows")
-    parser.add_argument("--flat")
+    parser.add_argument("--vocab", type=int, default=128256)
     parser.add_argument("--batches", default="1")
     parser.add_argument("--dtype", choices=DTYPES, default="f32")
     parser.add_argument("--runs", type=int, default=201)
@@ -376,11 +373,11 @@ def main():
         return 0
     if options.build:
         options.runs = 1
-        rows = [torch.randn(2, 131072) for _ in range(2)]
-    else:
-        rows = [read_npy(path, torch) for path in (options.rows, options.flat)]
+    batches = list(map(int, options.batches.split(",")))
+    # Larger batches repeat these, but not after a multiple of the rows of a verification.
+    rows = make_rows(torch, min(max(batches), 64) + 2, options.vocab)
     found = []
-    for batch in map(int, options.batches.split(",")):
+    for batch in batches:
         found += run_batch(options, torch, cuda, rows, batch)
         if cuda:
             torch.cuda.empty_cache()

@@ -4,6 +4,7 @@
 #include "bench.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* SplitMix64 (Steele, Lea, Flood 2014). */
@@ -95,6 +96,26 @@ static void fill_language(void *rows, cls_dtype dtype, size_t at, uint32_t vocab
     put(rows, dtype, at + top, vocab > 1 ? (float)log(tail * 0.6 / 0.4) : 0.0f);
 }
 
+static int descending(const void *a, const void *b)
+{
+    const float x = *(const float *)a, y = *(const float *)b;
+    return (x < y) - (x > y);
+}
+
+static int sort_row(void *rows, cls_dtype dtype, size_t at, uint32_t vocab)
+{
+    float *const row = malloc(vocab * sizeof *row);
+    if (row == NULL)
+        return cli_no_memory();
+    for (uint32_t i = 0; i < vocab; i++)
+        row[i] = bench_get(rows, dtype, at + i);
+    qsort(row, vocab, sizeof *row, descending);
+    for (uint32_t i = 0; i < vocab; i++)
+        put(rows, dtype, at + i, row[i]);
+    free(row);
+    return 0;
+}
+
 typedef struct filling {
     void *rows;
     cls_dtype dtype;
@@ -106,11 +127,12 @@ static int fill_row(void *of, uint32_t row)
 {
     const filling *const f = of;
     const size_t at = (size_t)row * f->vocab;
-    uint64_t state = ((uint64_t)f->kind << 32) + row;
+    const bool sorted = f->kind == BENCH_SORTED;
+    uint64_t state = ((uint64_t)(sorted ? BENCH_LANGUAGE : f->kind) << 32) + row;
     state = next_bits(&state); /* else rows would be shifts of each other */
-    if (f->kind == BENCH_LANGUAGE) {
+    if (f->kind == BENCH_LANGUAGE || sorted) {
         fill_language(f->rows, f->dtype, at, f->vocab, &state);
-        return 0;
+        return sorted ? sort_row(f->rows, f->dtype, at, f->vocab) : 0;
     }
     for (uint32_t i = 0; i < f->vocab; i++) {
         const double x = next_normal(&state);
@@ -119,13 +141,14 @@ static int fill_row(void *of, uint32_t row)
     return 0;
 }
 
-void bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind)
+int bench_fill_rows(void *rows, cls_dtype dtype, uint32_t n, uint32_t vocab, bench_rows kind)
 {
     const size_t end = (size_t)n * vocab;
     filling f = {rows, dtype, vocab, kind};
-    bench_each(n, fill_row, &f);
+    const int failed = bench_each(n, fill_row, &f);
     for (size_t i = end; i < end + BENCH_PAD; i++)
         put(rows, dtype, i, -INFINITY);
+    return failed;
 }
 
 int32_t bench_likeliest(const void *rows, cls_dtype dtype, uint32_t row, uint32_t vocab)

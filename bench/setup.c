@@ -53,8 +53,10 @@ int bench_new_sampler(const bench_setup *setup, uint32_t window, cls_sampler **s
     options.max_rows = setup->batch;
     options.max_history = window;
     options.dtypes = 1u << setup->dtype;
-    options.features = CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
-                       (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
+    options.features = setup->features != 0
+                           ? setup->features
+                           : CLS_FEATURE_PLAIN | CLS_FEATURE_SHORTLIST | CLS_FEATURE_MASK |
+                                 (has_kept(setup) ? CLS_FEATURE_KEPT_SETS : 0u);
     const cls_status status = cls_sampler_create(setup->on->context, &options, sampler);
     if (setup->on->cl != NULL) /* the host compiles nothing */
         cli_compile_done(status);
@@ -148,8 +150,10 @@ static int fill_history(void *of, uint32_t row)
 int bench_write_rows(bench_setup *setup, bench_rows kind)
 {
     cl_int error;
-    bench_fill_rows(setup->rows, setup->dtype, setup->batch + setup->spare, setup->vocab, kind);
-    bench_each(setup->batch + setup->spare, fill_history, setup);
+    const uint32_t rows = setup->batch + setup->spare;
+    if (bench_fill_rows(setup->rows, setup->dtype, rows, setup->vocab, kind) ||
+        bench_each(rows, fill_history, setup))
+        return 1;
     error = clEnqueueWriteBuffer(setup->on->queue, setup->logits.buffer, CL_TRUE, 0, setup->size,
                                  setup->rows, 0, NULL, NULL);
     return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: writing the logits", error);

@@ -1,221 +1,201 @@
 /* SPDX-License-Identifier: MIT */
-/* Prints the results as tables and as JSON. */
+/* The results as JSON, and the tables that are printed of it. */
 #include "bench.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static const char *const laws[] = {"zipf", "uniform"};
-
-static int add_json(json_t *array, json_t *object)
-{
-    return json_array_append_new(array, object) == 0 ? 0 : cli_no_memory();
-}
 
 /* null if the driver reports no times. */
 static json_t *device_time(double us) { return us > 0.0 ? json_real(us) : json_null(); }
 
-int bench_json_cases(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                     const bench_result *results)
+json_t *bench_json_case(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
+                        const bench_result *r)
 {
-    for (size_t i = 0; i < n; i++) {
-        const bench_result *r = &results[i];
-        if (r->runs != 0 &&
-            add_json(array,
-                     json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:s, s:f}",
-                               "case", cases[i].name, "floor_us", r->floor_us, "step_us",
-                               r->step_us, "ratio", r->step_us / r->floor_us, "empty_us",
-                               r->empty_us, "floor_device_us", device_time(r->floor_device_us),
-                               "step_device_us", device_time(r->step_device_us), "launches",
-                               (json_int_t)r->launches, "host_bytes", (json_int_t)r->host_bytes,
-                               "runs", (json_int_t)r->runs, "history",
-                               (json_int_t)bench_history(setup, &cases[i]), "history_ids",
-                               laws[setup->law], "accepted", r->accepted)))
-            return 1;
-    }
-    return 0;
+    return json_pack("{s:s, s:f, s:f, s:f, s:f, s:o, s:o, s:I, s:I, s:I, s:I, s:s, s:f, s:s}",
+                     "case", c->name, "floor_us", r->floor_us, "step_us", r->step_us, "ratio",
+                     r->step_us / r->floor_us, "empty_us", r->empty_us, "floor_device_us",
+                     device_time(r->floor_device_us), "step_device_us",
+                     device_time(r->step_device_us), "launches", (json_int_t)r->launches,
+                     "host_bytes", (json_int_t)r->host_bytes, "runs", (json_int_t)r->runs,
+                     "history", (json_int_t)bench_history(setup, c), "history_ids",
+                     laws[setup->law], "accepted", r->accepted, "floor", floor->shape);
 }
 
-int bench_json_shards(json_t *array, const bench_setup *setup, const bench_case *cases, size_t n,
-                      const bench_result *results)
+json_t *bench_json_shards(const bench_setup *setup, const bench_case *c, const bench_result *r)
 {
-    for (size_t i = 0; i < n; i++) {
-        const bench_result *r = &results[i];
-        json_t *const bytes = r->runs != 0 ? json_array() : NULL;
-        for (uint32_t k = 0; bytes != NULL && k < r->exchanges && k < BENCH_EXCHANGES; k++)
-            json_array_append_new(bytes, json_real(r->partial_row[k]));
-        if (r->runs != 0 &&
-            add_json(array, json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case",
-                                      cases[i].name, "shards", (json_int_t)setup->shards, "step_us",
-                                      r->step_us, "local_us", r->split.local_us, "merge_us",
-                                      r->split.merge_us, "exchanges", (json_int_t)r->exchanges,
-                                      "partial_row_bytes", bytes, "launches",
-                                      (json_int_t)r->launches, "runs", (json_int_t)r->runs,
-                                      "history", (json_int_t)bench_history(setup, &cases[i]))))
-            return 1;
-    }
-    return 0;
+    json_t *const bytes = json_array();
+    for (uint32_t k = 0; k < r->exchanges && k < BENCH_EXCHANGES; k++)
+        json_array_append_new(bytes, json_real(r->partial_row[k]));
+    return json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case", c->name,
+                     "shards", (json_int_t)setup->shards, "step_us", r->step_us, "local_us",
+                     r->split.local_us, "merge_us", r->split.merge_us, "exchanges",
+                     (json_int_t)r->exchanges, "partial_row_bytes", bytes, "launches",
+                     (json_int_t)r->launches, "runs", (json_int_t)r->runs, "history",
+                     (json_int_t)bench_history(setup, c));
 }
 
-/* Lists the memory of a sampler by purpose. */
-#define PURPOSES 8
-static void purposes(const cls_memory *m, const char *names[PURPOSES], uint64_t bytes[PURPOSES])
+json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor, const bench_served *r)
 {
-    static const char *const all[PURPOSES] = {"parameters", "penalties", "history", "lists",
-                                              "changes",    "rows",      "device",  "host"};
-    const uint64_t values[PURPOSES] = {m->parameters, m->penalties, m->history, m->lists,
-                                       m->changes,    m->rows,      m->device,  m->host};
-    for (size_t i = 0; i < PURPOSES; i++) {
-        names[i] = all[i];
-        bytes[i] = values[i];
-    }
+    const cls_memory *const m = &r->memory;
+    json_t *const memory = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "parameters", (json_int_t)m->parameters,
+        "penalties", (json_int_t)m->penalties, "history", (json_int_t)m->history, "lists",
+        (json_int_t)m->lists, "changes", (json_int_t)m->changes, "rows", (json_int_t)m->rows,
+        "device", (json_int_t)m->device, "host", (json_int_t)m->host);
+    return json_pack(
+        "{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o, s:s}", "case",
+        "serving", "slots", (json_int_t)setup->batch, "floor_us", r->floor_us, "step_us",
+        r->step_us, "ratio", r->step_us / r->floor_us, "host_us", r->host_us, "quiet_us",
+        r->quiet_us, "quiet_host_us", r->quiet_host_us, "tokens_per_s", r->tokens_per_s, "runs",
+        (json_int_t)r->runs, "quiet_runs", (json_int_t)r->quiet_runs, "requests",
+        (json_int_t)r->requests, "checked", (json_int_t)r->checked, "checked_tokens",
+        (json_int_t)r->checked_tokens, "memory", memory, "floor", floor->shape);
 }
 
-int bench_json_served(json_t *array, const bench_setup *setup, const bench_served *r)
-{
-    const char *names[PURPOSES];
-    uint64_t bytes[PURPOSES];
-    json_t *memory = json_object();
-    purposes(&r->memory, names, bytes);
-    for (size_t i = 0; i < PURPOSES; i++)
-        if (json_object_set_new(memory, names[i], json_integer((json_int_t)bytes[i])) != 0) {
-            json_decref(memory);
-            return cli_no_memory();
-        }
-    return add_json(
-        array,
-        json_pack("{s:s, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:o}",
-                  "case", "serving", "slots", (json_int_t)setup->batch, "floor_us", r->floor_us,
-                  "step_us", r->step_us, "ratio", r->step_us / r->floor_us, "host_us", r->host_us,
-                  "quiet_us", r->quiet_us, "quiet_host_us", r->quiet_host_us, "tokens_per_s",
-                  r->tokens_per_s, "runs", (json_int_t)r->runs, "quiet_runs",
-                  (json_int_t)r->quiet_runs, "requests", (json_int_t)r->requests, "checked",
-                  (json_int_t)r->checked, "checked_tokens", (json_int_t)r->checked_tokens, "memory",
-                  memory));
-}
+/* --------------------------------------------------------------------------- goals */
 
 /* Whether the goals are for this device and these rows. */
-static bool has_goals(const bench_setup *setup)
+static bool has_goals(const bench_run *run)
 {
-    cl_uint units = 0;
-    (void)clGetDeviceInfo(setup->on->device.id, CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units,
-                          NULL);
-    return (setup->on->device.type & CL_DEVICE_TYPE_CPU) && units == 2 && setup->dtype == CLS_F32 &&
-           setup->vocab == BENCH_VOCAB && (setup->batch == BENCH_ROWS || setup->batch == 1);
+    const bench_setup *const setup = &run->setup;
+    const cli_device *const device = &run->target.device;
+    return (device->type & CL_DEVICE_TYPE_CPU) && cli_integer(device->json, "compute_units") == 2 &&
+           setup->dtype == CLS_F32 && setup->vocab == BENCH_VOCAB &&
+           (setup->batch == BENCH_ROWS || setup->batch == 1);
 }
 
-/* The goal in floors, the unit of the table's ratio. */
-static double goal_of(const bench_setup *setup, const bench_case *cases,
-                      const bench_result *results, size_t i)
+static double number(const json_t *object, const char *key)
 {
-    const bench_result *topk = &results[1];
-    if (setup->batch == 1)
-        return cases[i].goal_one * results[i].empty_us / results[i].floor_us;
-    if (cases[i].goal_topk)
-        return topk->runs == 0 ? 0.0 : cases[i].goal * topk->step_us / topk->floor_us;
-    return cases[i].goal;
+    return json_number_value(json_object_get(object, key));
 }
 
-/* rest: the end of the second line. */
-static int print_header(const bench_setup *setup, const char *rest)
+/* Sets the goal of a case in floors, the unit of the ratio; null: it has none. */
+static void set_goal(const bench_setup *setup, const json_t *results, json_t *object)
 {
+    const json_t *one, *topk = NULL;
+    const bench_case *const c = bench_find(cli_string(object, "case"));
+    size_t i;
+    json_array_foreach(results, i, one) if (strcmp(cli_string(one, "case"), "topk") == 0) topk =
+        one;
+    const double goal = setup->batch == 1
+                            ? c->goal_one * number(object, "empty_us") / number(object, "floor_us")
+                            : c->goal * (c->goal_topk ? number(topk, "ratio") : 1.0);
+    json_object_set_new(object, "goal", goal > 0.0 ? json_real(goal) : json_null());
+}
+
+/* -------------------------------------------------------------------------- tables */
+
+/* An object is in the first table whose key it has, as one line. */
+static const struct table {
+    const char *key, *about, *head, *line;
+} tables[] = {
+    {"sampler_ms",
+     "milliseconds until the first token of one row is on the host: OpenCL's context\n"
+     "and queue, the library's, a sampler, the first step; CPU: the processor time of\n"
+     "the last three; later: the median of later steps; the token is the reference's\n",
+     "case            OpenCL context  sampler    first     CPU    later  from\n",
+     "{case:-14} {opencl_ms:7.1} {context_ms:7.1} {sampler_ms:8.1} {first_ms:8.2} {cpu_ms:7.1} "
+     "{later_ms:8.2}  {from}\n"},
+    {"goal",
+     "medians in us, from enqueue to finish; device: by the device's clock;\n"
+     "ratio and goal: in floors; all tokens equal the reference's\n",
+     "case              floor      step    device   ratio    goal     empty launches\n",
+     "{case:-13} {floor_us:9.1} {step_us:9.1} {step_device_us:9.1} {ratio:7.2} {goal:7.2} "
+     "{empty_us:9.1} {launches:8}\n"},
+    {"step_device_us",
+     "medians in us, from enqueue to finish; device: by the device's clock;\n"
+     "ratio: in floors; all tokens equal the reference's\n",
+     "case              floor      step    device   ratio     empty launches\n",
+     "{case:-13} {floor_us:9.1} {step_us:9.1} {step_device_us:9.1} {ratio:7.2} {empty_us:9.1} "
+     "{launches:8}\n"},
+    {"local_us",
+     "medians; step: whole rows, from enqueue to finish; local: the sum of all\n"
+     "shards, until their first partials are ready; merge: the rest of the step on\n"
+     "shard 0; bytes a row: of one partial in each exchange; all tokens equal the\n"
+     "reference's\n",
+     "case             step us  local us  merge us exchanges  bytes a row\n",
+     "{case:-14} {step_us:9.1} {local_us:9.1} {merge_us:9.1} {exchanges:9} "},
+    {"slots",
+     "serving: steps are enqueued ahead; medians, from the tokens of a step to\n"
+     "those of the next; the tokens that were checked equal the reference's\n",
+     "steps             number  floor us   step us   ratio   host us\n",
+     "all            {runs:9} {floor_us:9.1} {step_us:9.1} {ratio:7.2} {host_us:9.1}\n"
+     "no slot calls  {quiet_runs:9} {floor_us:9.1} {quiet_us:9.1}         {quiet_host_us:9.1}\n"
+     "{requests} requests joined; {checked_tokens} tokens of {checked} requests were checked\n"
+     "{tokens_per_s:.0} tokens a second\n"},
+};
+
+static void print_bytes(const json_t *bytes)
+{
+    const json_t *one;
+    size_t i;
+    json_array_foreach(bytes, i, one) printf("%s %.0f", i == 0 ? "" : " +", json_number_value(one));
+    putchar('\n');
+}
+
+/* Prints the memory of a sampler by purpose. cells: its slots times its tokens. */
+static void print_memory(json_t *memory, double cells)
+{
+    const char *purpose;
+    json_t *bytes;
+    printf("\n%-14s %12s %19s\n", "memory", "bytes", "a slot and token");
+    json_object_foreach(memory, purpose, bytes)
+        printf("%-14s %12lld %19.3f\n", purpose, (long long)json_integer_value(bytes),
+               (double)json_integer_value(bytes) / cells);
+}
+
+static int print_about(const bench_setup *setup, const cli_target *target, const struct table *t,
+                       const json_t *first)
+{
+    const bool starts = json_object_get(first, "from") != NULL;
+    const json_int_t rows = starts                                    ? 1
+                            : json_object_get(first, "slots") != NULL ? cli_integer(first, "slots")
+                                                                      : setup->batch;
     cls_device_info info;
     cls_device_info_init(&info);
-    if (cls_context_info(setup->on->context, &info) != CLS_OK)
+    printf("%s, device %u\n[%u, %u] %s", target->device.name, (unsigned)target->index,
+           (unsigned)rows, (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype));
+    if (!starts && cls_context_info(target->context, &info) != CLS_OK)
         return cli_fail_library("bench");
-    printf("%s, device %u\n", setup->on->device.name, (unsigned)setup->on->index);
-    printf("[%u, %u] %s; work-group %u, vector %u; %s\n", (unsigned)setup->batch,
-           (unsigned)setup->vocab, cli_dtype_name((int32_t)setup->dtype), (unsigned)info.work_group,
-           (unsigned)info.vector, rest);
+    if (!starts)
+        printf("; work-group %u, vector %u; ", (unsigned)info.work_group, (unsigned)info.vector);
+    cli_put(starts ? "\n" : setup->shards != 0 ? "{shards} shards\n" : "floor: {floor}\n", first);
+    printf("%s\n%s", t->about, t->head);
     return 0;
 }
 
-static int print_with_floor(const bench_setup *setup, const bench_floor *floor)
+/* The index of the table that an object belongs to. */
+static size_t table_of(const json_t *object)
 {
-    char rest[sizeof floor->shape + 8];
-    snprintf(rest, sizeof rest, "floor: %s", floor->shape);
-    return print_header(setup, rest);
+    size_t k = 0;
+    while (json_object_get(object, tables[k].key) == NULL)
+        k++;
+    return k;
 }
 
-int bench_print_cases(const bench_setup *setup, const bench_floor *floor, const bench_case *cases,
-                      size_t n, const bench_result *results)
+int bench_print(const bench_run *run, const json_t *results)
 {
-    const bool goals = has_goals(setup);
-    if (print_with_floor(setup, floor))
-        return 1;
-    printf("medians in us, from enqueue to finish; device: by the device's clock;\n"
-           "ratio%s: in floors; all tokens equal the reference's\n\n",
-           goals ? " and goal" : "");
-    printf("%-13s %9s %9s %9s %7s%s %9s %8s\n", "case", "floor", "step", "device", "ratio",
-           goals ? "    goal" : "", "empty", "launches");
-    for (size_t i = 0; i < n; i++) {
-        const bench_result *r = &results[i];
-        const double goal = goals ? goal_of(setup, cases, results, i) : 0.0;
-        char goal_text[16] = "", on_device[16] = "-";
-        if (r->runs == 0)
-            continue;
-        if (goals)
-            snprintf(goal_text, sizeof goal_text, goal > 0 ? " %7.2f" : "       -", goal);
-        if (r->step_device_us > 0)
-            snprintf(on_device, sizeof on_device, "%.1f", r->step_device_us);
-        printf("%-13s %9.1f %9.1f %9s %7.2f%s %9.1f %8u\n", cases[i].name, r->floor_us, r->step_us,
-               on_device, r->step_us / r->floor_us, goal_text, r->empty_us, (unsigned)r->launches);
+    const bench_setup *const setup = &run->setup;
+    size_t i, latest = sizeof tables / sizeof *tables;
+    json_t *object;
+    json_array_foreach(results, i, object)
+    {
+        if (has_goals(run) && json_object_get(object, "step_device_us") != NULL)
+            set_goal(setup, results, object);
+        const size_t k = table_of(object);
+        if (k != latest && i != 0)
+            putchar('\n');
+        if (k != latest && print_about(setup, &run->target, &tables[k], object))
+            return 1;
+        latest = k;
+        cli_put(tables[k].line, object);
+        if (json_object_get(object, "shards") != NULL)
+            print_bytes(json_object_get(object, "partial_row_bytes"));
+        if (json_object_get(object, "memory") != NULL)
+            print_memory(json_object_get(object, "memory"),
+                         (double)cli_integer(object, "slots") * setup->vocab);
     }
-    return 0;
-}
-
-int bench_print_shards(const bench_setup *setup, const bench_case *cases, size_t n,
-                       const bench_result *results)
-{
-    char rest[32];
-    snprintf(rest, sizeof rest, "%u shards", (unsigned)setup->shards);
-    if (print_header(setup, rest))
-        return 1;
-    printf("medians; step: whole rows, from enqueue to finish; local: the sum of all\n"
-           "shards, until their first partials are ready; merge: the rest of the step on\n"
-           "shard 0; bytes a row: of one partial in each exchange; all tokens equal the\n"
-           "reference's\n\n");
-    printf("%-12s %9s %9s %9s %9s  %s\n", "case", "step us", "local us", "merge us", "exchanges",
-           "bytes a row");
-    for (size_t i = 0; i < n; i++) {
-        const bench_result *r = &results[i];
-        if (r->runs == 0)
-            continue;
-        printf("%-12s %9.1f %9.1f %9.1f %9u ", cases[i].name, r->step_us, r->split.local_us,
-               r->split.merge_us, (unsigned)r->exchanges);
-        for (uint32_t k = 0; k < r->exchanges && k < BENCH_EXCHANGES; k++)
-            printf("%s %.0f", k == 0 ? "" : " +", r->partial_row[k]);
-        putchar('\n');
-    }
-    return 0;
-}
-
-static void print_steps(const char *which, uint32_t n, double floor_us, double step_us,
-                        double host_us)
-{
-    printf("%-14s %9u %9.1f %9.1f %7.2f %9.1f\n", which, (unsigned)n, floor_us, step_us,
-           step_us / floor_us, host_us);
-}
-
-int bench_print_served(const bench_setup *setup, const bench_floor *floor, const bench_served *r)
-{
-    const char *names[PURPOSES];
-    uint64_t bytes[PURPOSES];
-    if (print_with_floor(setup, floor))
-        return 1;
-    printf("serving: steps are enqueued ahead; %u requests joined; medians, from the tokens\n"
-           "of a step to those of the next; %u tokens of %u requests equal the\n"
-           "reference's\n\n",
-           (unsigned)r->requests, (unsigned)r->checked_tokens, (unsigned)r->checked);
-    printf("%-14s %9s %9s %9s %7s %9s\n", "steps", "number", "floor us", "step us", "ratio",
-           "host us");
-    print_steps("all", r->runs, r->floor_us, r->step_us, r->host_us);
-    if (r->quiet_runs != 0)
-        print_steps("no slot calls", r->quiet_runs, r->floor_us, r->quiet_us, r->quiet_host_us);
-    printf("%.0f tokens a second\n\n%-14s %12s %19s\n", r->tokens_per_s, "memory", "bytes",
-           "a slot and token");
-    purposes(&r->memory, names, bytes);
-    for (size_t i = 0; i < PURPOSES; i++)
-        printf("%-14s %12llu %19.3f\n", names[i], (unsigned long long)bytes[i],
-               (double)bytes[i] / ((double)setup->batch * setup->vocab));
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample tune: finds the fastest shape of the kernels for a device. It tries the values of one
- * option after the other and keeps the fastest. Each shape is timed in turn with the default one,
- * so that both see the same state of the machine, and draws the same tokens, which the reference
- * confirms. */
+/* clsample bench --tune: finds the fastest shape of the kernels for a device. It tries the values
+ * of one option after the other and keeps the fastest. Each shape is timed in turn with the default
+ * one, so that both see the same state of the machine, and draws the same tokens, which the
+ * reference confirms. */
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -408,7 +408,7 @@ static int print_table(const tuning *u)
     return 0;
 }
 
-/* ------------------------------------------------------------------------- the command */
+/* ------------------------------------------------------------------------- all of it */
 
 static int open_tuning(tuning *u)
 {
@@ -436,51 +436,25 @@ static void close_tuning(tuning *u)
     cli_close(&u->target);
 }
 
-static int run(tuning *u, const char *device, bool json)
-{
-    int failed;
-    cli_find_device(device, &u->options, false, &u->target);
-    cli_catch_interrupt();
-    failed = cli_open_queue(&u->target, 0) || open_tuning(u) || search_all(u);
-    cli_progress("%s", "");
-    if (u->count != 0 && u->trials[0].error[0] == '\0') {
-        failed |= json ? print_json(u) : print_table(u);
-        if (cli_interrupted())
-            cli_fail("tune: interrupted after %u shapes", (unsigned)u->count);
-        if (u->wrong != 0)
-            failed = cli_fail("tune: tokens of %u shapes differ from those of the default shape",
-                              (unsigned)u->wrong);
-    }
-    close_tuning(u);
-    return failed;
-}
-
-int cls_cmd_tune(int argc, char **argv)
+int bench_tune(const bench_run *run, uint32_t limit, bool json)
 {
     static tuning u;
-    const char *device = NULL;
-    uint32_t limit = 60;
-    int32_t dtype = CLS_F32;
-    bool json = false;
-    cli_option options[] = {
-        CLI_TITLE("Steps"),
-        {"batch", CLI_UINT, &u.setup.batch, "N", "rows in a step (default 16)"},
-        {"vocab", CLI_UINT, &u.setup.vocab, "N", "logits in a row (default 128256)"},
-        {"dtype", CLI_CHOICE, &dtype, "TYPE=f32|f16|bf16", "f32 (default), f16 or bf16"},
-        {"seconds", CLI_UINT, &limit, "N", "try no further shape after this time (default 60)"},
-        {"json", CLI_FLAG, &json, NULL, "print an object"},
-        CLI_DEVICE(&device),
-        CLI_DEVICE_OPTIONS(&u.options),
-        CLI_NO_OPTION};
-    cls_context_options_init(&u.options);
-    u.setup.batch = BENCH_ROWS;
-    u.setup.vocab = BENCH_VOCAB;
-    cli_parse(argc, argv, "tune [OPTION]...",
-              "Tries shapes of the kernels and says which is the fastest, and the options for it. "
-              "Tokens are the same in every shape, and each is checked.",
-              options);
+    int failed;
+    u.options = *run->options;
+    u.target = run->target;
+    u.setup = (bench_setup){
+        .batch = run->setup.batch, .vocab = run->setup.vocab, .dtype = run->setup.dtype};
     u.limit = limit;
-    u.setup.dtype = (cls_dtype)dtype;
-    u.options.dtypes = 1u << dtype;
-    return bench_check(u.setup.batch, u.setup.vocab) || run(&u, device, json);
+    failed = cli_open_queue(&u.target, 0) || open_tuning(&u) || search_all(&u);
+    cli_progress("%s", "");
+    if (u.count != 0 && u.trials[0].error[0] == '\0') {
+        failed |= json ? print_json(&u) : print_table(&u);
+        if (cli_interrupted())
+            cli_fail("tune: interrupted after %u shapes", (unsigned)u.count);
+        if (u.wrong != 0)
+            failed = cli_fail("tune: tokens of %u shapes differ from those of the default shape",
+                              (unsigned)u.wrong);
+    }
+    close_tuning(&u);
+    return failed;
 }

@@ -21,11 +21,8 @@ int cls_cmd_devices(int argc, char **argv);
 int cls_cmd_sample(int argc, char **argv);
 int cls_cmd_explain(int argc, char **argv);
 int cls_cmd_run(int argc, char **argv);
-int cls_cmd_demo(int argc, char **argv);
 int cls_cmd_bench(int argc, char **argv);
-int cls_cmd_tune(int argc, char **argv);
 int cls_cmd_selftest(int argc, char **argv);
-int cls_cmd_report(int argc, char **argv);
 void cli_params_help(void); /* clsample help params, cli/request.c */
 
 /* ------------------------------------------------------- errors, cli/errors.c */
@@ -227,8 +224,6 @@ const char *cli_tier_name(uint32_t tier);           /* the word that --tier take
 const char *cli_subgroups_name(uint32_t subgroups); /* the vendor of the extension, or "none" */
 const char *cli_origin_name(uint32_t origin);       /* of kernels: "source", "binary" or "cache" */
 const char *cli_dtype_name(int32_t dtype);          /* "float32"; "-" if it is unknown */
-/* A property of a device as bytes with a terminating zero; NULL: the device does not report it. */
-char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size);
 
 /* The sizes of groups, vectors and lists that a context uses, its tier and the origin of its
  * kernels. NULL: the library failed. */
@@ -261,7 +256,7 @@ bool cli_on_host(const char *device);
 
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
-    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|base|int64|subgroups", \
+    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|int64|subgroups", \
      "OpenCL features to use: auto (default), int64 or subgroups"}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "use no work-groups larger than N (default: the device's limit)"}, \
@@ -285,10 +280,8 @@ bool cli_on_host(const char *device);
 /* clang-format on */
 
 /* Selects a device. `which` is the value of --device, or NULL for the default device. It fails if
- * options->cache_dir is not usable and warns if that directory is read-only. With allow_unusable
- * it also accepts a device that the library cannot use, and selects device 0 if none is usable. */
-void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                     cli_target *target);
+ * options->cache_dir is not usable and warns if that directory is read-only. */
+void cli_find_device(const char *which, const cls_context_options *options, cli_target *target);
 
 /* Create the OpenCL context with a queue of these properties (0: none), then the library's
  * context, which compiles kernels. After a failure cli_close() frees what was created. */
@@ -319,9 +312,6 @@ int cli_fetch(const cli_target *target, cl_mem from, void *to, size_t size);
  * and returns the status. Every status of a library call that may compile must pass through it. */
 cls_status cli_compile_done(cls_status status);
 
-/* The compiler's log of the last context; "" if it is empty. */
-const char *cli_build_log(void);
-
 /* --------------------------------------------------------- output, cli/print.c */
 
 void cli_print_json(const json_t *value); /* to stdout, with a newline */
@@ -338,11 +328,8 @@ double cli_probability(double logprob);
 const char *cli_counted(char text[CLI_COUNTED], uint64_t n, const char *nouns);
 
 /* Prints a text with members of an object: {KEY}, or {KEY:SPEC} with the flags, the width and the
- * precision of printf(); an m at the end prints thousandths, b alone bytes as KiB, MiB or GiB. A
- * member that is missing is a dash. The other function writes texts into
- * a table in Markdown. */
+ * precision of printf(). A member that is missing is a dash. */
 void cli_put(const char *text, const json_t *object);
-void cli_put_cells(FILE *file, const char *text, const json_t *object);
 
 /* Ends the process if stdout cannot be written. main() calls it after a command. */
 void cli_flush_output(void);
@@ -353,15 +340,6 @@ const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS]);
 
 /* Prints a bar of `width` columns that is filled to the share x, from 0 to 1. */
 void cli_bar(double x, int width);
-
-/* -------------------------------- what selftest and report share, cli/selftest.c */
-
-/* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
- * "stages"} and, if a call failed or a program computes wrong results, "error". */
-json_t *cli_selftest(cls_context *context, cls_status *status);
-
-uint32_t cli_dtypes(int32_t choice); /* for dtypes of a context: the choice of "all|f32|f16|bf16" */
-double cli_seconds(void);            /* since an arbitrary start */
 
 /* ------------------------------------------------ token texts, cli/pieces.c */
 

@@ -34,14 +34,14 @@ static bool is_number(const char *text)
 }
 
 /* The index of the device that --device names, or of the default one. */
-static uint32_t select_device(const char *which, bool allow_unusable, const cli_devices *list)
+static uint32_t select_device(const char *which, const cli_devices *list)
 {
     char text[768];
     if (list->count == 0)
         cli_no_device();
     if (which == NULL) {
-        if (list->chosen != UINT32_MAX || allow_unusable)
-            return list->chosen != UINT32_MAX ? list->chosen : 0;
+        if (list->chosen != UINT32_MAX)
+            return list->chosen;
         cli_die("no OpenCL device is usable with these options; %s: %s", list->device->name,
                 cli_string(list->device->json, "reason"));
     }
@@ -51,7 +51,7 @@ static uint32_t select_device(const char *which, bool allow_unusable, const cli_
                     ? "--device: there is no device %s; the devices are %s"
                     : "--device: '%s' is not the number of a device; the devices are %s",
                 which, list_devices(list, text));
-    if (!list->device[i].usable && !allow_unusable)
+    if (!list->device[i].usable)
         cli_die("--device: device %" PRIu32 " cannot be used: %s", i,
                 cli_string(list->device[i].json, "reason"));
     return i;
@@ -75,8 +75,6 @@ cls_status cli_compile_done(cls_status status)
         fputs(build_log, stderr);
     return status;
 }
-
-const char *cli_build_log(void) { return build_log; }
 
 /* Whether files can be written to the directory, by writing one; else errno has the reason. */
 static bool is_writable(const char *dir)
@@ -116,14 +114,13 @@ static void check_cache_dir(const char *dir)
         dir, strerror(why));
 }
 
-void cli_find_device(const char *which, const cls_context_options *options, bool allow_unusable,
-                     cli_target *target)
+void cli_find_device(const char *which, const cls_context_options *options, cli_target *target)
 {
     cli_devices list;
     memset(target, 0, sizeof *target);
     check_cache_dir(options->cache_dir);
     cli_devices_find(options, &list);
-    target->index = select_device(which, allow_unusable, &list);
+    target->index = select_device(which, &list);
     target->device = list.device[target->index];
 }
 
@@ -153,7 +150,7 @@ int cli_open_context(cli_target *target, const cls_context_options *options)
 int cli_open(const char *which, const cls_context_options *options,
              cl_command_queue_properties properties, cli_target *target)
 {
-    cli_find_device(which, options, false, target);
+    cli_find_device(which, options, target);
     if (cli_open_queue(target, properties) == 0 && cli_open_context(target, options) == 0)
         return 0;
     cli_close(target);

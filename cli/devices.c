@@ -40,7 +40,7 @@ static const char *word_of(const char *const *words, uint32_t i)
 
 const char *cli_tier_name(uint32_t tier)
 {
-    return WORD(tier, "auto", "base", "int64", "subgroups");
+    return WORD(tier, "auto", "int64", "subgroups");
 }
 
 const char *cli_subgroups_name(uint32_t subgroups)
@@ -57,19 +57,13 @@ const char *cli_origin_name(uint32_t origin) { return WORD(origin, "source", "bi
 
 /* ------------------------------------------------------------------- the devices */
 
-char *cli_device_bytes(cl_device_id device, cl_device_info what, size_t *size)
-{
-    if (clGetDeviceInfo(device, what, 0, NULL, size) != CL_SUCCESS)
-        return NULL;
-    char *const bytes = cli_alloc(*size + 1, 1);
-    return clGetDeviceInfo(device, what, *size, bytes, NULL) == CL_SUCCESS ? bytes : NULL;
-}
-
 static json_t *text_of(cl_device_id device, cl_device_info what)
 {
     size_t size;
-    char *const text = cli_device_bytes(device, what, &size);
-    return cli_text(text != NULL ? text : "?");
+    if (clGetDeviceInfo(device, what, 0, NULL, &size) != CL_SUCCESS)
+        return json_string("?");
+    char *const text = cli_alloc(size + 1, 1);
+    return cli_text(clGetDeviceInfo(device, what, size, text, NULL) == CL_SUCCESS ? text : "?");
 }
 
 static json_t *name_of(cl_platform_id platform)

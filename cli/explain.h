@@ -61,11 +61,6 @@ cli_probed cli_probe_row(const cli_probe *probe, const cls_params *params, const
 /* top: how many tokens to list after each stage. */
 void cli_explain(const cli_probe *probe, uint32_t top, cli_explained *explained);
 
-/* Finds the tokens with the largest numbers above a limit, in descending order. top: [most].
- * Returns how many there are. */
-uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
-                       uint32_t *top);
-
 /* Plots probability by rank after each stage. The path ends with .png or .svg, which decides the
  * format; cli_plot_check() fails on other paths. */
 void cli_plot_check(const char *path);

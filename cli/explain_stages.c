@@ -257,13 +257,14 @@ static void mark_kept(const cli_shown *shown, const float *adjusted, uint32_t vo
     cli_free(order);
 }
 
-uint32_t cli_likeliest(const float *probs, uint32_t vocab, float above, uint32_t most,
-                       uint32_t *top)
+/* Finds the tokens with the largest probabilities above 0, in descending order. top: [most].
+ * Returns how many there are. */
+static uint32_t likeliest(const float *probs, uint32_t vocab, uint32_t most, uint32_t *top)
 {
     uint32_t n = 0;
     for (uint32_t t = 0; t < vocab && most != 0; t++) {
         uint32_t at = n;
-        if (!(probs[t] > above) || (n == most && probs[t] <= probs[top[n - 1]]))
+        if (!(probs[t] > 0.0f) || (n == most && probs[t] <= probs[top[n - 1]]))
             continue;
         if (n < most)
             n++;
@@ -317,7 +318,7 @@ static void show(const cli_probe *probe, const cls_params *params, const cls_ste
     shown->probs = cli_alloc(e->vocab, sizeof *shown->probs);
     shown->kept = cli_probe_row(probe, params, inputs, shown->probs).kept;
     shown->top = cli_alloc(top, sizeof *shown->top);
-    shown->top_count = cli_likeliest(shown->probs, e->vocab, 0.0f, top, shown->top);
+    shown->top_count = likeliest(shown->probs, e->vocab, top, shown->top);
 }
 
 /* Draws the token with the whole chain. */

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 command_parts = cli/errors.c cli/progress.c cli/memory.c cli/options.c cli/print.c cli/device_open.c cli/npy.c \
-	cli/arrays.c cli/pieces.c cli/params.c cli/generation_config.c cli/grammar.c cli/lists.c cli/request.c cli/results.c \
+	cli/arrays.c cli/pieces.c cli/params.c cli/grammar.c cli/lists.c cli/request.c cli/results.c \
 	cli/devices.c cli/sample.c \
 	cli/explain.c cli/explain_stages.c cli/explain_plot.c cli/inputs.c cli/run.c cli/run_text.c cli/run_data.c \
-	cli/run_side.c cli/run_calls.c cli/run_slots.c cli/run_random.c cli/run_why.c cli/demo.c \
-	cli/selftest.c cli/device_report.c cli/device_report_limits.c cli/device_report_start.c \
-	cli/device_report_page.c bench/parallel.c bench/rows.c bench/setup.c bench/floor.c bench/measure.c \
-	bench/events.c bench/drafts.c bench/shards.c bench/requests.c bench/serving.c bench/table.c bench/bench.c \
+	cli/run_side.c cli/run_calls.c cli/run_slots.c cli/run_random.c cli/run_why.c \
+	cli/selftest.c bench/parallel.c bench/rows.c bench/setup.c bench/floor.c bench/measure.c \
+	bench/events.c bench/drafts.c bench/shards.c bench/requests.c bench/serving.c bench/start.c \
+	bench/table.c bench/bench.c \
 	bench/tune.c
 if BUILD_COMMAND
 bin_PROGRAMS = clsample

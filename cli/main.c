@@ -15,12 +15,8 @@ static const struct command {
     {"sample", cls_cmd_sample, "draw tokens from logits in a file", 1},
     {"explain", cls_cmd_explain, "show which tokens each sampling stage removes from a row", 1},
     {"run", cls_cmd_run, "run texts of calls or logs on several sides, and compare them", 2},
-    {"demo", cls_cmd_demo, "compare greedy, top-k, top-p and min-p on a few rows of logits", 1},
-    {"bench", cls_cmd_bench, "measure the speed of a device", 1},
-    {"tune", cls_cmd_tune, "find the fastest shape of the kernels for a device", 1},
+    {"bench", cls_cmd_bench, "measure the speed of a device, and find the fastest shape for it", 1},
     {"selftest", cls_cmd_selftest, "check every sampling stage on a device against known answers",
-     2},
-    {"report", cls_cmd_report, "describe, check and measure a device, and write two files to send",
      2},
 };
 

@@ -228,9 +228,8 @@ static void rows_from_json(const char *path, const cli_rows *rows, uint32_t voca
     if (array == NULL)
         cli_die("%s: line %d: %s", path, error.line, error.text);
     if (json_is_object(array)) {
-        json_t *const all = cli_generation_config(path, array);
         for (uint32_t i = 0; i < rows->count; i++)
-            cli_params_from_json(path, all, vocab, &params[i], &force[i]);
+            cli_params_from_json(path, array, vocab, &params[i], &force[i]);
         return;
     }
     const cli_picked *const picked =

@@ -102,11 +102,6 @@ void cli_params_rows(const cls_params *base, const char *params_path, const char
 void cli_params_from_json(const char *where, json_t *object, uint32_t vocab, cls_params *params,
                           cli_ids *force);
 
-/* If the object has do_sample or transformers_version, it is a generation_config.json of
- * Transformers: returns the object for cli_params_from_json() that has its parameters, and warns of
- * the names that have no effect. Returns any other object as it is. */
-json_t *cli_generation_config(const char *path, json_t *config);
-
 /* The object for cli_params_from_json() that sets the parameters from their defaults. It omits
  * parameters that have their defaults, and the seed, the stream and the position, which do not
  * belong to a request alone. */

@@ -59,78 +59,45 @@ json_t *cli_text(const char *text)
     return json_string(plain);
 }
 
-/* Text in a cell of Markdown is on one line, without the bars between cells. */
-static const char *cell_of(const char *text)
-{
-    char *const cell = cli_alloc(2 * strlen(text) + 1, 1), *to = cell;
-    for (; *text != '\0'; text++) {
-        if (*text == '|')
-            *to++ = '\\';
-        *to++ = *text == '\n' || *text == '\r' ? ' ' : *text;
-    }
-    return cell;
-}
-
-/* Writes a number of bytes in the largest unit that divides it. */
-static void put_bytes(FILE *file, json_int_t n)
-{
-    static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
-    size_t unit = 0;
-    for (; unit < 3 && n != 0 && n % 1024 == 0; unit++)
-        n /= 1024;
-    fprintf(file, "%" JSON_INTEGER_FORMAT " %s", n, units[unit]);
-}
-
 /* Writes a value by the conversion %SPEC of printf(), with the letter of the value's type. */
-static void put_value(FILE *file, const json_t *value, const char *spec, size_t length, bool cells)
+static void put_value(const json_t *value, const char *spec, size_t length)
 {
-    const bool in_thousandths = length != 0 && spec[length - 1] == 'm';
     const bool is_real = json_is_real(value) || memchr(spec, '.', length) != NULL;
     const char *text = json_string_value(value);
     char format[32];
-    if (value == NULL) {
-        fputc('-', file);
+    if (value == NULL || json_is_null(value)) {
+        snprintf(format, sizeof format, "%%%.*ss", (int)length, spec);
+        printf(format, "-");
         return;
     }
-    if (length == 1 && *spec == 'b') {
-        put_bytes(file, json_integer_value(value));
-        return;
-    }
-    snprintf(format, sizeof format, "%%%.*s%s", (int)(length - in_thousandths), spec,
+    snprintf(format, sizeof format, "%%%.*s%s", (int)length, spec,
              is_real                  ? "f"
              : json_is_integer(value) ? JSON_INTEGER_FORMAT
                                       : "s");
     if (is_real)
-        fprintf(file, format, (in_thousandths ? 1e3 : 1.0) * json_number_value(value));
+        printf(format, json_number_value(value));
     else if (json_is_integer(value))
-        fprintf(file, format, json_integer_value(value));
+        printf(format, json_integer_value(value));
     else if (text != NULL)
-        fprintf(file, format, cells ? cell_of(text) : text);
+        printf(format, text);
     else
-        fprintf(file, format, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
+        printf(format, json_is_true(value) ? "yes" : json_is_false(value) ? "no" : "?");
 }
 
-static void put(FILE *file, const char *line, const json_t *object, bool cells)
+void cli_put(const char *line, const json_t *object)
 {
     for (; *line != '\0'; line++) {
         char key[40];
         if (*line != '{') {
-            fputc(*line, file);
+            putchar(*line);
             continue;
         }
         const size_t length = strcspn(++line, "}"), name = strcspn(line, ":}");
         snprintf(key, sizeof key, "%.*s", (int)name, line);
         const size_t spec = name < length ? name + 1 : length;
-        put_value(file, json_object_get(object, key), line + spec, length - spec, cells);
+        put_value(json_object_get(object, key), line + spec, length - spec);
         line += length;
     }
-}
-
-void cli_put(const char *text, const json_t *object) { put(stdout, text, object, false); }
-
-void cli_put_cells(FILE *file, const char *text, const json_t *object)
-{
-    put(file, text, object, true);
 }
 
 const char *cli_status_words(int32_t status, char words[CLI_STATUS_WORDS])

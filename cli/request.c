@@ -181,15 +181,13 @@ void cli_request_read(cli_request *q)
     cli_npy npy;
     if (q->path[CLI_LOGITS] == NULL)
         cli_die("--logits: this option is required; name a file of logits");
-    if (q->picked.row == NULL)
-        cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked);
+    cli_picked_parse(&q->rows_text, MOST_PICKED, &q->picked);
     cli_array_open(CLI_LOGITS, q->path[CLI_LOGITS], q->dtype, &npy, logits);
     cli_array_read(&npy, &q->picked, logits);
     q->rows = logits->rows;
     q->vocab = logits->width;
     q->forces = cli_alloc(q->rows, sizeof *q->forces);
-    if (q->rules == NULL)
-        params_read(q);
+    params_read(q);
     input_read(q, CLI_MASK);
     if (q->bias_factor == 0.0f)
         cli_die("--bias-factor: 0 would leave out the bias: leave out --bias");

@@ -59,8 +59,7 @@ typedef struct cli_request {
     {"output", CLI_INPUT, &(q)->output, "FILE.npy", \
      "the tokens generated so far, in the same format as --prompt"}, \
     {"params", CLI_INPUT, &(q)->params_file, "FILE.json", \
-     "the parameters of each row: an array with one object per row, or an object for all rows, " \
-     "such as Transformers' generation_config.json"}, \
+     "the parameters of each row: an array with one object per row, or an object for all rows"}, \
     {"seeds", CLI_INPUT, &(q)->seeds, "FILE.npy", \
      "the seed of each row: uint64 [rows]"}, \
     CLI_PARAMS_TITLE("Temperature"), \

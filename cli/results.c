@@ -72,9 +72,8 @@ static void write_step(const cli_request *q, uint32_t draw, run_text *t)
 static const char *features_of(const cli_results *a, char text[64])
 {
     const bool reports = a->top_n != 0 || a->candidates, logprobs = a->logprobs && a->by_device;
-    snprintf(text, 64, "%s%s%s%s", a->features != NULL ? a->features : "",
-             logprobs || reports ? ",logprobs" : "", a->probs || reports ? ",probs" : "",
-             a->set_n != 0 ? ",kept_sets" : "");
+    snprintf(text, 64, "%s%s%s", logprobs || reports ? ",logprobs" : "",
+             a->probs || reports ? ",probs" : "", a->set_n != 0 ? ",kept_sets" : "");
     return text;
 }
 
@@ -157,7 +156,7 @@ static void add_logprobs(const cli_request *q, const cls_context_options *option
 }
 
 int cli_results_get(const cli_request *q, const char *device, const cls_context_options *options,
-                    bool says_where, cli_results *a)
+                    cli_results *a)
 {
     run_side side = {
         .name = "device", .on_host = cli_on_host(device), .dies = true, .options = *options};
@@ -167,10 +166,6 @@ int cli_results_get(const cli_request *q, const char *device, const cls_context_
     a->by_device |= (uint64_t)q->rows * a->draws * q->vocab > MOST_BY_HOST;
     side.options.dtypes = 1u << q->array[CLI_LOGITS].type;
     run_open(&side, device, NULL);
-    if (says_where && side.on_host)
-        puts("On the host:");
-    else if (says_where)
-        cli_put("On device {device}, {name} ({type}, {platform}):\n", side.target.device.json);
     if (a->candidates &&
         cli_try(cls_context_info(side.target.context, &info), "querying the device") != 0)
         return 1;

@@ -34,10 +34,9 @@ typedef struct cli_results {
     bool logprobs, probs;
     bool by_device; /* whether a device computes the logprobs of `kind`; the host all others */
     cls_logprob_kind kind;
-    uint32_t top_n;       /* 0: no ranks and no likeliest tokens */
-    bool candidates;      /* whether to return candidates */
-    uint32_t set_n;       /* the most ids of a row's kept set; 0: no kept sets */
-    const char *features; /* what the sampler must have beside that: ",search"; or NULL */
+    uint32_t top_n;  /* 0: no ranks and no likeliest tokens */
+    bool candidates; /* whether to return candidates */
+    uint32_t set_n;  /* the most ids of a row's kept set; 0: no kept sets */
 
     uint32_t candidates_n; /* the most candidates of a row */
     uint32_t rows;
@@ -45,10 +44,9 @@ typedef struct cli_results {
     void *data[CLI_PARTS];   /* [rows, width] */
 } cli_results;
 
-/* Samples the requests on a device or on the host: one step for each draw. says_where: also prints
- * which device that is. A failure returns 1. */
+/* Samples the requests on a device or on the host: one step for each draw. A failure returns 1. */
 int cli_results_get(const cli_request *q, const char *device, const cls_context_options *options,
-                    bool says_where, cli_results *results);
+                    cli_results *results);
 
 /* The part with the log-probabilities of the kind that was asked for. */
 static inline cli_part cli_logprobs(const cli_results *results)

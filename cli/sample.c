@@ -144,7 +144,7 @@ static int sample(command *q)
                     q->results.draws, cli_row_number(&request->picked, r),
                     cli_position(request, r));
     q->results.by_device = q->logprobs != NULL;
-    if (cli_results_get(request, q->device, &q->kernels, false, &q->results) != 0)
+    if (cli_results_get(request, q->device, &q->kernels, &q->results) != 0)
         return 1;
     write_files(q);
     print_results(q);

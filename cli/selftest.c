@@ -8,23 +8,38 @@
 /* Exit statuses, beside cli_failure. 0: all answers agree. */
 enum { DIFFERS = 1 };
 
-double cli_seconds(void) { return bench_clock() * 1e-6; }
+static double seconds(void) { return bench_clock() * 1e-6; }
 
-uint32_t cli_dtypes(int32_t choice)
+/* What each program got, as cls_context_program() has it. */
+static json_t *programs_json(const cls_context *context)
 {
-    return choice == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (choice - 1);
+    json_t *const array = json_array();
+    cls_program_info p = {.struct_size = sizeof p};
+    for (uint32_t i = 0; cls_context_program(context, i, &p) == CLS_OK; i++)
+        json_array_append_new(
+            array,
+            json_pack("{s:s, s:s, s:s, s:I, s:s, s:f, s:I, s:I, s:I, s:I}", "name", p.name, "dtype",
+                      cli_dtype_name(p.dtype), "origin", cli_origin_name(p.origin), "work_group",
+                      (json_int_t)p.work_group, "subgroups", cli_subgroups_name(p.subgroups),
+                      "seconds", p.seconds, "local_mem_bytes", (json_int_t)p.local_mem_size,
+                      "private_mem_bytes", (json_int_t)p.private_mem_size, "max_work_group",
+                      (json_int_t)p.max_work_group, "preferred_multiple",
+                      (json_int_t)p.preferred_multiple));
+    return array;
 }
 
-json_t *cli_selftest(cls_context *context, cls_status *status)
+/* Runs the self-test if *status is CLS_OK, and sets *status: {"cases", "failed", "seconds",
+ * "stages"} and, if a call failed or a program computes wrong results, "error". */
+static json_t *run_selftest(cls_context *context, cls_status *status)
 {
     cls_selftest_report r = {.struct_size = sizeof r};
     json_t *const stages = json_array();
     json_int_t cases = 0;
-    const double start = cli_seconds();
+    const double start = seconds();
     cli_progress("self-test");
     if (*status == CLS_OK)
         *status = cli_compile_done(cls_selftest(context, &r));
-    const double took = cli_seconds() - start;
+    const double took = seconds() - start;
     for (uint32_t i = 0; i < r.stage_count && i < CLS_SELFTEST_STAGES; i++) {
         const cls_selftest_stage *const s = &r.stages[i];
         cases += s->cases;
@@ -82,7 +97,7 @@ static void print_stages(const json_t *object)
 /* opened: the seconds that the context took. */
 static int test(const cli_target *target, bool json, double opened)
 {
-    const double start = cli_seconds();
+    const double start = seconds();
     json_t *const shape = cli_shape_json(target->context);
     json_t *const object =
         json_pack("{s:s, s:o, s:o}", "clsample", cls_version(), "device",
@@ -90,8 +105,9 @@ static int test(const cli_target *target, bool json, double opened)
     if (!json)
         print_device(object);
     cls_status status = cli_compile_done(cls_context_compile(target->context, 0, CLS_FEATURES_ALL));
-    json_object_set_new(object, "compile_seconds", json_real(opened + cli_seconds() - start));
-    json_object_update(object, cli_selftest(target->context, &status));
+    json_object_set_new(object, "compile_seconds", json_real(opened + seconds() - start));
+    json_object_set_new(object, "programs", programs_json(target->context));
+    json_object_update(object, run_selftest(target->context, &status));
     if (json)
         cli_print_json(object);
     else
@@ -123,11 +139,12 @@ int cls_cmd_selftest(int argc, char **argv)
               "tokens look wrong. The exit status is 0 if all agree, 1 if an answer differs, and 2 "
               "if the test could not run.",
               options);
-    context.dtypes = cli_dtypes(dtype);
-    const double start = cli_seconds();
+    context.dtypes =
+        dtype == 0 ? 1u << CLS_F32 | 1u << CLS_F16 | 1u << CLS_BF16 : 1u << (dtype - 1);
+    const double start = seconds();
     if (cli_open(device, &context, 0, &target) != 0)
         return cli_failure;
-    const int status = test(&target, json, cli_seconds() - start);
+    const int status = test(&target, json, seconds() - start);
     cli_close(&target);
     return status;
 }

@@ -12,7 +12,7 @@ fuzz_grammar_SOURCES = fuzz/grammar.c $(fuzz_engine)
 fuzz_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 if BUILD_COMMAND
 fuzz_host += fuzz/npy fuzz/params
-fuzz_cli = fuzz/cli.c cli/memory.c cli/options.c cli/lists.c cli/generation_config.c cli/print.c
+fuzz_cli = fuzz/cli.c cli/memory.c cli/options.c cli/lists.c cli/print.c
 fuzz_npy_SOURCES = fuzz/npy.c fuzz/cli.c cli/memory.c $(fuzz_engine)
 fuzz_npy_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)
 fuzz_params_SOURCES = fuzz/params.c $(fuzz_cli) $(fuzz_engine)

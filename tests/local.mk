@@ -35,7 +35,7 @@ short_scripts =
 long_check = tests/examples/check_llama.sh tests/examples/check_json.sh tests/examples/check_litert.sh \
 	tests/package/manual.sh \
 	tests/package/gpu_script.sh tests/package/gpu_resources.sh tests/package/amalgamation.sh \
-	tests/package/bootstrap.sh tests/package/devices.sh
+	tests/package/bootstrap.sh tests/package/device.sh
 # The quick set leaves out host_check, which depends on CLS_TEST_SIZE, and command_check, which does
 # not: if several builds run `make check-host`, one of them with command_check is enough.
 host_check = $(fault_tests)
@@ -56,13 +56,14 @@ if BUILD_COMMAND
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
+short_scripts += tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
-texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run \
-	tests/scripts/steps.run tests/scripts/chains.run
-command_check = tests/command/check_requests.sh tests/command/check_report_command.sh \
-	tests/command/check_selftest_command.sh \
-	tests/command/check_interrupts.sh tests/command/check_tune.sh \
-	tests/command/check_generation_config.sh
+texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.run tests/scripts/adjust.run \
+	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run \
+	tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run tests/scripts/calls.run \
+	tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run tests/scripts/saved.run
+command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
+	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
@@ -95,7 +96,7 @@ AM_TESTS_ENVIRONMENT = \
 	    CFLAGS='$(CFLAGS)' PKG_CONFIG='$(PKG_CONFIG)' MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
 
 LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
-tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c \
+tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c tests/support/one_row.c \
 	tests/arithmetic/blocks.c
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
@@ -109,7 +110,7 @@ fault_tests = tests/stress/check_faults
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
-libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
+libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/model.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
@@ -123,7 +124,8 @@ endif
 
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
-tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/support/subgroups.c $(command_parts)
+tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/scripts/judge.c tests/scripts/model.c tests/support/one_row.c \
+	tests/support/subgroups.c $(command_parts)
 tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 

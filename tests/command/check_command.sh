@@ -13,12 +13,12 @@ bytes seeds.npy 0000000000000005 0000000000000006 0000000000000007 0000000000000
 # ---------------------------------------------------- what needs no device
 
 check "--version" "$clsample" --version
-for command in "" devices sample explain run demo bench; do
+for command in "" devices sample explain run bench; do
     # shellcheck disable=SC2086
     check "$command --help" "$clsample" $command --help
     says "$command --help" '^usage: clsample' out
 done
-for command in devices sample explain run demo bench; do
+for command in devices sample explain run bench; do
     "$clsample" $command --help >help
     check "help $command" "$clsample" help $command
     same "help $command and $command --help" help out
@@ -26,7 +26,7 @@ done
 # Each command has its page, which clsample.1 names.
 doc=$here/../../doc
 "$clsample" --help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p' | grep -v '^clsample$' >commands
-is "commands" "$(wc -l <commands | tr -d ' ')" 9
+is "commands" "$(wc -l <commands | tr -d ' ')" 6
 while read -r command; do
     page=$doc/clsample-$command.1
     says "clsample-$command.1" "^.Nm clsample $command" "$page"
@@ -61,7 +61,7 @@ refused "sample: unknown option '--topk'; did you mean --top-k?$" sample --topk 
 refused "sample: unknown option '--temp'; did you mean --temperature?$" sample --temp=3
 refused "explain: unknown option '--min_p'; did you mean --min-p?$" explain --min_p .3
 refused "bench: unknown option '--btach'; did you mean --batch?$" bench --btach 3
-refused "tune: unknown option '--logits'; --help lists the options$" tune --logits f32.npy
+refused "bench: unknown option '--logits'; --help lists the options$" bench --logits f32.npy
 refused "unknown option '--wrong'; --help lists the options$" devices --wrong
 refused "unknown option '--$(printf %040d 1)'; --help" devices --"$(printf %040d 1)"
 refused "unexpected argument 'x'" devices x
@@ -125,7 +125,7 @@ host_refused "--position: '4294967296'" --position 4294967296
 host_refused "--draws" --draws 0
 host_refused "--draws: 2 draws of row 0" --draws 2 --position 4294967295
 host_refused "--vector: 3" --vector 3
-host_refused "--tier: 'x' is not one of auto|base|int64|subgroups" --tier x
+host_refused "--tier: 'x' is not one of auto|int64|subgroups" --tier x
 host_refused "--max-local-mem: '-1'" --max-local-mem -1
 host_refused "--dtype: 'f64'" --dtype f64
 host_refused "f32.npy: .* bf16" --dtype bf16
@@ -159,10 +159,9 @@ fi
 refused "bf16.npy: .*--dtype bf16" sample --device host --logits bf16.npy
 refused "--device: 'gpu' is not the number of a device\|no OpenCL device found" sample --logits \
     f32.npy --device gpu
-refused "--rows: there is no row 8" demo --device host --logits f32.npy --rows 8
-refused "none.bin: cannot be opened: No such file or directory" demo --device host \
+refused "none.bin: cannot be opened: No such file or directory" explain \
     --logits f32.npy --pieces none.bin
-refused "f32.npy: not a llama2.c" demo --device host --logits f32.npy --pieces f32.npy
+refused "f32.npy: not a llama2.c" explain --logits f32.npy --pieces f32.npy
 
 # Files that are not what they should be.
 broken() { # FILE PATTERN
@@ -330,7 +329,6 @@ host_refused "--rows: '' is not an integer" --rows 3-
 host_refused "--rows: '-1' is not an integer" --rows -1
 host_refused "--rows: more than 16777216 rows are selected" --rows 0-16777216
 host_refused "--row: there is no row 8; the file has rows 0 to 7" --row 8
-refused "--rows: more than 16 rows are selected" demo --device host --logits f32.npy --rows 0-16
 picked() { # OPTIONS: what rows 6, 1, 2 and 3 have among all
     check "all rows, $*" host --draws 2 --tokens all.npy --probs allp.npy --json "$@"
     check "some rows, $*" host --draws 2 --rows 6,1-3 --tokens some.npy --probs somep.npy \
@@ -426,8 +424,6 @@ if truncate -s 15728640128 huge.npy 2>/dev/null && [ "$(du -k huge.npy | cut -f1
     check "explain of 15.7 GB" within "$clsample" explain --logits huge.npy --row 29999 \
         --temperature 0
     says "explain of 15.7 GB" '^drawn: #5,' out
-    check "demo of 15.7 GB" within "$clsample" demo --device host --logits huge.npy --rows 29999
-    says "demo of 15.7 GB" '^row 29999 ' out
 else
     echo "left out: no files with holes, or no limit on memory"
 fi
@@ -578,7 +574,6 @@ echo '[{"temperature":0},{"top_k":3,"temperature":0.7},{"top_p":0.5},{"min_p":0.
     cached "'f32.npy/x' cannot be used: Not a directory" f32.npy/x
     cached "'' cannot be used: No such file or directory" ''
     refused "--cache-dir: 'nowhere' cannot be used" bench --cache-dir nowhere
-    refused "--cache-dir: 'nowhere' cannot be used" demo $f --cache-dir nowhere
     if [ -d /proc/self ]; then
         check "a folder that cannot be written" "$clsample" sample $f --top-k 9 --seed 2 \
             --cache-dir /proc/self \
@@ -592,26 +587,22 @@ kernels are loaded from it" err
     is "nothing else in --cache-dir" "$(ls -A cache | grep -vc '^clsample-.*[.]bin$')" 0
     refused "max_local_mem_size is 1023; it must be 0 or at least 1024" \
         sample $f --max-local-mem 1023
-    check "demo" "$clsample" demo $f --rows 0,3
-    says "demo" '^tokens left' out
 }
-# Its line on a terminal counts the kernels once, after it has named the device.
+# A line on a terminal counts the kernels once, after it has named the device.
 if command -v script >/dev/null && script -qec true /dev/null >/dev/null 2>&1; then
-    script -qec "$clsample demo --logits f32.npy --rows 0,3" /dev/null >out
-    is "demo on a terminal: counts" \
+    script -qec "$clsample sample --logits f32.npy" /dev/null >out
+    is "a terminal: counts" \
         "$(tr '\r' '\n' <out | grep -v self-test | grep -c 'kernels: .*, 1 of ')" 1
 fi
-# On a pipe its lines follow what was printed before. Here ten seconds pass in one millisecond.
+# On a pipe there is a line every ten seconds, which here pass in one millisecond.
 cat >hasty.c <<'END'
 #include <unistd.h>
 unsigned sleep(unsigned seconds) { return usleep(100 * seconds), 0; }
 END
 if ${CC:-cc} -D_GNU_SOURCE -shared -fPIC -o hasty.so hasty.c 2>cc.err; then
     env ASAN_OPTIONS="${ASAN_OPTIONS:-}:verify_asan_link_order=0" LD_PRELOAD="$PWD/hasty.so" \
-        "$clsample" demo --logits f32.npy --rows 0,3 >out 2>&1
-    says "demo on a pipe" '^clsample: demo, [0-9]*0 s: kernels: .* of [2-9]' out
-    awk '/^On device/ { named = 1 } / of [2-9]/ { exit !named }' out
-    is "demo on a pipe: its lines come after the device's" $? 0
+        "$clsample" sample --logits f32.npy >out 2>&1
+    says "a pipe" '^clsample: sample, [0-9]*0 s: kernels: .* of [2-9]' out
 else
     no_library
 fi

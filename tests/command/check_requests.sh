@@ -112,6 +112,8 @@ host_refused "four.npy" --tokens unwritten.npy --bias four.npy
 if [ -e unwritten.npy ]; then no_ "a refused call has written"; else yes_; fi
 
 json '[{"stop_id":3},{},{},{},{},{},{},{}]' 'row 0: "stop_id" is not a known key'
+json '{"temprature":1}' '"temprature" is not a known key; did you mean temperature?'
+json '{"do_sample":true,"top_k":4}' '"do_sample" is not a known key' # Transformers'
 json '[{"stop_ids":3},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an array'
 json '[{"stop_ids":["3"]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": the value is not an integer'
 json '[{"stop_ids":[37]},{},{},{},{},{},{},{}]' 'row 0: "stop_ids": .* 37'
@@ -437,6 +439,7 @@ row='{"repetition_penalty":1.5,"frequency_penalty":0.25,"presence_penalty":-0.5,
 "penalty_scope":"all","penalty_window":7,"max_tokens":4,"stop_ids":[5,9],
 "logit_bias":{"3":1.5,"4":"-inf","5":2}}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >all.json
+echo "$row" >object.json
 row='{"logit_bias":[[3,1.5],[4,"-inf"],[5,1],[5,1]],"stop_ids":[9,5]}'
 echo "[$row,$row,$row,$row,$row,$row,$row,$row]" >lists.json
 row='{"logit_bias":[],"stop_ids":[],"max_tokens":0,"force":[],"thinking_forced":[]}'
@@ -455,6 +458,8 @@ for on in $devices; do
     same "tokens of options and --params" t1.npy t2.npy
     same "probabilities of options and --params" p1.npy p2.npy
     same "status of options and --params" s1 s2
+    check "an object for all rows" run_on $request --params object.json --tokens t2.npy
+    same "an object for all rows" t1.npy t2.npy
     check "lists" run_on $request $penalties --stop-id 1 --logit-bias 1:7 --max-tokens 4 \
         --params lists.json --tokens t3.npy
     same "lists of rows" t1.npy t3.npy

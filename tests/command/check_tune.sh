@@ -1,26 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves the output, the sentences and the exit statuses of `clsample tune`: that it tries shapes,
-# obeys --seconds, and finds wrong tokens, which a library in front of the real one makes; and that
-# `clsample bench` shows goals only where they apply. CLSAMPLE is the command's path. Exits 77 if
-# there is no device.
+# Proves the output, the sentences and the exit statuses of `clsample bench --tune`: that it tries
+# shapes, obeys --seconds, and finds wrong tokens, which a library in front of the real one makes;
+# and that `clsample bench` shows goals only where they apply, counts what shards exchange, and
+# times starts. CLSAMPLE is the command's path. Exits 77 if there is no device.
 # shellcheck source=tests/command/command.sh
 . "$(dirname "$0")/command.sh"
 
-check "--help" "$clsample" tune --help
-says "--help" '^usage: clsample tune' out
-check "clsample --help" "$clsample" --help
-says "clsample --help" '^  tune ' out
-refused "unknown option '--wrong'" tune --wrong
-refused "unexpected argument 'x'" tune x
-refused "--batch: 0 is out of range; it must be 1 to 4096" tune --batch 0
-refused "--vocab: 1048577 is out of range; it must be 1 to 1048576" tune --vocab 1048577
-refused "--dtype: 'f64' is not one of f32|f16|bf16" tune --dtype f64
-refused "--seconds: '-1' is not an integer" tune --seconds -1
+check "--help" "$clsample" bench --tune --help
+says "--help" '^usage: clsample bench' out
+refused "unknown option '--wrong'" bench --tune --wrong
+refused "unexpected argument 'x'" bench --tune x
+refused "--batch: 0 is out of range; it must be 1 to 4096" bench --tune --batch 0
+refused "--vocab: 1048577 is out of range; it must be 1 to 1048576" bench --tune --vocab 1048577
+refused "--dtype: 'f64' is not one of f32|f16|bf16" bench --tune --dtype f64
+refused "--seconds: '-1' is not an integer" bench --tune --seconds -1
+refused "--tune: --case has no meaning with it" bench --tune --case topk
+refused "--tune: --vector has no meaning with it" bench --tune --vector 4
+refused "--seconds: it is only for --tune" bench --seconds 3
 needs_device
-refused "there is no device 99" tune --device 99
+refused "there is no device 99" bench --tune --device 99
 
-tune() { "$clsample" tune --batch 3 --vocab 1500 --cache-dir "$programs" "$@"; }
+tune() { "$clsample" bench --tune --batch 3 --vocab 1500 --cache-dir "$programs" "$@"; }
 
 # ------------------------------------------------------------- the first shape alone
 exits 0 "no time" tune --seconds 0
@@ -47,6 +48,24 @@ for options in "--vocab 128255" "--batch 2" "--dtype f16"; do
     exits 0 "$options" greedy --batch 1 $options
     is "$options: goals" "$(grep -c '^case .* ratio  *goal ' out)" 0
 done
+
+# ----------------------------------------------------------------------- shards
+# Of 16 rows: 416 bytes a row, 24 and 414, and each time 4 of the partial's header (doc/scaling.md).
+exits 0 "shards" "$clsample" bench --cache-dir "$programs" --shards 8 --case usual \
+    --case minp_alone --runs 1 --json
+is "shards: bytes" "$(sed -n 's/^ *\([0-9]*\.0\),*$/\1/p' out | tr '\n' ' ')" "420.0 28.0 418.0 "
+
+# ---------------------------------------------------------------------- the start
+exits 0 "starts" "$clsample" bench --cache-dir "$programs" --vocab 1500 --case start_plain \
+    --case start_search --json
+is "starts" "$(sed -n 's/^ *"case": "\(.*\)",$/\1/p' out | tr '\n' ' ')" "start_plain start_search "
+for key in from opencl_ms context_ms sampler_ms first_ms cpu_ms later_ms; do
+    is "starts: $key" "$(grep -c "^ *\"$key\": [\"0-9]" out)" 2
+done
+is "starts: a time of 0" "$(grep -c '_ms": 0.0,*$' out)" 0
+exits 0 "a start" "$clsample" bench --cache-dir "$programs" --vocab 1500 --case start
+is "a start" "$(grep -c '^start  *[0-9.]*  *[0-9.]*  *[0-9.]* .* [a-z]*$' out)" 1
+is "a start: lines of more than 80 columns" "$(awk 'length > 80' out)" ""
 
 # --------------------------------------------------------------------- all shapes
 exits 0 "all shapes" tune --seconds 1000 --dtype bf16 --json

@@ -43,7 +43,7 @@ everywhere() { # COMMAND ARGUMENTS...: the same with and without
     same "$1" with.out out
 }
 everywhere sample --device host --logits f32.npy --top-k 5 --seed 3 --json
-printf 'sampler vocab=1000 slots=4\nbegin 0 seed=1 top_k=5\nstep 0\n' >calls.txt
+printf 'sampler vocab=1000 slots=4\nbegin 0 seed=1 top_k=5\nstep slots=0\n' >calls.txt
 everywhere run calls.txt
 everywhere explain --logits f32.npy --top-p 0.5
 

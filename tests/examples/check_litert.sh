@@ -1,10 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# Proves that the plug-in of examples/litert-lm builds and draws the tokens of the same requests on
-# the host: for a stub of LiteRT's runtime and, where CLSAMPLE_LITERT names a folder with the
-# unpacked packages litert-lm-api 0.18.1 or ai-edge-litert 2.3.0, for their libraries. There
-# LiteRT-LM itself loads the plug-in by its name. BUILD has the library and the single file. Exits
-# 77 if there is no compiler, no jansson or no device.
+# Proves that the plug-in of examples/litert-lm builds, and draws the tokens of the same requests on
+# the host for a stub of LiteRT's runtime. BUILD has the library and the single file. Exits 77 if
+# there is no compiler, no jansson or no device.
 source=$(cd "$(dirname "$0")/../.." && pwd) || exit 99
 BUILD=${BUILD-$PWD} CC=${CC:-cc} PKG_CONFIG=${PKG_CONFIG:-pkg-config}
 # shellcheck source=tests/support/checks.sh
@@ -38,8 +36,9 @@ host() { # PROGRAM FLAGS...
     shift
     # shellcheck disable=SC2046,SC2086 # lists of words
     if $CC -std=gnu11 ${CFLAGS--O2} -Wall -Wextra -Werror "$@" -I"$example" \
-        $($PKG_CONFIG --cflags clsample) "$source/tests/examples/litert_host.c" -o "$program" \
-        $($PKG_CONFIG --libs clsample) -lOpenCL -lm -ldl >build.log 2>&1; then
+        $($PKG_CONFIG --cflags clsample) "$source/tests/examples/litert_host.c" "$plugin" \
+        -o "$program" \
+        $($PKG_CONFIG --libs clsample) -lOpenCL -lm >build.log 2>&1; then
         yes_
     else
         grep -m 3 error build.log
@@ -50,9 +49,9 @@ host() { # PROGRAM FLAGS...
 host host -rdynamic
 host hidden
 runs() { # PROGRAM ARGUMENTS...
-    "./$1" "$plugin" ${2+"$2"} >out 2>err
+    "./$@" >out 2>err
     code=$?
-    [ $code -ne 77 ] || { cat out; exit 77; }
+    [ $code -ne 77 ] || { echo 'no device'; exit 77; }
     if [ $code -eq 0 ]; then yes_; else no_ "$*: exit $code: $(tail -2 err)"; fi
 }
 
@@ -69,14 +68,4 @@ fi
 runs host
 runs hidden hidden
 
-if [ -z "${CLSAMPLE_LITERT-}" ]; then
-    echo 'CLSAMPLE_LITERT names no packages: the stub alone was tried'
-    finish
-fi
-libraries=$(find "$CLSAMPLE_LITERT" -name liblitert-lm.so -o -name libLiteRt.so)
-[ -n "$libraries" ] || no_ "no library of LiteRT in $CLSAMPLE_LITERT"
-for library in $libraries; do
-    echo "with $library"
-    runs host "$library"
-done
 finish

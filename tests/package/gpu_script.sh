@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# bench/gpu.sh says what it lacks; its steps resume, are cut off in time, keep their results when
-# they are ended, and record failures; and its table computes goals. Stubs stand in for the command,
-# so that neither a device nor a build is needed.
+# bench/gpu.py says what it lacks; its steps resume, are cut off in time, keep their results when
+# they are ended, and record failures; and its table computes goals. Stubs stand in for the command
+# and for make, so that neither a device nor a build is needed.
 # shellcheck disable=SC2154 # checks.sh sets passed and failed
 bench=$(cd "${srcdir-.}/bench" && pwd)
 # shellcheck source=tests/support/checks.sh
@@ -20,21 +20,31 @@ ends() { # STATUS PATTERN COMMAND...: the status, and the pattern in what it pri
         no_ "$*: status $code, not $wanted, or no '$pattern' in: $(cat out)"
     fi
 }
-gpu() { sh "$bench/gpu.sh" --build "$dir/build" --out "$dir/results" "$@"; }
+gpu() {
+    ${outer-} env PATH="$dir/bin:$PATH" python3 "$bench/gpu.py" --build build --out results "$@"
+}
+steps() { gpu --driver driver.so --deps "$dir/none" --quick "$@"; }
 
 # ------------------------------------------------------------------- the front
-ends 0 '^    --limit SECONDS' gpu --help
-ends 2 "^gpu.sh: unknown option '--wrong'" gpu --wrong
-ends 2 '^gpu.sh: --out: a value is missing' gpu --out
-ends 2 "^gpu.sh: --limit: '1m' is not a number of seconds" gpu --limit 1m
-ends 2 "^gpu.sh: --driver: 'nowhere' does not exist" gpu --driver nowhere
-touch driver.so
+ends 0 '^  --limit LIMIT' gpu --help
+ends 2 '^gpu.py: error: unrecognized arguments: --wrong' gpu --wrong
+ends 2 '^gpu.py: error: argument --out: expected one argument' gpu --out
+ends 2 "^gpu.py: error: argument --limit: invalid int value: '1m'" gpu --limit 1m
+ends 2 "^gpu.py: --driver: '.*/nowhere' does not exist" gpu --driver nowhere
 ends 0 '^sameness$' gpu --list --quick
 if [ "$(head -1 out) $(sort out | uniq -d)" = "machine " ]; then yes_; else no_ "$(cat out)"; fi
 ends 0 '^bench 151936 f16 512$' gpu --list
+touch driver.so
+mkdir -p bin build results
+echo 'make: nothing works' >bin/says
+printf '#!/bin/sh\ncat "%s/bin/says"; exit 1\n' "$dir" >bin/make
+chmod +x bin/make
+: >build/Makefile
+ends 2 '^gpu.py: the build failed; log: .*results/gpu.log$' steps
+if grep -q '^make: nothing works$' out; then yes_; else no_ "$(cat out)"; fi
+printf '#!/bin/sh\n' >bin/make
 
 # ------------------------------------------------------------------- the steps
-mkdir -p build results
 cat >build/clsample <<'END'
 #!/bin/sh
 case $1 in
@@ -45,17 +55,14 @@ esac
 END
 chmod +x build/clsample
 echo '[{"default": true, "usable": true, "name": "a stub", "driver": "1"}]' >build/devices.json
-steps() {
-    ${outer-} python3 "$bench/gpu_steps.py" --build build --source "$bench/.." --out results \
-        --driver "$dir/driver.so" --commit abc --quick "$@"
-}
 field() { # EXPRESSION VALUE: of gpu.json, which is x
     found=$(python3 -c "import json; x = json.load(open('results/gpu.json')); print(($1))")
     if [ "$found" = "$2" ]; then yes_; else no_ "$1 is $found, not $2"; fi
 }
 echo 60 >build/wait
 ends 0 '^machine .* s$' steps --only machine
-field 'x["clsample"], x["commit"], x["driver"]' "('9.8', 'abc', 'driver.so')"
+field 'x["clsample"], x["driver"]' "('9.8', 'driver.so')"
+says 'the driver alone' "^$dir/driver.so\$" build/icd/gpu.icd
 ends 3 '^devices .* cut off$' steps --only devices --limit 7
 field '[s["step"] for s in x["steps"]]' "['machine']"
 outer='timeout 3'
@@ -63,7 +70,7 @@ ends 124 '^devices' steps --only devices
 outer=''
 field '[s["step"] for s in x["steps"]], len(x["calls"])' "(['machine'], 3)"
 echo 0 >build/wait
-ends 0 '^devices .* s$' steps --only devices/machine/
+ends 0 '^devices .* s$' steps --only devices --only machine
 field '[s["step"] for s in x["steps"]], x["device"]["name"]' "(['machine', 'devices'], 'a stub')"
 ends 1 'FAILED: 2 of 7 cases differ$' steps --only selftest
 field 'x["steps"][2]["ok"], x["selftest"]["failed"], x["complete"], len(x["calls"])' \
@@ -86,7 +93,7 @@ peers = [dict(peer, function="sampler", batch=1, device_us=48.0, wall_us=80.0, g
          dict(peer, function="broken", batch=1, error="it broke")]
 json.dump({"quick": False, "steps": [], "bench": bench, "peers": peers}, open("table.json", "w"))
 END
-ends 0 '^topk *1 *us *25 *24.0 *40.0 *yes$' python3 "$bench/gpu_table.py" table.json --plot x.svg
+ends 0 '^topk *1 *us *25 *24.0 *40.0 *yes$' gpu --table table.json --plot x.svg
 for line in '^topk *16 *us *30 *96.0 *40.0 *NO$' '^topk *256 *floor *2 *2.0 *2.0 *yes$' \
     '^greedy *1 *topk *1 *1.042 *1.0 *NO$' '^penalties *16 *topk *1.25 *1.25 *1.0 *yes$' \
     '^topp_flat *256 *floor *5 *5.083 *2.0 *NO$' '^plain *1 *topk *1 *- *- *-$' \

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # Kernels cannot include the public header, so the numbers that both use stand in it and in
 # cl/core. This checks that they are equal: stages, row statuses, what slots count, methods of
-# verification, kinds of drafts' distributions. bench/start.sh, too, names features by their bits.
+# verification, kinds of drafts' distributions.
 set -u
 top=${srcdir-.}
 
@@ -37,25 +37,6 @@ compare ROW ROW 'OK'
 compare COUNTS COUNTS '-'
 compare VERIFY VERIFY '-'
 compare DRAFT DRAFT '-'
-
-# bench/start.sh names features by their bits: sets of them, and at last all.
-all=$(sed -n 's/^#define CLS_FEATURES_ALL \([0-9]*\)u.*/\1/p' "$top/include/clsample/programs.h")
-bits=$(sed -n "s/^ *for set in '\(.*\)'; do\$/\1/p" "$top/bench/start.sh" |
-    sed "s/' '/\n/g" | sed 's/.* //')
-last=0
-for set in $bits; do
-    last=$((set))
-    if [ $((last & ~all)) = 0 ]; then
-        passed=$((passed + 1))
-    else
-        failed=$((failed + 1))
-        echo "FAILED: bench/start.sh passes $set, which has a bit that CLS_FEATURES_ALL lacks"
-    fi
-done
-if [ $last != "$all" ]; then
-    failed=$((failed + 1))
-    echo "FAILED: the last features of bench/start.sh are $last, not CLS_FEATURES_ALL, $all"
-fi
 
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]

@@ -378,21 +378,6 @@ def test_the_document_agrees(system):
         assert theirs in names, f"{theirs} is not in the table of {system}"
 
 
-def test_the_command_agrees():
-    """The command's table of Transformers' names is this one."""
-    text = (SOURCE / "cli" / "generation_config.c").read_text()
-    rules = re.findall(r'\{"(\w+)", "(\w+)", \w+\}', text)
-    refusals = re.findall(r'\{"(\w+)", (\w+), (\w+)\}', text)
-    unused = re.findall(r'"(\w+)"', text[text.index("unused[] = {") :].split("};")[0])
-    table = _params.TRANSFORMERS
-    assert dict(rules) == {name: rule[0][0] for name, rule in table.rules.items()}
-    offs = {name: [int(one) for one in off if one != "NAN"] for name, *off in refusals}
-    assert offs == {
-        name: [one for one in off if type(one) is int] for name, (off, _) in table.refused.items()
-    }
-    assert set(unused) == {*table.left, *table.unused}
-
-
 # ------------------------------------------------------------------ parameters by themselves
 
 
