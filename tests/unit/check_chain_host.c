@@ -99,34 +99,7 @@ START_TEST(kept_sets)
 }
 END_TEST
 
-/* Proves that of two equal probabilities whose keys differ, the lower logit is more typical. */
-/* Sets of a row that has no sampler, and the places of several. */
-START_TEST(sets_of_rows)
-{
-    static const float logits[4] = {0.0f, 3.0f, -INFINITY, 1.0f};
-    int32_t ids[4] = {9, 9, 9, 9};
-    cls_host_result result = {.kept_ids = ids};
-    cls_params p = default_params();
-    cls_host_row row = host_row(logits, 4, &p);
-    must_refuse_exactly(cls_host_sample(&row, &result),
-                        "result->kept_ids is set, but result->kept_capacity is 0");
-    result.kept_capacity = 5;
-    must_refuse_exactly(cls_host_sample(&row, &result),
-                        "result->kept_capacity is 5; it must be at most row->vocab, 4");
-    result.kept_capacity = 4;
-    must(cls_host_sample(&row, &result));
-    ck_assert(ids[0] == 0 && ids[1] == 1 && ids[2] == 3 && ids[3] == -1);
-    ck_assert_int_eq(result.status, 0);
-    result.kept_capacity = 2;
-    must(cls_host_sample(&row, &result));
-    ck_assert(ids[0] == 0 && ids[1] == 1 && ids[2] == 3);
-    ck_assert_int_eq(result.status, CLS_ROW_OVERFLOW);
-    result.kept_ids = NULL;
-    must(cls_host_sample(&row, &result));
-    ck_assert_int_eq(result.status, CLS_ROW_OVERFLOW);
-}
-END_TEST
-
+/* The places of several sets. */
 START_TEST(offsets_on_the_host)
 {
     static const int32_t counts[] = {3, 0, 4, 1, 5, 0, 2}, none[] = {-1};
@@ -148,6 +121,7 @@ START_TEST(offsets_on_the_host)
 }
 END_TEST
 
+/* Proves that of two equal probabilities whose keys differ, the lower logit is more typical. */
 START_TEST(nearly_ties)
 {
     example e;
@@ -338,7 +312,6 @@ int main(void)
     fixture_begin(ON_HOST);
     add_loop_test(known_distributions, (int)n);
     add_loop_test(kept_sets, LENGTH(kept_by_hand));
-    add_test(sets_of_rows);
     add_test(offsets_on_the_host);
     add_test(nearly_ties);
     add_test(coin);
