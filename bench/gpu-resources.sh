@@ -84,11 +84,14 @@ nvidia() {
     register_limit=$(printf '%s\n' "$2" |
         sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
     set -- "$1" "${2%% -cl-nv-maxrregcount=*}"
+    # Debian's libclc lacks this function for NVIDIA's devices.
+    { cat "$1" && echo 'size_t __attribute__((overloadable)) get_global_offset(uint d) { return 0; }'; } \
+        >"$folder/nvidia.cl"
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 \
         -Xclang -target-feature -Xclang +ptx70 \
         -Xclang -mlink-builtin-bitcode -Xclang "$clc/nvptx64--nvidiacl.bc" \
-        $2 "$1" -o "$folder/k.ptx" || return 1
+        $2 "$folder/nvidia.cl" -o "$folder/k.ptx" || return 1
     # clang 15 does not pass the work-group size on, as NVIDIA's compiler does.
     awk -v group="$group" -v limit="$register_limit" '
         /^\.visible \.entry/ { entry = 1 }

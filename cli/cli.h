@@ -256,7 +256,7 @@ bool cli_on_host(const char *device);
 
 /* The options of every command that opens a device; o: a cls_context_options. */
 #define CLI_DEVICE_OPTIONS(o) \
-    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|base|int64|subgroups", \
+    {"tier", CLI_CHOICE, &(o)->tier, "TIER=auto|int64|subgroups", \
      "OpenCL features to use: auto (default), int64 or subgroups"}, \
     {"max-work-group", CLI_UINT, &(o)->max_work_group, "N", \
      "use no work-groups larger than N (default: the device's limit)"}, \

@@ -281,7 +281,7 @@ static bool wrote_other(const run_side *host, const run_statement *s, uint32_t s
     }
     for (size_t row = 0, i = 0; *(at += strspn(at, " \t")) != '\0'; at += strcspn(at, " \t,")) {
         char is[64];
-        if (*at == ',') {
+        while (*at == ',') {
             row++;
             i = 0;
             at += 1 + strspn(at + 1, " \t");
@@ -352,8 +352,9 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
 
 /* ---------------------------------------------------------------------- shrink */
 
-/* Expands the random statements of a script, to whose seeds a number is added. */
-static run_script expanded(const run_script *script, uint32_t add_to_seed)
+/* Expands the random statements of a script, to whose seeds a number is added, with so many calls
+ * at most. */
+static run_script expanded(const run_script *script, uint32_t add_to_seed, uint32_t most_calls)
 {
     run_script all = {.path = script->path};
     const run_statement *sampler = NULL;
@@ -365,7 +366,7 @@ static run_script expanded(const run_script *script, uint32_t add_to_seed)
         if (strcmp(s->verb, "random") == 0) {
             if (sampler == NULL)
                 run_die(s, "there is no sampler yet");
-            part = run_parse(script->path, run_random(s, sampler, add_to_seed));
+            part = run_parse(script->path, run_random(s, sampler, add_to_seed, most_calls));
             for (uint32_t k = 0; k < part.count; k++) {
                 part.statement[k].line = s->line;
                 part.statement[k].is_random = true;
@@ -458,7 +459,7 @@ static void print_script(const run_side *host, const run_script *script, const d
 
 typedef struct command {
     const char *device, *sides;
-    uint32_t seeds, first_seed;
+    uint32_t seeds, first_seed, calls;
     bool shrinks;
     cls_context_options options;
     run_side side[MOST_SIDES]; /* the first is the host */
@@ -578,7 +579,7 @@ static int run_file(command *c, const char *path)
         if (seeds > 1 || c->first_seed != 0)
             snprintf(name, sizeof name, ", seed +%" PRIu32, c->first_seed + i);
         cli_progress("%s%s", path, name);
-        run_script one = expanded(&script, c->first_seed + i);
+        run_script one = expanded(&script, c->first_seed + i, c->calls);
         const size_t size = strlen(path) + strlen(name) + 1;
         char *const title = cli_alloc(size, 1);
         snprintf(title, size, "%s%s", path, name);
@@ -600,6 +601,7 @@ int cls_cmd_run(int argc, char **argv)
     int paths = 0, left = 1, result = EQUAL;
     bool keeps = false;
     c->seeds = 1;
+    c->calls = UINT32_MAX;
     cls_context_options_init(&c->options);
     const cli_option options[] = {
         CLI_TITLE("Sides"),
@@ -612,6 +614,8 @@ int cls_cmd_run(int argc, char **argv)
          "run texts with random statements N times, with other seeds (default 1)"},
         {"first-seed", CLI_UINT, &c->first_seed, "N",
          "the number that is added to the seeds first (default 0)"},
+        {"calls", CLI_UINT, &c->calls, "N",
+         "the most calls of a random statement (default: its own)"},
         {"whole", CLI_FLAG, &keeps, NULL, "do not make a text shorter that differs"},
         CLI_DEVICE_OPTIONS(&c->options),
         CLI_SHAPE_OPTIONS(&c->options),

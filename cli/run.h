@@ -292,9 +292,10 @@ void run_params(run_side *side, const run_statement *s, cls_params *params);
 
 /* ------------------------------------------------------------ cli/run_random.c */
 
-/* The text of a random statement: one statement a line. `sampler` is the latest statement of one
- * before it. */
-char *run_random(const run_statement *random, const run_statement *sampler, uint32_t add_to_seed);
+/* The text of a random statement: one statement a line, of so many calls at most. `sampler` is the
+ * latest statement of one before it. */
+char *run_random(const run_statement *random, const run_statement *sampler, uint32_t add_to_seed,
+                 uint32_t most_calls);
 
 /* Appends parameters to a text, those that do not have their defaults: " temperature=0.5 ...". */
 typedef struct run_text {

@@ -575,7 +575,8 @@ static step_call read_step(run_side *side, const run_statement *s)
     const char *const slots = run_find(s, "slots"), *const random = run_find(s, "random_bits");
     if (slots != NULL)
         run_numbers(s, "slots", slots + (*slots == '@'), &listed);
-    c.fields.rows = (uint32_t)run_number(s, "rows", slots != NULL ? listed : most);
+    c.fields.rows = (uint32_t)run_number(
+        s, "rows", slots != NULL ? listed : least(most, side->sampler_options.slot_count));
     c.fields.defer_accept = (int32_t)run_number(s, "defer", (uint64_t)c.fields.defer_accept);
     c.rows = least(c.fields.rows, most);
     c.logits_rows = least(c.fields.logits_rows != 0 ? c.fields.logits_rows : c.rows, most);

@@ -711,7 +711,8 @@ static void add_statement(maker *m)
     }
 }
 
-char *run_random(const run_statement *s, const run_statement *sampler, uint32_t add_to_seed)
+char *run_random(const run_statement *s, const run_statement *sampler, uint32_t add_to_seed,
+                 uint32_t most_calls)
 {
     cls_sampler_options o;
     maker *const m = cli_alloc(1, sizeof *m);
@@ -752,7 +753,7 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
         add_begin(m);
         run_add(&m->text, "\n");
     }
-    for (uint32_t i = 0; i < calls; i++)
+    for (uint32_t i = 0; i < calls && i < most_calls; i++)
         add_statement(m);
     return m->text.text;
 }

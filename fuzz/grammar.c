@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Target: the arrays of cls_grammar_create(). They are accepted if and only if they are as the
  * header demands; the grammar then allows the same ids and goes to the same states as a table of
- * them, and the reference draws by it.
+ * them, and a sampler on the host draws by it.
  *
  * The first byte selects how the arrays are changed; the next ones are the vocabulary and the
  * numbers of states and end ids. Then follow the end ids and, for each state, its kind and its
@@ -209,15 +209,19 @@ static void check_table(const arrays *a, const cls_grammar *g)
         }
 }
 
-/* Draws with the reference after a text that follows. */
+/* Draws on the host after a text that follows. */
 static void draw(const arrays *a, const cls_grammar *g, input *in)
 {
     float logits[MOST_VOCAB];
     int32_t output[MOST_TEXT];
     const uint32_t vocab = a->o.vocab, first = take_byte(in) % a->o.states,
                    count = take_byte(in) % (MOST_TEXT + 1);
-    cls_host_result result = {.struct_size = sizeof result};
-    cls_host_row row;
+    const int32_t slot = 0;
+    int32_t token = -2, status = 0;
+    cls_context *host;
+    cls_sampler_options options;
+    cls_sampler *sampler;
+    cls_step step;
     cls_params params;
     uint32_t state = first, allowed = 0;
     for (uint32_t i = 0; i < vocab; i++)
@@ -229,21 +233,30 @@ static void draw(const arrays *a, const cls_grammar *g, input *in)
     cls_params_init(&params);
     params.grammar = g;
     params.grammar_state = first;
-    cls_host_row_init(&row);
-    row.logits = logits;
-    row.vocab = vocab;
-    row.params = &params;
-    row.output = output;
-    row.output_count = row.position = count;
-    demand(cls_host_sample(&row, &result) == CLS_OK, "a row cannot be sampled: %s",
-           cls_error_message());
+    cls_sampler_options_init(&options);
+    options.vocab = vocab;
+    options.slot_count = 1;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.slots.host = &slot;
+    step.logits.values =
+        (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = logits, .size = vocab * 4};
+    step.tokens = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = &token, .size = sizeof token};
+    step.status = (cls_buffer){.kind = CLS_BUFFER_HOST, .pointer = &status, .size = sizeof status};
+    demand(cls_context_create_host(NULL, &host) == CLS_OK &&
+               cls_sampler_create(host, &options, &sampler) == CLS_OK &&
+               cls_slot_begin(sampler, 0, &params, NULL, 0, output, count) == CLS_OK &&
+               cls_sample(sampler, NULL, &step, 0, NULL, NULL) == CLS_OK,
+           "a row cannot be sampled: %s", cls_error_message());
+    cls_sampler_destroy(sampler);
+    cls_context_destroy(host);
     for (uint32_t id = 0; id < vocab && state < a->o.states; id++)
         allowed += a->to[state][id] != CLS_GRAMMAR_DEAD;
-    demand(result.token == -1 ? allowed == 0
-                              : result.token < (int32_t)vocab && state < a->o.states &&
-                                    a->to[state][result.token] != CLS_GRAMMAR_DEAD,
-           "token %d, status %d in state %u, which allows %u", (int)result.token,
-           (int)result.status, (unsigned)state, (unsigned)allowed);
+    demand(token == -1 ? allowed == 0
+                       : token >= 0 && token < (int32_t)vocab && state < a->o.states &&
+                             a->to[state][token] != CLS_GRAMMAR_DEAD,
+           "token %d, status %d in state %u, which allows %u", (int)token, (int)status,
+           (unsigned)state, (unsigned)allowed);
 }
 
 /* --------------------------------------------------------------------- the target */

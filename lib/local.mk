@@ -19,14 +19,14 @@ library_sources = \
 	lib/reference/stages/p_less.c lib/reference/stages/temperature.c lib/reference/stages/top_a.c \
 	lib/reference/stages/top_k.c lib/reference/stages/top_n_sigma.c lib/reference/stages/top_p.c \
 	lib/reference/stages/typical_p.c lib/reference/stages/xtc.c lib/reference/chain.c lib/reference/sample.c \
-	lib/reference/draw.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c lib/reference/stateless.c \
+	lib/reference/draw.c lib/reference/outputs.c lib/reference/verify.c lib/reference/lookup.c \
 	lib/sampler/enter.c lib/sampler/sampler.c lib/sampler/memory.c lib/sampler/changes.c lib/sampler/needs.c lib/sampler/slots.c \
 	lib/sampler/save.c lib/sampler/commands.c \
 	lib/step/tables.c lib/step/operands.c lib/step/check.c lib/step/launch.c lib/step/logprobs.c lib/step/host.c lib/step/sample.c lib/step/outputs.c lib/step/verify.c lib/step/draft.c \
 	lib/shard/create.c lib/shard/partial.c lib/shard/gather.c lib/shard/decide.c lib/shard/rows.c \
 	lib/shard/exchange.c lib/selftest/compile.c lib/selftest/prove.c \
 	lib/selftest/run.c lib/selftest/parts.c lib/selftest/selftest.c lib/selftest/rows.c lib/selftest/cases.c lib/selftest/known.c \
-	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c lib/calls.c
+	lib/selftest/steps.c lib/selftest/outputs.c lib/selftest/calls.c lib/context.c
 library_generated = lib/kernels.c lib/layout.c
 noinst_LTLIBRARIES = libclsample_core.la
 libclsample_core_la_CFLAGS = -DCLS_BUILD $(library_cflags)

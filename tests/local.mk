@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 # `make check` runs TESTS, each feature at least once, in less than three minutes from an empty cache
-# of kernels on two cores. It runs short_tests and short_scripts at CLS_TEST_SIZE=small, unless the
-# caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
+# of kernels on two cores. It runs short_tests, short_scripts and texts at CLS_TEST_SIZE=small, unless
+# the caller chooses a size. doc/testing.md describes the other sets. In each set the longest tests come
 # first, so that all end at about the same time with -j.
-short_tests = tests/device/check_verify tests/device/check_history tests/device/check_head tests/device/check_chains \
+short_tests = tests/device/check_verify tests/device/check_head tests/device/check_chains \
 	tests/device/check_shards tests/device/check_shard_calls tests/device/check_adjust tests/device/check_outputs \
 	tests/device/check_kept_set tests/device/check_packed_sets tests/device/check_forced tests/device/check_forced_slots \
 	tests/device/check_forced_drafts tests/device/check_grammar tests/device/check_draw tests/device/check_shortlist \
@@ -44,7 +44,7 @@ quick_tests = $(first_command_test) $(programs) $(quick_command_tests) $(last_te
 TESTS = $(quick_tests) $(package_tests)
 # These come last, when all that they need is compiled: tests that run at the same time compile the
 # same programs twice.
-last_tests = tests/arithmetic/check_vectors $(short_scripts)
+last_tests = tests/arithmetic/check_vectors $(short_scripts) $(texts)
 check_PROGRAMS = tests/arithmetic/check_vectors
 # Automake writes a rule for each program that is in TESTS under some condition. This condition
 # never holds: it gives rules to the programs that only check-long, check-full and check-host run.
@@ -56,13 +56,15 @@ if BUILD_COMMAND
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
+# clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
+texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run
 command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
 
 more_tests = $(host_check) $(command_check) $(long_check)
 check-long:
-	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts)'
+	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(short_tests) $(short_scripts) $(texts)'
 check-full:
 	$(MAKE) $(AM_MAKEFLAGS) check short_size= TESTS='$(more_tests) $(TESTS)'
 check-host:
@@ -70,15 +72,17 @@ check-host:
 tests/package/amalgamation.log tests/examples/check_litert.log: amalgamation/clsample.c
 check-local: check-TESTS
 	@$(SHELL) $(srcdir)/build-aux/summary.sh $(TEST_LOGS)
-TEST_EXTENSIONS = .sh
+TEST_EXTENSIONS = .sh .run
 SH_LOG_COMPILER = $(SHELL)
+RUN_LOG_COMPILER = $(SHELL) $(srcdir)/tests/scripts/run.sh
 short_size = small
 LOG_DRIVER = $(SHELL) $(srcdir)/build-aux/timed-driver.sh
 SH_LOG_DRIVER = $(LOG_DRIVER)
+RUN_LOG_DRIVER = $(LOG_DRIVER)
 # CK_FORK=no: an OpenCL context does not survive a fork. CLS_TEST_KERNELS is a folder for compiled
 # kernels. OCL_ICD_VENDORS stays as it is, since the caller chooses the devices.
 AM_TESTS_ENVIRONMENT = \
-	case ' $(short_tests) $(short_scripts:.sh=) ' in *" $(@:.log=) "*) \
+	case ' $(short_tests) $(short_scripts:.sh=) $(texts:.run=) ' in *" $(@:.log=) "*) \
 	    export CLS_TEST_SIZE="$${CLS_TEST_SIZE-$(short_size)}";; esac; \
 	case ' $(shape_tests) ' in *" $(@:.log=) "*) \
 	    export POCL_EXTRA_BUILD_FLAGS="$${POCL_EXTRA_BUILD_FLAGS-$(shape_flags)}";; esac; \
@@ -88,7 +92,7 @@ AM_TESTS_ENVIRONMENT = \
 	    CFLAGS='$(CFLAGS)' PKG_CONFIG='$(PKG_CONFIG)' MPIEXEC='$(MPIEXEC)' MPI_CFLAGS='$(MPI_CFLAGS)';
 
 LDADD = libtests.a libclsample_internal.la $(CHECK_LIBS) $(OPENCL_LIBS) -lpthread
-tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c \
+tests_arithmetic_check_vectors_SOURCES = tests/arithmetic/check_vectors.c tests/arithmetic/values.c tests/support/one_row.c \
 	tests/arithmetic/blocks.c
 tests_arithmetic_check_vectors_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 
@@ -102,8 +106,8 @@ fault_tests = tests/stress/check_faults
 endif
 # Libtool would compile each of these files twice.
 check_LIBRARIES = libtests.a libstub.a
-libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
-	tests/support/model.c tests/support/history.c tests/support/serving.c tests/support/script.c \
+libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
+	tests/support/model.c tests/support/serving.c tests/support/script.c \
 	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
 	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
@@ -116,8 +120,8 @@ endif
 
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
-tests_scripts_hooked_SOURCES = tests/scripts/hooked.c $(command_parts)
-tests_scripts_hooked_LDADD = libtests.a libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
+tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/support/subgroups.c $(command_parts)
+tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 
 tests_device_check_proofs_SOURCES = tests/device/check_proofs.c tests/support/driver.c
@@ -172,5 +176,6 @@ tests_mpi_check_ranks_LDFLAGS = -Wl,--wrap=cls_shard_partial
 endif
 endif
 endif
-EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py
+EXTRA_DIST += tests/run tests/mutants.py tests/vectors tests/examples/litert_host.c $(test_headers) $(srcdir)/tests/*/*.sh $(srcdir)/tests/*/*.py \
+	$(srcdir)/tests/scripts/*.run
 test_headers = $(srcdir)/tests/*/*.h

@@ -43,9 +43,10 @@ OPERATORS = [  # name, pattern, replacement
     ("branch", r" \? (?=[^:]* : )", " && 0 ? "),
     ("call", r"^(    +)[a-z_]\w*\([^=]*\);$", r"\1;"),
 ]
-UNIT = "reference chain_host answers modes_host history_host penalties samplers arithmetic"
+UNIT = "reference chain_host answers modes_host penalties samplers arithmetic"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
+HOST += ["tests/scripts/history.run"]
 DEVICE = [f"tests/device/check_{name}" for name in ("selftest", "goldens", "chains")]
 # What compiles the functions of a changed header; all else is left as it is.
 USERS = ["lib/re*/*.c", "lib/reference/stages/*.c", "tests/unit/check_[as][ra][im]*.c"]
@@ -53,7 +54,7 @@ USERS += ["tests/arithmetic/*.c", "tests/support/requests.c"]
 GROUPS = {  # files and checks
     "reference": (["lib/reference/[acds]*.c", "lib/reference/stages/*.c"], HOST),
     "shared": (["cl/core/samplers.h", "cl/core/arithmetic.h"], HOST),
-    "history": (["cl/row/re*.cl", "cl/row/effects.cl"], ["tests/device/check_history"]),
+    "history": (["cl/row/re*.cl", "cl/row/effects.cl"], ["tests/scripts/history.run"]),
     "kernels": (["cl/stages/*.cl", "cl/row/*.cl", "cl/draw/*.cl"], DEVICE),
 }
 
@@ -86,6 +87,10 @@ def mutants(group, count):
     return [found[i] for i in sorted(chosen)]
 
 
+def targets(check):
+    return ["clsample", "tests/scripts/hooked"] if check.endswith(".run") else [check.split()[0]]
+
+
 def replace(path, old, new):
     text = open(path, encoding="utf-8").read()
     assert old in text, path
@@ -103,6 +108,8 @@ class Copy:
         os.chdir(self.source)
         self.environment = dict(os.environ, CK_FORK="no", srcdir="..")
         self.environment["POCL_EXTRA_BUILD_FLAGS"] = "-cl-opt-disable"
+        self.environment["BUILD"] = os.path.join(self.source, "build")
+        self.environment["CLSAMPLE"] = os.path.join(self.source, "build", "clsample")
         for name in ("POCL_CACHE_DIR", "CLS_TEST_PROGRAMS"):
             self.environment[name] = f"{self.top}/{name}"
             os.mkdir(self.environment[name])
@@ -117,7 +124,7 @@ class Copy:
             return subprocess.CompletedProcess(command, 1, ":E:case:too_long:0:")
 
     def build(self, checks, path=None):
-        command = ["make", "-s", "-j2", "CFLAGS=-O1", *(check.split()[0] for check in checks)]
+        command = ["make", "-s", "-j2", "CFLAGS=-O1", *sum(map(targets, checks), [])]
         if path and path.endswith(".h"):
             command += ["-o", "../" + path]
             for user in [user for pattern in USERS for user in glob.glob(pattern)]:
@@ -126,8 +133,12 @@ class Copy:
 
     def failures(self, check):
         """Returns the names of a check's tests that fail."""
-        self.environment["CLS_TEST_SIZE"] = "tiny" if "device" in check else "small"
-        done = self.run(["./" + check.split()[0], *check.split()[1:]], 300)
+        small = "device" not in check and "scripts" not in check
+        self.environment["CLS_TEST_SIZE"] = "small" if small else "tiny"
+        command = ["./" + check.split()[0], *check.split()[1:]]
+        if check.endswith(".run"):
+            command = ["sh", "../tests/scripts/run.sh", "../" + check]
+        done = self.run(command, 300)
         failed = set(re.findall(r":[FE]:[^:]*:(\w+):\d+:", done.stdout))
         failed |= set(re.findall(r"FAILED: \S*?(\w+)\.txt", done.stdout))
         if "--write" in check:

@@ -12,10 +12,9 @@ extern "C" {
 /* The OpenCL features that the kernels use. Tokens are the same bit for bit in all tiers. */
 typedef enum cls_tier {
     CLS_TIER_AUTO = 0, /* in options: the highest tier that the device has and computes correctly */
-    CLS_TIER_BASE = 1, /* of earlier versions, without 64-bit integers; it is refused */
-    CLS_TIER_INT64 = 2, /* OpenCL C 1.2 and 64-bit integers, which every device needs */
+    CLS_TIER_INT64 = 1, /* OpenCL C 1.2 and 64-bit integers, which every device needs */
     /* Also sub-groups, where work-groups have several work-items. */
-    CLS_TIER_SUBGROUPS = 3
+    CLS_TIER_SUBGROUPS = 2
 } cls_tier;
 
 /* Which sub-group functions the kernels use. */

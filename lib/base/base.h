@@ -43,7 +43,7 @@ void cls_error_restore(const cls_saved_error *error);
 /* Appends text to the thread's last error, before the name of OpenCL's code. */
 cls_status cls_fail_further(cls_status status, const char *text);
 
-/* A public struct's size in the first header of this interface (soname 9, version 0.10.0): no
+/* A public struct's size in the first header of this interface (soname 10, version 0.11.0): no
  * program has a smaller one, except one that passes the size of a pointer. When a struct grows,
  * its first size is the offset of the first field that was added. A report of the self-test may
  * have fewer stages than today's. */

@@ -37,12 +37,7 @@
     X(cls_draft_call, .min_n = 2, .max_n = 8, .fill = -1) \
     X(cls_shard_options, .shard_count = 1) \
     X(cls_shard_info, ) \
-    X(cls_host_row, .invalid_token = -1) \
-    X(cls_host_result, ) \
-    X(cls_host_candidates, .vocab = CLS_MAX_VOCAB) \
-    X(cls_host_drafts, .epsilon = 0.09f, .delta = 0.3f) \
-    X(cls_host_verified, ) \
-    X(cls_host_text, .vocab = CLS_MAX_VOCAB, .min_n = 2, .max_n = 8, .fill = -1)
+    X(cls_host_candidates, .vocab = CLS_MAX_VOCAB)
 #define DEFAULTS(name, ...) \
     static const name name##_defaults = {.struct_size = sizeof(name), __VA_ARGS__};
 #define ROW(name, ...) {#name, &name##_defaults, sizeof(name)},

@@ -146,11 +146,6 @@ static cls_status check_context_options(const cls_context_options *o)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "options->%s is %u; it must be at most 1024",
                         o->work_group > 1024 ? "work_group" : "row_group",
                         (unsigned)(o->work_group > 1024 ? o->work_group : o->row_group));
-    if (o->tier == CLS_TIER_BASE)
-        return cls_fail(
-            CLS_BAD_ARGUMENT, CL_SUCCESS,
-            "options->tier is CLS_TIER_BASE, for devices without 64-bit integers, which "
-            "the library no longer supports");
     if (o->tier > CLS_TIER_SUBGROUPS)
         return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS,
                         "options->tier is %u, which is not a cls_tier", (unsigned)o->tier);

@@ -72,7 +72,7 @@ static int grammar_applies(const cls_host_slot *h)
     return h->params->grammar != NULL && h->slot.thinking == 0;
 }
 
-static int is_stop(const cls_host_slot *h, uint32_t id)
+static int is_stop_id(const cls_host_slot *h, uint32_t id)
 {
     const cls_ids *const stop = &h->params->stop_ids;
     uint32_t i = 0;
@@ -89,7 +89,7 @@ int cls_text_leaves_ends(const cls_host_slot *h)
     for (uint32_t i = 0; i < (some ? allowed->count : h->vocab) && grammar_applies(h); i++) {
         const uint32_t id = some ? (uint32_t)allowed->ids[i] : i,
                        next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
-        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !is_stop(h, id))
+        if (next != CLS_GRAMMAR_DEAD && next != CLS_GRAMMAR_ENDED && !is_stop_id(h, id))
             return 0;
         any |= next != CLS_GRAMMAR_DEAD;
     }
@@ -101,8 +101,8 @@ uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id)
     if (!grammar_applies(h))
         return h->slot.grammar_state;
     const uint32_t next = grammar_next(h->params->grammar->words, h->slot.grammar_state, id);
-    return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens && is_stop(h, id) &&
-                   cls_text_leaves_ends(h)
+    return next != CLS_GRAMMAR_DEAD && h->slot.outputs + 1 < h->slot.min_tokens &&
+                   is_stop_id(h, id) && cls_text_leaves_ends(h)
                ? CLS_GRAMMAR_ENDED
                : next;
 }
@@ -120,7 +120,7 @@ uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id)
     const uint32_t outputs = s->outputs + 1;
     const uint32_t ended =
         cls_text_grammar(h, id) == CLS_GRAMMAR_ENDED ? CLS_ROW_STOPPED : CLS_ROW_OK;
-    if (outputs >= s->min_tokens && is_stop(h, id))
+    if (outputs >= s->min_tokens && is_stop_id(h, id))
         return CLS_ROW_STOPPED | ended;
     return s->max_tokens != 0 && outputs >= s->max_tokens ? CLS_ROW_STOPPED | CLS_ROW_LENGTH
                                                           : ended;

@@ -63,6 +63,12 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
         s->features |= missing;
         return CLS_OK;
     }
-    s->missing = missing;
-    return CLS_BAD_ARGUMENT;
+    return s->compile != NULL
+               ? s->compile(s, s->features | missing)
+               : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "a proof needs kernels that it lacks");
+}
+
+void cls_sampler_force_search(cls_sampler *s, int on)
+{
+    s->force_search = on && cls_sampler_require(s, CLS_FEATURE_SEARCH) == CLS_OK;
 }

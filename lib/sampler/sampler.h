@@ -119,7 +119,8 @@ struct cls_sampler {
     uint32_t tiles;            /* mass tiles of a row */
     uint32_t scratch_stride;   /* floats of a row's part of row_scratch */
     uint32_t dtypes, features; /* for which it has kernels */
-    uint32_t missing;          /* features that the last slot call found missing */
+    /* Compiles what a call needs, for all features then, or NULL: in proofs nothing is compiled. */
+    cls_status (*compile)(cls_sampler *sampler, uint32_t features);
     uint32_t missing_of_step;  /* features that the last call that enqueues found missing */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
@@ -214,9 +215,11 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
                                               int32_t dtype, uint32_t features);
 
-/* Fails if the sampler has no kernels for some of these features. Unless options->no_late_compile
- * forbids to compile them, sampler->missing has them then: the call that needs them must return the
- * status before it changes anything, and lib/calls.c compiles them and makes the call again. */
+/* Compiles the kernels that the sampler lacks for some of these features, before the call that needs
+ * them changes anything. Fails if that fails, or if options->no_late_compile forbids it. If memory
+ * then runs out for the call, the sampler keeps the programs and the features. That changes no
+ * token: they do not affect which steps are accepted, and every variant that supports a step gives
+ * the same tokens (check_faults, late_programs). */
 cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
 /* Creates a sampler without kernels. Fails as cls_sampler_create() does, but for compiling. */
@@ -337,21 +340,7 @@ cls_status cls_checked_params_create(const cls_sampler *sampler, const cls_param
                                      cls_checked_params *out);
 void cls_checked_params_free(cls_checked_params *checked);
 
-/* The slot calls that may need more programs, without cls_sampler_enter(). They compile nothing:
- * see cls_sampler_require(). */
-cls_status cls_try_begin(cls_sampler *sampler, uint32_t slot, const cls_params *params,
-                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                         uint32_t output_count);
-cls_status cls_try_next_turn(cls_sampler *sampler, uint32_t slot, const int32_t *prompt,
-                             uint32_t prompt_count);
-cls_status cls_try_params(cls_sampler *sampler, uint32_t slot, const cls_params *params);
-cls_status cls_try_force(cls_sampler *sampler, uint32_t slot, const int32_t *ids, uint32_t n);
-cls_status cls_try_copy(cls_sampler *sampler, uint32_t to, uint32_t from);
-cls_status cls_try_rollback(cls_sampler *sampler, uint32_t slot, uint32_t n);
-cls_status cls_try_load(cls_sampler *sampler, uint32_t slot, const void *saved, size_t size,
-                        const cls_grammar *grammar);
-
-/* Returns the features that cls_try_begin() needs. */
+/* Returns the features that cls_slot_begin() needs. */
 uint32_t cls_features_to_begin(const cls_slot *slot);
 
 /* Loads a slot: its parameters, which the slot takes over, and its state in the device's form. If

@@ -1,22 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Saves and loads slots. A saved slot consists of these values, little-endian and without padding.
- * They follow from the calls alone, so that a device and the host save the same bytes:
- *
- *     the magic number, the format; vocab, counts, max_history, max_rollback
- *     the digest of the grammar, and the state in which it begins; 0 without one
- *     the number of parameters, then these in the order of their ids (lib/base/param_table.h), as
- * far as the last one that is not its default; their lists, of sequences with a count each the
- * number of output tokens, position, length and longest length of the text the entries of the ring,
- * oldest first: an id, CLS_ENTRY_OUTPUT, and CLS_ENTRY_FIRST only without a penalty window and for
- * tokens that a rollback can remove the number of tokens that count or are in context, and of each
- * its id and its count only with Mirostat, adaptive p or top-p decay: the adaptive state, that
- * before each token that a rollback can remove, the pending token or -1, and only with one the
- * state after it only if the thinking is followed: its state, and those before these tokens only
- * with a grammar: its state, and those before these tokens the forced ids that are due or that a
- * rollback makes due again: their number, the place of the first one in the output, and the ids;
- * without any 0 and 0 FNV-1a, 64 bits, of all bytes before it (Fowler, Noll, Vo)
- *
- * Loading checks every value, since the bytes may come from anywhere. */
+/* Saves and loads slots. The table of doc/design.md, "Saved slots", defines every value of the
+ * format by the calls alone, so that a device and the host save the same bytes. Loading checks every
+ * value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -608,7 +593,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
     return status;
 }
 
-cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
                         const cls_grammar *grammar)
 {
     cls_checked_params p;
@@ -633,4 +618,10 @@ cls_status cls_try_load(cls_sampler *s, uint32_t slot, const void *saved, size_t
     cls_checked_params_free(&p);
     free(state);
     return status;
+}
+
+cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
+                        const cls_grammar *grammar)
+{
+    return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size, grammar));
 }

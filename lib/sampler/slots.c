@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The slot calls. Each one checks and copies its arguments and records a change. The device runs
- * the changes before the next step. Those that may need more programs end as cls_try_begin() does;
- * lib/calls.c has the public functions. */
+ * the changes before the next step. */
 #include "sampler/sampler.h"
 
 #include <stdio.h>
@@ -303,7 +302,7 @@ uint32_t cls_features_to_begin(const cls_slot *slot)
     return cls_features_of_slot(slot) | (begins_with_state(slot) ? CLS_FEATURE_STATE : 0);
 }
 
-cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
+static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
                          uint32_t output_count)
 {
@@ -343,6 +342,13 @@ cls_status cls_try_begin(cls_sampler *s, uint32_t slot, const cls_params *params
     return CLS_OK;
 }
 
+cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
+                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                         uint32_t output_count)
+{
+    return CLS_GUARDED_CALL(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+}
+
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                                 uint32_t prompt_count)
 {
@@ -370,7 +376,7 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
     return CLS_GUARDED_CALL(s, append_prompt(s, slot, prompt, prompt_count));
 }
 
-cls_status cls_try_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
                              uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
@@ -396,7 +402,13 @@ cls_status cls_try_next_turn(cls_sampler *s, uint32_t slot, const int32_t *promp
     return CLS_OK;
 }
 
-cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
+                             uint32_t prompt_count)
+{
+    return CLS_GUARDED_CALL(s, next_turn(s, slot, prompt, prompt_count));
+}
+
+static cls_status set_params(cls_sampler *s, uint32_t slot, const cls_params *params)
 {
     cls_checked_params p;
     cls_status status = cls_slot_check(s, slot, 1);
@@ -436,6 +448,11 @@ cls_status cls_try_params(cls_sampler *s, uint32_t slot, const cls_params *param
     return CLS_OK;
 }
 
+cls_status cls_slot_params(cls_sampler *s, uint32_t slot, const cls_params *params)
+{
+    return CLS_GUARDED_CALL(s, set_params(s, slot, params));
+}
+
 static cls_status force_on_host(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
     cls_host_slot *const h = begun_slot(s, slot);
@@ -448,7 +465,7 @@ static cls_status force_on_host(cls_sampler *s, uint32_t slot, const int32_t *id
     return CLS_OK;
 }
 
-cls_status cls_try_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+static cls_status force_ids(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
 {
     cls_lists *forced = NULL;
     uint32_t i = 0;
@@ -482,6 +499,11 @@ cls_status cls_try_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint
     return CLS_OK;
 }
 
+cls_status cls_slot_force(cls_sampler *s, uint32_t slot, const int32_t *ids, uint32_t n)
+{
+    return CLS_GUARDED_CALL(s, force_ids(s, slot, ids, n));
+}
+
 /* Copies the host's part of a request, and on the host all of it. The slot takes over the
  * parameters. */
 static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_params *params)
@@ -506,7 +528,7 @@ static void copy_request(cls_sampler *s, uint32_t to, uint32_t from, const cls_p
     cls_needs_add(s, to);
 }
 
-cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
+static cls_status copy_slot(cls_sampler *s, uint32_t to, uint32_t from)
 {
     cls_status status = cls_slot_check(s, to, 0);
     if (status == CLS_OK)
@@ -538,7 +560,12 @@ cls_status cls_try_copy(cls_sampler *s, uint32_t to, uint32_t from)
     return CLS_OK;
 }
 
-cls_status cls_try_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+cls_status cls_slot_copy(cls_sampler *s, uint32_t to, uint32_t from)
+{
+    return CLS_GUARDED_CALL(s, copy_slot(s, to, from));
+}
+
+static cls_status roll_back(cls_sampler *s, uint32_t slot, uint32_t n)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status != CLS_OK)
@@ -561,6 +588,11 @@ cls_status cls_try_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
         cls_host_slot_check(&s->host->slot[slot]);
     }
     return CLS_OK;
+}
+
+cls_status cls_slot_rollback(cls_sampler *s, uint32_t slot, uint32_t n)
+{
+    return CLS_GUARDED_CALL(s, roll_back(s, slot, n));
 }
 
 static cls_status reset_slot(cls_sampler *s, uint32_t slot)

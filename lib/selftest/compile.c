@@ -167,3 +167,27 @@ cls_status cls_sampler_add_features(cls_sampler *s, uint32_t features)
     s->features = features;
     return CLS_OK;
 }
+
+cls_status cls_sampler_create(cls_context *context, const cls_sampler_options *options,
+                              cls_sampler **out)
+{
+    cls_status status = cls_sampler_open(context, options, out);
+    if (status != CLS_OK)
+        return status;
+    (*out)->compile = cls_sampler_add_features;
+    status = cls_sampler_add_features(*out, (*out)->features);
+    if (status != CLS_OK) {
+        cls_sampler_destroy(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+cls_status cls_sampler_compile(cls_sampler *s, uint32_t features)
+{
+    const cls_status status = s != NULL ? cls_features_check("", 0, features)
+                                        : cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "sampler is NULL");
+    return status == CLS_OK
+               ? CLS_GUARDED_CALL(s, cls_sampler_add_features(s, s->features | features))
+               : status;
+}

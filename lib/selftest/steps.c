@@ -15,10 +15,10 @@ static cls_status begin(const cls_selftest_side *s, uint32_t slot, const cls_par
                         const cls_selftest_ids *text, uint32_t without)
 {
     const cls_status status =
-        cls_try_begin(s->sampler, slot, params, text->prompt.ids, text->prompt.count,
-                      text->output.ids, text->output.count - without);
+        cls_slot_begin(s->sampler, slot, params, text->prompt.ids, text->prompt.count,
+                       text->output.ids, text->output.count - without);
     return status == CLS_OK && text->forced.count != 0
-               ? cls_try_force(s->sampler, slot, text->forced.ids, text->forced.count)
+               ? cls_slot_force(s->sampler, slot, text->forced.ids, text->forced.count)
                : status;
 }
 
@@ -35,7 +35,7 @@ static cls_status by_load(const cls_selftest_run *t, const cls_selftest_side *s,
     if (status == CLS_OK)
         status = cls_slot_save(s->sampler, s->queue, spare(t), bytes, &size);
     if (status == CLS_OK)
-        status = cls_try_load(s->sampler, slot, bytes, size, params->grammar);
+        status = cls_slot_load(s->sampler, slot, bytes, size, params->grammar);
     free(bytes);
     return status;
 }
@@ -60,16 +60,16 @@ static cls_status open_with(const cls_selftest_run *t, const cls_selftest_side *
     case BY_COPY:
         status = begin(s, spare(t), &others, &text, 0);
         if (status == CLS_OK)
-            status = cls_try_copy(s->sampler, i, spare(t));
-        return status == CLS_OK ? cls_try_params(s->sampler, i, params) : status;
+            status = cls_slot_copy(s->sampler, i, spare(t));
+        return status == CLS_OK ? cls_slot_params(s->sampler, i, params) : status;
     case BY_APPEND:
-        status = cls_try_begin(s->sampler, i, params, prompt, 4, NULL, 0);
+        status = cls_slot_begin(s->sampler, i, params, prompt, 4, NULL, 0);
         return status == CLS_OK
                    ? cls_slot_append_prompt(s->sampler, i, prompt + 4, text.prompt.count - 4)
                    : status;
     case BY_RESET:
         status =
-            cls_try_begin(s->sampler, i, &others, text.output.ids, text.output.count, prompt, 3);
+            cls_slot_begin(s->sampler, i, &others, text.output.ids, text.output.count, prompt, 3);
         if (status == CLS_OK)
             status = cls_slot_reset(s->sampler, i);
         break;
@@ -148,7 +148,7 @@ static cls_status accept_last(const cls_selftest_run *t, const cls_selftest_side
     }
     for (uint32_t i = 0; i < n && status == CLS_OK; i++)
         if (tokens[2][i] >= 0 && tokens[1][i] != 13)
-            status = cls_try_rollback(s->sampler, (uint32_t)slots[i], 1);
+            status = cls_slot_rollback(s->sampler, (uint32_t)slots[i], 1);
     return status == CLS_OK ? replace_last(t, s) : status;
 }
 
@@ -239,7 +239,7 @@ static cls_status sample_cases(const cls_selftest_side *s, const cls_step *step,
     int more = 1;
     if (!by_shard || s->context->shape.host)
         return cls_sample(s->sampler, s->queue, step, 0, NULL, NULL);
-    cls_status status = cls_try_shard(s->sampler, NULL, &shard);
+    cls_status status = cls_shard_create(s->sampler, NULL, &shard);
     if (status == CLS_OK)
         status = cls_shard_sample(shard, s->queue, step, 0, NULL);
     while (status == CLS_OK && more) {

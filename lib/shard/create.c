@@ -65,7 +65,7 @@ static cls_status allocate_shard(cls_shard *h, const cls_shard_options *o)
     return CLS_OK;
 }
 
-cls_status cls_try_shard(cls_sampler *s, const cls_shard_options *callers, cls_shard **out)
+static cls_status create(cls_sampler *s, const cls_shard_options *callers, cls_shard **out)
 {
     cls_shard_options o;
     cls_shard_options_init(&o);
@@ -100,6 +100,15 @@ cls_status cls_try_shard(cls_sampler *s, const cls_shard_options *callers, cls_s
     *out = h;
     return CLS_OK;
 }
+
+cls_status cls_shard_create(cls_sampler *s, const cls_shard_options *options, cls_shard **out)
+{
+    if (out == NULL)
+        return cls_fail(CLS_BAD_ARGUMENT, CL_SUCCESS, "out is NULL");
+    *out = NULL;
+    return CLS_GUARDED_CALL(s, create(s, options, out));
+}
+
 void cls_shard_destroy(cls_shard *h)
 {
     if (h == NULL)

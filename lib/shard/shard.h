@@ -73,12 +73,6 @@ struct cls_shard {
     cls_logits logits; /* of the last gather; values.buffer NULL: none */
 };
 
-/* ------------------------------------------------------------- create.c */
-
-/* cls_shard_create() without cls_sampler_enter(). It fails as cls_sampler_require() does if
- * programs are missing. */
-cls_status cls_try_shard(cls_sampler *sampler, const cls_shard_options *options, cls_shard **out);
-
 /* ------------------------------------------------------------ partial.c */
 
 /* The beginning of a partial. Numbers are in the byte order of the host. */
@@ -145,8 +139,7 @@ uint64_t cls_rows_place(cls_shard *shard);
 
 /* --------------------------------------------------------------- rows.c */
 
-/* Allocates what the exchange of rows needs. Fails as cls_sampler_require() does if programs are
- * missing. */
+/* Allocates what the exchange of rows needs, and compiles the programs. */
 cls_status cls_rows_create(cls_shard *shard);
 void cls_rows_destroy(cls_shard *shard);
 

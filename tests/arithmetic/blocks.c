@@ -145,7 +145,7 @@ static int write_draw(FILE *f, char **word, int is_given)
     const uint64_t bits = is_given ? strtoull(word[1], NULL, 16) : 0;
     const uint32_t position = is_given ? 0 : (uint32_t)strtoul(word[1], NULL, 10),
                    number = is_given ? 0 : (uint32_t)strtoul(word[2], NULL, 10);
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     cls_row trace;
     block.row.random_bits = block.list.random_bits = is_given ? &bits : NULL;
     block.row.position = block.list.position = position;

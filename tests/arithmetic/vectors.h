@@ -6,7 +6,7 @@
 
 #include "clsample.h"
 #include "core/philox.h"
-#include "reference/stateless.h"
+#include "one_row_host.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -125,7 +125,7 @@ host_refused "--position: '4294967296'" --position 4294967296
 host_refused "--draws" --draws 0
 host_refused "--draws: 2 draws of row 0" --draws 2 --position 4294967295
 host_refused "--vector: 3" --vector 3
-host_refused "--tier: 'x' is not one of auto|base|int64|subgroups" --tier x
+host_refused "--tier: 'x' is not one of auto|int64|subgroups" --tier x
 host_refused "--max-local-mem: '-1'" --max-local-mem -1
 host_refused "--dtype: 'f64'" --dtype f64
 host_refused "f32.npy: .* bf16" --dtype bf16

@@ -321,7 +321,7 @@ static void CL_CALLBACK on_done(cl_event event, cl_int state, void *data)
 {
     witness *const w = data;
     batch *const b = w->s->b;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     cls_host_candidates c;
     const int32_t ids[] = {4, 5};
     const float logits[] = {0.0f, 1.0f};

@@ -213,7 +213,8 @@ START_TEST(texts_with_drafts)
     free(a);
     printf("%s: texts: %u tokens in %u calls, %u of grammars, %u with forced ids, %u loops\n",
            d->name, emitted, calls, followed, forced, loops);
-    ck_assert(emitted > calls && forced > 0 && loops > 0 && followed > 0);
+    ck_assert(emitted > calls && forced > 0 && followed > 0);
+    ck_assert(fixture_by_size(0, 1, 1) == 0 || loops > 0);
     bench_close(&b);
 }
 END_TEST

@@ -14,23 +14,20 @@ START_TEST(defaults)
     cls_sampler_options o;
     cls_step step;
     cls_outputs outputs;
-    cls_host_row row;
     memset(&outputs, 0x55, sizeof outputs);
     memset(&p, 0x55, sizeof p);
     memset(&c, 0x55, sizeof c);
     memset(&o, 0x55, sizeof o);
     memset(&step, 0x55, sizeof step);
-    memset(&row, 0x55, sizeof row);
     cls_params_init(&p);
     cls_context_options_init(&c);
     cls_sampler_options_init(&o);
     cls_step_init(&step);
     cls_outputs_init(&outputs);
-    cls_host_row_init(&row);
     ck_assert(p.struct_size == sizeof p && c.struct_size == sizeof c && o.struct_size == sizeof o);
     ck_assert(outputs.struct_size == sizeof outputs && outputs.top.count == 0 &&
               outputs.kept.ids.buffer == NULL && outputs.latest.buffer == NULL);
-    ck_assert(step.struct_size == sizeof step && row.struct_size == sizeof row);
+    ck_assert(step.struct_size == sizeof step);
     ck_assert(p.chain == CLS_CHAIN_DEFAULT && p.temperature == 1.0f && p.top_k == 0 &&
               p.top_p == 1.0f && p.min_p == 0.0f);
     ck_assert(p.position == 0 && p.seed == 0 && p.stream == 0);
@@ -43,13 +40,11 @@ START_TEST(defaults)
     ck_assert(p.stop_ids.ids == NULL && p.stop_ids.count == 0 && p.logit_bias.biases == NULL &&
               p.logit_bias.count == 0);
     ck_assert(o.counts == CLS_COUNTS_ALL && o.max_history == 0 && o.max_rollback == 0);
-    ck_assert(row.prompt == NULL && row.output == NULL && row.bias == NULL &&
-              step.bias.values.buffer == NULL);
+    ck_assert(step.bias.values.buffer == NULL);
     ck_assert(step.invalid_token == -1 && step.defer_accept == 0 &&
               outputs.logprob_kind == CLS_LOGPROB_RAW && step.outputs == NULL);
     ck_assert(step.tokens.buffer == NULL && step.mask.words.buffer == NULL &&
               step.slots.host == NULL);
-    ck_assert(row.invalid_token == -1 && row.mask == NULL && row.random_bits == NULL);
 
     /* A struct shorter than in the first header is refused, and nothing beyond it is touched. */
     memset(&p, 0x55, sizeof p);
@@ -109,7 +104,7 @@ START_TEST(defaults)
     cls_step_init(NULL);
     cls_sampler_options_init(NULL);
     cls_verify_call_init(NULL);
-    cls_host_row_init(NULL);
+    cls_host_candidates_init(NULL);
 
     ck_assert_str_eq(cls_version(), CLS_VERSION_STRING);
     ck_assert_uint_eq(cls_version_number(), CLS_VERSION_NUMBER);
@@ -211,11 +206,7 @@ START_TEST(layouts)
                                       FIELD(cls_verify_call, delta),
                                       FIELD(cls_verify_call, latest),
                                       FIELD(cls_logprobs_call, given),
-                                      FIELD(cls_host_drafts, bias_stride),
-                                      FIELD(cls_host_result, adaptive),
-                                      FIELD(cls_host_result, kept_capacity),
-                                      FIELD(cls_host_verified, tokens),
-                                      FIELD(cls_adaptive_state, weight),
+                                      FIELD(cls_host_candidates, random_bits),
                                       FIELD(cls_selftest_report, stages),
                                       FIELD(cls_field, reserved)};
 #undef FIELD

@@ -171,9 +171,9 @@ static void check_row(const batch *b, uint32_t row, const outputs *o, int final,
                             : b->values[(size_t)row * b->vocab + i];
     brute_make(&of, logits, b->vocab, final ? scale : 1.0,
                final && adapts(&b->params[row]) ? reference : NULL);
-    brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
-    for (uint32_t i = 0; i < b->vocab && final; i++) /* tokens without weight */
+    for (uint32_t i = 0; i < b->vocab && final; i++) /* tokens without weight, also forced ones */
         of.logprob[i] = reference[i] == 0.0f ? -INFINITY : of.logprob[i];
+    brute_given(&of, &b->token[row], &o->logprobs[row], &o->ranks[row], 1, where);
     brute_top(&of, o->top_ids + (size_t)row * o->top_n, o->top_logprobs + (size_t)row * o->top_n,
               o->top_n, where);
     brute_given(&of, o->given_ids + row * o->given_n, o->given_logprobs + row * o->given_n,

@@ -222,8 +222,7 @@ START_TEST(refused)
     cls_context_options o = default_context_options();
 #define REFUSE(field, value, words) \
     must_refuse_with(o, field, value, cls_context_create(d->context, d->id, &o, &context), words)
-    REFUSE(tier, 4, "tier is 4");
-    REFUSE(tier, CLS_TIER_BASE, "tier is CLS_TIER_BASE");
+    REFUSE(tier, 3, "tier is 3");
     REFUSE(max_local_mem_size, 1023, "at least 1024");
     REFUSE(groups_per_unit, 1025, "groups_per_unit is 1025; it must be at most 1024");
     o.work_group = 4;

@@ -28,8 +28,7 @@ static void parameters(uint32_t row, cls_params *p)
 /* ids: [VOCAB], gets the kept set. */
 static int32_t expected(const float *logits, const cls_params *p, uint32_t position, int32_t *ids)
 {
-    cls_host_result result = {
-        .struct_size = sizeof result, .kept_ids = ids, .kept_capacity = VOCAB};
+    cls_host_result result = {.kept_ids = ids, .kept_capacity = VOCAB};
     cls_host_row row = host_row(logits, VOCAB, p);
     row.position = position;
     must(cls_host_sample(&row, &result));

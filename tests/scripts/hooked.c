@@ -15,13 +15,17 @@ static void force_search(cls_sampler *sampler) { sampler->force_search = 1; }
 static void search(void) { run_prepare = force_search; }
 static void fewest(void) { cls_test_fewest_programs = 1; }
 static void small_lists(void) { cls_test_small_lists = 1; }
+static void short_proofs(void) { cls_test_proof_vocab = 1040; }
 static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
 
 static const struct hook {
     const char *name;
     void (*set)(void);
-} hooks[] = {
-    {"search", search}, {"fewest", fewest}, {"small-lists", small_lists}, {"subgroups", subgroups}};
+} hooks[] = {{"search", search},
+             {"fewest", fewest},
+             {"small-lists", small_lists},
+             {"short-proofs", short_proofs},
+             {"subgroups", subgroups}};
 enum { HOOKS = sizeof hooks / sizeof *hooks };
 
 int main(int argc, char **argv)
@@ -35,7 +39,8 @@ int main(int argc, char **argv)
         while (i < HOOKS && strncmp(at, hooks[i].name, strlen(hooks[i].name)) != 0)
             i++;
         if (i == HOOKS)
-            cli_die("the first argument is a list of search, fewest, small-lists and subgroups");
+            cli_die("the first argument is a list of search, fewest, small-lists, short-proofs and "
+                    "subgroups");
         hooks[i].set();
     }
     const int status = cls_cmd_run(argc - 1, argv + 1);

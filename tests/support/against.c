@@ -61,7 +61,6 @@ int batch_against_oracle(batch *b, uint32_t row)
     oracle o;
     cls_host_result *const result = &b->host[row];
     const cls_host_row h = batch_host_row(b, row);
-    result->struct_size = sizeof *result;
     result->probs = probs;
     must(cls_host_sample(&h, result));
     result->probs = NULL;

@@ -209,7 +209,6 @@ void batch_reference(batch *b)
 {
     for (uint32_t row = 0; row < b->rows; row++) {
         const cls_host_row h = batch_host_row(b, row);
-        b->host[row].struct_size = sizeof b->host[row];
         must(cls_reference(&h, &b->trace[row], &b->host[row]));
         request_adjust(&h, b->adjusted + (size_t)row * b->vocab);
     }

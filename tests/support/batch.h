@@ -6,7 +6,7 @@
 
 #include "fixture.h"
 #include "inputs.h"
-#include "reference/stateless.h"
+#include "one_row_host.h"
 #include "step/step.h"
 #include "oracle.h"
 

@@ -109,7 +109,6 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     h.forced_count -= n;
     h.params = &p;
     memset(result, 0, sizeof *result);
-    result->struct_size = sizeof *result;
     must(cls_host_sample(&h, result));
     free(output);
 }
@@ -212,7 +211,6 @@ void drafts_reference(drafts *d)
     for (uint32_t i = 0; i < d->n; i++) {
         cls_host_verified *const host = &d->host[i];
         memset(host, -1, sizeof *host);
-        host->struct_size = sizeof *host;
         host->accepted = host->emitted = 0;
         host->status = CLS_ROW_SKIPPED;
         if (d->slots[i] >= 0)
@@ -232,7 +230,7 @@ void drafts_accept(drafts *d)
     for (uint32_t i = 0; i < d->n; i++) {
         tokens *const t = &d->requests->tokens[i];
         const cls_host_verified *const host = &d->host[i];
-        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_result result = {0};
         if (host->emitted == 0)
             continue;
         if (drafts_one_a_call(d, i)) {

@@ -30,7 +30,6 @@ static inline void start(example *e)
     e->row.logits = e->x;
     e->row.vocab = 10;
     e->row.params = &e->p;
-    e->result.struct_size = sizeof e->result;
     e->result.probs = e->probs;
 }
 

@@ -192,7 +192,7 @@ cls_context *fixture_shaped(device *d, const cls_context_options *options, uint3
 uint32_t host_kept_count(const float *logits, uint32_t vocab, const cls_params *p, float *probs)
 {
     cls_host_row row;
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_result result = {.probs = probs};
     cls_host_row_init(&row);
     row.logits = logits;
     row.vocab = vocab;
@@ -240,13 +240,12 @@ int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_
 
 static void read_shape(void)
 {
-    static const char *const tiers[] = {"auto", NULL, "int64", "subgroups"};
+    static const char *const tiers[] = {"auto", "int64", "subgroups"};
     const char *const group = getenv("CLS_TEST_GROUP"), *const tier = getenv("CLS_TEST_TIER");
     usual_group = group != NULL ? (uint32_t)strtoul(group, NULL, 10) : 0;
-    while (tier != NULL && usual_tier < 4 &&
-           (usual_tier == CLS_TIER_BASE || strcmp(tier, tiers[usual_tier]) != 0))
+    while (tier != NULL && usual_tier < 3 && strcmp(tier, tiers[usual_tier]) != 0)
         usual_tier++;
-    if (usual_tier == 4) {
+    if (usual_tier == 3) {
         fprintf(stderr, "CLS_TEST_TIER is \"%s\"; it can be auto, int64 or subgroups\n", tier);
         exit(99);
     }

@@ -17,6 +17,7 @@
 #include <clsample.h>
 
 #include "asserts.h"
+#include "one_row.h"
 
 /* Sets the cls_feature bits that the samplers of all contexts are compiled for when they are
  * created, in addition to their own options. Slot calls compile other features later. */

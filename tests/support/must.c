@@ -82,7 +82,7 @@ cls_device_info context_info(const cls_context *context)
 
 cls_host_result host_result(const cls_host_row *row)
 {
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     must(cls_host_sample(row, &result));
     return result;
 }

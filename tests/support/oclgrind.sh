@@ -6,9 +6,10 @@
 # Kernels are not optimised: of functions that return structs clang makes
 # llvm.experimental.noalias.scope.decl, which Oclgrind 21.10 lacks.
 # usage: make check LOG_COMPILER=.../tests/support/oclgrind.sh   (OCLGRIND_FLAGS: options)
+# CLS_TEST_LAUNCHER is this script, too, where texts are among the tests.
 unset CLS_TEST_PROGRAMS # so that kernels are compiled with these options
 export CLS_TEST_PLATFORM=Oclgrind # or it has not seen a call
-log=$1.oclgrind
+log=${CLS_TEST_NAME-$1}.oclgrind
 rm -f "$log"
 # shellcheck disable=SC2086 # a list of words
 oclgrind --data-races --uniform-writes --build-options -cl-opt-disable --log "$log" \

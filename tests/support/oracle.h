@@ -11,7 +11,7 @@
 
 #include <stdint.h>
 
-#include <clsample.h>
+#include "one_row.h"
 
 typedef struct oracle {
     uint32_t vocab;

@@ -198,7 +198,7 @@ static int run_chain(oracle *o, const cls_host_row *row, oracle_set *s, float *p
             (stages[i] != CLS_STAGE_TEMPERATURE || o->params->dynatemp_range > 0.0f)) {
             cls_host_row shorter = *row;
             cls_params p = shortened(o->params, stages, i + 1);
-            cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+            cls_host_result result = {.probs = probs};
             if (i == n - 1) { /* the request's own chain */
                 p = *o->params;
                 p.adaptive_target = -1.0f;
@@ -258,7 +258,7 @@ uint32_t oracle_left_for_infill(const cls_host_row *row)
         before++;
     cls_host_row shorter = *row;
     const cls_params p = shortened(row->params, stages, before);
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     shorter.params = &p;
     return cls_host_sample(&shorter, &result) == CLS_OK ? result.kept_count : 0;
 }

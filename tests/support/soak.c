@@ -46,7 +46,7 @@ int guest_has_adaptive_state(const guest *g)
 int guest_stopped(const guest *g)
 {
     const cls_host_row h = batch_host_row(g->b, 0);
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     return cls_host_sample(&h, &result) == CLS_OK && (result.status & CLS_ROW_SKIPPED) != 0;
 }
 
@@ -242,7 +242,7 @@ static void expect(soak *s, flight *f, uint32_t row, const cls_step *step)
 {
     soak_row *const want = &f->row[row];
     const cls_host_row at = batch_host_row(f->rows, row);
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     *want = (soak_row){step->invalid_token, CLS_ROW_SKIPPED, -INFINITY, 0};
     if (f->guest[row] == NULL)
         return;

@@ -13,7 +13,7 @@ START_TEST(known_distributions)
     static float probs[GOLDEN_MOST];
     uint32_t n;
     const golden *const g = goldens(&n) + _i;
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_result result = {.probs = probs};
     cls_host_row row = host_row(g->logits, g->vocab, &g->params);
     row.output = g->history;
     row.output_count = g->history_count;
@@ -267,7 +267,7 @@ START_TEST(greedy_edges)
         {-FLT_MAX, {1, 2, 3}, {-FLT_MAX, -FLT_MAX, -FLT_MAX}, 0, 0},
         {-INFINITY, {1, 2, 3}, {-INFINITY, -INFINITY, -INFINITY}, -1, CLS_ROW_EMPTY},
     };
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     cls_params p = default_params();
     p.temperature = 0.0f;
     cls_host_row row = host_row(x, LENGTH(x), &p);

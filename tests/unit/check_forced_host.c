@@ -309,8 +309,7 @@ static cls_host_result check_row(const story *s, const cls_host_row *h, const ui
     const valid v = valid_of(s, NULL, 0);
     const cls_params plain_params = without(&s->p);
     cls_host_row plain_row = *h;
-    cls_host_result got = {.struct_size = sizeof got, .probs = probs},
-                    plain = {.struct_size = sizeof plain, .probs = plain_probs};
+    cls_host_result got = {.probs = probs}, plain = {.probs = plain_probs};
     int32_t token = -1, status = CLS_ROW_STOPPED | CLS_ROW_SKIPPED;
     plain_row.params = &plain_params;
     plain_row.forced_count = 0;
@@ -479,24 +478,8 @@ END_TEST
 
 START_TEST(refused)
 {
-    static const int32_t ids[] = {1, 5, -1};
-    const float x[5] = {0.0f};
-    cls_host_result got = {.struct_size = sizeof got};
-    cls_params p = default_params();
-    cls_host_row h = host_row(x, 5, &p);
-    h.forced_count = 2;
-    must_refuse_exactly(cls_host_sample(&h, &got),
-                        "row->forced_count is 2, but row->forced_ids is NULL");
-    h.forced_ids = ids;
-    must_refuse_exactly(cls_host_sample(&h, &got),
-                        "row->forced_ids[1] is 5, which is not a token of a vocabulary of 5");
-    h.forced_ids = ids + 2;
-    must_refuse_exactly(cls_host_sample(&h, &got),
-                        "row->forced_ids[0] is -1, which is not a token of a vocabulary of 5");
-    h.forced_ids = NULL;
-    h.forced_count = 0;
-    must(cls_host_sample(&h, &got));
-
+    static const int32_t ids[] = {1, 5};
+    cls_params p;
     static const struct {
         const char *field, *message;
         uint32_t value;
@@ -514,7 +497,6 @@ START_TEST(refused)
           : strcmp(numbers[i].field, "loop_max") == 0 ? &p.loop_max
                                                       : &p.loop_repeats) = numbers[i].value;
         must_refuse_exactly(cls_params_check(&p, 5), numbers[i].message);
-        must_refuse_exactly(cls_host_sample(&h, &got), numbers[i].message);
     }
     for (int list = 0; list < 3; list++) {
         static const char *const name[] = {"start", "end", "forced"};
@@ -600,7 +582,7 @@ static cls_host_verified verify(const story *s, const tree *t, int forces)
     p.max_tokens = s->p.max_tokens; /* block verification judges no draft behind its end */
     cls_host_row h = row_of(s, &p, t->x[0], t->masked ? t->mask[0] : NULL);
     cls_host_drafts d;
-    cls_host_verified got = {.struct_size = sizeof got};
+    cls_host_verified got = {0};
     const int linear = t->method != CLS_VERIFY_MATCH;
     cls_host_drafts_init(&d);
     h.forced_ids = forces && t->n_callers ? t->callers : NULL;
@@ -629,7 +611,7 @@ static cls_host_verified expect_verified(const story *s, const tree *t, int one_
                                          uint32_t *forced)
 {
     const cls_host_verified plain = verify(s, t, 0);
-    cls_host_verified out = {.struct_size = sizeof out};
+    cls_host_verified out = {0};
     int by_rows = t->method == CLS_VERIFY_MATCH;
     uint32_t row = 0;
     memset(out.tokens, -1, sizeof out.tokens);

@@ -250,7 +250,7 @@ static void expect_ids(const cls_params *p, const int32_t *prompt, uint32_t n_pr
     char got[9] = "";
     size_t n = 0;
     cls_host_row row = host_row(x, 8, p);
-    cls_host_result result = {.struct_size = sizeof result, .probs = probs};
+    cls_host_result result = {.probs = probs};
     row.prompt = prompt;
     row.prompt_count = n_prompt;
     row.output = output;

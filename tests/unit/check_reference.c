@@ -113,7 +113,7 @@ START_TEST(law_of_draws)
     float logits[32], p32[32];
     double probs[32], statistic, limit;
     oracle o;
-    cls_host_result result = {.struct_size = sizeof result};
+    cls_host_result result = {0};
     cls_params p = default_params();
     p.temperature = _i == 1 ? .5f : 1.0f;
     p.top_k = _i == 2 ? 9 : 0;
@@ -196,7 +196,7 @@ START_TEST(impossible_states)
         {{1, -(1 << 29), 0, 0, 0}, 2, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        cls_host_result result = {.struct_size = sizeof result};
+        cls_host_result result = {0};
         cls_params p = default_params();
         p.mirostat = cases[i].mirostat;
         p.adaptive_target = cases[i].mirostat ? -1.0f : 0.5f;

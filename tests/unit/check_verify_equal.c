@@ -113,7 +113,7 @@ START_TEST(equal_to_samples)
     uint32_t accepted = 0, offered = 0;
     for (uint32_t round = 0; round < rounds; round++) {
         request *const q = must_calloc(1, sizeof *q);
-        cls_host_verified v = {.struct_size = sizeof v}, wanted;
+        cls_host_verified v = {0}, wanted;
         cls_host_drafts_init(&q->d);
         q->d.draft_count = rng_below(&r, MOST + 1);
         batch *const b = q->b = batch_new(q->d.draft_count + 1, vocab, (int)rng_below(&r, 3),
@@ -156,7 +156,6 @@ START_TEST(equal_to_samples)
             q->d.method = (int)rng_below(&r, CLS_VERIFY_TYPICAL + 1);
         expect(q, &wanted);
         must(cls_host_verify(&q->d, &v));
-        wanted.struct_size = v.struct_size;
         ck_assert_msg(
             memcmp(&v, &wanted, sizeof v) == 0,
             "round %u, %s: method %d, %u drafts: %d of %d accepted, status %d; not %d of %d, %d",
@@ -168,7 +167,7 @@ START_TEST(equal_to_samples)
         free(q);
     }
     printf("%u of %u drafts of %u tokens accepted\n", accepted, offered, vocab);
-    ck_assert(accepted * 16 > offered);
+    ck_assert(accepted * 16 > offered || (vocab == 1 && accepted > 0)); /* of one id most end */
 }
 END_TEST
 
@@ -182,7 +181,7 @@ START_TEST(all_of_the_same)
         batch *const b = batch_new(MOST, vocab, _i, 0, 0); /* the last row is the bonus */
         int32_t ids[MOST - 1];
         cls_host_drafts d;
-        cls_host_verified v = {.struct_size = sizeof v};
+        cls_host_verified v = {0};
         for (uint32_t row = 0; row < MOST; row++) {
             batch_row(b, row, (row_kind)rng_below(&r, ROW_GOOD), rng_bits(&r));
             cls_host_row drawn = batch_host_row(b, row);

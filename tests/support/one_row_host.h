@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The reference as functions of one row. */
-#ifndef CLS_STATELESS_H
-#define CLS_STATELESS_H
+/* What the reference computes of a row on its way. */
+#ifndef ONE_ROW_HOST_H
+#define ONE_ROW_HOST_H
 
+#include "one_row.h"
 #include "reference/reference.h"
 
 /* A row as a request on the host of its own. */
@@ -13,13 +14,10 @@ typedef struct cls_stateless {
     cls_row_inputs in;
 } cls_stateless;
 
-/* Checks a row and opens it; cls_host_destroy(w->host) closes it in any case. */
+/* Opens a row; cls_host_destroy(w->host) closes it in any case. */
 cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *row);
 
-/* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut.
- * Fails as that does. */
+/* Does what cls_host_sample() does, and sets the record of the row: its masses, target and cut. */
 cls_status cls_reference(const cls_host_row *row, cls_row *trace, cls_host_result *result);
-
-cls_status cls_kept_check(const char *name, const int32_t *ids, uint32_t capacity, uint32_t vocab);
 
 #endif

@@ -1,0 +1,76 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Runs a text of calls (man clsample-run) on the host and on each device. CLS_TEST_SIZE says in
+# which ways:
+#
+#     tiny     by the fewest programs, with at most 25 random calls of each statement; in other ways
+#              on the host alone
+#     small    in the device's own shape, and in one with other vectors and short lists
+#     (unset)  on all sides and with what only tests can change, for twenty times as many seeds
+#
+# CLS_TEST_SEED=N gives other random calls, and CLS_TEST_GROUP=N groups of N where the size is tiny.
+# CLS_TEST_LAUNCHER, which is tests/support/oclgrind.sh, starts the program on its own device.
+# usage: run.sh FILE.run           BUILD, CLSAMPLE: as tests/run sets them
+set -u
+text=$1
+name=$(basename "$text" .run)
+hooked=$BUILD/tests/scripts/hooked launcher=${CLS_TEST_LAUNCHER-}
+export CLS_TEST_NAME="$BUILD/tests/scripts/$name"
+[ -z "$launcher" ] || CLS_TEST_SIZE=tiny
+seed=${CLS_TEST_SEED:+--first-seed $CLS_TEST_SEED}
+passed=0 failed=0
+
+# way WHAT COMMAND...: runs the text in a way.
+way() {
+    what=$1 begun=$(date +%s)
+    shift
+    # shellcheck disable=SC2086 # a list of options
+    if out=$("$@" "$text" $seed 2>&1); then
+        passed=$((passed + 1))
+        word=$(printf '%s\n' "$out" | tail -n 1)
+    else
+        failed=$((failed + 1))
+        word="FAILED: $* $text $seed
+$out"
+    fi
+    printf '%s, %s: %s, %d s\n' "$name" "$what" "$word" $(($(date +%s) - begun))
+}
+
+# on DEVICE: all ways of a device.
+on() {
+    group=${CLS_TEST_GROUP:+--work-group $CLS_TEST_GROUP --row-group $CLS_TEST_GROUP --vector 4}
+    case ${CLS_TEST_SIZE-} in
+    tiny)
+        # shellcheck disable=SC2086 # a list of options
+        way "device $1" $launcher "$hooked" fewest,short-proofs --calls 25 --device "$1" \
+            --vector 16 ${group:-${launcher:+--work-group 5 --row-group 5}}
+        ;;
+    small)
+        # shellcheck disable=SC2086 # a list of options
+        way "device $1" "$CLSAMPLE" run --device "$1" --sides device,permuted $cache
+        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" \
+            --work-group 1 --row-group 1 --vector 4 --shortlist 16
+        ;;
+    *)
+        # shellcheck disable=SC2086 # a list of options
+        way "device $1, all sides" "$CLSAMPLE" run --device "$1" --sides all --seeds 20 $cache
+        way "device $1, vectors of 4 and lists of 16" "$hooked" fewest --device "$1" --seeds 20 \
+            --sides device,alone,shards-2 --work-group 1 --row-group 1 --vector 4 --shortlist 16
+        way "device $1, by search" "$hooked" search --device "$1" --seeds 20
+        way "device $1, with small lists" "$hooked" small-lists --device "$1" --seeds 20
+        ;;
+    esac
+}
+
+case ${CLS_TEST_SIZE-} in
+'') seeds='--seeds 20' ;;
+*) seeds= ;;
+esac
+cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
+# shellcheck disable=SC2086 # a list of options
+[ -n "$launcher" ] || way host "$CLSAMPLE" run --sides host-alone,host-permuted $seeds
+devices=$($launcher "$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
+for device in $devices; do on "$device"; done
+printf '%d passed, %d failed\n' $passed $failed
+[ $failed = 0 ] || exit 1
+[ -n "$devices" ] || { echo "there is no device" && exit 77; }
