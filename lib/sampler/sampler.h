@@ -121,7 +121,7 @@ struct cls_sampler {
     uint32_t dtypes, features; /* for which it has kernels */
     /* Compiles what a call needs, for all features then, or NULL: in proofs nothing is compiled. */
     cls_status (*compile)(cls_sampler *sampler, uint32_t features);
-    uint32_t missing_of_step;  /* features that the last call that enqueues found missing */
+    uint32_t missing_of_step;  /* features for which the last call was refused; a part may be there now */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];

@@ -596,6 +596,7 @@ START_TEST(refusals)
     const char *const lacks =
         "this needs CLS_FEATURE_FORCED, which the sampler's options->features lack";
     must_refuse(cls_slot_force(sampler, 0, ids, 1), lacks);
+    ck_assert_uint_eq(cls_sampler_missing(sampler), CLS_FEATURE_FORCED);
     p.loop_repeats = 2;
     p.loop_max = 2;
     must_refuse(cls_slot_begin(sampler, 1, &p, NULL, 0, NULL, 0), lacks);
