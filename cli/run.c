@@ -250,6 +250,19 @@ static void explain_step(run_side *host, const run_script *script, uint32_t i, c
     }
 }
 
+/* Whether a test's judge has found something. */
+static bool is_faulty(const run_side *host, difference *d)
+{
+    for (uint32_t i = 0; i < host->records; i++)
+        if (strcmp(host->record[i].name, "fault") == 0) {
+            d->statement = host->record[i].statement;
+            snprintf(d->text, sizeof d->text, "%.*s", (int)host->record[i].size,
+                     (const char *)host->record[i].bytes);
+            return true;
+        }
+    return false;
+}
+
 /* Whether a number in a text is not the i-th element: one with a point is a float, near enough. */
 static bool element_differs(const run_record *r, size_t i, const char *want)
 {
@@ -319,10 +332,10 @@ static bool expectations_fail(run_side *host, const run_script *script, differen
         const char *const is = written(host, s, i);
         const bool is_refused = strncmp(is, "refused", 7) == 0;
         const run_record *const equal = record_of(host, i, "equal");
+        d->statement = i;
         if (s->expect == NULL && (s->is_random || !is_refused) &&
             (equal == NULL || int_at(equal, 0) != 0))
             continue;
-        d->statement = i;
         if (s->expect == NULL) {
             snprintf(d->text, sizeof d->text, "line %" PRIu32 "%s%.300s", s->line,
                      equal != NULL ? ": the slots differ" : " is ", equal != NULL ? "" : is);
@@ -379,21 +392,26 @@ static run_script expanded(const run_script *script, uint32_t add_to_seed, uint3
     return all;
 }
 
+/* Whether a script still fails; side NULL: by a test's judge. */
 static bool fails(run_side *host, run_side *side, const run_script *script, difference *d)
 {
     jmp_buf escape;
     run_escape = &escape;
     if (setjmp(escape) != 0) { /* what was left out is needed */
         run_abandon(host);
-        run_abandon(side);
+        if (side != NULL)
+            run_abandon(side);
         run_escape = NULL;
         return false;
     }
     run_script_on(host, script);
-    side->reference = host;
-    run_script_on(side, script);
+    if (side != NULL) {
+        side->reference = host;
+        run_script_on(side, script);
+    }
     run_escape = NULL;
-    return side->left_out == NULL && sides_differ(host, side, d);
+    return side == NULL ? is_faulty(host, d)
+                        : side->left_out == NULL && sides_differ(host, side, d);
 }
 
 /* Leaves out statements, in ever smaller parts, as long as the rest fails; then words. */
@@ -473,6 +491,7 @@ static const struct known_side {
     uint32_t shards;
 } known_sides[] = {
     {"device", RUN_PLAIN, 0},
+    {"each", RUN_EACH, 0},
     {"out-of-order", RUN_OUT_OF_ORDER, 0},
     {"ahead", RUN_AHEAD, 0},
     {"svm", RUN_SVM, 0},
@@ -481,6 +500,7 @@ static const struct known_side {
     {"shards-2", RUN_SHARDS, 2},
     {"shards-3", RUN_SHARDS, 3},
     {"shards-5", RUN_SHARDS, 5},
+    {"host-each", RUN_EACH, 0},
     {"host-alone", RUN_ALONE, 0},
     {"host-permuted", RUN_PERMUTED, 0},
 };
@@ -520,6 +540,20 @@ static void open_sides(command *c)
     }
 }
 
+/* Prints a difference, and the script when it is as short as possible. */
+static void print_difference(command *c, run_side *side, run_script *script, const char *name,
+                             difference *d)
+{
+    run_side *const host = &c->side[0];
+    printf("%s: %s\n", name, d->text);
+    if (c->shrinks)
+        shrink(host, side, script, d);
+    printf("%s\nThis differs in the statement behind >:\n\n", d->text);
+    host->reference = NULL;
+    run_script_on(host, script);
+    print_script(host, script, d);
+}
+
 /* Runs a script on all sides. Returns true, and prints why, if something differs. */
 static bool run_everywhere(command *c, run_script *script, const char *name)
 {
@@ -529,6 +563,10 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
     run_script_on(host, script);
     if (host->left_out != NULL)
         cli_die("%s: %s", name, host->left_out);
+    if (is_faulty(host, &d)) {
+        print_difference(c, NULL, script, name, &d);
+        return true;
+    }
     if (expectations_fail(host, script, &d)) {
         const run_statement *const first = script->statement;
         if (strcmp(first->verb, "version") == 0 && strcmp(run_value(first, ""), cls_version()) != 0)
@@ -543,15 +581,10 @@ static bool run_everywhere(command *c, run_script *script, const char *name)
         side->reference = host;
         run_script_on(side, script);
         c->left_out += side->left_out != NULL;
-        if (side->left_out != NULL || !sides_differ(host, side, &d))
-            continue;
-        printf("%s: %s\n", name, d.text);
-        if (c->shrinks)
-            shrink(host, side, script, &d);
-        printf("%s\nThis differs in the statement behind >:\n\n", d.text);
-        run_script_on(host, script);
-        print_script(host, script, &d);
-        return true;
+        if (side->left_out == NULL && sides_differ(host, side, &d)) {
+            print_difference(c, side, script, name, &d);
+            return true;
+        }
     }
     return false;
 }
@@ -608,8 +641,8 @@ int cls_cmd_run(int argc, char **argv)
         {"device", CLI_STRING, &c->device, "N",
          "also run on this device, whose number clsample devices prints"},
         {"sides", CLI_STRING, &c->sides, "LIST",
-         "the sides to compare with the host: device, out-of-order, ahead, svm, alone, permuted, "
-         "shards-2, shards-3, shards-5, host-alone, host-permuted, or all"},
+         "the sides to compare with the host: device, each, out-of-order, ahead, svm, alone, "
+         "permuted, shards-2, shards-3, shards-5, host-each, host-alone, host-permuted, or all"},
         {"seeds", CLI_UINT, &c->seeds, "N",
          "run texts with random statements N times, with other seeds (default 1)"},
         {"first-seed", CLI_UINT, &c->first_seed, "N",

@@ -150,8 +150,9 @@ cls_grammar *run_random_grammar(const run_statement *s, uint64_t seed, uint32_t 
 /* How a side differs from the host. */
 typedef enum run_way {
     RUN_PLAIN,
-    RUN_OUT_OF_ORDER, /* a queue that is out of order */
-    RUN_AHEAD,        /* results are read many steps later */
+    RUN_OUT_OF_ORDER, /* two queues in turn, of which one is out of order */
+    RUN_EACH,         /* each slot call takes effect at once */
+    RUN_AHEAD,        /* results are read many steps later, from two queues in turn */
     RUN_SVM,          /* buffers are pointers */
     RUN_ALONE,        /* each row of a step is a step */
     RUN_PERMUTED,     /* rows in another order, requests in other slots, offsets and strides */
@@ -196,11 +197,12 @@ typedef struct run_side {
     run_way way;
     uint32_t shards;
     bool on_host;
-    bool shares;             /* the context of another side */
-    cl_command_queue second; /* of a side that enqueues ahead, whose queues take turns */
-    bool dies;               /* a call that is refused ends the command */
+    bool shares; /* the context of another side */
+    bool dies;   /* a call that is refused ends the command */
     cls_context_options options;
-    cli_target target; /* of the host only the context */
+    cli_target target;         /* of the host only the context */
+    cl_command_queue queue[2]; /* they take turns unless [1] is NULL */
+    const char *lacks;         /* what the device does not have for this side; or NULL */
 
     /* While a script runs. */
     const run_given *given;
@@ -237,8 +239,24 @@ void run_close(run_side *side);
 void run_script_on(run_side *side, const run_script *script);
 void run_first(run_side *side, const run_script *script, uint32_t count);
 
-/* Releases the samplers. The records stay. */
+/* Releases the samplers, or also grammars and saved slots. The records stay. */
+void run_end_samplers(run_side *side);
 void run_end(run_side *side);
+
+/* Waits for all that was enqueued. */
+void run_finish(const run_side *side);
+
+/* Sets the status of a call, which is made again after all others if it was CLS_BUSY. */
+#define RUN_RETRY(status, side, call) \
+    do { \
+        if (((status) = (call)) == CLS_BUSY) { \
+            run_finish(side); \
+            (status) = (call); \
+        } \
+    } while (0)
+
+/* Lets the slot calls take effect that come before, by a step of a row that is skipped. */
+void run_flush(run_side *side);
 
 /* Waits for the calls in flight and reads their results, or only waits and releases the memory. */
 void run_drain(run_side *side);
@@ -278,11 +296,16 @@ void run_verify(run_side *side, const run_statement *s);
 void run_accept(run_side *side, const run_statement *s);
 void run_draft(run_side *side, const run_statement *s);
 void run_logprobs(run_side *side, const run_statement *s);
+void run_launches(run_side *side, const run_statement *s);
 void run_slot_statement(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
 
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);
+
+/* How a test judges what each statement gave on the host: returns what is wrong, or NULL. NULL:
+ * there is no test. */
+extern const char *(*run_judge)(run_side *side, const run_statement *s);
 
 /* Makes the step of one row of a statement. */
 void run_step_row(run_side *side, const run_statement *s, uint32_t row, cls_step *step);

@@ -319,7 +319,9 @@ static cls_buffer make_rows(run_side *side, const void *data, uint32_t rows, siz
     return run_buffer(side, spread, size);
 }
 
-/* Sets the logits of a call: rows from `first` on. A shard has a window of each row. */
+/* Sets the logits of a call: rows from `first` on. A shard has a window of each row, unless it is
+ * given WHOLE ones. */
+enum { WHOLE = RUN_MOST_SHARDS };
 static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
                               uint32_t shard)
 {
@@ -327,7 +329,7 @@ static cls_logits make_logits(run_side *side, const inputs *in, uint32_t first, 
     const size_t size = dtype_size(in->dtype), row = vocab * size;
     cls_logits l = {.dtype = in->dtype};
     cls_shard_info info;
-    if (side->shards == 0) {
+    if (side->shards == 0 || shard == WHOLE) {
         l.values =
             make_rows(side, (const char *)in->logits + first * row, rows, row, size, &l.row_stride);
         return l;
@@ -666,15 +668,17 @@ static void make_step(run_side *side, step_call *c, uint32_t first, uint32_t row
         step->random_bits = run_buffer(side, c->random + first, rows * sizeof *c->random);
 }
 
-/* Runs a step on all shards: opens it, and exchanges partials until it is complete. */
-static cls_status step_of_shards(run_side *side, const cls_step *steps)
+/* Exchanges the partials of the shards' open step until it is complete. Three shards do so on the
+ * device, five every other time. */
+static cls_status exchange(run_side *side)
 {
+    const bool at_once = side->shards == 3 || (side->shards == 5 && side->index % 2);
     cls_status status = CLS_OK;
-    size_t one = 0;
     unsigned char *partials = NULL;
-    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
-        status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+    if (at_once)
+        return cls_shard_merge_all(side->shard, side->shards, NULL);
     for (int more = 1; more && status == CLS_OK;) {
+        size_t one = 0;
         for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++) {
             const void *partial;
             status = cls_shard_partial(side->shard[i], &partial, &one);
@@ -688,6 +692,34 @@ static cls_status step_of_shards(run_side *side, const cls_step *steps)
     }
     cli_free(partials);
     return status;
+}
+
+static cls_status step_of_shards(run_side *side, const cls_step *steps)
+{
+    cls_status status = CLS_OK;
+    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
+        status = cls_shard_sample(side->shard[i], side->target.queue, &steps[i], 0, NULL);
+    if (status == CLS_OK)
+        status = exchange(side);
+    for (uint32_t i = 0; i < side->shards && status != CLS_OK; i++)
+        cls_shard_abandon(side->shard[i]);
+    return status;
+}
+
+/* Brings the rows of the shards together on each of them. */
+static void gather(run_side *side, const inputs *in, uint32_t rows, cls_logits *whole)
+{
+    cls_status status = CLS_OK;
+    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++) {
+        const cls_logits own = make_logits(side, in, 0, rows, i);
+        status = cls_shard_gather(side->shard[i], side->target.queue, rows, &own, 0, NULL);
+    }
+    if (status == CLS_OK)
+        status = exchange(side);
+    for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
+        status = cls_shard_logits(side->shard[i], &whole[i]);
+    if (status != CLS_OK)
+        run_die(side->now, "%s: %s", side->name, cls_error_message());
 }
 
 /* Keeps the results of the first shard, or those of another one that differ. */
@@ -770,11 +802,11 @@ void run_step(run_side *side, const run_statement *s)
             one.tokens = part_of(steps[0].tokens, row, sizeof(int32_t));
             one.status = part_of(steps[0].status, row, sizeof(int32_t));
             one.outputs = out[0].any ? &of_row : NULL;
-            CLI_RETRY(status, side->target.queue,
+            RUN_RETRY(status, side,
                       cls_sample(side->sampler[0], side->target.queue, &one, 0, NULL, NULL));
         }
     } else {
-        CLI_RETRY(status, side->target.queue,
+        RUN_RETRY(status, side,
                   cls_sample(side->sampler[0], side->target.queue, &steps[0], 0, NULL, NULL));
     }
     side->reverses = false;
@@ -799,6 +831,19 @@ static int32_t method_of(const run_statement *s)
     return (int32_t)run_number(s, "method", 0);
 }
 
+/* What the latest call wrote under a name, by the host: at least n numbers. */
+static map latest_ints(const run_side *side, const run_statement *s, const char *name, uint32_t n)
+{
+    const run_side *const of = side->reference != NULL ? side->reference : side;
+    for (uint32_t i = of->records; i-- > 0;) {
+        const run_record *const r = &of->record[i];
+        if (r->statement < side->index && strcmp(r->name, name) == 0 &&
+            r->size >= n * sizeof(int32_t))
+            return (map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
+    }
+    run_die(s, "no call before has written so many %s", name);
+}
+
 /* The ids of drafts: a list, or likely:SEED, which looks at the rows that the drafts follow. */
 static map read_drafts(const run_side *side, const run_statement *s, const int32_t *offsets,
                        uint32_t requests, const inputs *in)
@@ -810,6 +855,8 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
     map m = {.value = NULL};
     if (text == NULL || drafts == 0)
         return m;
+    if (strcmp(text, "drafted") == 0)
+        return latest_ints(side, s, "drafts", drafts);
     if (!run_is(s, text + (*text == '@'), "likely", number))
         return read_map(s, "ids", drafts);
     rng r = {number[0]};
@@ -824,9 +871,33 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
 }
 
 /* The distributions of the drafts, and the elements from one to the next. */
-static cls_buffer read_distributions(run_side *side, const run_statement *s, uint32_t drafts,
-                                     int32_t dtype, int32_t *kind, uint64_t *stride)
+/* The logits of the rows that drafts follow, some of them changed a little, so that many drafts are
+ * accepted by their probabilities. */
+static void *near_logits(uint64_t seed, const int32_t *offsets, uint32_t requests, uint32_t vocab,
+                         const inputs *in)
 {
+    const size_t size = dtype_size(in->dtype), row = vocab * size;
+    char *const all = cli_alloc((size_t)offsets[requests] + 1, row), *to = all;
+    rng r = {seed ^ 0x6e656172};
+    for (uint32_t i = 0; i < requests; i++)
+        for (int32_t k = offsets[i]; k + 1 < offsets[i + 1]; k++, to += row) {
+            const uint32_t changed = rng_below(&r, 3);
+            memcpy(to, (const char *)in->logits + (size_t)k * row, row);
+            for (uint32_t id = 0; id < vocab && changed != 0; id++)
+                if (rng_below(&r, changed == 1 ? vocab : 3) == 0)
+                    dtype_encode(in->dtype,
+                                 dtype_decode(in->dtype, to + id * size) + (float)rng_normal(&r),
+                                 to + id * size);
+        }
+    return all;
+}
+
+static cls_buffer read_distributions(run_side *side, const run_statement *s, const int32_t *offsets,
+                                     uint32_t requests, const inputs *in, int32_t *kind,
+                                     uint64_t *stride)
+{
+    const uint32_t drafts = (uint32_t)offsets[requests] - requests;
+    int32_t dtype = in->dtype;
     const char *const text = run_find(s, "draft");
     const uint32_t vocab = side->sampler_options.vocab;
     uint64_t number[3];
@@ -838,11 +909,21 @@ static cls_buffer read_distributions(run_side *side, const run_statement *s, uin
         return make_rows(side, run_random_probs(number[0], drafts, vocab), drafts,
                          vocab * sizeof(float), sizeof(float), stride);
     }
-    if (!run_is(s, text, "logits", number))
-        run_die(s, "draft=%.40s is neither probs:SEED nor logits:SEED", text);
-    *kind = CLS_DRAFT_LOGITS;
-    return make_rows(side, run_random_logits(number[0], -1, drafts, vocab, dtype), drafts,
-                     vocab * dtype_size(dtype), dtype_size(dtype), stride);
+    const bool near = run_is(s, text, "near", number),
+               logits = near || run_is(s, text, "logits", number);
+    const char *const by_hand = strncmp(text, "logits-", 7) == 0 ? text + 7 : text;
+    if (by_hand == text && !logits)
+        dtype = CLS_F32;
+    void *const rows = near     ? near_logits(number[0], offsets, requests, vocab, in)
+                       : logits ? run_random_logits(number[0], -1, drafts, vocab, dtype)
+                                : rows_by_hand(s, "draft", by_hand, drafts, vocab, dtype);
+    if (rows == NULL)
+        run_die(s,
+                "draft=%.40s is none of probs:SEED, list:NUMBERS, logits:SEED, near:SEED and "
+                "logits-list:NUMBERS",
+                text);
+    *kind = logits || by_hand != text ? CLS_DRAFT_LOGITS : CLS_DRAFT_PROBS;
+    return make_rows(side, rows, drafts, vocab * dtype_size(dtype), dtype_size(dtype), stride);
 }
 
 /* On the permuted side the drafts' ids have gaps between them. */
@@ -861,15 +942,13 @@ static void spread_ids(const run_side *side, map *ids, uint32_t drafts, uint64_t
 void run_verify(run_side *side, const run_statement *s)
 {
     const uint32_t most = side->sampler_options.max_rows, since = side->records;
+    const bool gathers = side->shards != 0 && run_reference(side) == CLS_OK;
+    cls_logits whole[RUN_MOST_SHARDS];
     cls_verify_call v;
     uint32_t requests = 0, most_drafts = 0;
     run_check_keys(s, verify_keys, "cls_verify_call");
     cls_verify_call_init(&v);
     run_set_fields(s, verify_keys, "cls_verify_call", &v);
-    if (side->shards != 0) {
-        run_leave_out(side, "shards verify no drafts");
-        return;
-    }
     run_value(s, "drafts");
     const int32_t *const drafts = run_list(s, "drafts", &requests);
     int32_t *const offsets = cli_alloc(requests + (size_t)1, sizeof *offsets);
@@ -892,54 +971,49 @@ void run_verify(run_side *side, const run_statement *s)
         run_die(s, "requests=%" PRIu32 " exceeds the numbers of drafts", v.requests);
     v.method = method_of(s);
     v.row_offsets = run_passing(side, offsets, (requests + (size_t)1) * sizeof *offsets);
-    v.logits = make_logits(side, &in, 0, rows, 0);
+    if (gathers)
+        gather(side, &in, rows, whole);
+    else
+        v.logits = make_logits(side, &in, 0, rows, WHOLE);
     v.slots = ints_of(side, &slots, 0, requests);
     v.positions = ints_of(side, &positions, 0, requests);
     v.draws = ints_of(side, &draws, 0, requests);
     v.parents = ints_of(side, &parents, 0, rows - requests);
     spread_ids(side, &ids, rows - requests, &v.ids_stride);
     v.draft_ids = ints_of(side, &ids, 0, (rows - requests) * (v.ids_stride == 2 ? 2 : 1));
-    v.draft =
-        read_distributions(side, s, rows - requests, in.dtype, &v.draft_kind, &v.draft_stride);
+    v.draft = read_distributions(side, s, offsets, requests, &in, &v.draft_kind, &v.draft_stride);
     make_mask(side, &in, 0, rows, &v.mask);
     make_bias(side, &in, 0, rows, &v.bias);
     const uint32_t width = v.max_drafts != 0 ? v.max_drafts : most_drafts,
                    places = requests * (least(width, CLS_MAX_DRAFTS) + 1),
                    of_slots = side->sampler_options.slot_count;
-    v.tokens = run_result(side, "tokens", places, 1, false);
-    v.accepted = run_result(side, "accepted", requests, 1, false);
-    v.emitted = run_result(side, "emitted", requests, 1, false);
-    v.nodes = run_result(side, "nodes", places - requests, 1, false);
-    v.status = run_result(side, "status", requests, 1, false);
-    v.drafted = run_result(side, "drafted", requests, 1, false);
-    side->reverses = side->way == RUN_PERMUTED;
-    v.counters = run_result(side, "counters", of_slots, 3, false);
-    v.latest = run_result(side, "latest", of_slots, 1, false);
-    side->reverses = false;
-    v.token_status = run_result(side, "token_status", places, 1, false);
-    outputs out = make_outputs(side, s, places, true);
-    set_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
-    v.outputs = out.any ? &out.o : NULL;
-    cls_status status;
-    CLI_RETRY(status, side->target.queue,
-              cls_verify(side->sampler[0], side->target.queue, &v, 0, NULL, NULL));
+    cls_status status = CLS_OK;
+    for (uint32_t i = 0; i < (gathers ? side->shards : 1) && status == CLS_OK; i++) {
+        if (gathers)
+            v.logits = whole[i];
+        v.tokens = run_result(side, "tokens", places, 1, false);
+        v.accepted = run_result(side, "accepted", requests, 1, false);
+        v.emitted = run_result(side, "emitted", requests, 1, false);
+        v.nodes = run_result(side, "nodes", places - requests, 1, false);
+        v.status = run_result(side, "status", requests, 1, false);
+        v.drafted = run_result(side, "drafted", requests, 1, false);
+        side->reverses = side->way == RUN_PERMUTED;
+        v.counters = run_result(side, "counters", of_slots, 3, false);
+        v.latest = run_result(side, "latest", of_slots, 1, false);
+        side->reverses = false;
+        v.token_status = run_result(side, "token_status", places, 1, false);
+        outputs out = make_outputs(side, s, places, true);
+        set_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
+        v.outputs = out.any ? &out.o : NULL;
+        RUN_RETRY(status, side,
+                  cls_verify(side->sampler[i], side->target.queue, &v, 0, NULL, NULL));
+    }
+    if (gathers && status == CLS_OK)
+        join_shards(side, since);
     run_returned(side, status, since);
 }
 
 /* ---------------------------------------------------------------- other calls */
-
-/* The tokens of the latest step, by the host. */
-static map drawn_tokens(const run_side *side, const run_statement *s, uint32_t rows)
-{
-    const run_side *const of = side->reference != NULL ? side->reference : side;
-    for (uint32_t i = of->records; i-- > 0;) {
-        const run_record *const r = &of->record[i];
-        if (r->statement < side->index && strcmp(r->name, "tokens") == 0 &&
-            r->size == rows * sizeof(int32_t))
-            return (map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
-    }
-    run_die(s, "tokens=drawn: no step before has so many rows");
-}
 
 void run_accept(run_side *side, const run_statement *s)
 {
@@ -959,8 +1033,8 @@ void run_accept(run_side *side, const run_statement *s)
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
     const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
     map slots = read_map(s, "slots", rows),
-        tokens =
-            drawn ? drawn_tokens(side, s, rows * per_row) : read_map(s, "tokens", rows * per_row),
+        tokens = drawn ? latest_ints(side, s, "tokens", rows * per_row)
+                       : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
@@ -970,7 +1044,7 @@ void run_accept(run_side *side, const run_statement *s)
         a.counts = ints_of(side, &counts, 0, rows);
         a.rollback = ints_of(side, &back, 0, rows);
         run_set_parts(side, s, keys, "", "cls_accept_call", &a);
-        CLI_RETRY(status, side->target.queue,
+        RUN_RETRY(status, side,
                   cls_accept(side->sampler[i], side->target.queue, &a, 0, NULL, NULL));
     }
     run_returned(side, status, since);
@@ -1004,8 +1078,7 @@ void run_draft(run_side *side, const run_statement *s)
     d.counts = run_result(side, "counts", requests, 1, false);
     run_set_parts(side, s, keys, "", "cls_draft_call", &d);
     cls_status status;
-    CLI_RETRY(status, side->target.queue,
-              cls_draft(side->sampler[0], side->target.queue, &d, 0, NULL, NULL));
+    RUN_RETRY(status, side, cls_draft(side->sampler[0], side->target.queue, &d, 0, NULL, NULL));
     run_returned(side, status, since);
 }
 
@@ -1017,21 +1090,71 @@ void run_logprobs(run_side *side, const run_statement *s)
     run_check_keys(s, keys, "cls_logprobs_call");
     cls_logprobs_call_init(&l);
     run_set_fields(s, keys, "cls_logprobs_call", &l);
-    if (side->shards != 0) {
-        run_leave_out(side, "shards have no log-probabilities of rows without requests");
-        return;
-    }
+    const bool gathers = side->shards != 0 && run_reference(side) == CLS_OK;
+    cls_logits whole[RUN_MOST_SHARDS];
     l.rows = (uint32_t)run_number(s, "rows", side->sampler_options.max_rows);
     const uint32_t rows = least(l.rows, side->sampler_options.max_rows);
     inputs in = {.factor = 0.0f};
     read_logits(side, s, rows, &in);
-    l.logits = make_logits(side, &in, 0, rows, 0);
-    const outputs out = make_outputs(side, s, rows, true);
-    l.top = out.o.top;
-    l.given = out.o.given;
-    run_set_parts(side, s, keys, "", "cls_logprobs_call", &l);
-    cls_status status;
-    CLI_RETRY(status, side->target.queue,
-              cls_logprobs(side->sampler[0], side->target.queue, &l, 0, NULL, NULL));
+    if (gathers)
+        gather(side, &in, rows, whole);
+    else
+        l.logits = make_logits(side, &in, 0, rows, WHOLE);
+    cls_status status = CLS_OK;
+    for (uint32_t i = 0; i < (gathers ? side->shards : 1) && status == CLS_OK; i++) {
+        const outputs out = make_outputs(side, s, rows, true);
+        if (gathers)
+            l.logits = whole[i];
+        l.top = out.o.top;
+        l.given = out.o.given;
+        run_set_parts(side, s, keys, "", "cls_logprobs_call", &l);
+        RUN_RETRY(status, side,
+                  cls_logprobs(side->sampler[i], side->target.queue, &l, 0, NULL, NULL));
+    }
+    if (gathers && status == CLS_OK)
+        join_shards(side, since);
     run_returned(side, status, since);
+}
+
+/* ------------------------------------------------------------------- launches */
+
+void run_flush(run_side *side)
+{
+    static const int32_t none = -1;
+    cls_step step;
+    cls_step_init(&step);
+    step.rows = 1;
+    step.slots.host = &none;
+    while (!(side->sampler_options.dtypes >> step.logits.dtype & 1))
+        step.logits.dtype++;
+    step.logits.values = run_buffer(side, cli_alloc(side->sampler_options.vocab, sizeof(float)),
+                                    side->sampler_options.vocab * sizeof(float));
+    step.tokens = run_buffer(side, &none, sizeof none);
+    for (uint32_t i = 0; i < (side->shards != 0 ? side->shards : 1); i++) {
+        cls_status status;
+        RUN_RETRY(status, side,
+                  cls_sample(side->sampler[i], side->target.queue, &step, 0, NULL, NULL));
+        if (status != CLS_OK)
+            run_die(side->now, "%s", cls_error_message());
+    }
+}
+
+/* launches N: a device takes so many for the slot calls since the last step. launches most=N: it
+ * has taken no more for the call before. */
+void run_launches(run_side *side, const run_statement *s)
+{
+    const bool of_call = run_find(s, "most") != NULL;
+    uint32_t n = (uint32_t)run_number(s, of_call ? "most" : "", 0),
+             launches = cls_sampler_launches(side->sampler[0]);
+    run_check_keys(s, "most", NULL);
+    if (!of_call) {
+        run_flush(side);
+        launches = cls_sampler_launches(side->sampler[0]);
+        run_flush(side);
+        launches -= cls_sampler_launches(side->sampler[0]);
+    }
+    if (!side->on_host && side->shards == 0 && side->way != RUN_EACH && side->way != RUN_ALONE &&
+        (!of_call || launches > n))
+        n = launches;
+    run_note(side, "launches", &n, sizeof n);
 }

@@ -629,9 +629,21 @@ static void add_verify(maker *m)
             }
     }
     if ((method == 2 || method == 3) && total != 0 && below(m, 4))
-        run_add(&m->text, " draft=%s:%" PRIu32, below(m, 2) ? "probs" : "logits", below(m, 100000));
+        run_add(&m->text, " draft=%s:%" PRIu32,
+                below(m, 2)   ? "near"
+                : below(m, 2) ? "probs"
+                              : "logits",
+                below(m, 100000));
     if (below(m, 6) == 0)
         run_add(&m->text, " disable_bonus=1");
+    if (below(m, 6) == 0)
+        run_add(&m->text, " max_drafts=%" PRIu32, 5 + below(m, 4));
+    for (int i = 0; i < 2; i++)
+        if (below(m, 8) == 0) {
+            const char *before = i == 0 ? " positions=" : " draws=";
+            for (uint32_t k = 0; k < requests; k++, before = ",")
+                run_add(&m->text, "%s%" PRIu32, before, below(m, 1000));
+        }
     if (method == 4 && below(m, 2))
         run_add(&m->text, " epsilon=0.3 delta=0.6");
     add_inputs(m, total + requests);
@@ -702,8 +714,9 @@ static void add_statement(maker *m)
             all += kinds[k].weight;
         for (at = below(m, all); at >= kinds[i].weight; i++)
             at -= kinds[i].weight;
-        if (kinds[i].add != add_begin && kinds[i].add != add_step &&
-            !has_feature(m, kinds[i].feature))
+        const bool always = kinds[i].add == add_begin ||
+                            (kinds[i].add == add_step && !is_in_list(m->without, "step"));
+        if (!always && !has_feature(m, kinds[i].feature))
             continue;
         kinds[i].add(m);
         run_add(&m->text, "\n");
@@ -755,5 +768,7 @@ char *run_random(const run_statement *s, const run_statement *sampler, uint32_t 
     }
     for (uint32_t i = 0; i < calls && i < most_calls; i++)
         add_statement(m);
+    if (has_feature(m, "save")) /* what is left in the slots */
+        run_add(&m->text, "save 0-%" PRIu32 " as=saved\n", m->slots - 1);
     return m->text.text;
 }

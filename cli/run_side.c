@@ -12,25 +12,41 @@ enum { CANARY = 0x5a, MOST_AHEAD = 12 };
 
 /* ---------------------------------------------------------------------- open */
 
+/* Returns what the side's device does not have that the side needs, or NULL. */
+static const char *lack_of(const run_side *side)
+{
+    cl_bitfield svm = 0, queues = 0;
+    const cl_device_id id = side->target.device.id;
+    const cls_opencl_functions *const cl = cls_opencl();
+    clGetDeviceInfo(id, CL_DEVICE_QUEUE_PROPERTIES, sizeof queues, &queues, NULL);
+    clGetDeviceInfo(id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */, sizeof svm, &svm, NULL);
+    if (side->way == RUN_OUT_OF_ORDER && !(queues & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE))
+        return "the device has no queues that are out of order";
+    if (side->way == RUN_SVM && (svm == 0 || cl->clSVMAlloc == NULL || cl->clSVMFree == NULL ||
+                                 cl->clEnqueueSVMMemcpy == NULL))
+        return "the device has no shared virtual memory";
+    return NULL;
+}
+
 void run_open(run_side *side, const char *device, const run_side *opened)
 {
-    const cl_command_queue_properties properties =
-        side->way == RUN_OUT_OF_ORDER ? CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE : 0;
     cl_int error = CL_SUCCESS;
     if (side->on_host) {
         if (cls_context_create_host(&side->options, &side->target.context) != CLS_OK)
             cli_die("%s", cls_error_message());
-    } else if (opened == NULL) {
-        if (cli_open(device, &side->options, properties, &side->target) != 0)
-            exit(cli_failure);
-    } else {
-        side->shares = true;
-        side->target = opened->target;
-        side->target.queue =
-            clCreateCommandQueue(side->target.cl, side->target.device.id, properties, &error);
+        return;
     }
-    if (side->way == RUN_AHEAD && error == CL_SUCCESS)
-        side->second = clCreateCommandQueue(side->target.cl, side->target.device.id, 0, &error);
+    if (opened == NULL && cli_open(device, &side->options, 0, &side->target) != 0)
+        exit(cli_failure);
+    if (opened != NULL)
+        side->target = opened->target;
+    side->shares = opened != NULL;
+    side->lacks = lack_of(side);
+    side->queue[0] = side->target.queue;
+    if ((side->way == RUN_OUT_OF_ORDER || side->way == RUN_AHEAD) && side->lacks == NULL)
+        side->queue[1] = clCreateCommandQueue(
+            side->target.cl, side->target.device.id,
+            side->way == RUN_AHEAD ? 0 : CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE, &error);
     if (error != CL_SUCCESS)
         cli_die("%s: a queue cannot be created (OpenCL error %d)", side->name, (int)error);
 }
@@ -38,27 +54,22 @@ void run_open(run_side *side, const char *device, const run_side *opened)
 void run_close(run_side *side)
 {
     run_end(side);
-    if (side->second != NULL)
-        clReleaseCommandQueue(side->second);
+    if (side->queue[1] != NULL)
+        clReleaseCommandQueue(side->queue[1]);
+    side->target.queue = side->queue[0];
     if (side->on_host)
         cls_context_destroy(side->target.context);
-    else if (side->shares)
-        clReleaseCommandQueue(side->target.queue);
-    else
+    else if (!side->shares)
         cli_close(&side->target);
 }
 
 /* --------------------------------------------------------------------- memory */
 
-/* Whether the side's device has shared virtual memory. */
-static bool has_svm(const run_side *side)
+void run_finish(const run_side *side)
 {
-    cl_bitfield capabilities = 0;
-    const cls_opencl_functions *const cl = cls_opencl();
-    return cl->clSVMAlloc != NULL && cl->clSVMFree != NULL && cl->clEnqueueSVMMemcpy != NULL &&
-           clGetDeviceInfo(side->target.device.id, 0x1053 /* CL_DEVICE_SVM_CAPABILITIES */,
-                           sizeof capabilities, &capabilities, NULL) == CL_SUCCESS &&
-           capabilities != 0;
+    for (int i = 0; i < 2 && !side->on_host; i++)
+        if (side->queue[i] != NULL && clFinish(side->queue[i]) != CL_SUCCESS)
+            run_die(side->now, "%s: the device failed", side->name);
 }
 
 /* Bytes before and behind the memory of a side whose buffers have offsets. */
@@ -167,7 +178,8 @@ cls_buffer run_result(run_side *side, const char *name, uint32_t rows, size_t wi
     run_record *const r = add_record(side, name, size);
     r->near = near;
     r->width = width;
-    memset(r->bytes, CANARY, size);
+    /* Counters are added to. */
+    memset(r->bytes, strcmp(name, "counters") == 0 ? 0 : CANARY, size);
     const cls_buffer b = run_buffer(side, r->bytes, size);
     side->pending = cli_grow(side->pending, side->n_pending + (size_t)1, sizeof *side->pending);
     side->pending[side->n_pending++] =
@@ -182,12 +194,7 @@ void run_note(run_side *side, const char *name, const void *bytes, size_t size)
 
 void run_returned(run_side *side, cls_status status, uint32_t since)
 {
-    const cl_command_queue queue = side->target.queue;
     end_passing(side);
-    if (side->second != NULL) {
-        side->target.queue = side->second;
-        side->second = queue;
-    }
     if (status != CLS_OK) { /* nothing was written */
         side->records = since;
         while (side->n_pending > 0 && side->pending[side->n_pending - 1].record >= since)
@@ -253,16 +260,10 @@ static void release_memory(run_side *side)
     side->n_memory = side->n_pending = 0;
 }
 
-static cl_int finish(const run_side *side)
-{
-    const cl_int second = side->second != NULL ? clFinish(side->second) : CL_SUCCESS;
-    return second != CL_SUCCESS ? second : clFinish(side->target.queue);
-}
-
 void run_drain(run_side *side)
 {
-    if (!side->on_host && side->n_memory != 0 && finish(side) != CL_SUCCESS)
-        run_die(side->now, "%s: the device failed", side->name);
+    if (side->n_memory != 0)
+        run_finish(side);
     for (uint32_t i = 0; i < side->n_pending; i++) {
         run_record *const r = &side->record[side->pending[i].record];
         read_result(side, &side->pending[i].buffer, r);
@@ -274,8 +275,7 @@ void run_drain(run_side *side)
 
 void run_abandon(run_side *side)
 {
-    if (!side->on_host)
-        finish(side);
+    run_finish(side);
     release_memory(side);
     run_end(side);
 }
@@ -356,6 +356,7 @@ static const struct verb {
     {"accept", run_accept, true},
     {"draft", run_draft, true},
     {"logprobs", run_logprobs, true},
+    {"launches", run_launches, true},
 };
 enum { VERBS = sizeof verbs / sizeof *verbs };
 
@@ -370,6 +371,8 @@ static const struct verb *verb_of(const run_statement *s)
     run_die(s, "'%.40s' is no statement%s", s->verb, cli_near_text(&near, ""));
 }
 
+const char *(*run_judge)(run_side *side, const run_statement *s);
+
 void run_first(run_side *side, const run_script *script, uint32_t count)
 {
     side->records = 0;
@@ -377,17 +380,25 @@ void run_first(run_side *side, const run_script *script, uint32_t count)
     side->record = NULL;
     side->left_out = NULL;
     side->logits = side->outputs = NULL;
-    if (side->way == RUN_SVM && !has_svm(side))
-        run_leave_out(side, "the device has no shared virtual memory");
+    if (side->lacks != NULL)
+        run_leave_out(side, side->lacks);
     for (uint32_t i = 0; i < count && side->left_out == NULL; i++) {
         const run_statement *const s = &script->statement[i];
         const struct verb *const verb = verb_of(s);
         side->now = s;
         side->index = i;
+        if (side->queue[1] != NULL)
+            side->target.queue = side->queue[i * UINT32_C(2654435761) >> 31];
         if (verb->needs_sampler && side->sampler[0] == NULL)
             run_die(s, "there is no sampler yet: a script begins with one, such as sampler "
                        "vocab=40 slots=3");
         verb->run(side, s);
+        if (run_judge != NULL && side->on_host && side->way == RUN_PLAIN) {
+            run_drain(side);
+            const char *const fault = run_judge(side, s);
+            if (fault != NULL)
+                run_note(side, "fault", fault, strlen(fault));
+        }
     }
     run_drain(side);
 }
@@ -398,7 +409,7 @@ void run_script_on(run_side *side, const run_script *script)
     run_end(side);
 }
 
-void run_end(run_side *side)
+void run_end_samplers(run_side *side)
 {
     for (uint32_t i = 0; i < RUN_MOST_SHARDS; i++) {
         cls_shard_destroy(side->shard[i]);
@@ -406,6 +417,11 @@ void run_end(run_side *side)
         side->shard[i] = NULL;
         side->sampler[i] = NULL;
     }
+}
+
+void run_end(run_side *side)
+{
+    run_end_samplers(side);
     for (uint32_t i = 0; i < side->names; i++)
         destroy_named(&side->named[i]);
     side->names = 0;

@@ -7,8 +7,8 @@
 
 #include "run.h"
 
-/* The samplers of the side: of a side without shards one. */
-#define EACH(side, i) (uint32_t i = 0; i < ((side)->shards != 0 ? (side)->shards : 1); i++)
+/* The number of samplers of a side. */
+static uint32_t samplers(const run_side *side) { return side->shards != 0 ? side->shards : 1; }
 
 /* ------------------------------------------------------------------- samplers */
 
@@ -71,8 +71,15 @@ static void add_shard(run_side *side, uint32_t i)
 {
     cls_shard_options o;
     cls_shard_options_init(&o);
+    const uint32_t
+        vocab = side->sampler_options.vocab,
+        uneven[RUN_MOST_SHARDS - 2][RUN_MOST_SHARDS + 1] = {
+            [0] = {0, 1, vocab / 2 + 1, vocab}, [2] = {0, 1, 2, vocab / 2 + 1, vocab - 1, vocab}};
     o.shard_count = side->shards;
     o.shard = i;
+    o.on_device = side->shards > 2;
+    if (side->shards > 2 && vocab > 6)
+        o.borders = uneven[side->shards - 3];
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
         run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
 }
@@ -83,7 +90,7 @@ void run_sampler(run_side *side, const run_statement *s)
     cls_sampler_options o;
     run_check_keys(s, keys, "cls_sampler_options");
     run_drain(side);
-    run_end(side);
+    run_end_samplers(side);
     cls_infill_init(&side->infill);
     cls_sampler_options_init(&o);
     o.features = CLS_FEATURES_ALL & ~(side->shards != 0 ? 0u : (uint32_t)CLS_FEATURE_SHARD);
@@ -104,16 +111,13 @@ void run_sampler(run_side *side, const run_statement *s)
     }
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for
-        EACH(side, i)
-    if (status == CLS_OK)
+    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_create(side->target.context, &o, &side->sampler[i]));
     for (uint32_t i = 0; i < side->shards && status == CLS_OK; i++)
         add_shard(side, i);
-    for
-        EACH(side, i)
-    if (status == CLS_OK && run_prepare != NULL && !side->on_host)
-        run_prepare(side->sampler[i]);
+    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
+        if (run_prepare != NULL && !side->on_host)
+            run_prepare(side->sampler[i]);
     run_returned(side, status, since);
 }
 
@@ -255,24 +259,47 @@ static void save_slot(run_side *side, const run_statement *s)
     }
 }
 
+/* The bytes of a saved slot, or a part of them, or with another byte or other words of 32 bits at
+ * some places. What has other words has the right checksum: FNV-1a of all bytes before it. */
+static void *changed_bytes(const run_statement *s, const run_named *saved, size_t *size)
+{
+    enum { CHECKSUM = 8 };
+    const uint64_t cut = run_number(s, "cut", saved->size);
+    uint32_t places, words;
+    const int32_t *const at = run_list(s, "at", &places), *const word = run_list(s, "word", &words);
+    *size = (size_t)(cut < saved->size + 1024 ? cut : saved->size + 1024);
+    unsigned char *const bytes = cli_alloc(*size + 1, 1);
+    memcpy(bytes, saved->object, *size < saved->size ? *size : saved->size);
+    if (run_find(s, "byte") != NULL && places == 1 && (uint32_t)at[0] < *size)
+        bytes[at[0]] = (unsigned char)run_number(s, "byte", 0);
+    if (words == 0 || *size < CHECKSUM)
+        return bytes;
+    for (uint32_t i = 0; i < words && i < places; i++)
+        for (uint32_t k = 0; k < 4 && (uint64_t)(uint32_t)at[i] + 4 <= *size; k++)
+            bytes[(uint32_t)at[i] + k] = (unsigned char)((uint32_t)word[i] >> 8 * k);
+    const uint64_t hash = run_hash(RUN_HASH, bytes, *size - CHECKSUM);
+    for (int i = 0; i < CHECKSUM; i++)
+        bytes[*size - CHECKSUM + (size_t)i] = (unsigned char)(hash >> 8 * i);
+    return bytes;
+}
+
 static void load_slot(run_side *side, const run_statement *s)
 {
     uint32_t n;
     const int32_t *const slots = run_slots(s, &n);
     const run_named *const saved = run_name_find(side, run_value(s, "from"));
     const cls_grammar *const grammar = grammar_of(side, s);
-    run_check_keys(s, "from grammar", NULL);
+    run_check_keys(s, "from grammar cut at byte word", NULL);
     if (saved == NULL || saved->size == 0)
         run_die(s, "from=%.40s is no saved slot of this script", run_value(s, "from"));
+    size_t size;
+    const void *const bytes = changed_bytes(s, saved, &size);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t since = side->records;
         cls_status status = CLS_OK;
-        for
-            EACH(side, k)
-        if (status == CLS_OK)
-            status =
-                cli_compile_done(cls_slot_load(side->sampler[k], (uint32_t)run_slot(side, slots[i]),
-                                               saved->object, saved->size, grammar));
+        for (uint32_t k = 0; k < samplers(side) && status == CLS_OK; k++)
+            status = cli_compile_done(cls_slot_load(
+                side->sampler[k], (uint32_t)run_slot(side, slots[i]), bytes, size, grammar));
         if (status == CLS_OK)
             side->rules[slots[i]] = saved->rules;
         run_returned(side, status, since);
@@ -283,14 +310,20 @@ static void compare_slots(run_side *side, const run_statement *s)
 {
     uint32_t n;
     const int32_t *const slots = run_slots(s, &n);
+    const char *const name = run_find(s, "as");
     run_named first = {.size = 0};
     int32_t equal = 1;
+    run_check_keys(s, "as", NULL);
+    if (name != NULL && run_name_find(side, name) == NULL)
+        run_die(s, "as=%.40s is no saved slot of this script", name);
+    if (name != NULL)
+        first = *run_name_find(side, name);
     for (uint32_t i = 0; i < n; i++) {
         cls_status status;
         const run_named saved = saved_slot(side, (uint32_t)run_slot(side, slots[i]), &status);
         if (status != CLS_OK)
             run_die(s, "slot %" PRId32 ": %s", slots[i], cls_error_message());
-        if (i == 0)
+        if (i == 0 && name == NULL)
             first = saved;
         else if (saved.size != first.size || memcmp(saved.object, first.object, saved.size) != 0)
             equal = 0;
@@ -346,9 +379,7 @@ static void set_infill(run_side *side, const run_statement *s)
     side->infill = infill;
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
-    for
-        EACH(side, i)
-    if (status == CLS_OK)
+    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
         status = cls_sampler_infill(side->sampler[i], &infill);
     run_returned(side, status, since);
 }
@@ -358,9 +389,7 @@ static void compile_features(run_side *side, const run_statement *s)
     const uint32_t since = side->records;
     cls_status status = CLS_OK;
     run_check_keys(s, "features", NULL);
-    for
-        EACH(side, i)
-    if (status == CLS_OK)
+    for (uint32_t i = 0; i < samplers(side) && status == CLS_OK; i++)
         status = cli_compile_done(cls_sampler_compile(
             side->sampler[i], parse_bits(s, "features", feature_names, CLS_FEATURES_ALL)));
     run_returned(side, status, since);
@@ -396,9 +425,7 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
         cls_status status = CLS_OK;
         const uint32_t place = (uint32_t)slots[i], count = side->sampler_options.slot_count;
         c.slot = (uint32_t)run_slot(side, slots[i]);
-        for
-            EACH(side, k)
-        if (status == CLS_OK) {
+        for (uint32_t k = 0; k < samplers(side) && status == CLS_OK; k++) {
             c.sampler = side->sampler[k];
             status = cli_compile_done(verb->call(&c));
         }
@@ -406,6 +433,8 @@ static void run_slot_call(run_side *side, const run_statement *s, const struct s
             side->rules[place] = s;
         if (status == CLS_OK && place < count && verb->call == copy_slot)
             side->rules[place] = side->rules[run_number(s, "from", 0)];
+        if (status == CLS_OK && side->way == RUN_EACH)
+            run_flush(side);
         run_returned(side, status, since);
     }
 }

@@ -56,8 +56,11 @@ if BUILD_COMMAND
 first_command_test = tests/command/check_command.sh
 quick_command_tests = tests/command/check_run.sh tests/command/check_explain.sh \
 	tests/command/check_pages.sh tests/command/check_without_opencl.sh
+short_scripts += tests/scripts/judge.sh
 # clsample run runs these on the host and on each device, in the ways of tests/scripts/run.sh.
-texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run
+texts = tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run tests/scripts/chains.run \
+	tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run tests/scripts/calls.run \
+	tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run tests/scripts/saved.run
 command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
@@ -120,7 +123,8 @@ endif
 
 if BUILD_COMMAND
 check_PROGRAMS += tests/scripts/hooked
-tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/support/subgroups.c $(command_parts)
+tests_scripts_hooked_SOURCES = tests/scripts/hooked.c tests/scripts/judge.c tests/scripts/model.c tests/support/one_row.c \
+	tests/support/subgroups.c $(command_parts)
 tests_scripts_hooked_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 

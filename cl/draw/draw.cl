@@ -16,7 +16,7 @@ static inline UV vector_weights(const row_logits *r, u32 i, int kind, const cls_
     const UV w = weight_v(x, unit->max, scale, unit->fraction);
 #if CHAIN == 2
     if (set->adapted)
-        return adapted_vector(set, AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)), w, unit);
+        return AS_UV(is_kept(set, x, i) & (x > CLS_MASKED)) & adapted_weights(set, w, unit->shift);
 #endif
     return CHAIN == 0 || set->untruncated
                ? w

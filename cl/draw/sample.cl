@@ -113,13 +113,16 @@ ONE_COPY u64 adapt_set(row_job *w)
     set->mass = w->out.mass;
     w->out.aim = set->aim =
         adaptive_aim(w->slot->target, w->slot->adaptive.sum, w->slot->adaptive.weight);
-    if (w->listed) {
-        adapt_list(&w->list, w->c.kept, set);
-        w->out.adapted = list_mass(&w->list, w->c.kept);
-    } else {
+#if SEARCH
+    if (!w->listed) {
         w->out.adapted =
             adapt_row(&w->r, float_of_key(set->top_key), w->c.scale, set, w->sums, w->list.scratch);
         BARRIER();
+    } else
+#endif
+    {
+        adapt_list(&w->list, w->c.kept, set);
+        w->out.adapted = list_mass(&w->list, w->c.kept);
     }
     w->out.min_depth = set->min_depth;
     return w->out.adapted;

@@ -4,7 +4,7 @@
  * the shortlist has the set or the whole row must be searched is no business of the stage. */
 #include "row/view.cl"
 #include "row/locate.cl"
-#include "row/sums.cl"
+#include "row/fold.cl"
 
 /* What a stage needs, and how it cuts. */
 enum {
@@ -85,16 +85,30 @@ typedef struct row_job {
 #define LISTED(w) 1
 #endif
 
-/* Returns a sum over the current set; `scale` is the grid of CLS_SUM_UNITS. */
-static inline u64 need_at(const row_job *w, cls_sum what, f32 scale)
+/* Returns a sum over the current set. */
+static inline u64 need(const row_job *w, cls_sum what)
 {
 #if SEARCH
-    if (!w->listed)
-        return row_sum(&w->r, what, w->top, scale, w->list.scratch);
+    u64 sum[2];
+    if (!w->listed) {
+        fold_set(&w->r, what, w->top, w->scale, 0, 0, sum, w->list.scratch);
+        return sum[0];
+    }
 #endif
-    return list_sum(&w->r, &w->list, w->c.kept, what, w->top, scale);
+    return list_sum(&w->r, &w->list, w->c.kept, what, w->top, w->scale);
 }
-static inline u64 need(const row_job *w, cls_sum what) { return need_at(w, what, w->scale); }
+/* Sums up units of a grid, and their squares. */
+static inline void need_units(const row_job *w, f32 grid, u64 *sum)
+{
+#if SEARCH
+    if (!w->listed) {
+        fold_set(&w->r, FOLD_UNITS, w->top, grid, 0, 0, sum, w->list.scratch);
+        return;
+    }
+#endif
+    for (u32 i = 0; i < 2; i++)
+        sum[i] = list_sum(&w->r, &w->list, w->c.kept, CLS_SUM_UNITS + i, w->top, grid);
+}
 
 /* Returns how many tokens of the set reach a key. */
 static inline u32 need_count(const row_job *w, i32 key)

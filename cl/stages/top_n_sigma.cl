@@ -9,7 +9,6 @@ static inline void top_n_sigma(row_job *w)
     if (!(range > 0.0f)) /* all logits are equal: nothing is cut */
         return;
     const f32 grid = sigma_grid(range);
-    for (u32 i = 0; i < 2; i++)
-        sum[i] = need_at(w, CLS_SUM_UNITS + i, grid);
+    need_units(w, grid, sum);
     at_key(w, depth_key(w->top, grid, sigma_limit(w->tokens, sum[0], sum[1], w->slot->sigma)));
 }

@@ -303,8 +303,8 @@ uint32_t cls_features_to_begin(const cls_slot *slot)
 }
 
 static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *params,
-                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                         uint32_t output_count)
+                             const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                             uint32_t output_count)
 {
     cls_checked_params p;
     const size_t tokens = (size_t)prompt_count + output_count;
@@ -343,10 +343,11 @@ static cls_status begin_slot(cls_sampler *s, uint32_t slot, const cls_params *pa
 }
 
 cls_status cls_slot_begin(cls_sampler *s, uint32_t slot, const cls_params *params,
-                         const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
-                         uint32_t output_count)
+                          const int32_t *prompt, uint32_t prompt_count, const int32_t *output,
+                          uint32_t output_count)
 {
-    return CLS_GUARDED_CALL(s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
+    return CLS_GUARDED_CALL(
+        s, begin_slot(s, slot, params, prompt, prompt_count, output, output_count));
 }
 
 static cls_status append_prompt(cls_sampler *s, uint32_t slot, const int32_t *prompt,
@@ -377,7 +378,7 @@ cls_status cls_slot_append_prompt(cls_sampler *s, uint32_t slot, const int32_t *
 }
 
 static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
-                             uint32_t prompt_count)
+                            uint32_t prompt_count)
 {
     cls_status status = cls_slot_check(s, slot, 1);
     if (status == CLS_OK)
@@ -403,7 +404,7 @@ static cls_status next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt
 }
 
 cls_status cls_slot_next_turn(cls_sampler *s, uint32_t slot, const int32_t *prompt,
-                             uint32_t prompt_count)
+                              uint32_t prompt_count)
 {
     return CLS_GUARDED_CALL(s, next_turn(s, slot, prompt, prompt_count));
 }

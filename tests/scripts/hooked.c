@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-/* clsample run with what only tests can change in the library, on every device:
+/* clsample run with what only tests can change in the library, on every device, and with a judge of
+ * what the host gives:
  *
  *     hooked HOOK,... FILE... [OPTION]... */
 #include <string.h>
 
 #include "base/hooks.h"
-#include "run.h"
+#include "judge.h"
 #include "sampler/sampler.h"
 #include "subgroups.h"
 
 static void force_search(cls_sampler *sampler) { sampler->force_search = 1; }
 
+static void judges(void) { run_judge = judge; }
 /* Each row that is truncated is searched. */
 static void search(void) { run_prepare = force_search; }
 static void fewest(void) { cls_test_fewest_programs = 1; }
@@ -21,7 +23,8 @@ static void subgroups(void) { test_subgroups(EMULATED_SUBGROUPS); }
 static const struct hook {
     const char *name;
     void (*set)(void);
-} hooks[] = {{"search", search},
+} hooks[] = {{"judge", judges},
+             {"search", search},
              {"fewest", fewest},
              {"small-lists", small_lists},
              {"short-proofs", short_proofs},
@@ -39,11 +42,14 @@ int main(int argc, char **argv)
         while (i < HOOKS && strncmp(at, hooks[i].name, strlen(hooks[i].name)) != 0)
             i++;
         if (i == HOOKS)
-            cli_die("the first argument is a list of search, fewest, small-lists, short-proofs and "
+            cli_die("the first argument is a list of judge, search, fewest, small-lists, "
+                    "short-proofs and "
                     "subgroups");
         hooks[i].set();
     }
     const int status = cls_cmd_run(argc - 1, argv + 1);
+    if (run_judge != NULL)
+        judge_census();
     cli_flush_output();
     cli_memory_end(NULL);
     return cli_end(status);

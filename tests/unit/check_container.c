@@ -193,7 +193,7 @@ START_TEST(layout)
     static const uint8_t begin[16] = {'c', 'l', 's', 'a', 'm', 'p', 'l', 'e',
                                       2,   0,   0,   0,   1,   2,   3,   4};
     static const uint8_t number[4] = {3, 0, 0, 0};
-    static const uint8_t first[41] = {0, 0, 0, 0, FIRST_OF, 0, 0,   0, 0,   1,   0,   0,   3,  0,
+    static const uint8_t first[41] = {0, 0, 0, 0, FIRST_OF, 0, 0,   0, 0,   1,   0,   0,   2,  0,
                                       0, 0, 5, 0, 0,        0, 120, 0, 0,   0,   0,   2,   0,  0,
                                       5, 0, 0, 0, 0,        0, 0,   0, 't', 'i', 'l', 'e', 's'};
     size_t size;
@@ -264,9 +264,9 @@ START_TEST(nonsense)
         {FIRST + 4, CLS_VARIANTS}, /* of no variant */
         {FIRST + 9, 0},            /* a group of 0 */
         {FIRST + 9, 5},            /* ... of 1280 */
-        {FIRST + 12, 1},           /* the tier without 64-bit integers */
-        {FIRST + 12, 4},           /* ... that does not exist */
-        {FIRST + 12, 2},           /* int64 with sub-groups */
+        {FIRST + 12, 0},           /* a tier that does not exist */
+        {FIRST + 12, 3},           /* ... */
+        {FIRST + 12, 1},           /* int64 with sub-groups */
         {FIRST + 16, 0},           /* sub-groups without any */
         {FIRST + 16, 200},         /* ... of nobody's */
         {FIRST + 20, 0},           /* OpenCL C 0 */

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+#ifndef TESTS_JUDGE_H
+#define TESTS_JUDGE_H
+
+#include "run.h"
+
+/* Judges what a statement gave on the host. Returns what is wrong, or NULL. */
+const char *judge(run_side *side, const run_statement *s);
+
+/* Prints how much was judged. */
+void judge_census(void);
+
+#endif

@@ -1,0 +1,40 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# Judges what texts of calls give on the host by a model of each slot (judge.c), and runs them on
+# each device in the ways that run.sh leaves to the long set. CLS_TEST_SIZE=small is for fewer seeds.
+# usage: judge.sh                  BUILD, CLSAMPLE: as tests/run sets them
+set -u
+here=$(dirname "$0") hooked=$BUILD/tests/scripts/hooked
+cache=${CLS_TEST_PROGRAMS:+--cache-dir $CLS_TEST_PROGRAMS}
+case ${CLS_TEST_SIZE-} in
+'') seeds=200 ;;
+*) seeds=10 ;;
+esac
+failed=0
+
+# judge WHAT COMMAND...: prints what the command says last, or all if it fails.
+judge() {
+    what=$1
+    shift
+    if out=$("$@" 2>&1); then
+        printf '%s: %s\n' "$what" "$(printf '%s\n' "$out" | tail -n 1)"
+    else
+        printf '%s: FAILED: %s\n%s\n' "$what" "$*" "$out"
+        failed=1
+    fi
+}
+
+for text in slots verify steps history; do
+    judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
+done
+judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
+    "$here/saved.run" "$here/drafts.run"
+devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
+for device in $devices; do
+    for text in slots verify calls forced accept shards; do
+        # shellcheck disable=SC2086 # a list of options
+        judge "$text, device $device" "$CLSAMPLE" run "$here/$text.run" --device "$device" \
+            --sides each,ahead,shards-2,shards-3 $cache
+    done
+done
+exit $failed
