@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Judges what texts of calls give on the host by a model of each slot (judge.c), and runs them on
-# each device in the ways that run.sh leaves to the long set. CLS_TEST_SIZE=small is for fewer seeds.
+# each device in the ways that run.sh leaves to the long set. CLS_TEST_SIZE=small takes fewer seeds.
 # usage: judge.sh                  BUILD, CLSAMPLE: as tests/run sets them
 set -u
 here=$(dirname "$0") hooked=$BUILD/tests/scripts/hooked
