@@ -85,8 +85,10 @@ nvidia() {
         sed -n 's/.*-cl-nv-maxrregcount=\([0-9]*\).*/.maxnreg \1/p')
     set -- "$1" "${2%% -cl-nv-maxrregcount=*}"
     # Debian's libclc lacks this function for NVIDIA's devices.
-    { cat "$1" && echo 'size_t __attribute__((overloadable)) get_global_offset(uint d) { return 0; }'; } \
-        >"$folder/nvidia.cl"
+    {
+        cat "$1"
+        echo 'size_t __attribute__((overloadable)) get_global_offset(uint d) { return 0; }'
+    } >"$folder/nvidia.cl"
     # shellcheck disable=SC2086 # lists of words
     "$clang" -target nvptx64--nvidiacl $common -Xclang -target-cpu -Xclang sm_80 \
         -Xclang -target-feature -Xclang +ptx70 \

@@ -802,7 +802,7 @@ def cases(state):
     }
 
 
-def peers(state):
+def peer_times(state):
     """(case, batch) -> what other samplers took, likewise."""
     found = {}
     for p in state.get("peers", []):
@@ -834,7 +834,7 @@ def goals(state):
             if step and unit_us:
                 goal["measured"] = round(step / unit_us, 3)
                 goal["met"] = goal["measured"] <= factor
-    for (name, batch), others in sorted(peers(state).items()):
+    for (name, batch), others in sorted(peer_times(state).items()):
         for other in others:
             case = at.get((name, batch))
             goal = {"case": name, "batch": batch, "limit": 1, "unit": title(other)}
@@ -937,7 +937,7 @@ def curves(state):
             lines.setdefault("one read (floor)", []).append((batch, case["floor_device_us"]))
         if name in ("greedy", "topk", "plain", "topp_peaked") and case["step_device_us"]:
             lines.setdefault("clsample " + name, []).append((batch, case["step_device_us"]))
-    for (name, batch), others in sorted(peers(state).items()):
+    for (name, batch), others in sorted(peer_times(state).items()):
         for p in others:
             if p["device_us"] and name in ("topk", "topp_peaked"):
                 lines.setdefault(f"{title(p)} ({name})", []).append((batch, p["device_us"]))

@@ -38,10 +38,7 @@ static const char *word_of(const char *const *words, uint32_t i)
     return *words != NULL ? *words : "?";
 }
 
-const char *cli_tier_name(uint32_t tier)
-{
-    return WORD(tier, "auto", "int64", "subgroups");
-}
+const char *cli_tier_name(uint32_t tier) { return WORD(tier, "auto", "int64", "subgroups"); }
 
 const char *cli_subgroups_name(uint32_t subgroups)
 {

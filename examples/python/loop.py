@@ -32,7 +32,8 @@ def main(path=pathlib.Path(__file__).parents[2] / "README.md"):
     counts = train(pathlib.Path(path).read_text())
     prompt = [ord(c) for c in "th"]
     with clsample.Context() as context:
-        sampler = context.sampler(128, len(REQUESTS))
+        features = ["shortlist", "search", "penalties"]  # what the requests will use
+        sampler = context.sampler(128, len(REQUESTS), features=features)
         texts = {name: bytearray(prompt) for name in REQUESTS}
         alive = {
             name: sampler.begin(prompt, max_tokens=120, **params)

@@ -42,7 +42,7 @@ def main():
 
     # Penalties need the history that requests have. Results are arrays on the device.
     with clsample.Context() as context:
-        sampler = context.sampler(VOCAB, ROWS, dtypes=["bf16"])
+        sampler = context.sampler(VOCAB, ROWS, dtypes=["bf16"], features=["shortlist", "penalties"])
         requests = [
             sampler.begin(seed=seed, temperature=0.8, presence_penalty=1) for seed in seeds.tolist()
         ]

@@ -118,9 +118,12 @@ typedef struct cls_context_options {
      * cls_context_create() then append their logs to it. */
     int32_t build_log_stays;
 
-    /* Called before each program is compiled or loaded, by the thread that needs it. `count` is the
-     * number of programs that this call compiles or loads, and `done` is the number of those that
-     * came before this one. The function must not call the library. NULL: no calls. */
+    /* Called before each program is compiled or loaded, by the thread that needs it: in
+     * cls_context_create(), and in every later call that compiles, such as a slot call whose
+     * parameters need more. Without it such a call seems to hang, for seconds where nothing is
+     * cached. `count` is the number of programs that this call compiles or loads, and `done` is the
+     * number of those that came before this one. The function must not call the library. NULL: no
+     * calls. */
     void (*progress)(void *user, const char *program, uint32_t done, uint32_t count);
     void *progress_user;
 

@@ -52,6 +52,7 @@ cls_status cls_sampler_require(cls_sampler *s, uint32_t features)
     if (missing == 0)
         return CLS_OK;
     if (s->no_late_compile) {
+        s->missing_of_step = missing;
         char names[CLS_FEATURE_NAMES];
         cls_features_name(names, missing);
         return cls_refuse_call("this needs %s, which the sampler's options->features lack, and "

@@ -121,7 +121,8 @@ struct cls_sampler {
     uint32_t dtypes, features; /* for which it has kernels */
     /* Compiles what a call needs, for all features then, or NULL: in proofs nothing is compiled. */
     cls_status (*compile)(cls_sampler *sampler, uint32_t features);
-    uint32_t missing_of_step;  /* features that the last call that enqueues found missing */
+    uint32_t
+        missing_of_step; /* features for which the last call was refused; a part may be there now */
     int no_late_compile;
     /* Kernels that read no logits have type 0. */
     struct cls_compiled_kernel kernels[CLS_DTYPES][CLS_VARIANTS];
@@ -215,11 +216,11 @@ cls_status cls_sampler_leave(cls_sampler *sampler, cls_status status);
 struct cls_compiled_kernel cls_sampler_kernel(const cls_sampler *sampler, enum cls_kernel which,
                                               int32_t dtype, uint32_t features);
 
-/* Compiles the kernels that the sampler lacks for some of these features, before the call that needs
- * them changes anything. Fails if that fails, or if options->no_late_compile forbids it. If memory
- * then runs out for the call, the sampler keeps the programs and the features. That changes no
- * token: they do not affect which steps are accepted, and every variant that supports a step gives
- * the same tokens (check_faults, late_programs). */
+/* Compiles the kernels that the sampler lacks for some of these features, before the call that
+ * needs them changes anything. Fails if that fails, or if options->no_late_compile forbids it. If
+ * memory then runs out for the call, the sampler keeps the programs and the features. That changes
+ * no token: they do not affect which steps are accepted, and every variant that supports a step
+ * gives the same tokens (check_faults, late_programs). */
 cls_status cls_sampler_require(cls_sampler *sampler, uint32_t features);
 
 /* Creates a sampler without kernels. Fails as cls_sampler_create() does, but for compiling. */

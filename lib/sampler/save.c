@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Saves and loads slots. The table of doc/design.md, "Saved slots", defines every value of the
- * format by the calls alone, so that a device and the host save the same bytes. Loading checks every
- * value, since the bytes may come from anywhere. */
+ * format by the calls alone, so that a device and the host save the same bytes. Loading checks
+ * every value, since the bytes may come from anywhere. */
 #include "sampler/sampler.h"
 
 #include <stdlib.h>
@@ -594,7 +594,7 @@ static cls_status read_state(stream *b, const cls_sampler *s, cls_checked_params
 }
 
 static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
-                        const cls_grammar *grammar)
+                            const cls_grammar *grammar)
 {
     cls_checked_params p;
     stream b = {.in = saved, .size = size, .reading = 1};
@@ -621,7 +621,7 @@ static cls_status load_slot(cls_sampler *s, uint32_t slot, const void *saved, si
 }
 
 cls_status cls_slot_load(cls_sampler *s, uint32_t slot, const void *saved, size_t size,
-                        const cls_grammar *grammar)
+                         const cls_grammar *grammar)
 {
     return CLS_GUARDED_CALL(s, load_slot(s, slot, saved, size, grammar));
 }

@@ -138,7 +138,10 @@ cls_status cls_accept(cls_sampler *s, cl_command_queue queue, const cls_accept_c
     return cls_call_run(&call, s, queue, callers, n_wait, wait, done);
 }
 
-uint32_t cls_sampler_missing(const cls_sampler *s) { return s != NULL ? s->missing_of_step : 0; }
+uint32_t cls_sampler_missing(const cls_sampler *s)
+{
+    return s != NULL ? s->missing_of_step & ~s->features : 0;
+}
 
 uint32_t cls_sampler_launches(const cls_sampler *s) { return s != NULL ? s->launches : 0; }
 

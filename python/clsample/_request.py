@@ -100,7 +100,8 @@ class Request(Unique):
     def _call(self, function: Any, *arguments: Any) -> None:
         """A call on the slot."""
         with self.sampler._locked():
-            self.sampler._must(function(self.sampler.handle, self.slot, *arguments))
+            made = self.sampler._made(function, self.sampler.handle, self.slot, *arguments)
+            self.sampler._must(made)
 
     def append_prompt(self, prompt: Ids) -> None:
         """Adds tokens to the prompt, such as the next chunk of a prefill."""

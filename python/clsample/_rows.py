@@ -254,6 +254,7 @@ class _Rows:
     def __init__(self, context: Context, vocab: int, count: int, dtype: str) -> None:
         self.context, self.vocab, self.dtype = context, vocab, dtype
         self.sampler = Sampler(context, vocab, count, dtypes=[dtype], max_history=0)
+        self.sampler._quiet = True
         self.sampler._free.clear()
         self.requests = [Request(self.sampler, slot, None) for slot in range(count)]
         self.begun: List[Any] = [None] * count
@@ -270,7 +271,8 @@ class _Rows:
             _fill(struct, changed, keep)
             filled = values
             try:
-                must(lib.cls_slot_begin(self.sampler.handle, row, struct, ffi.NULL, 0, ffi.NULL, 0))
+                handle, none = self.sampler.handle, (ffi.NULL, 0, ffi.NULL, 0)
+                must(self.sampler._made(lib.cls_slot_begin, handle, row, struct, *none))
             except BadArgument as error:
                 raise BadArgument(f"row {row}: {error}") from None
             self.begun[row] = names, values

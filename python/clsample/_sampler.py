@@ -6,6 +6,7 @@ from __future__ import annotations
 import collections
 import math
 import threading
+import warnings
 from typing import TYPE_CHECKING, Any, Callable, Deque, Dict, List, Optional, Sequence
 
 import numpy as np
@@ -60,6 +61,7 @@ class Sampler(Unique):
         if not isinstance(context, Context):
             raise TypeError(f"context must be a Context, not {type(context).__name__}")
         self._handle: Any = None
+        self._quiet = False  # the user cannot name its features
         self._lock = threading.RLock()
         self._dropped: Deque[int] = collections.deque()  # slots of requests without references
         self.context = context
@@ -70,7 +72,7 @@ class Sampler(Unique):
         struct.max_history = MAX_HISTORY
         given = dict(options)
         self._late_compile = switch("late_compile", given.pop("late_compile", True))
-        struct.no_late_compile = not self._late_compile
+        struct.no_late_compile = True  # _made() compiles
         keep: List[Any] = []
         _fill_options(struct, given, keep)
         out = ffi.new("cls_sampler **")
@@ -110,6 +112,28 @@ class Sampler(Unique):
         lib.cls_slot_reset(self._handle, slot)
         self._free.append(slot)
 
+    def _made(self, function: Callable[..., int], *arguments: Any) -> int:
+        """The status of a call, which is made again if it lacked features that are compiled."""
+        status = function(*arguments)
+        if status != 0 and self._late_compile:
+            missing = lib.cls_sampler_missing(self._handle)
+            if missing != 0:
+                self._warn(missing)
+                self.compile(missing)
+                status = function(*arguments)
+        return status
+
+    def _warn(self, missing: int) -> None:
+        """Tells of a compilation in a call that looks as if it were short. On the host nothing is
+        compiled."""
+        names = [one.name.lower() for one in Feature if one.value & missing]
+        if not self.context._host and not self._quiet:
+            warnings.warn(
+                f"this call compiles {', '.join(names)}, which may take seconds: name them in "
+                f"features of the sampler, or call compile({names}) before",
+                stacklevel=5,
+            )
+
     def _must(self, status: int) -> None:
         """Raises what the option `progress` raised in a call that may have compiled, or the
         exception of the call's status."""
@@ -127,7 +151,7 @@ class Sampler(Unique):
                 )
             slot = self._free.pop()
             try:
-                self._must(fill(handle, slot))
+                self._must(self._made(fill, handle, slot))
             except BaseException:
                 self._reset(slot)
                 raise
@@ -288,12 +312,7 @@ class Sampler(Unique):
         count = len(wait)
         done, handle = self._done, self.handle
         arguments = handle, found, struct, count, wait if count else ffi.NULL, done
-        status = function(*arguments)
-        if status != 0 and self._late_compile:
-            missing = lib.cls_sampler_missing(handle)
-            if missing != 0:
-                self.compile(missing)
-                status = function(*arguments)
+        status = self._made(function, *arguments)
         if status != 0:
             if call.lent and lib.cls_error_opencl() != 0:
                 lend(None, call.lent)

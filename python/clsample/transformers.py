@@ -138,6 +138,7 @@ class LogitsProcessor(transformers.LogitsProcessor):  # type: ignore[misc]
             max_history=MAX_HISTORY if history else 0,
             features=["shortlist", "accept"],
         )
+        self._sampler._quiet = True
         self._requests = [
             self._sampler.begin(text[row] if mask is None else text[row][mask[row]], **one)
             for row, one in enumerate(self.params)

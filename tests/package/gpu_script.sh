@@ -25,6 +25,9 @@ gpu() {
 }
 steps() { gpu --driver driver.so --deps "$dir/none" --quick "$@"; }
 
+# A second function of a name would replace the first one, without a word.
+if grep -o '^def [a-z_]*' "$bench/gpu.py" | sort | uniq -d | grep .; then no_ 'twice'; else yes_; fi
+
 # ------------------------------------------------------------------- the front
 ends 0 '^  --limit LIMIT' gpu --help
 ends 2 '^gpu.py: error: unrecognized arguments: --wrong' gpu --wrong

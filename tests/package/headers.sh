@@ -41,6 +41,7 @@ check test "$(wc -l <"$dir/code")" -gt 20
 {
     grep '^    #' "$dir/code"
     echo 'void must(cls_status status);'
+    echo 'void show(void *user, const char *program, uint32_t done, uint32_t count);'
     echo '#define ARGUMENTS cl_context cl, cl_device_id device, cl_command_queue queue, \'
     echo '    cl_mem logits, cl_mem tokens'
     echo 'void run(ARGUMENTS);'

@@ -2,6 +2,8 @@
 """Proves that what goes in and comes out has an effect, and the right one, on a device and on the
 host. test_host.py compares all that both write."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -484,6 +486,24 @@ def test_a_call_compiles_what_it_needs(device, logits):
             call()
             assert not programs
         assert step().tokens.get()[0] >= 0
+
+
+def test_a_late_compilation_is_told(device, logits):
+    """Once, with the names that would have avoided it."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        with device.sampler(VOCAB, 1) as one:
+            request = one.begin(seed=5)
+            request.update(presence_penalty=1.0)
+            one.sample(logits[:1], request, mask=np.ones(VOCAB, bool))
+            one.sample(logits[:1], request, mask=np.ones(VOCAB, bool))
+            request.update(presence_penalty=0.5)
+    told = [str(one.message) for one in found]
+    assert [one.split(",")[0] for one in told] == [
+        "this call compiles penalties", "this call compiles mask"
+    ]
+    assert all(one.filename == __file__ for one in found)
+    assert "call compile(['mask']) before" in told[1]
 
 
 def test_features_by_name(context, logits):
