@@ -95,13 +95,19 @@ static inline void job_end(row_job *w, int done)
  * `pass_scale`: the scale of what the pass has measured. */
 ONE_COPY u64 set_masses(const row_job *w, f32 pass_scale)
 {
-    const measure m = measure_of(0, float_of_key(w->c.set.top_key), w->c.scale);
-    const u64 mass = w->pass.last.pivot >= 0 && w->c.scale == pass_scale
-                         ? pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles,
-                                       w->sums, w->list.scratch)
-                         : cut_masses(&w->r, &m, &w->c.set, w->sums, w->list.scratch);
+    u64 sum[2];
+    if (w->pass.last.pivot >= 0 && w->c.scale == pass_scale) {
+        sum[0] = pass_masses(&w->list, &w->pass.last, w->pass.by_tile, w->r.tiles, w->sums,
+                             w->list.scratch);
+    } else {
+        row_logits r = w->r;
+        row_truncate(&r, &w->c.set);
+        BARRIER(); /* every item has read sums[] */
+        fold_set(&r, FOLD_MASS, float_of_key(w->c.set.top_key), w->c.scale, 0, w->sums, sum,
+                 w->list.scratch);
+    }
     BARRIER();
-    return mass;
+    return sum[0];
 }
 #endif
 

@@ -32,11 +32,7 @@ ONE_COPY u32 send_list(const row_logits *r, u32 k, i32 max_key, shortlist *list,
     list->n = 0;
     if (max_key != CLS_KEY_NONE) { /* the same for the whole group */
         const i32 bound = tile_bound(r, k, max_key, list->scratch);
-        if (!collect(r, bound, CLS_KEY_INF, ALL_TIES, list)) {
-            u32 over;
-            const i32 lo = kth_key(r, k, bound, max_key, &over, list->scratch);
-            collect(r, lo, CLS_KEY_INF, k - over, list);
-        }
+        collect_first(r, k, bound, max_key, list);
         list_sort(list);
         count = min(list->n, k);
     }

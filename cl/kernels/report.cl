@@ -28,17 +28,12 @@ static inline i32 report_lowest(const report *t)
 static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
 {
     i32 lo = report_lowest(t);
-    u32 ties = ALL_TIES, over;
     /* The maxima of tiles are of the whole row; with an upper cut they bound nothing. */
     if (t->set.upper_key == CLS_KEY_INF) {
         const i32 bound = tile_bound(&t->r, wanted, max_key, list->scratch);
         lo = lo > bound ? lo : bound;
     }
-    /* A loop, so that compilers that inline everything compile collect() once. */
-    while (!collect(&t->r, lo, CLS_KEY_INF, ties, list)) {
-        lo = kth_key(&t->r, wanted, lo, max_key, &over, list->scratch);
-        ties = wanted - over;
-    }
+    collect_first(&t->r, wanted, lo, max_key, list);
 }
 
 /* Returns how many tokens of the set reach a key. */

@@ -9,7 +9,7 @@
 #include "stages/chain.cl"
 
 /* Collects the tokens that a truncated row's chain may keep. Returns 0 if the list cannot hold
- * them, or if there is no bound. It tries three bounds, one after the other. It is a loop so that
+ * them, or if there is no bound. It tries two bounds, one after the other. It is a loop so that
  * compilers that inline everything compile collect() once. */
 static inline int list_row(row_job *w)
 {
@@ -18,26 +18,17 @@ static inline int list_row(row_job *w)
     const i32 max_key = w->out.max_key;
     chain_bound b;
     bound_chain(w->slot, max_key, w->out.total, &b);
-    i32 bound = CLS_KEY_NONE + 1;
     SHORT_LOOP
-    for (u32 attempt = 0; attempt < 3; attempt++) {
-        u32 ties = ALL_TIES;
+    for (u32 attempt = 0; attempt < 2; attempt++) {
         i32 lo = b.lowest;
         if (attempt == 0 && r->vocab <= LIST) {
             lo = CLS_KEY_NONE + 1;
         } else if (attempt == 0 && b.k != 0) {
-            bound = tile_bound(r, b.k, max_key, list->scratch);
+            const i32 bound = tile_bound(r, b.k, max_key, list->scratch);
             lo = bound > lo ? bound : lo;
         } else if (attempt == 0) {
             if (!b.bounded)
                 continue;
-        } else if (attempt == 1) {
-            /* Logits may be clustered, sorted or tied; then the exact k-th key decides. */
-            u32 over;
-            if (b.k == 0)
-                continue;
-            lo = kth_key(r, b.k, bound, max_key, &over, list->scratch);
-            ties = b.k - over;
         } else {
             if (!b.by_maxima)
                 continue;
@@ -47,13 +38,14 @@ static inline int list_row(row_job *w)
             if (lo == CLS_KEY_NONE)
                 continue;
         }
-        if (collect(r, lo, CLS_KEY_INF, ties, list)) {
-            w->c.floor = ties == ALL_TIES ? lo : lo + 1;
+        w->c.floor = collect_first(r, attempt == 0 ? b.k : 0u, lo, max_key, list);
+        if (w->c.floor != CLS_KEY_NONE) {
             w->c.complete = w->c.floor == CLS_KEY_NONE + 1;
             w->c.kept = list->n;
             return 1;
         }
     }
+    w->c.floor = CLS_KEY_NONE + 1;
     return 0;
 }
 

@@ -204,22 +204,3 @@ static inline void interval_narrow(const i32 *key, const u64 *sum, u64 target, i
         }
     }
 }
-
-/* Returns the k-th largest key of the row, between a known bound and the maximum, and in *over how
- * many tokens are above it. Each round counts for four keys. So the tiles above the bound are read
- * at most 14 times; with one key a round it would be 31 times. */
-ONE_COPY i32 kth_key(const row_logits *r, u32 k, i32 bound, i32 max_key, u32 *over,
-                     __local u64 *scratch)
-{
-    interval b = {bound - 1, max_key, 0, 0, -1, -1};
-    SHORT_LOOP
-    while (b.lo + 1 < b.hi) {
-        i32 key[CLS_PIVOTS];
-        u64 count[CLS_PIVOTS];
-        interval_keys(&b, key);
-        tokens_above_each(r, key, count, scratch);
-        interval_narrow(key, count, k, 0, &b);
-    }
-    *over = u64_lo(b.at_hi);
-    return b.hi;
-}

@@ -134,42 +134,8 @@ static inline void list_measure(const row_logits *r, shortlist *list, const meas
     }
 }
 
-#define STEP_KEPT(g) w[g] = (AS_UV(is_kept(set, x[g], i + g * VEC)) & w[g]) >> lost;
-
-/* Stores the masses of what a cut keeps, by tiles in sums[]; returns their sum. Each item takes
- * whole tiles. */
-ONE_COPY u64 cut_masses(const row_logits *r, const measure *m, const kept_set *set,
-                        __global u64 *sums, __local u64 *scratch)
-{
-    u64 total = 0;
-    BARRIER();
-    SHORT_LOOP
-    for (u32 t = LOCAL_ID; t < r->tiles; t += WGS) {
-        const i32 top = tile_max_key(r->key, t);
-        u64 mass = 0;
-        if (top >= set->key && top != CLS_KEY_NONE) {
-            const int kind = tile_kind(r, t);
-            const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
-            const u32 n = tile_vectors(r, t), lost = lost_bits(unit.shift);
-            weight_sum sum = {(UV)(0), (UV)(0)};
-            for (u32 v = 0; v < n; v += UNROLL) {
-                const u32 i = t * CLS_TILE + v * VEC;
-                FV x[UNROLL];
-                UV w[UNROLL];
-                load_vectors(r, i, VEC, kind, x);
-                weigh_vectors(x, w, unit.max, m->scale, unit.fraction);
-                EACH_UNROLLED(STEP_KEPT)
-                sum_vectors(&sum, w);
-            }
-            mass = set_finish(sum_total(&sum), &unit, set);
-        }
-        sums[t] = mass;
-        total += mass;
-    }
-    return wg_mass(total, scratch);
-}
-
-/* Does the same from the pass and the list, without reading the row again. */
+/* Stores the masses of what a cut keeps, by tiles in sums[], from the pass and the list, without
+ * reading the row again; returns their sum. */
 static inline u64 pass_masses(const shortlist *list, const cut *c, __global const u64 *row_pass,
                               u32 tiles, __global u64 *sums, __local u64 *scratch)
 {

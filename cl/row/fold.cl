@@ -5,36 +5,13 @@
 
 /* What is folded. */
 enum {
+    FOLD_MASS = CLS_SUM_MASS,
     FOLD_DEPTHS = CLS_SUM_DEPTHS,
     FOLD_SQUARES = CLS_SUM_SQUARES,
     FOLD_UNITS = CLS_SUM_UNITS, /* and their squares, in the second sum */
     FOLD_ADAPTED,               /* the weights of adaptive p */
     FOLD_NEAREST,               /* the two masses around the aim of adaptive p */
 };
-
-/* A tile's tokens that the row still has are those above `under` and not above `over`; or, with
- * `by_id`, where a cut lies at a token of the tile, those that truncate_v() leaves. */
-typedef struct window {
-    f32 under, over;
-    int by_id;
-} window;
-static inline window window_of(const row_logits *r, u32 tile)
-{
-    window w = {CLS_MASKED, CLS_INF, 0};
-    if (r->truncated) {
-        const i32 first = (i32)(tile * CLS_TILE), last = first + CLS_TILE - 1;
-        const int keeps = last <= r->cut_id, drops = first > r->cut_id,
-                  upper_keeps = first >= r->upper_first && last <= r->upper_last,
-                  upper_drops = last < r->upper_first || first > r->upper_last;
-        w.by_id = !(keeps || drops) || !(upper_keeps || upper_drops);
-        if (!w.by_id) {
-            if (r->cut_key != CLS_KEY_NONE)
-                w.under = above(drops ? r->cut_key : r->cut_key - 1);
-            w.over = above(upper_keeps ? r->upper_key : r->upper_key - 1);
-        }
-    }
-    return w;
-}
 
 /* Loads UNROLL vectors, in which tokens that the row does not have are -inf. Only one copy adjusts
  * tokens: it would else be compiled for each sum. */
@@ -62,6 +39,7 @@ static inline __attribute__((always_inline)) void fold_load(const row_logits *r,
     EACH_UNROLLED(FOLD_CLIP)
 }
 
+#define FOLD_LOSE(g) w[g] = w[g] >> lost;
 #define FOLD_DEPTH(g) terms += depth_term_v(x[g], w[g], top, scale, unit.shift);
 #define FOLD_SQUARE(g) terms += square_term_v(w[g], unit.shift);
 #define FOLD_UNIT(g) \
@@ -97,6 +75,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
             const window in = window_of(r, t);
             const cls_unit unit = tile_unit(r->key, t, top, exponent, scale);
             const u32 n = tile_vectors(r, t), step = out != 0 ? UNROLL : UNROLL * WGS;
+            const u32 lost = lost_bits(unit.shift);
+            weight_sum mass = {(UV)(0u), (UV)(0u)};
             own.truncated = (u32)in.by_id;
             for (u32 v = out != 0 ? 0u : lid * UNROLL; v < n; v += step) {
                 const u32 i = t * CLS_TILE + v * VEC, m = i / CLS_MAX_TILE;
@@ -113,6 +93,11 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                     continue;
                 }
                 weigh_vectors(x, w, unit.max, scale, unit.fraction);
+                if (what == FOLD_MASS) {
+                    EACH_UNROLLED(FOLD_LOSE)
+                    sum_vectors(&mass, w);
+                    continue;
+                }
                 if (what == FOLD_NEAREST) {
                     const u32 edge = weight_of_mass(mass_above_aim(set), unit.shift);
                     UV below = (UV)(0u), beyond = (UV)(0xffffffffu);
@@ -131,6 +116,8 @@ static inline __attribute__((always_inline)) void fold_tiles(const row_logits *r
                 }
                 part += LSUM(terms);
             }
+            if (what == FOLD_MASS)
+                part = sum_total(&mass) << spare_bits(unit.shift);
         }
         if (out != 0)
             out[t] = part;
@@ -149,6 +136,9 @@ ONE_COPY void fold_set(const row_logits *r, u32 what, f32 top, f32 scale, const 
 {
     around_aim aim;
     switch (what) {
+    case FOLD_MASS:
+        fold_tiles(r, FOLD_MASS, top, scale, set, out, sum, &aim);
+        break;
     case FOLD_DEPTHS:
         fold_tiles(r, FOLD_DEPTHS, top, scale, set, 0, sum, &aim);
         break;

@@ -15,8 +15,6 @@ typedef struct shortlist {
     u32 n;
 } shortlist;
 
-#define ALL_TIES 0x7fffffffu
-
 #if CHAIN > 0
 #define SHORTLIST(NAME) \
     __local i32 NAME##_keys[LIST], NAME##_ids[LIST]; \
@@ -30,6 +28,8 @@ typedef struct shortlist {
     shortlist NAME = {0, 0, 0, 0, 0, NAME##_scratches, 0}
 #endif
 
+#define ALL_TIES 0x7fffffffu
+
 /* Ends the list behind its first n entries. */
 static inline void list_end(shortlist *list, u32 n)
 {
@@ -41,12 +41,75 @@ static inline void list_end(shortlist *list, u32 n)
     BARRIER();
 }
 
+#if WGS == 1
+/* Sorts indexes by a digit of their keys, descending; those of one digit stay in order. `from` 0:
+ * all indexes. Returns 0, and sorts nothing, if all keys have the same digit. */
+#define SORT_DIGIT(i) (255u - ((u32)list->key[i] >> shift & 255u))
+static inline int sort_by_digit(const shortlist *list, u32 shift, __local const i32 *from,
+                                __local i32 *to)
+{
+    const u32 n = list->n;
+    u32 at[256], sum = 0;
+    for (u32 i = 0; i < 256; i++)
+        at[i] = 0;
+    SHORT_LOOP
+    for (u32 i = 0; i < n; i++)
+        at[SORT_DIGIT(i)]++;
+    if (at[SORT_DIGIT(0)] == n)
+        return 0;
+    SHORT_LOOP
+    for (u32 i = 0; i < 256; i++) {
+        const u32 count = at[i];
+        at[i] = sum;
+        sum += count;
+    }
+    SHORT_LOOP
+    for (u32 i = 0; i < n; i++) {
+        const u32 index = from != 0 ? (u32)from[i] : i;
+        to[at[SORT_DIGIT(index)]++] = (i32)index;
+    }
+    return 1;
+}
+
+/* A radix sort, whose digits are bytes. The list is in order of ids, so equal keys stay so. */
+#define SORTS_BY_RADIX 128 /* entries and more */
+static inline void radix_sort(shortlist *list)
+{
+    __local i32 *from = 0, *to = list->order;
+    SHORT_LOOP
+    for (u32 i = 0; i < list->n; i++)
+        list->key[i] ^= (i32)0x80000000; /* digits are not negative */
+    SHORT_LOOP
+    for (u32 shift = 0; shift < 32; shift += 8) {
+        if (sort_by_digit(list, shift, from, to)) {
+            from = to;
+            to = from == list->order ? list->rank : list->order;
+        }
+    }
+    SHORT_LOOP
+    for (u32 i = 0; i < list->n; i++) {
+        list->key[i] ^= (i32)0x80000000;
+        list->order[i] = from != 0 ? from[i] : (i32)i;
+    }
+    SHORT_LOOP
+    for (u32 i = 0; i < list->n; i++)
+        list->rank[list->order[i]] = (i32)i;
+}
+#endif
+
 /* Ranks the list: the rank of entry i is the number of larger keys plus the number of equal keys
  * before it. This takes n^2 / VEC comparisons, but no barrier between them; for lists of 50 to 500
- * entries, as they usually are, that is faster than sorting. */
+ * entries, as they usually are, that is faster for a group than sorting. One item sorts lists of
+ * SORTS_BY_RADIX entries and more. */
 ONE_COPY void list_sort(shortlist *list)
 {
     const u32 n = list->n;
+#if WGS == 1
+    if (n >= SORTS_BY_RADIX) {
+        radix_sort(list);
+        return;
+    }
+#endif
     for (u32 i = LOCAL_ID; i < n; i += WGS) {
         const i32 key = list->key[i];
         IV count = (IV)(0);

@@ -241,33 +241,60 @@ static inline u64 measure_finish(u64 sum, const measure *m, const cls_unit *unit
     return sum << (m->counts ? 0u : spare_bits(unit->shift));
 }
 
+/* A tile's tokens that the row still has are those above `under` and not above `over`; or, with
+ * `by_id`, where a cut lies at a token of the tile, those that truncate_v() leaves. */
+typedef struct window {
+    f32 under, over;
+    int by_id;
+} window;
+static inline window window_of(const row_logits *r, u32 tile)
+{
+    window w = {CLS_MASKED, CLS_INF, 0};
+    if (r->truncated) {
+        const i32 first = (i32)(tile * CLS_TILE), last = first + CLS_TILE - 1;
+        const int keeps = last <= r->cut_id, drops = first > r->cut_id,
+                  upper_keeps = first >= r->upper_first && last <= r->upper_last,
+                  upper_drops = last < r->upper_first || first > r->upper_last;
+        w.by_id = !(keeps || drops) || !(upper_keeps || upper_drops);
+        if (!w.by_id) {
+            if (r->cut_key != CLS_KEY_NONE)
+                w.under = above(drops ? r->cut_key : r->cut_key - 1);
+            w.over = above(upper_keeps ? r->upper_key : r->upper_key - 1);
+        }
+    }
+    return w;
+}
+
 /* Sums up what the whole row has above each of four keys, by the whole group. */
 ONE_COPY void measure_row(const row_logits *r, const measure *m, const i32 *key, u64 *sum,
                           __local u64 *scratch)
 {
-    f32 bound[CLS_PIVOTS];
-    for (u32 p = 0; p < CLS_PIVOTS; p++) {
-        bound[p] = above(key[p]);
+    row_logits own = *r;
+    for (u32 p = 0; p < CLS_PIVOTS; p++)
         sum[p] = 0;
-    }
     for (u32 t = 0; t < r->tiles; t++) {
         const i32 top = tile_max_key(r->key, t);
         if (top <= key[0])
             continue;
         const cls_unit unit = tile_unit(r->key, t, m->row_max, m->exponent, m->scale);
+        const window in = window_of(r, t);
+        f32 bound[CLS_PIVOTS];
+        own.truncated = in.by_id || in.over < CLS_INF;
+        for (u32 p = 0; p < CLS_PIVOTS; p++)
+            bound[p] = LARGER(above(key[p]), in.under);
 #if WGS == 1
         u64 part[CLS_PIVOTS];
-        measure_vectors(r, t, m, &unit, bound, part);
+        measure_vectors(&own, t, m, &unit, bound, part);
         for (u32 p = 0; p < CLS_PIVOTS; p++)
             sum[p] += measure_finish(part[p], m, &unit);
 #else
         /* An item of a large group has one vector of a tile. Its lanes are added up at once:
          * vectors of sums, as above, would occupy 32 registers. */
-        const int kind = tile_kind(r, t);
+        const int kind = tile_kind(&own, t);
         const u32 lost = m->counts ? 0u : lost_bits(unit.shift);
         const u32 n = tile_vectors(r, t);
         for (u32 v = LOCAL_ID; v < n; v += WGS) {
-            const FV x = load_v(r, t * CLS_TILE + v * VEC, kind);
+            const FV x = load_v(&own, t * CLS_TILE + v * VEC, kind);
             const UV w =
                 m->counts ? (UV)(1u) : weight_v(x, unit.max, m->scale, unit.fraction) >> lost;
             for (u32 p = 0; p < CLS_PIVOTS; p++)

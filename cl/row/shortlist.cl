@@ -144,3 +144,43 @@ ONE_COPY int collect(const row_logits *r, i32 lo, i32 hi, u32 ties, shortlist *l
     list_end(list, total);
     return 1;
 }
+
+/* Fills the list with the row's first k tokens, at most LIST, and perhaps others behind them: with
+ * those that reach lo, if they fit, else with those that reach a higher key, which halvings find.
+ * Where so many tokens have one key that no key does, the list gets the first of these. Returns the
+ * least key all of whose tokens the list has; CLS_KEY_NONE if k is 0 and they do not fit.
+ *
+ * collect() serves to count, too: it is there anyway, and it ends where there are too many. Halves
+ * are in turn those of the floats and of the keys, as lo may be far away. A bound by tiles is near:
+ * first it is an eighth. */
+#define MOST_HALVINGS 70u
+ONE_COPY i32 collect_first(const row_logits *r, u32 k, i32 lo, i32 max_key, shortlist *list)
+{
+    i32 at = lo, hi = max_key + 1; /* fewer than k tokens reach hi */
+    u32 over = 0, ties = ALL_TIES;
+    SHORT_LOOP
+    for (u32 round = 0; round < MOST_HALVINGS; round++) {
+        const int fits = collect(r, at, CLS_KEY_INF, ties, list);
+        if (fits && (round == 0 || list->n >= k))
+            return ties == ALL_TIES ? at : at + 1;
+        if (k == 0)
+            break;
+        if (fits) {
+            hi = at;
+            over = list->n;
+        } else {
+            lo = at;
+        }
+        at = lo + (i32)(((u32)hi - (u32)lo) / 2);
+        if (round % 2 == 0) {
+            const f32 part = round == 0 ? 0.125f : 0.5f;
+            at = key_of(clean((1.0f - part) * float_of_key(lo) + part * float_of_key(hi)));
+        }
+        at = at >= hi ? hi - 1 : at;
+        if (at <= lo) {
+            at = lo + 1 < hi ? lo + 1 : lo;
+            ties = lo + 1 < hi ? ALL_TIES : k - over;
+        }
+    }
+    return CLS_KEY_NONE;
+}

@@ -89,32 +89,23 @@ static inline int list_begin(row_job *w, u32 is)
 ONE_COPY void measure_set(row_job *w, u32 stage, int needs_mass)
 {
     shortlist *const list = &w->list;
-    u32 ties = ALL_TIES;
-    i32 lo = CLS_KEY_NONE + 1;
-    for (u32 i = 0; i < 2; i++) {
-        const i32 all[CLS_PIVOTS] = {CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE, CLS_KEY_NONE};
-        const measure m = measure_of(i == 0, w->top, w->scale);
-        u64 sum[CLS_PIVOTS];
-        if (i == 1 && !needs_mass)
-            break;
-        measure_row(&w->r, &m, all, sum, list->scratch);
-        if (i == 0)
-            w->tokens = u64_lo(sum[0]);
-        else
-            w->mass = sum[0];
+    u32 first = 0;
+    w->tokens = tokens_above(&w->r, CLS_KEY_NONE, list->scratch);
+    if (needs_mass) {
+        u64 sum[2];
+        fold_set(&w->r, FOLD_MASS, w->top, w->scale, 0, 0, sum, list->scratch);
+        w->mass = sum[0];
     }
     if (w->tokens > LIST) {
 #if CHAIN == 2 && LIST >= CLS_MIROSTAT_RANKS
-        u32 over;
         if (stage != CLS_STAGE_MIROSTAT_1)
             return;
-        lo = kth_key(&w->r, CLS_MIROSTAT_RANKS, lo, w->c.set.top_key, &over, list->scratch);
-        ties = CLS_MIROSTAT_RANKS - over;
+        first = CLS_MIROSTAT_RANKS;
 #else
         return;
 #endif
     }
-    if (!collect(&w->r, lo, CLS_KEY_INF, ties, list))
+    if (collect_first(&w->r, first, CLS_KEY_NONE + 1, w->c.set.top_key, list) == CLS_KEY_NONE)
         return;
     list_sort(list);
     w->listed = w->tokens <= LIST;

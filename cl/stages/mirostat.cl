@@ -8,6 +8,24 @@ static inline void mirostat_1_bound(__global const cls_slot *slot, chain_bound *
     b->k = min(256u, (u32)LIST);
 }
 
+#if SEARCH && LIST < CLS_MIROSTAT_RANKS
+/* Returns the k-th largest key of a row. Each round counts for four keys, so that the row is read
+ * at most 14 times. */
+static inline i32 kth_key(const row_logits *r, u32 k, i32 max_key, __local u64 *scratch)
+{
+    interval b = {CLS_KEY_NONE, max_key, 0, 0, -1, -1};
+    SHORT_LOOP
+    while (b.lo + 1 < b.hi) {
+        i32 key[CLS_PIVOTS];
+        u64 count[CLS_PIVOTS];
+        interval_keys(&b, key);
+        tokens_above_each(r, key, count, scratch);
+        interval_narrow(key, count, k, 0, &b);
+    }
+    return b.hi;
+}
+#endif
+
 /* Returns the term of rank i: how much deeper the next rank is. */
 static inline u64 mirostat_term(const row_job *w, u32 i, f32 z, f32 next)
 {
@@ -37,8 +55,8 @@ static inline void mirostat_1(row_job *w)
     }
 #if SEARCH && LIST < CLS_MIROSTAT_RANKS
     i32 key = w->c.set.top_key;
-    for (u32 i = 0, over; ranks > LIST && i < ranks - 1; i++) {
-        const i32 next = kth_key(&w->r, i + 2, CLS_KEY_NONE + 1, key, &over, w->list.scratch);
+    for (u32 i = 0; ranks > LIST && i < ranks - 1; i++) {
+        const i32 next = kth_key(&w->r, i + 2, key, w->list.scratch);
         terms += mirostat_term(w, i, float_of_key(key), float_of_key(next));
         key = next;
     }
