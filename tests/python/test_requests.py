@@ -236,7 +236,8 @@ def test_infill(sampler, logits):
     sampler.infill(*tables)
     with sampler.begin(infill=1, top_k=20, seed=3) as one:
         with HOST.sampler(1000) as twin, twin.begin(top_k=20, seed=3) as other:
-            with pytest.raises(clsample.BadArgument, match=r"infill needs the tables of cls_sampler_infill"):
+            message = "infill needs the tables of cls_sampler_infill"
+            with pytest.raises(clsample.BadArgument, match=message):
                 other.update(infill=1)
             twin.infill(*tables)
             other.update(infill=1)
