@@ -104,6 +104,15 @@ static inline uint32_t cls_slot_stage(const cls_slot *slot, uint32_t i)
     return slot->chain[i / 4] >> (8 * (i % 4)) & 255u;
 }
 
+/* Whether a chain has infill, which may draw an end id that earlier stages cut. */
+static inline int cls_slot_infills(const cls_slot *slot)
+{
+    uint32_t i = 0;
+    while (i < CLS_MAX_STAGES && cls_slot_stage(slot, i) != CLS_STAGE_INFILL)
+        i++;
+    return i < CLS_MAX_STAGES;
+}
+
 /* ------------------------------------------------------------- sha256.c */
 
 #define CLS_DIGEST_SIZE 32

@@ -18,7 +18,8 @@ uint32_t cls_needs_listed(const cls_slot *slot)
 {
     if (slot->flags & CLS_SLOT_GREEDY)
         return 1;
-    return slot->flags & (CLS_SLOT_UNTRUNCATED | CLS_SLOT_SEARCH | CLS_SLOT_TOTAL)
+    return slot->flags & (CLS_SLOT_UNTRUNCATED | CLS_SLOT_SEARCH | CLS_SLOT_TOTAL) ||
+                   cls_slot_infills(slot)
                ? 0
                : (uint32_t)slot->top_k;
 }

@@ -20,6 +20,8 @@ static cls_row_exchange decide_slot(const cls_slot *slot, uint32_t wants, float 
             wants & ~CLS_WANTS(CLS_OUT_LOGPROBS) ? CLS_EXCHANGE_LOGITS : CLS_EXCHANGE_PLAIN;
         return exchange;
     }
+    if (!(slot->flags & CLS_SLOT_GREEDY) && cls_slot_infills(slot))
+        return exchange;
     if (!(slot->flags & CLS_SLOT_SEARCH)) {
         exchange.kind = CLS_EXCHANGE_LIST;
         exchange.target = slot->flags & CLS_SLOT_GREEDY ? 1 : (uint32_t)slot->top_k;

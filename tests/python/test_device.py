@@ -396,7 +396,7 @@ def test_relaxed_acceptance(context):
         for drafts, tokens in (([1, 1], [1, 0, -1]), ([2, 1], [0, -1, -1])):
             with sampler.begin(**relaxed) as one:
                 assert sampler.verify(logits, [drafts], one).tokens.get()[0].tolist() == tokens
-        with pytest.raises(clsample.Error, match="relaxed_delta is set, but params->relaxed_top_k is 0"):
+        with pytest.raises(clsample.Error, match="relaxed_delta is set, but .*relaxed_top_k"):
             sampler.begin(relaxed_delta=0.25)
         with sampler.begin(**relaxed) as one:
             with pytest.raises(clsample.Error, match="supports no trees"):
