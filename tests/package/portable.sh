@@ -14,7 +14,7 @@ fi
 
 c11='
     calloc free malloc realloc qsort bsearch strtol strtoul strtoull strtod
-    memchr memcmp memcpy memmove memset strchr strcmp strlen strncmp strrchr strstr
+    memchr memcmp memcpy memmove memset strchr strcmp strcspn strlen strncmp strrchr strstr
     snprintf vsnprintf sscanf vsscanf
     fopen fclose fgetc fread fwrite fflush ferror feof fseek ftell remove rename
     ceil exp exp2 fabs floor fma fmax fmin frexp ldexp log log2 pow rint round sqrt trunc

@@ -15,8 +15,8 @@ void must_status(cls_status status, const char *call, const char *file, int line
 /* The message begins with the field, which has no word of a sentence. */
 static void must_name_field(cls_status status, const char *file, int line)
 {
-    static const char *const others[] = {"MPI",   "a",    "libclsample", "no",    "rank",
-                                         "state", "that", "the",         "there", "this"};
+    static const char *const others[] = {"MPI",  "a",   "libclsample", "no",  "rank",
+                                         "that", "the", "there",       "this"};
     const char *const field = cls_error_field();
     ck_assert_msg(strncmp(cls_error_message(), field, strlen(field)) == 0 &&
                       strpbrk(field, " :,;") == NULL &&
