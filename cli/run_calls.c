@@ -831,8 +831,9 @@ static int32_t method_of(const run_statement *s)
     return (int32_t)run_number(s, "method", 0);
 }
 
-/* What the latest call wrote under a name, by the host: at least n numbers. */
-static map latest_ints(const run_side *side, const run_statement *s, const char *name, uint32_t n)
+/* What the latest call wrote under a name, by the host: at least n numbers. They are -1 if there is
+ * no such call, as where a random step was refused. */
+static map latest_ints(const run_side *side, const char *name, uint32_t n)
 {
     const run_side *const of = side->reference != NULL ? side->reference : side;
     for (uint32_t i = of->records; i-- > 0;) {
@@ -841,7 +842,9 @@ static map latest_ints(const run_side *side, const run_statement *s, const char 
             r->size >= n * sizeof(int32_t))
             return (map){.value = (int32_t *)(void *)r->bytes, .on_device = true};
     }
-    run_die(s, "no call before has written so many %s", name);
+    int32_t *const none = cli_alloc(n, sizeof *none);
+    memset(none, 0xff, n * sizeof *none);
+    return (map){.value = none, .on_device = true};
 }
 
 /* The ids of drafts: a list, or likely:SEED, which looks at the rows that the drafts follow. */
@@ -856,7 +859,7 @@ static map read_drafts(const run_side *side, const run_statement *s, const int32
     if (text == NULL || drafts == 0)
         return m;
     if (strcmp(text, "drafted") == 0)
-        return latest_ints(side, s, "drafts", drafts);
+        return latest_ints(side, "drafts", drafts);
     if (!run_is(s, text + (*text == '@'), "likely", number))
         return read_map(s, "ids", drafts);
     rng r = {number[0]};
@@ -1095,7 +1098,7 @@ void run_accept(run_side *side, const run_statement *s)
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
     const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
     map slots = read_map(s, "slots", rows),
-        tokens = drawn ? latest_ints(side, s, "tokens", rows * per_row)
+        tokens = drawn ? latest_ints(side, "tokens", rows * per_row)
                        : read_map(s, "tokens", rows * per_row),
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);

@@ -279,13 +279,19 @@ static void accept(void)
         model *const m = model_of(slots[row]);
         const int32_t count = counts != NULL ? counts[row] : (int32_t)per_row,
                       taken = back != NULL ? back[row] : 0;
+        int32_t same = 0; /* tokens that are accepted again at once stay */
         if (m == NULL)
             continue;
         if (count < 0 || (uint32_t)count > per_row || taken < 0)
             m->begun = 0;
-        else if (taken > 0)
-            model_rollback(m, (uint32_t)taken);
-        for (int32_t i = 0; i < count && (uint32_t)i < per_row; i++)
+        else if (taken > 0) {
+            const int can = (uint32_t)taken <= model_can_roll_back(m);
+            while (can && same < taken && same < count &&
+                   m->id[m->n - (uint32_t)(taken - same)] == tokens[row * per_row + (uint32_t)same])
+                same++;
+            model_rollback(m, (uint32_t)(taken - same));
+        }
+        for (int32_t i = same; i < count && (uint32_t)i < per_row; i++)
             model_accept(m, tokens[row * per_row + (uint32_t)i]);
     }
 }

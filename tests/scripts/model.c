@@ -309,7 +309,7 @@ void model_next(const model *m, const cls_host_row *inputs, int32_t *token, int3
         *status = (result.status & (CLS_ROW_NAN | CLS_ROW_INF)) |
                   (allowed ? CLS_ROW_FORCED : CLS_ROW_EMPTY);
     }
-    if (*status & CLS_ROW_EMPTY)
+    if (*status & (CLS_ROW_EMPTY | CLS_ROW_UNFIT))
         return;
     *status |= ends(m, *token, m->outputs + 1);
     if (loops(m, *token))
