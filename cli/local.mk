@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-command_parts = cli/errors.c cli/progress.c cli/memory.c cli/options.c cli/print.c cli/device_open.c cli/npy.c \
+command_parts = cli/errors.c $(command_without_errors)
+command_without_errors = cli/progress.c cli/memory.c cli/options.c cli/print.c cli/device_open.c cli/npy.c \
 	cli/arrays.c cli/pieces.c cli/params.c cli/grammar.c cli/lists.c cli/request.c cli/results.c \
 	cli/devices.c cli/sample.c \
 	cli/explain.c cli/explain_stages.c cli/explain_plot.c cli/inputs.c cli/run.c cli/run_text.c cli/run_data.c \

@@ -11,12 +11,14 @@ fuzz_container_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 fuzz_grammar_SOURCES = fuzz/grammar.c $(fuzz_engine)
 fuzz_grammar_LDADD = libclsample_internal.la $(OPENCL_LIBS)
 if BUILD_COMMAND
-fuzz_host += fuzz/npy fuzz/params
+fuzz_host += fuzz/npy fuzz/params fuzz/texts
 fuzz_cli = fuzz/cli.c cli/memory.c cli/options.c cli/lists.c cli/print.c
 fuzz_npy_SOURCES = fuzz/npy.c fuzz/cli.c cli/memory.c $(fuzz_engine)
 fuzz_npy_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)
 fuzz_params_SOURCES = fuzz/params.c $(fuzz_cli) $(fuzz_engine)
 fuzz_params_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS)
+fuzz_texts_SOURCES = fuzz/texts.c fuzz/cli.c $(command_without_errors) $(fuzz_engine)
+fuzz_texts_LDADD = libclsample_internal.la $(JANSSON_LIBS) $(OPENCL_LIBS) -lpthread
 endif
 if HAVE_CHECK
 fuzz_device = fuzz/blob fuzz/differential
@@ -31,13 +33,14 @@ FUZZ_CC = clang
 FUZZ_CFLAGS = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined
 fuzz_compile = $(FUZZ_CC) $(DEFS) -I$(srcdir) $(AM_CPPFLAGS) $(AM_CFLAGS) $(FUZZ_CFLAGS)
 fuzz_library = $(libclsample_internal_la_SOURCES) $(nodist_libclsample_internal_la_SOURCES) \
-	$(libtests_a_SOURCES) $(fuzz_cli) $(fuzz_tests) fuzz/files.c
+	$(libtests_a_SOURCES) fuzz/cli.c $(command_without_errors) $(fuzz_tests) fuzz/files.c
 fuzz_programs = $(fuzz_host:=.fuzzer) $(fuzz_device:=.fuzzer)
 fuzz: $(fuzz_programs)
 fuzz/library.a: $(fuzz_library) $(library_headers) $(test_headers)
 	$(AM_V_GEN)rm -rf fuzz/objects $@ && $(MKDIR_P) fuzz/objects && for file in $(fuzz_library); do \
 	    object=fuzz/objects/`echo $$file | tr / -`.o; test -f $$file || file=$(srcdir)/$$file; \
-	    $(fuzz_compile) -fsanitize=fuzzer-no-link -c -o $$object $$file || exit 1; \
+	    case $$file in *lib/*) build=-DCLS_BUILD;; *) build=;; esac; \
+	    $(fuzz_compile) $$build -fsanitize=fuzzer-no-link -c -o $$object $$file || exit 1; \
 	done && $(AR) cr $@ fuzz/objects/*.o
 SUFFIXES = .fuzzer
 .c.fuzzer:
