@@ -43,10 +43,16 @@ OPERATORS = [  # name, pattern, replacement
     ("branch", r" \? (?=[^:]* : )", " && 0 ? "),
     ("call", r"^(    +)[a-z_]\w*\([^=]*\);$", r"\1;"),
 ]
+
+
+def texts(names):
+    return [f"tests/scripts/{name}.run" for name in names.split()]
+
+
 UNIT = "reference chain_host answers modes_host samplers arithmetic"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
-HOST += ["tests/scripts/history.run", "tests/scripts/adjust.run"]
+HOST += texts("history adjust")
 DEVICE = [f"tests/device/check_{name}" for name in ("selftest", "goldens", "chains")]
 # What compiles the functions of a changed header; all else is left as it is.
 USERS = ["lib/re*/*.c", "lib/reference/stages/*.c", "tests/unit/check_[as][ra][im]*.c"]
@@ -54,7 +60,11 @@ USERS += ["tests/arithmetic/*.c", "tests/support/requests.c"]
 GROUPS = {  # files and checks
     "reference": (["lib/reference/[acds]*.c", "lib/reference/stages/*.c"], HOST),
     "shared": (["cl/core/samplers.h", "cl/core/arithmetic.h"], HOST),
-    "history": (["cl/row/re*.cl", "cl/row/effects.cl"], ["tests/scripts/history.run"]),
+    "history": (["cl/row/re*.cl", "cl/row/effects.cl"], texts("history")),
+    "request": (["lib/request/*.c"], texts("adjust budgets grammar saved") + HOST[:2]),
+    "sampler": (["lib/sampler/*.c"], texts("slots calls accept saved forced")),
+    "step": (["lib/step/*.c"], texts("steps outputs masks verify drafts")),
+    "shard": (["lib/shard/*.c"], [*texts("shards"), "tests/device/check_shards"]),
     "kernels": (["cl/stages/*.cl", "cl/row/*.cl", "cl/draw/*.cl"], DEVICE),
 }
 

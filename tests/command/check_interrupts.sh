@@ -15,7 +15,8 @@ if make_interrupting; then
     interrupted INTERRUPT_AT=3 "$clsample" $bench
     is "an interrupted bench: status" $code 130
     is "an interrupted bench: cases" "$(finished)" "greedy topk "
-    is "an interrupted bench: its sentence" "$(cat err)" \
+    # A slow machine has lines of progress before it.
+    is "an interrupted bench: its sentence" "$(tail -n 1 err)" \
         "clsample: bench: interrupted; of 28 cases 2 are finished"
     interrupted INTERRUPT_AT=3 "$clsample" $bench --json
     is "an interrupted bench, JSON: status" $code 130
