@@ -12,7 +12,7 @@ short_tests = tests/device/check_head tests/device/check_chains \
 	tests/unit/check_reference tests/unit/check_forced_host
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
 	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
-	tests/device/check_survey tests/device/check_goldens tests/device/check_verify_refused tests/device/check_draft \
+	tests/device/check_survey tests/device/check_goldens tests/device/check_draft \
 	tests/device/check_saved tests/device/check_memory tests/device/check_ahead \
 	tests/device/check_far tests/device/check_fork tests/device/check_quiet \
 	tests/device/check_proofs tests/device/check_wide tests/device/check_head_calls \
@@ -60,7 +60,7 @@ texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
 	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
 	tests/scripts/calls.run tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run \
-	tests/scripts/saved.run
+	tests/scripts/saved.run tests/scripts/refused.run
 command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
