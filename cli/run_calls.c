@@ -782,7 +782,7 @@ void run_step(run_side *side, const run_statement *s)
     find_edges(side, s, &c);
     const uint32_t shards = side->shards != 0 ? side->shards : 1, since = side->records;
     const bool refused = run_reference(side) != CLS_OK;
-    cls_step steps[RUN_MOST_SHARDS];
+    cls_step steps[RUN_MOST_SHARDS] = {{.rows = 0}};
     outputs out[RUN_MOST_SHARDS];
     cls_status status = CLS_OK;
     const char *const list = run_find(s, "outputs");
