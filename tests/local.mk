@@ -9,7 +9,7 @@ short_tests = tests/device/check_head tests/device/check_chains \
 	tests/device/check_small_list tests/device/check_search tests/device/check_guards \
 	tests/device/check_logprobs tests/device/check_guided tests/device/check_verify_twin \
 	tests/stress/check_load tests/stress/check_threads tests/stress/check_threads_stub \
-	tests/unit/check_reference tests/unit/check_forced_host
+	tests/unit/check_reference
 device_tests = tests/device/check_programs tests/device/check_selftest tests/device/check_interface \
 	tests/device/check_refused tests/device/check_usual tests/device/check_lists tests/device/check_loops \
 	tests/device/check_survey tests/device/check_goldens tests/device/check_draft \
@@ -24,7 +24,7 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host
 long_tests = tests/device/check_shard_contexts tests/device/check_shard_edges \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
-	tests/stress/check_verify_chance tests/stress/check_verify_law tests/stress/check_soak
+	tests/stress/check_verify_chance tests/stress/check_verify_law
 # These run shapes and tiers that no other test has. PoCL compiles their kernels with shape_flags.
 shape_tests = tests/device/check_tiers tests/device/check_invariance $(texts:.run=)
 package_tests = tests/package/layers.sh tests/package/names.sh tests/package/headers.sh tests/package/numbers.sh tests/package/symbols.sh tests/package/pages.sh \
@@ -111,8 +111,7 @@ endif
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
-	tests/support/load.c tests/support/memory.c tests/support/soak.c tests/support/soak_calls.c \
-	tests/support/soak_guests.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
+	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
 	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
