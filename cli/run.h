@@ -152,6 +152,7 @@ typedef enum run_way {
     RUN_PLAIN,
     RUN_OUT_OF_ORDER, /* two queues in turn, of which one is out of order */
     RUN_EACH,         /* each slot call takes effect at once */
+    RUN_MOVED,        /* slots are saved and loaded between the calls */
     RUN_AHEAD,        /* results are read many steps later, from two queues in turn */
     RUN_SVM,          /* buffers are pointers */
     RUN_ALONE,        /* each row of a step is a step */
@@ -254,6 +255,9 @@ void run_finish(const run_side *side);
             (status) = (call); \
         } \
     } while (0)
+
+/* Saves each slot and loads it again. */
+void run_move(run_side *side);
 
 /* Lets the slot calls take effect that come before, by a step of a row that is skipped. */
 void run_flush(run_side *side);

@@ -1240,7 +1240,7 @@ void run_launches(run_side *side, const run_statement *s)
         launches -= cls_sampler_launches(side->sampler[0]);
     }
     if (run_counts_launches && !side->on_host && side->shards == 0 && side->way != RUN_EACH &&
-        side->way != RUN_ALONE && (!of_call || launches > n))
+        side->way != RUN_MOVED && side->way != RUN_ALONE && (!of_call || launches > n))
         n = launches;
     run_note(side, "launches", &n, sizeof n);
 }

@@ -400,6 +400,8 @@ void run_first(run_side *side, const run_script *script, uint32_t count)
             run_die(s, "there is no sampler yet: a script begins with one, such as sampler "
                        "vocab=40 slots=3");
         verb->run(side, s);
+        if (side->way == RUN_MOVED && side->left_out == NULL)
+            run_move(side);
         if (run_judge != NULL && side->on_host && side->way == RUN_PLAIN) {
             run_drain(side);
             const char *const fault = run_judge(side, s);

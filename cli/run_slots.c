@@ -304,6 +304,24 @@ static void load_slot(run_side *side, const run_statement *s)
     }
 }
 
+void run_move(run_side *side)
+{
+    for (uint32_t slot = 0; side->sampler[0] != NULL && slot < side->sampler_options.slot_count;
+         slot++) {
+        const run_statement *const rules = side->rules[slot];
+        cls_status status;
+        const run_named saved = saved_slot(side, slot, &status);
+        if (status != CLS_OK) /* it has no request */
+            continue;
+        status = cls_slot_load(side->sampler[0], slot, saved.object, saved.size,
+                               rules != NULL ? grammar_of(side, rules) : NULL);
+        if (status != CLS_OK && strstr(cls_error_message(), "grammar is not the one") == NULL)
+            run_die(side->now, "%s: slot %" PRIu32 " is saved, but cannot be loaded: %s",
+                    side->name, slot, cls_error_message());
+        cli_free(saved.object);
+    }
+}
+
 static void compare_slots(run_side *side, const run_statement *s)
 {
     uint32_t n;
