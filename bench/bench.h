@@ -200,13 +200,6 @@ uint32_t bench_window(const bench_case *c);
 
 #define BENCH_EXCHANGES 8u /* of a step on shards, whose sizes are recorded */
 
-/* What a step on shards took, in microseconds. */
-typedef struct bench_split {
-    double
-        local_us; /* all shards' first partials, from the step's beginning until they are ready */
-    double merge_us; /* of shard 0: all that follows, until its queue is finished */
-} bench_split;
-
 typedef struct bench_result {
     double floor_us, step_us, empty_us; /* medians, from enqueue to finish */
     /* Medians by the device's clock; 0 if its events have no times. */
@@ -216,7 +209,8 @@ typedef struct bench_result {
     double accepted;     /* accepted drafts divided by all drafts */
 
     /* With setup->shards, and then without floor_us and empty_us: */
-    bench_split split; /* medians */
+    double local_us; /* medians: all shards' first partials, from the step's beginning on */
+    double merge_us; /* of shard 0: all that follows, until its queue is finished */
     uint32_t exchanges;
     double partial_row[BENCH_EXCHANGES]; /* bytes of a partial, divided by the rows */
 } bench_result;
@@ -227,9 +221,29 @@ double bench_clock(void);
 /* Sorts `times` and returns the median. */
 double bench_median(double *times, size_t n);
 
-/* Whether `runs` runs in `spent` microseconds are enough: they are `wanted` ones or, if that is 0,
- * make a stable median. */
-int bench_enough(uint32_t wanted, uint32_t runs, double spent);
+/* Reads a buffer, and waits for it. */
+int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to);
+
+#define BENCH_PARTS 3 /* the most parts of a round */
+
+/* Rounds of which each has parts that are timed: `run` sets their microseconds. `begin` begins the
+ * requests, at first and again after many rounds, since histories grow. There are `least` rounds in
+ * `least_us`, but no more than `most_us` allow. */
+typedef struct bench_rounds {
+    int (*begin)(void *of);
+    int (*run)(void *of, double *us);
+    void *of;
+    uint32_t least;
+    double least_us, most_us;
+} bench_rounds;
+#define BENCH_STABLE 101, 1e6, 1e7
+
+/* Whether n rounds in `spent` microseconds are enough, or as many as are wanted. */
+bool bench_enough(const bench_rounds *rounds, uint32_t wanted, uint32_t n, double spent);
+
+/* Runs rounds, and finds the medians of their parts. wanted: their number; 0: as many as the rounds
+ * say. */
+int bench_medians(const bench_rounds *rounds, uint32_t wanted, double *medians, uint32_t *runs);
 
 /* Runs the floor's kernel and waits for it. */
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor);

@@ -168,14 +168,17 @@ int bench_enqueue_step(const bench_setup *setup, const bench_case *c, cl_command
 
 int bench_run_step(const bench_setup *setup, const bench_case *c, int32_t *tokens)
 {
-    cl_int error;
-    if (bench_enqueue_step(setup, c, setup->on->queue, NULL))
-        return 1;
-    error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
-                                setup->batch * sizeof *tokens, tokens, 0, NULL, NULL);
+    return bench_enqueue_step(setup, c, setup->on->queue, NULL) ||
+           bench_read(setup, setup->tokens.buffer, setup->batch * sizeof *tokens, tokens);
+}
+
+int bench_read(const bench_setup *setup, cl_mem from, size_t size, void *to)
+{
+    cl_int error =
+        clEnqueueReadBuffer(setup->on->queue, from, CL_FALSE, 0, size, to, 0, NULL, NULL);
     if (error == CL_SUCCESS)
         error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the tokens", error);
+    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: reading the results", error);
 }
 
 /* Runs as many empty kernels as a step launches. */
@@ -187,12 +190,8 @@ static int run_empty(const bench_setup *setup, const bench_floor *floor, uint32_
     for (uint32_t i = 0; i < launches && error == CL_SUCCESS; i++)
         error = clEnqueueNDRangeKernel(setup->on->queue, floor->nothing, 1, NULL, &one, &one, 0,
                                        NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clEnqueueReadBuffer(setup->on->queue, setup->tokens.buffer, CL_FALSE, 0,
-                                    sizeof token, &token, 0, NULL, NULL);
-    if (error == CL_SUCCESS)
-        error = clFinish(setup->on->queue);
-    return error == CL_SUCCESS ? 0 : cli_fail_opencl("bench: an empty launch", error);
+    return error == CL_SUCCESS ? bench_read(setup, setup->tokens.buffer, sizeof token, &token)
+                               : cli_fail_opencl("bench: an empty launch", error);
 }
 
 int bench_run_floor(const bench_setup *setup, const bench_floor *floor)
@@ -249,102 +248,113 @@ static int verify_rows(reference *r, const int32_t *tokens, const int32_t *ids)
 static int verify_results(reference *r, const int32_t *tokens)
 {
     const size_t size = (size_t)r->setup->batch * kept_capacity(r->setup, r->c) * sizeof(int32_t);
-    cl_int error = CL_SUCCESS;
     if (r->c->kept_set == 0)
         return verify_rows(r, tokens, NULL);
-    int32_t *const ids = malloc(size);
-    r->sets = malloc(size);
-    int failed = ids == NULL || r->sets == NULL ? cli_no_memory() : 0;
-    if (!failed)
-        error = clEnqueueReadBuffer(r->setup->on->queue, r->setup->kept.buffer, CL_TRUE, 0, size,
-                                    ids, 0, NULL, NULL);
-    if (error != CL_SUCCESS)
-        failed = cli_fail_opencl("bench: reading the kept sets", error);
-    failed = failed || verify_rows(r, tokens, ids);
-    free(ids);
-    free(r->sets);
+    int32_t *const ids = cli_alloc(size, 1);
+    r->sets = cli_alloc(size, 1);
+    const int failed =
+        bench_read(r->setup, r->setup->kept.buffer, size, ids) || verify_rows(r, tokens, ids);
+    cli_free(ids);
+    cli_free(r->sets);
     return failed;
 }
 
 int bench_verify(const bench_setup *setup, const bench_case *c)
 {
-    int32_t *tokens = malloc(2 * setup->batch * sizeof *tokens);
-    reference r = {setup, c, tokens != NULL ? tokens + setup->batch : NULL, NULL};
-    int failed;
-    if (tokens == NULL)
-        return cli_no_memory();
-    failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
-             verify_results(&r, tokens);
-    free(tokens);
+    int32_t *const tokens = cli_alloc(2 * setup->batch, sizeof *tokens);
+    reference r = {setup, c, tokens + setup->batch, NULL};
+    const int failed = bench_begin_slots(setup, c) || bench_run_step(setup, c, tokens) ||
+                       verify_results(&r, tokens);
+    cli_free(tokens);
     return failed;
 }
 
-/* The median of a hundred runs and of one second is stable. Ten seconds are enough for the slowest
- * device. */
-int bench_enough(uint32_t wanted, uint32_t runs, double spent)
+/* The median of a hundred rounds and of one second is stable. Ten seconds are enough for the
+ * slowest device. A number of rounds that is wanted needs no time. */
+bool bench_enough(const bench_rounds *r, uint32_t wanted, uint32_t n, double spent)
 {
     if (wanted != 0)
-        return runs >= wanted;
-    return (runs >= 101 && spent >= 1e6) || (runs >= 3 && spent >= 1e7);
+        return n >= wanted;
+    return n == BENCH_MOST_RUNS || (n >= 3 && spent >= r->most_us) ||
+           (n >= r->least && spent >= r->least_us);
 }
 
-enum { FLOOR, STEP, EMPTY, KINDS };
-
-/* Steps accept their tokens, so histories grow. After so many steps the requests begin again. */
+/* Steps accept their tokens, so histories grow. After so many rounds the requests begin again. */
 #define RESTART 256
 
-static int time_into(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
-                     bench_result *result, double *times[KINDS])
+int bench_medians(const bench_rounds *r, uint32_t wanted, double *medians, uint32_t *runs)
 {
+    double *const times = cli_alloc(BENCH_PARTS * BENCH_MOST_RUNS, sizeof *times);
+    double us[BENCH_PARTS] = {0};
     uint32_t n = 0;
-    if (steps->begin(steps->of))
-        return 1;
+    int failed = r->begin(r->of);
     const double begin = bench_clock();
-    for (int i = 0; i < 3; i++) /* the first launches are slow */
-        if (steps->run(steps->of) || bench_run_floor(setup, floor))
-            return 1;
-    result->launches = cls_sampler_launches(setup->sampler);
-    while (n < BENCH_MOST_RUNS && !bench_enough(setup->runs, n, bench_clock() - begin)) {
-        double start, end;
-        if (cli_interrupted())
-            return 1;
-        if (n % RESTART == RESTART - 1 && (steps->begin(steps->of) || steps->run(steps->of)))
-            return 1;
-        start = bench_clock();
-        if (bench_run_floor(setup, floor))
-            return 1;
-        end = bench_clock();
-        times[FLOOR][n] = end - start;
-        start = end;
-        if (steps->run(steps->of))
-            return 1;
-        end = bench_clock();
-        times[STEP][n] = end - start;
-        start = end;
-        if (run_empty(setup, floor, result->launches))
-            return 1;
-        times[EMPTY][n++] = bench_clock() - start;
+    for (int i = 0; i < 3 && !failed; i++) /* the first launches are slow */
+        failed = r->run(r->of, us);
+    while (!failed && !bench_enough(r, wanted, n, bench_clock() - begin)) {
+        failed = cli_interrupted() ||
+                 (n % RESTART == RESTART - 1 && (r->begin(r->of) || r->run(r->of, us))) ||
+                 r->run(r->of, us);
+        for (size_t k = 0; k < BENCH_PARTS; k++)
+            times[k * BENCH_MOST_RUNS + n] = us[k];
+        n++;
     }
-    result->runs = n;
-    result->floor_us = bench_median(times[FLOOR], n);
-    result->step_us = bench_median(times[STEP], n);
-    result->empty_us = bench_median(times[EMPTY], n);
+    for (size_t k = 0; k < BENCH_PARTS && !failed; k++)
+        medians[k] = bench_median(times + k * BENCH_MOST_RUNS, n);
+    *runs = n;
+    cli_free(times);
+    return failed;
+}
+
+enum { FLOOR, STEP, EMPTY };
+
+/* The floor, a step and as many empty launches, in turn. */
+typedef struct turn {
+    const bench_setup *setup;
+    const bench_floor *floor;
+    const bench_steps *steps;
+    uint32_t turns, launches; /* of a step: those of the third, which uploads no requests */
+} turn;
+
+static int begin_turns(void *of)
+{
+    const turn *const t = of;
+    return t->steps->begin(t->steps->of);
+}
+
+static int run_turn(void *of, double *us)
+{
+    turn *const t = of;
+    const double begin = bench_clock();
+    if (bench_run_floor(t->setup, t->floor))
+        return 1;
+    const double read = bench_clock();
+    if (t->steps->run(t->steps->of))
+        return 1;
+    const double step = bench_clock();
+    if (++t->turns == 3)
+        t->launches = cls_sampler_launches(t->setup->sampler);
+    if (run_empty(t->setup, t->floor, t->launches))
+        return 1;
+    us[FLOOR] = read - begin;
+    us[STEP] = step - read;
+    us[EMPTY] = bench_clock() - step;
     return 0;
 }
 
 int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                      bench_result *result)
 {
-    double *memory = malloc(KINDS * BENCH_MOST_RUNS * sizeof *memory);
-    double *times[KINDS];
-    int failed;
-    if (memory == NULL)
-        return cli_no_memory();
-    for (size_t i = 0; i < KINDS; i++)
-        times[i] = memory + i * BENCH_MOST_RUNS;
-    failed = time_into(setup, floor, steps, result, times);
-    free(memory);
-    return failed || bench_time_events(setup, floor, steps, result);
+    turn t = {setup, floor, steps, 0, 0};
+    const bench_rounds rounds = {begin_turns, run_turn, &t, BENCH_STABLE};
+    double us[BENCH_PARTS];
+    if (bench_medians(&rounds, setup->runs, us, &result->runs))
+        return 1;
+    result->launches = t.launches;
+    result->floor_us = us[FLOOR];
+    result->step_us = us[STEP];
+    result->empty_us = us[EMPTY];
+    return bench_time_events(setup, floor, steps, result);
 }
 
 typedef struct plain {
@@ -381,13 +391,8 @@ static int begin_plain(void *of)
 int bench_time(const bench_setup *setup, const bench_floor *floor, const bench_case *c,
                bench_result *result)
 {
-    plain p = {setup, c, malloc(setup->batch * sizeof *p.tokens)};
+    plain p = {setup, c, cli_alloc(setup->batch, sizeof *p.tokens)};
     const bench_steps steps = {begin_plain, enqueue_plain, run_plain, &p};
-    int failed;
-    if (p.tokens == NULL)
-        return cli_no_memory();
     result->host_bytes = setup->batch * sizeof *p.tokens;
-    failed = bench_time_steps(setup, floor, &steps, result);
-    free(p.tokens);
-    return failed;
+    return bench_time_steps(setup, floor, &steps, result);
 }

@@ -39,8 +39,6 @@ __attribute__((format(printf, 1, 2)))
 #endif
 void cli_warn(const char *format, ...);
 
-int cli_no_memory(void);
-
 /* The exit status of a command that cannot run. */
 extern int cli_failure;
 
