@@ -17,10 +17,7 @@ static uint64_t next_bits(uint64_t *state)
 }
 
 /* Both 0 and 1 are excluded. */
-double bench_uniform(uint64_t *state)
-{
-    return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53;
-}
+double bench_uniform(uint64_t *state) { return ((double)(next_bits(state) >> 11) + 0.5) * 0x1p-53; }
 
 /* A normal number by Box and Muller. The second number of each pair is not used. */
 static double next_normal(uint64_t *state)

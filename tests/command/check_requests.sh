@@ -203,9 +203,9 @@ END
 gives '0 0 0 0 3 -1' '0 0 0 0 32 4' --output so-far.npy --grammar grammar.json
 gives '2 2 2 2 3 -1' '0 0 0 0 32 4' --output so-far.npy --grammar grammar.json --logit-bias 0:-9
 
-# Frequency: 4 becomes 3.6, 3.2, 2.8. Presence: 2.9. Both look at the output unless told. Windows: of
-# the fifth row's 0 0 0 2 the last three; and across prompt and output, of which the output is the
-# later.
+# Frequency: 4 becomes 3.6, 3.2, 2.8. Presence: 2.9. Both look at the output alone by default.
+# Windows: of the fifth row's 0 0 0 2 the last three; and across prompt and output, of which the
+# output is the later.
 f="--frequency-penalty 0.4" p="--presence-penalty 1.1"
 # shellcheck disable=SC2086
 {
