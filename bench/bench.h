@@ -141,20 +141,6 @@ cl_int bench_floor_busy(const bench_floor *floor, cl_command_queue queue, cl_eve
 
 /* --------------------------------------------------------------- measure.c */
 
-/* What a case adds to the truncations of llama.cpp's chain. */
-typedef enum bench_more {
-    BENCH_NO_MORE, /* nothing, and the chain is the default one */
-    BENCH_LLAMA,   /* a repetition penalty over a window, as in llama.cpp's defaults */
-    BENCH_DRY,
-    BENCH_XTC,
-    BENCH_TYPICAL,
-    BENCH_MIROSTAT,
-    BENCH_MIROSTAT_LATE, /* Mirostat after so many tokens that mu is too large to cut anything */
-    BENCH_THINKING,      /* a thinking budget that is not used up, with the default chain */
-    BENCH_FORCED,        /* forced tokens, with the default chain */
-    BENCH_LOOP           /* a stop at loops, which do not occur, with the default chain */
-} bench_more;
-
 /* How drafts are verified, and which distributions come with them. */
 typedef enum bench_drafts {
     BENCH_STEP,     /* no drafts: a plain step */
@@ -174,17 +160,15 @@ typedef enum bench_kind {
  * is set, the step of case topk; the goals are for [16, 128256] float32 on a CPU of two cores. The
  * unit of `goal_one`, the goal for one row, is the time of empty launches. 0: no goal. */
 typedef struct bench_case {
-    const char *name;
+    const char *name, *params; /* as in a text of calls */
     bench_rows rows;
-    float temperature;
-    int32_t top_k;
-    float top_p, min_p;
     bench_mask mask;
-    int penalized;
     double goal, goal_one;
     int goal_topk;
-    bench_more more;
-    uint32_t history; /* tokens of a history; 0: as in the setup */
+    uint32_t history; /* tokens of a history */
+    bool penalized;   /* there are as many as in the setup, if `history` is 0 */
+    bool forced;      /* the tokens are forced */
+    bool late;        /* after so many tokens that Mirostat's mu is too large to cut anything */
     bench_drafts drafts;
     uint32_t kept_set; /* ids of a row's kept set that the step writes, at most vocab; 0: none */
     bench_kind kind;
@@ -281,8 +265,9 @@ typedef struct bench_steps {
 int bench_time_steps(const bench_setup *setup, const bench_floor *floor, const bench_steps *steps,
                      bench_result *result);
 
-/* The parameters of a row that has no history. */
-void bench_make_params(const bench_case *c, uint32_t row, cls_params *params);
+/* Sets parameters by a text, and those of a case, which cls_cmd_bench() has read. */
+void bench_set_params(const char *text, cls_params *params);
+const cls_params *bench_params(const bench_case *c);
 
 /* ----------------------------------------------------------------- setup.c */
 

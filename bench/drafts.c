@@ -48,10 +48,10 @@ static int make_draft(void *of, uint32_t draft)
     const origin *const o = &m->origins[draft];
     float *const probs = (float *)((char *)setup->rows + m->v->probs);
     m->v->ids[draft] =
-        with_probs(m->v)
-            ? bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows, setup->dtype,
-                               o->row, setup->vocab, (double)m->v->c->temperature, o->uniform)
-            : bench_likeliest(setup->rows, setup->dtype, o->row, setup->vocab);
+        with_probs(m->v) ? bench_fill_draft(probs + (size_t)draft * setup->vocab, setup->rows,
+                                            setup->dtype, o->row, setup->vocab,
+                                            (double)bench_params(m->v->c)->temperature, o->uniform)
+                         : bench_likeliest(setup->rows, setup->dtype, o->row, setup->vocab);
     return 0;
 }
 
@@ -152,8 +152,8 @@ static int32_t method(const bench_case *c)
 static int begin_requests(const verification *v)
 {
     for (uint32_t slot = 0; slot < v->requests; slot++) {
-        cls_params params;
-        bench_make_params(v->c, v->setup.first + slot, &params);
+        cls_params params = *bench_params(v->c);
+        params.seed = v->setup.first + slot;
         if (cls_slot_begin(v->setup.sampler, slot, &params, NULL, 0, NULL, 0) != CLS_OK)
             return cli_fail_library("bench: beginning a slot");
     }

@@ -6,9 +6,6 @@
 #include <string.h>
 #include <time.h>
 
-#define LLAMA_WINDOW 64u /* the window of llama.cpp's penalties */
-#define LOOPS 16u        /* copies of a loop that stop a request */
-#define LONGEST_LOOP 32u
 #define FORCED 512u /* forced ids of a request: more than the steps until it begins again */
 
 double bench_clock(void)
@@ -37,65 +34,11 @@ uint32_t bench_history(const bench_setup *setup, const bench_case *c)
 
 uint32_t bench_window(const bench_case *c)
 {
-    switch (c->more) {
-    case BENCH_NO_MORE:
-    case BENCH_THINKING:
-    case BENCH_FORCED:
-        return 0;
-    case BENCH_LOOP:
-        return LOOPS * LONGEST_LOOP;
-    case BENCH_DRY:
-        return c->history;
-    default:
-        return LLAMA_WINDOW;
-    }
-}
-
-/* Sets llama.cpp's default chain with one more sampler. */
-static void make_llama(bench_more more, uint32_t vocab, cls_params *params)
-{
-    static const int32_t ids[] = {1, 5, 9, 13}; /* by Zipf's law about one token in 14 */
-    static const cls_ids breakers[] = {{&ids[0], 1}, {&ids[1], 1}, {&ids[2], 1}, {&ids[3], 1}};
-    params->chain = CLS_CHAIN_LLAMA;
-    params->penalty_scope = CLS_SCOPE_ALL;
-    params->penalty_window = LLAMA_WINDOW;
-    params->repetition_penalty = 1.1f;
-    if (more == BENCH_DRY) {
-        params->dry_multiplier = 0.8f;
-        params->dry_breakers.sequences = breakers;
-        params->dry_breakers.count = vocab > 13 ? sizeof breakers / sizeof *breakers : 0;
-    } else if (more == BENCH_XTC) {
-        params->xtc_probability = 0.5f;
-    } else if (more == BENCH_TYPICAL) {
-        params->typical_p = 0.9f;
-    } else if (more == BENCH_MIROSTAT || more == BENCH_MIROSTAT_LATE) {
-        params->mirostat = 2;
-    }
-}
-
-/* Sets a thinking budget, or the loop stop. Loops of fewer tokens would occur. */
-static void make_ends(bench_more more, cls_params *params)
-{
-    static const int32_t end = 0;
-    if (more == BENCH_THINKING) {
-        params->thinking_end.ids = params->thinking_forced.ids = &end;
-        params->thinking_end.count = params->thinking_forced.count = 1;
-        params->thinking_budget = UINT32_MAX / 2;
-    } else if (more == BENCH_LOOP) {
-        params->loop_repeats = LOOPS;
-        params->loop_min = 8;
-        params->loop_max = LONGEST_LOOP;
-    }
-}
-
-void bench_make_params(const bench_case *c, uint32_t row, cls_params *params)
-{
-    cls_params_init(params);
-    params->temperature = c->temperature;
-    params->top_k = c->top_k;
-    params->top_p = c->top_p;
-    params->min_p = c->min_p;
-    params->seed = row;
+    const cls_params *const p = bench_params(c);
+    const uint32_t loops = p->loop_repeats * p->loop_max;
+    return p->dry_multiplier != 0.0f ? c->history
+           : p->loop_repeats != 0    ? loops
+                                     : p->penalty_window;
 }
 
 /* Begins the request of a row in a slot: the parameters, and the history, of which half is prompt
@@ -105,23 +48,15 @@ static cls_status begin_row(const bench_setup *setup, const bench_case *c, uint3
     const uint32_t row = setup->first + slot, history = bench_history(setup, c),
                    outputs = history / 2, prompts = history - outputs;
     const int32_t *const ids = setup->ids + (size_t)row * setup->longest;
-    cls_params params;
-    bench_make_params(c, row, &params);
-    if (c->more >= BENCH_THINKING)
-        make_ends(c->more, &params);
-    else if (c->more != BENCH_NO_MORE)
-        make_llama(c->more, setup->vocab, &params);
-    if (c->penalized) {
-        params.repetition_penalty = 1.1f;
-        params.frequency_penalty = 0.1f;
-        params.presence_penalty = 0.1f;
-    }
+    cls_params params = *bench_params(c);
+    params.seed = row;
+    if (setup->vocab <= 13) /* the largest of DRY's breakers */
+        params.dry_breakers.count = 0;
     const cls_status status =
         cls_slot_begin(setup->sampler, slot, &params, prompts != 0 ? ids : NULL, prompts,
                        outputs != 0 ? ids + prompts : NULL, outputs);
-    return status == CLS_OK && c->more == BENCH_FORCED
-               ? cls_slot_force(setup->sampler, slot, ids, FORCED)
-               : status;
+    return status == CLS_OK && c->forced ? cls_slot_force(setup->sampler, slot, ids, FORCED)
+                                         : status;
 }
 
 int bench_begin_slots(const bench_setup *setup, const bench_case *c)
@@ -382,8 +317,7 @@ static int begin_plain(void *of)
 {
     const plain *const p = of;
     int failed = bench_begin_slots(p->setup, p->c);
-    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->more == BENCH_MIROSTAT_LATE;
-         i++)
+    for (int i = 0; i < LATE && !failed && !cli_interrupted() && p->c->late; i++)
         failed = run_plain(of);
     return failed;
 }

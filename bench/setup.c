@@ -139,7 +139,7 @@ static int fill_history(void *of, uint32_t row)
     for (uint32_t i = 0; i < setup->longest; i += 64)
         ids[i] = setup->likeliest[row];
     for (size_t i = 0; i < BENCH_CASES; i++)
-        if (bench_cases[i].more == BENCH_DRY)
+        if (bench_params(&bench_cases[i])->dry_multiplier != 0.0f)
             memcpy(ids + bench_cases[i].history - 3, ids + 61, 3 * sizeof *ids);
     return 0;
 }

@@ -25,8 +25,7 @@ typedef struct split_case {
 
 bool bench_can_split(const bench_case *c)
 {
-    return c->kind == BENCH_STEPS && c->drafts == BENCH_STEP && c->more != BENCH_MIROSTAT_LATE &&
-           c->kept_set == 0;
+    return c->kind == BENCH_STEPS && c->drafts == BENCH_STEP && !c->late && c->kept_set == 0;
 }
 
 static void close_case(split_case *p)
