@@ -85,7 +85,9 @@ END
 "$clsample" bench --runs 101 --case greedy --case topk --json | awk -F'[:", ]+' '
     $2 == "case" { name = $3 == "greedy" ? "greedy" : "top-k 50, top-p 0.9" }
     $2 == "floor_us" { floor = $3 }
-    $2 == "step_us" { printf "  %-22s %4.0f us    (one read of the logits: %.0f us)\n", name, $3, floor }'
+    $2 == "step_us" {
+        printf "  %-22s %4.0f us    (one read of the logits: %.0f us)\n", name, $3, floor
+    }'
 
 cat <<END
 
