@@ -168,13 +168,13 @@ void soak_score(soak *s)
     soak_retry(s, cls_logprobs(s->sampler, s->queue, &call, 0, NULL, NULL));
     get(s, &x, sizeof x);
     for (uint32_t row = 0; row < n && s->computes; row++) {
-        char where[80];
         brute all;
-        snprintf(where, sizeof where, "seed %llu, call %llu, row %u", (unsigned long long)s->seed,
-                 (unsigned long long)s->n.calls, row);
-        brute_make(&all, f->rows->values + (size_t)row * s->o.vocab, s->o.vocab, 1.0, NULL);
-        brute_top(&all, x.top[row], x.top_logprobs[row], TOP, where);
-        brute_given(&all, x.given[row], x.given_logprobs[row], x.ranks[row], GIVEN, where);
+        brute_make(&all, f->rows->values + (size_t)row * s->o.vocab, s->o.vocab, NULL);
+        soak_require(s, brute_top(&all, x.top[row], x.top_logprobs[row], TOP) == TOP,
+                     "row %u: another list of likeliest tokens", row);
+        soak_require(
+            s, brute_given(&all, x.given[row], x.given_logprobs[row], x.ranks[row], GIVEN) == GIVEN,
+            "row %u: other ranks or log-probabilities of given tokens", row);
         brute_free(&all);
     }
     s->n.scored++;
