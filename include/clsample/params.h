@@ -213,8 +213,8 @@ typedef struct cls_params {
      * the output: no string of the output turns the grammar off. Output tokens in between count.
      * When thinking_budget of them have followed without thinking_end, the next rows emit the ids
      * of thinking_forced, one after another, and sampling continues after the last one. A budget of
-     * 0 forces it at once. doc/integration.md, "Thinking budgets, forced text and loops", has the
-     * details. An empty thinking_forced is off (default); a budget is refused then, and a start or
+     * 0 forces it at once. doc/requests.md, "Thinking budgets", has the details.
+     * An empty thinking_forced is off (default); a budget is refused then, and a start or
      * an end, unless relaxed_top_k needs them or a grammar, which does not apply while the request
      * thinks. Refused are also a budget above 2,147,483,647, and a thinking_start or thinking_end
      * longer than the sampler's `max_history` + 1. (vLLM's thinking_token_budget, TensorRT-LLM's
@@ -257,7 +257,7 @@ typedef struct cls_params {
      * of the set are likelier, and its probability is at least that of the likeliest less
      * relaxed_delta. It also accepts the row's own draw, which replaces the first draft that it
      * does not accept. A greedy row is judged by all tokens that it may take, at temperature 1.
-     * Not lossless; elsewhere the call's method decides. doc/integration.md has the details.
+     * Not lossless; elsewhere the call's method decides. doc/requests.md has the details.
      * relaxed_top_k 0: off (default); a delta is refused then. relaxed_delta: 0 (default) to 1.
      * (TensorRT-LLM's relaxed_topk and relaxed_delta) */
     uint32_t relaxed_top_k;

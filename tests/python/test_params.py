@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """clsample.Params: each name of other systems is converted, refused or left by a sentence, as the
-tables of doc/integration.md say, and the command's table has the same names."""
+tables of doc/parameters.md say, and the command's table has the same names."""
 
 import json
 import math
@@ -351,9 +351,9 @@ def test_what_constrains_the_text_is_refused(read, given):
 
 
 def rows_of(system):
-    """The rows of a table of doc/integration.md: the names in the first two columns."""
-    text = (SOURCE / "doc" / "integration.md").read_text()
-    section = text[text.index(f"### {system}\n") :].split("\n### ")[0]
+    """The rows of a table of doc/parameters.md: the names in the first two columns."""
+    text = (SOURCE / "doc" / "parameters.md").read_text()
+    section = text[text.index(f"## {system}\n") :].split("\n## ")[0]
     for line in section.splitlines():
         if line.startswith("| ") and "|---" not in line:
             yield [re.findall(r"`(\w+)\b[^`]*`", cell) for cell in line.split("|")[1:3]]
