@@ -21,7 +21,8 @@ unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/ch
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
 	tests/unit/check_answers tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
-	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host
+	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
+	tests/unit/check_watermark
 long_tests = tests/device/check_shard_contexts tests/device/check_shard_edges \
 	tests/device/check_tiers tests/device/check_invariance tests/device/check_binaries \
 	tests/stress/check_verify_chance tests/stress/check_verify_law
@@ -60,7 +61,7 @@ texts = tests/scripts/outputs.run tests/scripts/masks.run tests/scripts/budgets.
 	tests/scripts/modes.run tests/scripts/history.run tests/scripts/grammar.run tests/scripts/steps.run \
 	tests/scripts/chains.run tests/scripts/verify.run tests/scripts/shards.run tests/scripts/slots.run \
 	tests/scripts/calls.run tests/scripts/forced.run tests/scripts/drafts.run tests/scripts/accept.run \
-	tests/scripts/saved.run tests/scripts/refused.run
+	tests/scripts/saved.run tests/scripts/refused.run tests/scripts/watermark.run
 command_check = tests/command/check_requests.sh tests/command/check_selftest_command.sh \
 	tests/command/check_interrupts.sh tests/command/check_tune.sh
 endif
