@@ -24,7 +24,7 @@ judge() {
     fi
 }
 
-for text in slots verify steps history budgets; do
+for text in slots verify steps history outputs chains budgets; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
