@@ -301,8 +301,17 @@ void run_accept(run_side *side, const run_statement *s);
 void run_draft(run_side *side, const run_statement *s);
 void run_logprobs(run_side *side, const run_statement *s);
 void run_launches(run_side *side, const run_statement *s);
-void run_slot_statement(run_side *side, const run_statement *s);
 void run_sampler(run_side *side, const run_statement *s);
+
+/* Runs any statement. */
+void run_statement_on(run_side *side, const run_statement *s);
+
+/* The number of samplers of a side. */
+uint32_t run_samplers(const run_side *side);
+
+/* Begins a call: its defaults, and what words set that are no `keys`. */
+void run_begin_call(const run_statement *s, const char *keys, const char *structure, void *call,
+                    size_t size);
 
 /* What a test does with each new sampler of a device; or NULL. */
 extern void (*run_prepare)(cls_sampler *sampler);

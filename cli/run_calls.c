@@ -57,6 +57,15 @@ static void turn_map(map *m, uint32_t rows)
         m->value = turned(m->value, rows, sizeof *m->value);
 }
 
+/* The number of a call's rows: that of its word, or of its slots, or `absent`. */
+static uint32_t rows_of(const run_statement *s, const char *key, uint32_t absent)
+{
+    const char *const slots = run_find(s, "slots");
+    if (slots != NULL)
+        run_numbers(s, "slots", slots + (*slots == '@'), &absent);
+    return (uint32_t)run_number(s, key, absent);
+}
+
 /* The slots of rows on this side, where a missing map names the first ones. */
 static void place_slots(const run_side *side, map *slots, uint32_t rows)
 {
@@ -586,16 +595,10 @@ static step_call read_step(run_side *side, const run_statement *s)
 {
     const uint32_t most = side->sampler_options.max_rows;
     step_call c = {.rows = 0};
-    uint32_t listed = 0;
     uint64_t number[3];
-    run_check_keys(s, step_keys, "cls_step");
-    cls_step_init(&c.fields);
-    run_set_fields(s, step_keys, "cls_step", &c.fields);
-    const char *const slots = run_find(s, "slots"), *const random = run_find(s, "random_bits");
-    if (slots != NULL)
-        run_numbers(s, "slots", slots + (*slots == '@'), &listed);
-    c.fields.rows = (uint32_t)run_number(
-        s, "rows", slots != NULL ? listed : least(most, side->sampler_options.slot_count));
+    run_begin_call(s, step_keys, "cls_step", &c.fields, sizeof c.fields);
+    const char *const random = run_find(s, "random_bits");
+    c.fields.rows = rows_of(s, "rows", least(most, side->sampler_options.slot_count));
     c.fields.defer_accept = (int32_t)run_number(s, "defer", (uint64_t)c.fields.defer_accept);
     c.rows = least(c.fields.rows, most);
     c.logits_rows = least(c.fields.logits_rows != 0 ? c.fields.logits_rows : c.rows, most);
@@ -780,7 +783,7 @@ void run_step(run_side *side, const run_statement *s)
 {
     step_call c = read_step(side, s);
     find_edges(side, s, &c);
-    const uint32_t shards = side->shards != 0 ? side->shards : 1, since = side->records;
+    const uint32_t shards = run_samplers(side), since = side->records;
     const bool refused = run_reference(side) != CLS_OK;
     cls_step steps[RUN_MOST_SHARDS] = {{.rows = 0}};
     outputs out[RUN_MOST_SHARDS];
@@ -1029,9 +1032,7 @@ void run_verify(run_side *side, const run_statement *s)
     cls_logits whole[RUN_MOST_SHARDS];
     cls_verify_call v;
     uint32_t requests = 0, most_drafts = 0;
-    run_check_keys(s, verify_keys, "cls_verify_call");
-    cls_verify_call_init(&v);
-    run_set_fields(s, verify_keys, "cls_verify_call", &v);
+    run_begin_call(s, verify_keys, "cls_verify_call", &v, sizeof v);
     run_value(s, "drafts");
     const int32_t *const drafts = run_list(s, "drafts", &requests);
     int32_t *const offsets = cli_alloc(requests + (size_t)1, sizeof *offsets);
@@ -1104,15 +1105,8 @@ void run_accept(run_side *side, const run_statement *s)
     static const char keys[] = "rows slots tokens counts rollback";
     const uint32_t since = side->records;
     cls_accept_call a;
-    uint32_t listed = 0;
-    run_check_keys(s, keys, "cls_accept_call");
-    cls_accept_call_init(&a);
-    run_set_fields(s, keys, "cls_accept_call", &a);
-    const char *const slots_text = run_find(s, "slots");
-    if (slots_text != NULL)
-        run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    a.rows = (uint32_t)run_number(s, "rows",
-                                  slots_text != NULL ? listed : side->sampler_options.max_rows);
+    run_begin_call(s, keys, "cls_accept_call", &a, sizeof a);
+    a.rows = rows_of(s, "rows", side->sampler_options.max_rows);
     const uint32_t rows = least(a.rows, side->sampler_options.max_rows),
                    per_row = least(a.per_row, CLS_MAX_ACCEPTED);
     const bool drawn = run_find(s, "tokens") != NULL && strcmp(run_find(s, "tokens"), "drawn") == 0;
@@ -1122,7 +1116,7 @@ void run_accept(run_side *side, const run_statement *s)
         counts = read_map(s, "counts", rows), back = read_map(s, "rollback", rows);
     place_slots(side, &slots, rows);
     cls_status status = CLS_OK;
-    for (uint32_t i = 0; i < (side->shards != 0 ? side->shards : 1) && status == CLS_OK; i++) {
+    for (uint32_t i = 0; i < run_samplers(side) && status == CLS_OK; i++) {
         a.slots = ints_of(side, &slots, 0, rows);
         a.tokens = ints_of(side, &tokens, 0, rows * per_row);
         a.counts = ints_of(side, &counts, 0, rows);
@@ -1139,15 +1133,8 @@ void run_draft(run_side *side, const run_statement *s)
     static const char keys[] = "slots requests";
     const uint32_t since = side->records;
     cls_draft_call d;
-    uint32_t listed = 0;
-    run_check_keys(s, keys, "cls_draft_call");
-    cls_draft_call_init(&d);
-    run_set_fields(s, keys, "cls_draft_call", &d);
-    const char *const slots_text = run_find(s, "slots");
-    if (slots_text != NULL)
-        run_numbers(s, "slots", slots_text + (*slots_text == '@'), &listed);
-    d.requests = (uint32_t)run_number(s, "requests",
-                                      slots_text != NULL ? listed : side->sampler_options.max_rows);
+    run_begin_call(s, keys, "cls_draft_call", &d, sizeof d);
+    d.requests = rows_of(s, "requests", side->sampler_options.max_rows);
     const uint32_t requests = least(d.requests, side->sampler_options.max_rows);
     map slots = read_map(s, "slots", requests);
     place_slots(side, &slots, requests);
@@ -1171,9 +1158,7 @@ void run_logprobs(run_side *side, const run_statement *s)
     static const char keys[] = INPUT_KEYS "rows outputs";
     const uint32_t since = side->records;
     cls_logprobs_call l;
-    run_check_keys(s, keys, "cls_logprobs_call");
-    cls_logprobs_call_init(&l);
-    run_set_fields(s, keys, "cls_logprobs_call", &l);
+    run_begin_call(s, keys, "cls_logprobs_call", &l, sizeof l);
     const bool gathers = side->shards != 0 && run_reference(side) == CLS_OK;
     cls_logits whole[RUN_MOST_SHARDS];
     l.rows = (uint32_t)run_number(s, "rows", side->sampler_options.max_rows);
@@ -1214,7 +1199,7 @@ void run_flush(run_side *side)
     step.logits.values = run_buffer(side, cli_alloc(side->sampler_options.vocab, sizeof(float)),
                                     side->sampler_options.vocab * sizeof(float));
     step.tokens = run_buffer(side, &none, sizeof none);
-    for (uint32_t i = 0; i < (side->shards != 0 ? side->shards : 1); i++) {
+    for (uint32_t i = 0; i < run_samplers(side); i++) {
         cls_status status;
         RUN_RETRY(status, side,
                   cls_sample(side->sampler[i], side->target.queue, &step, 0, NULL, NULL));
