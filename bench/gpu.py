@@ -55,7 +55,7 @@ QUICK = dict(
     dtype="f32",
     far_gib="0.1",
     starts=1,
-    tests="check_survey check_draw check_usual check_far check_vectors check_offsets".split(),
+    tests="usual.run chains.run check_far check_vectors check_offsets".split(),
     size="tiny",
     pool=1,
     tuned=[4],
@@ -442,7 +442,7 @@ def tests(r):
     if r.left() < 60:
         raise OutOfTime
     jobs = f"-j{min(os.cpu_count() or 2, 2 * r.plan['pool'])}"
-    programs = [n for n in names if not n.endswith(".sh")]
+    programs = [n for n in names if not n.endswith((".sh", ".run"))]
     r.run(["make", "-s", "-k", jobs, *programs], 400, allowed=(0, 2))
     if r.background is None:
         start_peers(r)
@@ -450,7 +450,7 @@ def tests(r):
     waiting = [n for n in names if n not in known]
     while waiting:
         some, waiting = waiting[: r.plan["pool"]], waiting[r.plan["pool"] :]
-        stems = [n.removesuffix(".sh") for n in some]
+        stems = [n.removesuffix(".sh").removesuffix(".run") for n in some]
         for stem in stems:
             for suffix in (".trs", ".log"):
                 if os.path.exists(r.path(stem + suffix)):
@@ -505,11 +505,11 @@ def sameness(r):
                     {},
                 )
             )
-            env = {"CLS_TEST_GROUP": str(group), "CLS_TEST_TIER": tier}
-            for test in ("check_chains", "check_verify_twin"):
-                jobs.append((f"{test}, {name}", [r.path("tests/device/" + test)], env))
+            for text in ("chains", "verify"):
+                path = os.path.join(r.options.source, f"tests/scripts/{text}.run")
+                run = [r.path("clsample"), "run", path, "--device", "0", *shape]
+                jobs.append((f"{text}.run, {name}", run, {}))
     jobs.append(("check_tiers", [r.path("tests/device/check_tiers")], {}))
-    jobs.append(("check_invariance", [r.path("tests/device/check_invariance")], {}))
     far = [r.path("tests/device/check_far"), r.plan["far_gib"]]
     jobs.append((f"check_far {r.plan['far_gib']}", far, {}))
     if r.left() < 60:
