@@ -186,6 +186,11 @@ static inline int cls_is_adaptive(const cls_scratch *w)
 uint64_t cls_drawn_weight(const cls_scratch *w, uint32_t id);
 uint64_t cls_drawn_sum(const cls_scratch *w);
 
+/* ------------------------------------------------------ watermark.c */
+
+/* Replaces the token that a marked row has drawn, unless its context occurred before. */
+void cls_watermark_draw(cls_scratch *w);
+
 /* ------------------------------------------------------- adjust.c */
 
 /* Returns 1 if the row's mask allows a token, and the request's grammar. */

@@ -130,6 +130,8 @@ static int draw_token(cls_scratch *w)
         draw_from_row(w, random);
     else
         draw_from_set(w, random);
+    if (slot->watermark != 0)
+        cls_watermark_draw(w);
     return 1;
 }
 
