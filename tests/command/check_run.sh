@@ -244,6 +244,13 @@ wrong() { # SENTENCE TEXT
 }
 wrong "bad.run: line 1: 'stepp' is no statement; did you mean step?$" "stepp"
 wrong "bad.run: line 1: there is no sampler yet: a script begins with one" "step"
+wrong "bad.run: line 2: step does not know 'slots.host'; it knows: " "$small
+step slots.host=64"
+wrong "bad.run: line 2: struct_size may be at most [0-9]*, since all that it covers is read" "$small
+step struct_size=99999"
+wrong "bad.run: line 3: the mask on the host is not so large" "$small
+begin 0
+step slots=0 mask=random:1 mask_host=1 mask.rows=99999"
 wrong "bad.run: line 2: step does not know 'slot'; it knows: " "$small
 step slot=1"
 wrong "bad.run: line 3: a quote has no end$" "$small

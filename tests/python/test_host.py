@@ -294,3 +294,19 @@ def test_numpys_arrays(logits):
                 sampler.sample(logits[:2], wrong)
         with pytest.raises(clsample.BadArgument, match="requests"):
             sampler.sample(logits[:1], np.array([5], np.int32))
+
+
+def test_a_watermark_is_found():
+    logits = np.random.default_rng(1).normal(0, 2, (60, 1000)).astype(np.float32)
+    with HOST.sampler(1000, 1, slot_count=2, max_history=64) as sampler:
+        request = sampler.begin(watermark_key=42)  # a context of 4
+        tokens = [int(sampler.sample(row[None], [request]).tokens.get()[0]) for row in logits]
+        with pytest.raises(clsample.BadArgument, match="watermark_context is 0"):
+            sampler.begin(watermark_key=42, watermark_context=0)
+    found = clsample.watermark_detect(tokens, 42)
+    assert found.scored == 60 and found.p_value < 1e-6
+    assert clsample.watermark_detect(tokens, 43).p_value > 1e-3
+    squares = clsample.watermark_detect([i * i % 97 for i in range(24)], 42, context=4)
+    assert squares.score == pytest.approx(36.26764966) and squares.scored == 24
+    with pytest.raises(clsample.BadArgument, match=r"context is 17; it must be 1 to 16"):
+        clsample.watermark_detect(tokens, 42, 17)

@@ -399,7 +399,7 @@ def test_each_parameter(name):
     if value is None:
         pytest.skip("a list")
     default, changed, keep = new_params({}, []), None, []
-    changed = new_params({name: value}, keep)
+    changed = new_params({"watermark_context": 0, name: value}, keep)
     assert getattr(changed, name) == expected
     before, after = bytes(ffi.buffer(default)), bytearray(ffi.buffer(changed))
     span = slice(place.offset, place.offset + ffi.sizeof(place.type))
