@@ -81,7 +81,8 @@ typedef struct cls_candidates {
  * cls_host_kept_offsets() computes the same on the host.
  *
  * With these ids and the final log-probability of given ids (`given`, CLS_LOGPROB_FINAL) a trainer
- * replays the distribution that the token was drawn from: doc/integration.md, "Training". */
+ * replays the distribution that the token was drawn from: doc/requests.md, "Outputs for training".
+ */
 typedef struct cls_kept_set {
     uint32_t capacity; /* ids of a row: 0 (no kept sets) to the sampler's vocab. With offsets, ids
                           of the call: up to rows * vocab, and to 2^31 - 1. Above 0, at least one of
