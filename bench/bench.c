@@ -24,6 +24,8 @@ const bench_case bench_cases[BENCH_CASES] = {
     {"thinking", TOPK, .more = BENCH_THINKING, OF_TOPK(1.25)},
     {"forced", TOPK, .more = BENCH_FORCED, OF_TOPK(1.25)},
     {"loop", TOPK, .more = BENCH_LOOP, OF_TOPK(1.25)},
+    {"watermark", TOPK, .more = BENCH_WATERMARK, .history = 1000, OF_TOPK(1.5)},
+    {"watermark_plain", .temperature = 0.8f, .top_p = 1.0f, .more = BENCH_WATERMARK, .history = 64},
     {"plain", .temperature = 0.8f, .top_p = 1.0f, .goal = 2.5, .goal_one = 3.0},
     {"topp_peaked", TOPP, .goal = 3.0},
     {"llama", LLAMA(BENCH_LLAMA), .history = 64, OF_TOPK(1.5)},

@@ -152,7 +152,8 @@ typedef enum bench_more {
     BENCH_MIROSTAT_LATE, /* Mirostat after so many tokens that mu is too large to cut anything */
     BENCH_THINKING,      /* a thinking budget that is not used up, with the default chain */
     BENCH_FORCED,        /* forced tokens, with the default chain */
-    BENCH_LOOP           /* a stop at loops, which do not occur, with the default chain */
+    BENCH_LOOP,          /* a stop at loops, which do not occur, with the default chain */
+    BENCH_WATERMARK      /* with the default chain */
 } bench_more;
 
 /* How drafts are verified, and which distributions come with them. */
@@ -363,7 +364,7 @@ int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served
 
 /* ----------------------------------------------------------------- bench.c */
 
-#define BENCH_CASES 38
+#define BENCH_CASES 40
 extern const bench_case bench_cases[BENCH_CASES];
 const bench_case *bench_find(const char *name);
 

@@ -45,6 +45,7 @@ uint32_t bench_window(const bench_case *c)
     case BENCH_LOOP:
         return LOOPS * LONGEST_LOOP;
     case BENCH_DRY:
+    case BENCH_WATERMARK:
         return c->history;
     default:
         return LLAMA_WINDOW;
@@ -85,6 +86,8 @@ static void make_ends(bench_more more, cls_params *params)
         params->loop_repeats = LOOPS;
         params->loop_min = 8;
         params->loop_max = LONGEST_LOOP;
+    } else if (more == BENCH_WATERMARK) {
+        params->watermark_context = 4;
     }
 }
 
