@@ -195,31 +195,18 @@ static int open_serving(serving *s, const bench_setup *setup)
 {
     const size_t batch = setup->batch, most = WARM + BENCH_MOST_RUNS;
     s->setup = setup;
-    s->occupants = malloc(batch * sizeof *s->occupants);
-    s->map = malloc(batch * sizeof *s->map);
-    s->numbers = malloc(AHEAD * batch * sizeof *s->numbers);
-    s->step_us = malloc(most * sizeof *s->step_us);
-    s->host_us = malloc(most * sizeof *s->host_us);
-    s->changes = malloc(most);
-    if (!s->occupants || !s->map || !s->numbers || !s->step_us || !s->host_us || !s->changes)
-        return cli_no_memory();
+    s->occupants = cli_alloc(batch, sizeof *s->occupants);
+    s->map = cli_alloc(batch, sizeof *s->map);
+    s->numbers = cli_alloc(AHEAD * batch, sizeof *s->numbers);
+    s->step_us = cli_alloc(most, sizeof *s->step_us);
+    s->host_us = cli_alloc(most, sizeof *s->host_us);
+    s->changes = cli_alloc(most, 1);
     for (size_t i = 0; i < batch; i++)
         s->occupants[i].number = FREE;
     if (cls_readback_create(setup->on->context, 2 * batch * sizeof(int32_t), AHEAD, &s->readback) !=
         CLS_OK)
         return cli_fail_library("bench: serving: the readback");
     return 0;
-}
-
-static void close_serving(serving *s)
-{
-    cls_readback_destroy(s->readback);
-    free(s->changes);
-    free(s->host_us);
-    free(s->step_us);
-    free(s->numbers);
-    free(s->map);
-    free(s->occupants);
 }
 
 /* Computes the medians of the quiet steps, before which no request joined or left, and of all. */
@@ -245,6 +232,7 @@ static void medians(serving *s, uint32_t n, bench_served *served)
 
 static int serve(serving *s, bench_served *served)
 {
+    static const bench_rounds stable = {NULL, NULL, NULL, BENCH_STABLE};
     double start = 0;
     uint32_t n = 0; /* finished steps */
     for (uint32_t i = 0; n < WARM + BENCH_MOST_RUNS; i++) {
@@ -256,7 +244,7 @@ static int serve(serving *s, bench_served *served)
             start = s->last;
         if (finish_step(s, n++))
             return 1;
-        if (n > WARM && bench_enough(s->setup->runs, n - WARM, 0.5 * (s->last - start)))
+        if (n > WARM && bench_enough(&stable, s->setup->runs, n - WARM, 0.5 * (s->last - start)))
             break;
     }
     served->tokens_per_s = (double)s->tokens / ((s->last - start) * 1e-6);
@@ -268,29 +256,38 @@ static int serve(serving *s, bench_served *served)
     return check_all(s, served);
 }
 
-/* Times the floor before the steps, which overlap. */
-static int time_floor(const bench_setup *setup, const bench_floor *floor, bench_served *served)
+static int begin_nothing(void *of)
 {
-    double times[101];
-    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
-        const double start = bench_clock();
-        if (bench_run_floor(setup, floor))
-            return 1;
-        times[i] = bench_clock() - start;
-    }
-    served->floor_us = bench_median(times, sizeof times / sizeof *times);
+    (void)of;
     return 0;
 }
 
+typedef struct floor_of {
+    const bench_setup *setup;
+    const bench_floor *floor;
+} floor_of;
+
+static int run_floor(void *of, double *us)
+{
+    const floor_of *const f = of;
+    const double start = bench_clock();
+    const int failed = bench_run_floor(f->setup, f->floor);
+    us[0] = bench_clock() - start;
+    return failed;
+}
+
+/* Times the floor before the steps, which overlap. */
 int bench_serve(const bench_setup *setup, const bench_floor *floor, bench_served *served)
 {
-    serving *const s = calloc(1, sizeof *s);
-    int failed;
-    if (s == NULL)
-        return cli_no_memory();
+    serving *const s = cli_alloc(1, sizeof *s);
+    floor_of f = {setup, floor};
+    const bench_rounds rounds = {begin_nothing, run_floor, &f, BENCH_STABLE};
+    double us[BENCH_PARTS];
+    uint32_t runs;
     memset(served, 0, sizeof *served);
-    failed = time_floor(setup, floor, served) || open_serving(s, setup) || serve(s, served);
-    close_serving(s);
-    free(s);
+    const int failed =
+        bench_medians(&rounds, 101, us, &runs) || open_serving(s, setup) || serve(s, served);
+    served->floor_us = us[0];
+    cls_readback_destroy(s->readback);
     return failed;
 }

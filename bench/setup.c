@@ -99,13 +99,10 @@ int bench_open_setup(bench_setup *setup)
             setup->longest = bench_cases[i].history;
     setup->size = ((size_t)(setup->batch + setup->spare) * setup->vocab + BENCH_PAD) *
                   bench_dtype_size(setup->dtype);
-    setup->rows = malloc(setup->size);
-    setup->mask_words = malloc(mask_size(setup));
-    setup->ids = malloc((size_t)setup->batch * (setup->longest + 1) * sizeof *setup->ids);
-    setup->likeliest = malloc((setup->batch + setup->spare) * sizeof *setup->likeliest);
-    if (setup->rows == NULL || setup->mask_words == NULL || setup->ids == NULL ||
-        setup->likeliest == NULL)
-        return cli_no_memory();
+    setup->rows = cli_alloc(setup->size, 1);
+    setup->mask_words = cli_alloc(mask_size(setup), 1);
+    setup->ids = cli_alloc(setup->batch, (setup->longest + 1) * sizeof *setup->ids);
+    setup->likeliest = cli_alloc(setup->batch + setup->spare, sizeof *setup->likeliest);
     if (cls_context_create_host(NULL, &setup->host.context) != CLS_OK)
         return cli_fail_library("bench: opening the host");
     setup->logits = new_buffer(setup, setup->size, &error);
@@ -122,10 +119,10 @@ void bench_close_setup(bench_setup *setup)
     release_buffer(&setup->tokens);
     release_buffer(&setup->mask);
     release_buffer(&setup->logits);
-    free(setup->likeliest);
-    free(setup->ids);
-    free(setup->mask_words);
-    free(setup->rows);
+    cli_free(setup->likeliest);
+    cli_free(setup->ids);
+    cli_free(setup->mask_words);
+    cli_free(setup->rows);
 }
 
 /* Finds the row's likeliest token and fills its history with random ids. Every 64th is that token:
@@ -142,7 +139,7 @@ static int fill_history(void *of, uint32_t row)
     for (uint32_t i = 0; i < setup->longest; i += 64)
         ids[i] = setup->likeliest[row];
     for (size_t i = 0; i < BENCH_CASES; i++)
-        if (bench_cases[i].more == BENCH_DRY)
+        if (bench_params(&bench_cases[i])->dry_multiplier != 0.0f)
             memcpy(ids + bench_cases[i].history - 3, ids + 61, 3 * sizeof *ids);
     return 0;
 }

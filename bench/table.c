@@ -30,10 +30,9 @@ json_t *bench_json_shards(const bench_setup *setup, const bench_case *c, const b
         json_array_append_new(bytes, json_real(r->partial_row[k]));
     return json_pack("{s:s, s:I, s:f, s:f, s:f, s:I, s:o, s:I, s:I, s:I}", "case", c->name,
                      "shards", (json_int_t)setup->shards, "step_us", r->step_us, "local_us",
-                     r->split.local_us, "merge_us", r->split.merge_us, "exchanges",
-                     (json_int_t)r->exchanges, "partial_row_bytes", bytes, "launches",
-                     (json_int_t)r->launches, "runs", (json_int_t)r->runs, "history",
-                     (json_int_t)bench_history(setup, c));
+                     r->local_us, "merge_us", r->merge_us, "exchanges", (json_int_t)r->exchanges,
+                     "partial_row_bytes", bytes, "launches", (json_int_t)r->launches, "runs",
+                     (json_int_t)r->runs, "history", (json_int_t)bench_history(setup, c));
 }
 
 json_t *bench_json_served(const bench_setup *setup, const bench_floor *floor, const bench_served *r)

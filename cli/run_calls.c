@@ -365,6 +365,23 @@ static void make_mask(run_side *side, const inputs *in, uint32_t first, uint32_t
                       in->mask_kind == CLS_MASK_BOOL ? 1 : sizeof(uint32_t), &mask->row_stride);
 }
 
+/* The library cannot check how large a mask on the host is, of which words may have changed parts.
+ */
+static void check_mask(const run_side *side, const run_statement *s, const cls_mask *m,
+                       const inputs *in)
+{
+    const bool packed = m->kind == CLS_MASK_PACKED;
+    const uint32_t vocab = side->sampler_options.vocab;
+    const double width = m->width != 0 ? m->width
+                         : packed      ? (vocab + 31) / 32
+                                       : vocab,
+                 stride = (double)m->row_stride > width ? (double)m->row_stride : width,
+                 rows = m->rows != 0 ? m->rows : in->mask_rows;
+    if (m->host != NULL && ((rows - 1.0) * stride + width) * (packed ? 4.0 : 1.0) >
+                               (double)in->mask_rows * (double)mask_row(in))
+        run_die(s, "the mask on the host is not so large");
+}
+
 static void make_bias(run_side *side, const inputs *in, uint32_t first, uint32_t rows,
                       cls_dense_bias *bias)
 {
@@ -765,7 +782,7 @@ void run_step(run_side *side, const run_statement *s)
     find_edges(side, s, &c);
     const uint32_t shards = side->shards != 0 ? side->shards : 1, since = side->records;
     const bool refused = run_reference(side) != CLS_OK;
-    cls_step steps[RUN_MOST_SHARDS];
+    cls_step steps[RUN_MOST_SHARDS] = {{.rows = 0}};
     outputs out[RUN_MOST_SHARDS];
     cls_status status = CLS_OK;
     const char *const list = run_find(s, "outputs");
@@ -788,6 +805,7 @@ void run_step(run_side *side, const run_statement *s)
         steps[i].tokens = tokens;
         steps[i].status = words;
         set_parts(side, s, step_keys, "cls_step", &steps[i], &out[i]);
+        check_mask(side, s, &steps[i].mask, &c.in);
         steps[i].outputs = out[i].any ? &out[i].o : NULL;
     }
     if (side->shards != 0) {
@@ -1069,6 +1087,7 @@ void run_verify(run_side *side, const run_statement *s)
         v.token_status = run_result(side, "token_status", places, 1, false);
         outputs out = make_outputs(side, s, places, true);
         set_parts(side, s, verify_keys, "cls_verify_call", &v, &out);
+        check_mask(side, s, &v.mask, &in);
         v.outputs = out.any ? &out.o : NULL;
         RUN_RETRY(status, side,
                   cls_verify(side->sampler[i], side->target.queue, &v, 0, NULL, NULL));

@@ -178,6 +178,8 @@ static const struct usual {
     {"thinking_budget", 1, "0 1 2 5"},
     {"relaxed_top_k", 1, "1 2 5"},
     {"relaxed_delta", 1, "0.1 0.5 1"},
+    {"watermark_context", 1, "1 2 4 5 16"},
+    {"watermark_key", 4, "42 18446744073709551615"},
     {"infill", 0, "1"},
     {"seed", 8, "0 1 2 3 77 18446744073709551615"},
     {"stream", 1, "1 5 18446744073709551615"},
@@ -261,6 +263,11 @@ static void settle_params(maker *m, cls_params *p)
         if (p->relaxed_top_k == 0 && p->grammar == NULL)
             p->thinking_start = p->thinking_end = (cls_ids){NULL, 0};
     }
+    if (p->watermark_context > m->history || p->mirostat != 0 || p->adaptive_target >= 0.0f ||
+        p->relaxed_top_k != 0)
+        p->watermark_context = 0;
+    if (p->watermark_context == 0)
+        p->watermark_key = 0;
     if (p->penalty_window > m->history)
         p->penalty_window = m->history;
     if (p->dry_window > m->history)

@@ -361,9 +361,14 @@ static void set_infill(run_side *side, const run_statement *s)
     const char *const path = run_find(s, "prefix");
     cls_infill infill;
     rng r = {seed};
-    run_check_keys(s, "end prefix seed", NULL);
+    run_check_keys(s, "end prefix prefixes seed", NULL);
     cls_infill_init(&infill);
-    if (run_given_find(side, "prefix") != NULL) {
+    if (run_find(s, "prefixes") != NULL) {
+        uint32_t n;
+        infill.prefix_of = run_list(s, "prefixes", &n);
+        if (n < vocab)
+            run_die(s, "prefixes has %" PRIu32 " ids for a vocabulary of %" PRIu32, n, vocab);
+    } else if (run_given_find(side, "prefix") != NULL) {
         infill.prefix_of = run_given_find(side, "prefix");
     } else if (path != NULL || run_find(s, "seed") == NULL) {
         cli_prefixes_read(path != NULL ? run_path(s, path) : NULL, vocab, &infill);

@@ -180,6 +180,7 @@ typedef struct cls_slot {
     u16 loop_min, loop_max; /* a loop repeats loop_min to loop_max tokens */
     u16 dry_allowed, dry_window;
     u16 ngram, ngram_window;
+    u32 watermark, watermark_key[2]; /* the ids of a context; 0: the text is not marked */
     u32 grammar;       /* the offset of its words (core/grammar.h) in the whole buffer of lists */
     u32 grammar_begin; /* the state of a grammar in which a turn begins */
     u32 position;

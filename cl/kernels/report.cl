@@ -17,12 +17,6 @@ static inline u64 report_total(const row_logits *r, __global const u64 *row_mass
     return wg_mass(total, scratch);
 }
 
-/* Returns a key that all tokens of the set reach. */
-static inline i32 report_lowest(const report *t)
-{
-    return t->set.key > CLS_KEY_NONE ? t->set.key : CLS_KEY_NONE + 1;
-}
-
 /* Puts the first `wanted` tokens of the set, at most LIST, into the list, or all if it has fewer.
  * The list may get more. */
 static inline void report_first(const report *t, i32 max_key, u32 wanted, shortlist *list)
@@ -165,8 +159,8 @@ static inline void report_sums(const step_args *s, const report *t, int no_token
     u64 sum[3];
     for (u32 i = 0; i < 3; i++) {
         u64 mine = 0;
-        for (u32 tile = LOCAL_ID; tile < t->r.tiles; tile += WGS)
-            mine += sums[tile * CLS_PIVOTS + i];
+        for (u32 g = LOCAL_ID; g * s->args->tiles_per_group < t->r.tiles; g += WGS)
+            mine += sums[g * CLS_PIVOTS + i];
         sum[i] = wg_mass(mine, scratch);
     }
     if (LOCAL_ID == 0 && (wants & CLS_WANTS(CLS_OUT_ENTROPY)))

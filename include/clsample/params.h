@@ -261,6 +261,21 @@ typedef struct cls_params {
      * (TensorRT-LLM's relaxed_topk and relaxed_delta) */
     uint32_t relaxed_top_k;
     float relaxed_delta;
+
+    /* Watermark: the draw takes the token of the row's final set that minimises -ln(u) / p, where p
+     * is the token's probability and u a number in (0, 1) that follows from the key, the token and
+     * the last watermark_context ids of the output; cls_watermark_detect() finds that in a text.
+     * Over all keys such tokens follow the row's distribution (Gumbel's trick). Neither seed nor
+     * position decides them, and several rows or `draws` of one slot give one token. In place of
+     * ids before the output, which begins again with a turn or a chunk of prompt, the context has
+     * -1. Drawn as usual, and so unmarked, are greedy requests, forced ids, the tokens of
+     * cls_host_draw(), and rows whose context stands before one of the 8,192 latest output tokens
+     * already, as far as the sampler's `max_history` tokens show it.
+     * 0: off (default); a key is refused then. Refused are more than 16 ids or `max_history`,
+     * Mirostat, adaptive p or relaxed_top_k beside it, steps with random_bits, and verifications of
+     * drafts but by CLS_VERIFY_MATCH, which marks each token. (vLLM's Gumbel-max watermark) */
+    uint32_t watermark_context;
+    uint64_t watermark_key;
 } cls_params;
 
 #define CLS_MAX_LOOP 1024 /* tokens of a loop */

@@ -75,31 +75,32 @@ void cls_host_slot_check(cls_host_slot *h);
 /* Returns the entry that lies `back` before the end of the text, from 1. */
 uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back);
 
-/* Returns the state of the thinking after an id: 0 outside it, else 1 plus the output tokens that
- * count. */
-uint32_t cls_text_thinking(const cls_host_slot *h, uint32_t id, int is_output);
+/* The states of the thinking and of the grammar after a text, and the cls_row_status bits with which
+ * it ends the request; 0 if it does not. */
+typedef struct cls_text_state {
+    uint32_t thinking, grammar, ends;
+} cls_text_state;
 
-/* Returns the state of the grammar after an output token. Where only ends are left, a stop id ends
- * it before min_tokens, too. */
-uint32_t cls_text_grammar(const cls_host_slot *h, uint32_t id);
+/* Returns what an id leads to, but for the status of a loop, which cls_text_loops() has. */
+cls_text_state cls_text_next(const cls_host_slot *h, uint32_t id, int is_output);
+uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry);
+
+/* Returns the status bits with which an id ends the request as output token number `outputs`, by
+ * its stop ids or max_tokens. */
+uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id, uint32_t outputs);
 
 /* Returns 1 if the grammar and allowed_ids leave ids, but only end ids and stop ids: there is no
  * min_tokens then. */
 int cls_text_leaves_ends(const cls_host_slot *h);
 
 /* Returns the id that the next row must emit, or -1. */
-int32_t cls_text_forced(const cls_host_slot *h);
+int32_t cls_text_due(const cls_host_slot *h);
 
 /* Returns 1 if the next draft is judged by relaxed acceptance. */
 int cls_text_relaxes(const cls_host_slot *h);
 
 /* Returns 1 if the grammar, where it applies, allows an id next. */
 int cls_text_allows(const cls_host_slot *h, uint32_t id);
-
-/* Returns the cls_row_status bits with which a token, as the next one, ends the request; 0 if it
- * does not. cls_text_loops() has that of a loop, and cls_text_stops() those of the others. */
-uint32_t cls_text_stops(const cls_host_slot *h, uint32_t id);
-uint32_t cls_text_loops(const cls_host_slot *h, uint32_t entry);
 
 /* ------------------------------------------------------------------ a row */
 
@@ -184,6 +185,11 @@ static inline int cls_is_adaptive(const cls_scratch *w)
  * adaptive p replace the masses. */
 uint64_t cls_drawn_weight(const cls_scratch *w, uint32_t id);
 uint64_t cls_drawn_sum(const cls_scratch *w);
+
+/* ------------------------------------------------------ watermark.c */
+
+/* Replaces the token that a marked row has drawn, unless its context occurred before. */
+void cls_watermark_draw(cls_scratch *w);
 
 /* ------------------------------------------------------- adjust.c */
 

@@ -130,6 +130,8 @@ static int draw_token(cls_scratch *w)
         draw_from_row(w, random);
     else
         draw_from_set(w, random);
+    if (slot->watermark != 0)
+        cls_watermark_draw(w);
     return 1;
 }
 
@@ -164,14 +166,14 @@ static void set_status(cls_scratch *w, int forced)
     cls_row *const trace = &w->trace;
     const uint32_t id = (uint32_t)trace->token;
     trace->status = (trace->status & (CLS_ROW_NAN | CLS_ROW_INF)) | (forced ? CLS_ROW_FORCED : 0u) |
-                    cls_text_stops(w->request, id) |
+                    cls_text_next(w->request, id, 1).ends |
                     cls_text_loops(w->request, id | CLS_ENTRY_OUTPUT);
 }
 
 static void run_request(cls_scratch *w, int forces)
 {
     cls_row *const trace = &w->trace;
-    const int32_t forced = forces ? cls_text_forced(w->request) : -1;
+    const int32_t forced = forces ? cls_text_due(w->request) : -1;
     const int forbidden = forced >= 0 && !cls_scratch_allows(w, (uint32_t)forced);
     trace->next = w->slot.adaptive;
     trace->status = cls_scratch_read(w, 0);

@@ -95,36 +95,19 @@ static void leave_window(const cls_host_slot *h, uint32_t next)
 
 /* ------------------------------------------------------------------ slot calls */
 
-/* Returns whether a request has ended by its latest token or by the number of its tokens. */
-static int has_stopped(const cls_host_slot *h)
-{
-    const cls_slot *const s = &h->slot;
-    if (s->outputs == 0)
-        return 0;
-    if (s->grammar_state == CLS_GRAMMAR_ENDED ||
-        (s->max_tokens != 0 && s->outputs >= s->max_tokens))
-        return 1;
-    const uint32_t latest = *cls_host_slot_entry(h, s->length - 1);
-    const cls_ids *const stop = &h->params->stop_ids;
-    if (s->outputs < s->min_tokens || !(latest & CLS_ENTRY_OUTPUT))
-        return 0;
-    for (uint32_t i = 0; i < stop->count; i++)
-        if ((uint32_t)stop->ids[i] == (latest & CLS_ENTRY_ID))
-            return 1;
-    return 0;
-}
-
 void cls_host_slot_check(cls_host_slot *h)
 {
     cls_slot *const s = &h->slot;
     s->stopped = 0;
-    if (!(s->flags & CLS_SLOT_BEGUN))
+    if (!(s->flags & CLS_SLOT_BEGUN) || s->length == 0)
         return;
-    s->stopped = (uint32_t)has_stopped(h);
-    if (s->length == 0)
-        return;
+    const uint32_t latest = *cls_host_slot_entry(h, s->length - 1),
+                   output = latest & CLS_ENTRY_OUTPUT ? latest & CLS_ENTRY_ID : UINT32_MAX;
+    s->stopped =
+        s->outputs != 0 && (s->grammar_state == CLS_GRAMMAR_ENDED ||
+                            cls_text_stops(h, output, s->outputs) != CLS_ROW_OK);
     s->length--; /* a loop is found when its last token follows */
-    s->stopped |= cls_text_loops(h, *cls_host_slot_entry(h, s->length)) != 0;
+    s->stopped |= cls_text_loops(h, latest) != CLS_ROW_OK;
     s->length++;
 }
 
@@ -145,9 +128,9 @@ void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint
             continue;
         const uint32_t id = (uint32_t)ids[i];
         store_states(h, s->length);
-        if (mark != 0)
-            s->grammar_state = cls_text_grammar(h, id);
-        s->thinking = cls_text_thinking(h, id, mark != 0);
+        const cls_text_state next = cls_text_next(h, id, mark != 0);
+        s->thinking = next.thinking;
+        s->grammar_state = next.grammar;
         if (mark != 0 && (s->flags & CLS_SLOT_DECAYS))
             s->adaptive.top_p = top_p_next(s, s->adaptive.top_p, ids[i]);
         *cls_host_slot_entry(h, s->length) = s->window == 0 ? add_entry(h, id | mark) : id | mark;
@@ -295,11 +278,11 @@ void cls_host_slot_rollback(cls_host_slot *h, uint32_t n)
 void cls_host_slot_accept(cls_host_slot *h, uint32_t id, const cls_slot_adaptive *next)
 {
     cls_slot *const s = &h->slot;
-    const uint32_t ends = cls_text_stops(h, id) | cls_text_loops(h, id | CLS_ENTRY_OUTPUT),
-                   top_p = s->adaptive.top_p, grammar_state = cls_text_grammar(h, id);
+    const cls_text_state after = cls_text_next(h, id, 1);
+    const uint32_t loops = cls_text_loops(h, id | CLS_ENTRY_OUTPUT), top_p = s->adaptive.top_p;
     store_states(h, s->length);
-    s->thinking = cls_text_thinking(h, id, 1);
-    s->grammar_state = grammar_state;
+    s->thinking = after.thinking;
+    s->grammar_state = after.grammar;
     const uint32_t entry = add_entry(h, id | CLS_ENTRY_OUTPUT);
     leave_window(h, entry);
     *cls_host_slot_entry(h, s->length) = entry;
@@ -313,5 +296,5 @@ void cls_host_slot_accept(cls_host_slot *h, uint32_t id, const cls_slot_adaptive
     s->outputs++;
     s->length++;
     s->longest = s->length > s->longest ? s->length : s->longest;
-    s->stopped = ends != 0;
+    s->stopped = (after.ends | loops) != 0;
 }

@@ -160,7 +160,7 @@ static int is_relaxed(cls_verification *v, uint32_t id)
 static int emit_token(cls_verification *v, int32_t token, int32_t draft)
 {
     cls_emitted *const out = &v->result;
-    const uint32_t ends = cls_text_stops(&v->trial, (uint32_t)token);
+    const uint32_t ends = cls_text_next(&v->trial, (uint32_t)token, 1).ends;
     out->tokens[out->emitted++] = token;
     if (draft != NONE)
         out->nodes[out->accepted++] = draft;
@@ -243,7 +243,7 @@ static void walk_block(cls_verification *v)
         if (more) {
             const int32_t id = draft_id(v, i);
             reach = ratio_q63(reach, v->p[id], v->q[id]);
-            ends = cls_text_stops(&v->trial, (uint32_t)id) != 0;
+            ends = cls_text_next(&v->trial, (uint32_t)id, 1).ends != 0;
             cls_host_slot_accept(&v->trial, (uint32_t)id, NULL);
         }
     }
@@ -307,7 +307,7 @@ static void emit_tokens(cls_verification *v)
     begin_verified(v);
     v->status = whole & (CLS_ROW_NAN | CLS_ROW_INF);
     for (uint32_t i = 0;; i++) {
-        const int32_t forced = cls_text_forced(&v->trial);
+        const int32_t forced = cls_text_due(&v->trial);
         int32_t token = i < walked.emitted ? walked.tokens[i] : NONE;
         int32_t draft = i < walked.accepted ? walked.nodes[i] : NONE;
         by_rows |= forced >= 0 || (!v->one_token && cls_text_relaxes(&v->trial));

@@ -278,6 +278,24 @@ int32_t cls_bits_q20(float x)
     return (int32_t)floor(fmin(-log2((double)x), 1000.0) * 1048576.0 + 0.5);
 }
 
+/* Fails if something else decides the draw of a request with a watermark, or if its key is unused.
+ */
+static cls_status check_watermark(const cls_params *p)
+{
+    const char *const other = p->mirostat != 0             ? "mirostat"
+                              : p->adaptive_target >= 0.0f ? "adaptive_target"
+                              : p->relaxed_top_k != 0      ? "relaxed_top_k"
+                                                           : NULL;
+    if (p->watermark_context == 0)
+        return p->watermark_key == 0
+                   ? CLS_OK
+                   : cls_refuse("params->watermark_key is set, but params->watermark_context is 0");
+    return other == NULL ? CLS_OK
+                         : cls_refuse("params->watermark_context is set, and so is params->%s, "
+                                      "which has another draw",
+                                      other);
+}
+
 static void set_samplers(const cls_params *p, cls_slot *slot)
 {
     slot->top_k = p->top_k;
@@ -384,6 +402,8 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
         status = check_ends(&p);
     if (status == CLS_OK)
         status = check_grammar(&p, vocab);
+    if (status == CLS_OK)
+        status = check_watermark(&p);
     if (status != CLS_OK)
         return status;
 
@@ -398,6 +418,9 @@ cls_status cls_slot_from_params(const cls_params *callers, uint32_t vocab, cls_s
     slot->stream[0] = (uint32_t)p.stream;
     slot->stream[1] = (uint32_t)(p.stream >> 32);
     set_chain(&p, vocab, slot);
+    slot->watermark = slot->flags & CLS_SLOT_GREEDY ? 0 : p.watermark_context;
+    slot->watermark_key[0] = (uint32_t)p.watermark_key;
+    slot->watermark_key[1] = (uint32_t)(p.watermark_key >> 32);
     slot->pending = -1;
     slot->adaptive = slot->next_adaptive = adaptive_begin(slot);
     return CLS_OK;

@@ -88,6 +88,7 @@ static cls_status check_histories(const cls_sampler *s, const cls_params *p)
         {"dry_window", p->dry_window, dry ? p->dry_window : 0},
         {"dry_multiplier", (double)p->dry_multiplier, dry && none ? repeated : 0},
         {"no_repeat_ngram", p->no_repeat_ngram, none ? p->no_repeat_ngram : 0},
+        {"watermark_context", p->watermark_context, p->watermark_context},
         {"ngram_window", p->ngram_window, p->no_repeat_ngram != 0 ? p->ngram_window : 0},
     };
     cls_status status = check_history(s, loops, "loop_repeats", p->loop_repeats, more);

@@ -125,6 +125,17 @@ cl_int cls_args_write(const cls_plan *plan, cls_commands *c, enum cls_arg_set ar
     return cls_commands_write_args(c, arg_set, &a);
 }
 
+cl_int cls_step_launch_twice(cls_plan *plan, cls_commands *c, enum cls_kernel which)
+{
+    const size_t rows[2] = {1, plan->step.rows};
+    cls_arguments a = cls_step_arguments(plan, c->sampler, which, plan->arg_set);
+    cls_set_u32(&a, 0);
+    const cl_int code = cls_step_launch_arguments(plan, c, which, &a, NULL);
+    a = cls_step_arguments(plan, c->sampler, which, plan->arg_set);
+    cls_set_u32(&a, 1);
+    return code == CL_SUCCESS ? cls_commands_launch(c, &a, rows, NULL) : code;
+}
+
 /* -------------------------------------------------------------------- outputs */
 
 /* Counts the tokens of the kept sets by groups of tiles, finds their places if they are to lie one

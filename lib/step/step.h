@@ -150,7 +150,11 @@ cl_int cls_step_launch_arguments(const cls_plan *plan, cls_commands *c, enum cls
 cl_int cls_step_launch(cls_plan *plan, cls_commands *c, enum cls_kernel which,
                        enum cls_arg_set arg_set, cl_event *done);
 
-/* Launches CLS_TOKEN and, if a row may need them, CLS_PASS and CLS_SEARCH. */
+/* Launches a kernel over tiles, and once more with a group for each row: a last argument of 0 or 1
+ * tells it which. */
+cl_int cls_step_launch_twice(cls_plan *plan, cls_commands *c, enum cls_kernel which);
+
+/* Launches CLS_TOKEN and, if a row may need them, CLS_PASS and CLS_SEARCH, and CLS_WATERMARK. */
 cl_int cls_step_rows(cls_plan *plan, cls_commands *c, cl_event *done);
 
 /* Write the arguments of a step's kernels, all before the first launch, so that a failure changes

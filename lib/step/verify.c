@@ -266,6 +266,11 @@ static cls_status finish_drafts(cls_sampler *s, cls_plan *plan)
     cls_status status = cls_row_slots_check(s, c->requests, 0, plan);
     if (status == CLS_OK)
         status = check_call_relaxed(s, c);
+    if (status == CLS_OK && (plan->needs & CLS_FEATURE_WATERMARK) &&
+        c->method != CLS_VERIFY_MATCH && plan->count[CLS_N_DRAFTS] != 0)
+        status = cls_refuse("call->method is %d, but a slot has params->watermark_context: only "
+                            "CLS_VERIFY_MATCH marks the tokens that it accepts",
+                            (int)c->method);
     if (status != CLS_OK)
         return status;
     expand_maps(s, plan);

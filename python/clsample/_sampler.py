@@ -126,7 +126,7 @@ class Sampler(Unique):
     def _warn(self, missing: int) -> None:
         """Tells of a compilation in a call that looks as if it were short. On the host nothing is
         compiled."""
-        names = [one.name.lower() for one in Feature if one.value & missing]
+        names = [str(one).lower() for one in Feature if one.value & missing]
         if not self.context._host and not self._quiet:
             warnings.warn(
                 f"this call compiles {', '.join(names)}, which may take seconds: name them in "

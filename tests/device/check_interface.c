@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Proves the promises of the interface: rows fail alone; maps, slots and their positions,
- * events, lifetimes and defaults work as documented. check_refused.c tests what it refuses. */
-#include <math.h>
+/* Proves the promises of the interface that no text of calls can: defaults, layouts of structs, the
+ * argument at fault, events and lifetimes. */
 #include <stdio.h>
 #include <string.h>
 
@@ -299,16 +298,6 @@ START_TEST(layouts)
 }
 END_TEST
 
-static void put_row(client *s, uint32_t row, float value)
-{
-    float values[100];
-    for (int i = 0; i < 100; i++)
-        values[i] = value;
-    buffer_write(s->d, s->step.logits.values.buffer, row * sizeof values, sizeof values, values);
-    memcpy(s->b->data + row * sizeof values, values, sizeof values);
-    memcpy(s->b->values + (size_t)row * 100, values, sizeof values);
-}
-
 /* Compares one step with the reference; rows that got a token advance. */
 static void expect_step(client *s)
 {
@@ -326,287 +315,25 @@ static void expect_step(client *s)
     }
 }
 
-START_TEST(rows_fail_alone)
+/* The places of several sets. */
+START_TEST(offsets_on_the_host)
 {
-    client s = small_client(fixture_device(_i), 6);
-    put_row(&s, 1, NAN);
-    put_row(&s, 3, -INFINITY);
-    put_row(&s, 4, INFINITY);
-    expect_step(&s);
-    ck_assert_int_eq(s.b->status[1], CLS_ROW_NAN | CLS_ROW_EMPTY);
-    ck_assert_int_eq(s.b->status[3], CLS_ROW_EMPTY);
-    ck_assert_int_eq(s.b->status[4], CLS_ROW_INF);
-    ck_assert_int_eq(s.b->status[5], CLS_ROW_OK);
-    put_row(&s, 1, 0.0f); /* The rows are valid again: they continue at their positions. */
-    put_row(&s, 3, 1.0f);
-    expect_step(&s);
-    s.step.invalid_token = 7;
-    put_row(&s, 2, NAN);
-    client_step(&s, s.d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    ck_assert_int_eq(s.b->token[2], 7);
-    close_small(&s);
-}
-END_TEST
-
-/* Proves what host maps and device maps of slots do with skipped rows and with slots that have not
- * begun. */
-START_TEST(maps)
-{
-    device *const d = fixture_device(_i);
-    client s = small_client(d, 6);
-    const int32_t map[] = {5, -1, 0, 3, -1, 1}, device_map[] = {5, -1, 0, 99, 4, -7};
-    cl_mem buffer = buffer_of(d, sizeof device_map + 8, NULL);
-    cls_params p[6];
-    buffer_write(d, buffer, 8, sizeof device_map, device_map);
-    memcpy(p, s.b->params, sizeof p);
-    for (int use_device = 0; use_device < 2; use_device++) {
-        s.step.slots.host = use_device ? NULL : map;
-        s.step.slots.device.buffer = use_device ? buffer : NULL;
-        s.step.slots.device.offset = use_device ? 8 : 0;
-        if (use_device)
-            must(cls_slot_reset(s.sampler, 4));
-        client_step(&s, d->queue, 0, 0, NULL, NULL);
-        client_tokens(&s, 0);
-        for (uint32_t row = 0; row < 6; row++) {
-            const int32_t slot = use_device ? device_map[row] : map[row];
-            if (slot == -1) {
-                ck_assert(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_SKIPPED);
-                continue;
-            }
-            if (slot < 0 || slot > 5 || (use_device && slot == 4)) {
-                ck_assert_msg(s.b->token[row] == -1 && s.b->status[row] == CLS_ROW_NO_SLOT,
-                              "slot %d: token %d, status %d", slot, s.b->token[row],
-                              s.b->status[row]);
-                continue;
-            }
-            s.b->params[row] = p[slot];
-            batch_reference(s.b);
-            ck_assert_msg(s.b->token[row] == s.b->host[row].token, "%s: slot %d: token %d, not %d",
-                          batch_words(s.b, row), slot, s.b->token[row], s.b->host[row].token);
-            p[slot].position++;
-        }
+    static const int32_t counts[] = {3, 0, 4, 1, 5, 0, 2}, none[] = {-1};
+    static const int32_t in[3][8] = {
+        {0, 3, 3, 7, 8, 13, 13, 15}, {0, 3, 3, 7, 8, 8, 8, 10}, {0, 0, 0, 0, 1, 1, 1, 1}};
+    static const uint32_t capacity[] = {15, 12, 1};
+    int32_t offsets[8];
+    for (int i = 0; i < 3; i++) {
+        must(cls_host_kept_offsets(7, counts, capacity[i], offsets));
+        ck_assert_mem_eq(offsets, in[i], sizeof offsets);
     }
-    clReleaseMemObject(buffer);
-    close_small(&s);
-}
-END_TEST
-
-/* Samples four rows that share two masks or biases: the first leaves only token 33, the second only
- * tokens from 64 on. The last entry of the device's map is out of range. */
-static void expect_mapped(client *s, cls_ints *row_map, const int32_t *map, cl_mem device_map)
-{
-    for (int use_device = 0; use_device < 2; use_device++) {
-        row_map->host = use_device ? NULL : map;
-        row_map->device.buffer = use_device ? device_map : NULL;
-        client_step(s, s->d->queue, 0, 0, NULL, NULL);
-        client_tokens(s, 0);
-        batch_reference(s->b);
-        ck_assert_int_ge(s->b->token[0], 64);
-        ck_assert_int_eq(s->b->token[1], 33);
-        ck_assert_int_eq(s->b->token[2], s->b->host[2].token);
-        ck_assert_int_eq(s->b->token[3], use_device ? -1 : 33);
-        ck_assert_int_eq(s->b->status[3], use_device ? CLS_ROW_NO_SLOT : CLS_ROW_OK);
-    }
-}
-
-START_TEST(mask_maps)
-{
-    device *const d = fixture_device(_i);
-    client s = small_client(d, 4);
-    /* Two masks, six words apart, of which four count: the first allows only token 33, the second
-     * tokens from 64 on. */
-    const int32_t words[12] = {0, 2, 0, 0, -1, -1, 0, 0, -1, -1, -1, -1}, map[] = {1, 0, -1, 0},
-                  bad[] = {1, 0, -1, 2};
-    cl_mem mask = buffer_of(d, sizeof words, words), device_map = buffer_of(d, sizeof bad, bad);
-    s.step.defer_accept = 1;
-    s.step.mask.words.buffer = mask;
-    s.step.mask.width = 4;
-    s.step.mask.rows = 2;
-    s.step.mask.row_stride = 6;
-    expect_mapped(&s, &s.step.mask.row_map, map, device_map);
-    clReleaseMemObject(device_map); /* the mask goes with the client */
-    close_small(&s);
-}
-END_TEST
-
-/* Proves that rows share two dense biases by a map: one leaves only token 33, the other tokens from
- * 64 on. */
-START_TEST(bias_maps)
-{
-    device *const d = fixture_device(_i);
-    client s = small_client(d, 4);
-    const int32_t map[] = {1, 0, -1, 0}, bad[] = {1, 0, -1, 2};
-    float values[2 * 128]; /* the stride is 128 */
-    for (int i = 0; i < 256; i++)
-        values[i] = i == 33 || i >= 128 + 64 ? 0.5f : -INFINITY;
-    cl_mem bias = buffer_of(d, sizeof values, values), device_map = buffer_of(d, sizeof bad, bad);
-    s.step.defer_accept = 1;
-    s.step.bias.values.buffer = bias;
-    s.step.bias.rows = 2;
-    s.step.bias.row_stride = 128;
-    expect_mapped(&s, &s.step.bias.row_map, map, device_map);
-    clReleaseMemObject(device_map); /* the bias goes with the client */
-    close_small(&s);
-}
-END_TEST
-
-START_TEST(slots_and_positions)
-{
-    device *const d = fixture_device(_i);
-    client s = small_client(d, 3);
-    expect_step(&s);
-    expect_step(&s);
-    s.step.defer_accept = 1; /* the slots do not change */
-    client_step(&s, d->queue, 0, 0, NULL, NULL);
-    s.step.defer_accept = 0;
-    expect_step(&s);
-    s.b->params[1].temperature = 0.5f; /* other parameters do not change the position */
-    cls_params p = s.b->params[1];
-    p.position = 1000; /* cls_slot_params() ignores it */
-    must(cls_slot_params(s.sampler, 1, &p));
-    expect_step(&s);
-    s.b->params[0].seed = 99; /* the slot gets a new request */
-    s.b->params[0].position = 4;
-    must(cls_slot_begin(s.sampler, 0, &s.b->params[0], NULL, 0, NULL, 0));
-    expect_step(&s);
-    const int32_t positions[] = {70, 80, 90}; /* they replace the slots' positions */
-    uint32_t own[3];
-    s.step.positions.host = positions;
-    s.step.defer_accept = 1;
-    for (uint32_t row = 0; row < 3; row++) {
-        own[row] = s.b->params[row].position;
-        s.b->params[row].position = (uint32_t)positions[row];
-    }
-    expect_step(&s);
-    s.step.positions.host = NULL;
-    s.step.defer_accept = 0;
-    for (uint32_t row = 0; row < 3; row++)
-        s.b->params[row].position = own[row];
-    expect_step(&s);
-    must(cls_slot_reset(s.sampler, 1));
-    must(cls_slot_begin(s.sampler, 1, &s.b->params[1], NULL, 0, NULL, 0));
-    expect_step(&s);
-    close_small(&s);
-}
-END_TEST
-
-/* Proves that several rows can sample one slot, if the step does not change it. */
-START_TEST(shared_slot)
-{
-    client s = small_client(fixture_device(_i), 4);
-    const int32_t map[] = {2, 2, 2, 2};
-    s.step.slots.host = map;
-    s.step.defer_accept = 1;
-    for (uint32_t row = 0; row < 4; row++)
-        s.b->params[row] = s.b->params[2];
-    expect_step(&s);
-    close_small(&s);
-}
-END_TEST
-
-/* Proves that rows of one slot with different draws draw independently, each like the reference. */
-START_TEST(draws)
-{
-    client s = small_client(fixture_device(_i), 4);
-    const int32_t map[] = {2, 2, 2, 2}, nth[] = {0, 1, 2, (1 << 24) - 1};
-    int differ = 0;
-    s.step.slots.host = map;
-    s.step.draws.host = nth;
-    s.step.defer_accept = 1;
-    for (uint32_t step = 0; step < 3; step++) {
-        const int32_t positions[] = {(int32_t)step, (int32_t)step, (int32_t)step, (int32_t)step};
-        s.step.positions.host = positions;
-        client_step(&s, s.d->queue, 0, 0, NULL, NULL);
-        client_tokens(&s, 0);
-        for (uint32_t row = 0; row < 4; row++) {
-            cls_host_row h = batch_host_row(s.b, row);
-            h.params = &s.b->params[2];
-            h.position = step;
-            h.draw = (uint32_t)nth[row];
-            const cls_host_result result = host_result(&h);
-            ck_assert_int_eq(s.b->token[row], result.token);
-            differ |= row > 0 && s.b->token[row] != s.b->token[0];
-        }
-    }
-    ck_assert(differ);
-    close_small(&s);
-}
-END_TEST
-
-/* Proves that outputs->latest gets each slot's token, at any row index, and that the others
- * stay. */
-START_TEST(latest)
-{
-    client s = small_client(fixture_device(_i), 5);
-    const int32_t map[] = {4, -1, 0, 2}, marks[] = {-7, -7, -7, -7, -7};
-    int32_t got[5];
-    cl_mem buffer = buffer_of(s.d, sizeof marks + 4, NULL);
-    buffer_write(s.d, buffer, 4, sizeof marks, marks);
-    put_row(&s, 3, NAN);
-    s.step.rows = s.b->rows = 4;
-    s.step.slots.host = map;
-    s.outputs.latest = (cls_buffer){.buffer = buffer, .offset = 4};
-    client_step(&s, s.d->queue, 0, 0, NULL, NULL);
-    client_tokens(&s, 0);
-    buffer_read_at(s.d, buffer, 4, sizeof got, got);
-    ck_assert_int_eq(got[4], s.b->token[0]);
-    ck_assert_int_eq(got[0], s.b->token[2]);
-    ck_assert(got[1] == -7 && got[2] == -7 && got[3] == -7 && got[0] >= 0 && got[4] >= 0);
-    s.step.outputs = &s.outputs;
-    s.outputs.latest.offset = 8; /* five slots do not fit */
-    must_refuse(cls_sample(s.sampler, s.d->queue, &s.step, 0, NULL, NULL), "outputs->latest");
-    clReleaseMemObject(buffer);
-    s.b->rows = 5;
-    close_small(&s);
-}
-END_TEST
-
-/* Proves that several slots can sample one row of logits, as if each had a copy of it. */
-START_TEST(shared_logits)
-{
-    device *const d = fixture_device(_i);
-    const int32_t rows_of[6] = {2, 0, -1, 2, 2, 1}, on_device[6] = {2, 0, -1, 2, 3, -2};
-    for (int use_device = 0; use_device < 2; use_device++) {
-        client s = small_client(d, 6);
-        const int32_t *const map = use_device ? on_device : rows_of;
-        const size_t size = 100 * sizeof(float);
-        put_row(&s, 0, 3.0f);
-        cl_mem buffer = buffer_of(d, sizeof on_device, on_device),
-               three = buffer_of(d, 3 * size, s.b->data);
-        cls_step good = s.step;
-        s.step.logits.values.buffer = three; /* the buffer has only these three rows */
-        s.step.logits.values.offset = 0;
-        s.step.logits_rows = 3;
-        s.step.logits_map.host = use_device ? NULL : map;
-        s.step.logits_map.device.buffer = use_device ? buffer : NULL;
-        client_step(&s, d->queue, 0, 0, NULL, NULL);
-        client_tokens(&s, 0);
-        for (uint32_t row = 6; row-- > 0;) {
-            if (map[row] < 0 || map[row] > 2) {
-                ck_assert_int_eq(s.b->token[row], -1);
-                ck_assert_int_eq(s.b->status[row],
-                                 map[row] == -1 ? CLS_ROW_SKIPPED : CLS_ROW_NO_SLOT);
-                continue;
-            }
-            cls_host_row h = batch_host_row(s.b, row);
-            h.logits = s.b->data + (size_t)map[row] * size;
-            const cls_host_result result = host_result(&h);
-            ck_assert_msg(s.b->token[row] == result.token && s.b->status[row] == result.status,
-                          "%s: row %u: token %d, not %d", d->name, row, s.b->token[row],
-                          result.token);
-        }
-        s.step.logits_map.device.buffer = NULL;
-        s.step.logits_map.host = on_device;
-        must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL),
-                    "step->logits_map: row 4 uses row 3, but there are 3 rows");
-        s.step.logits_map.host = NULL;
-        must_refuse(cls_sample(s.sampler, d->queue, &s.step, 0, NULL, NULL),
-                    "step->logits_rows is 3 for 6 rows");
-        s.step = good;
-        release_buffers(buffer, three);
-        close_small(&s);
-    }
+    must(cls_host_kept_offsets(0, counts, 5, offsets));
+    ck_assert_int_eq(offsets[0], 0);
+    must_refuse_exactly(cls_host_kept_offsets(1, none, 5, offsets), "counts[0] is -1");
+    must_refuse_exactly(cls_host_kept_offsets(1, NULL, 5, offsets), "counts is NULL");
+    must_refuse_exactly(cls_host_kept_offsets(1, counts, 5, NULL), "offsets is NULL");
+    must_refuse_exactly(cls_host_kept_offsets(1, counts, 0x80000000u, offsets),
+                        "capacity is 2147483648; it must be at most 2147483647");
 }
 END_TEST
 
@@ -709,15 +436,7 @@ int main(void)
     add_test(presets);
     add_test(field_at_fault);
     add_test(layouts);
-    add_device_test(rows_fail_alone);
-    add_device_test(maps);
-    add_device_test(mask_maps);
-    add_device_test(bias_maps);
-    add_device_test(slots_and_positions);
-    add_device_test(shared_slot);
-    add_device_test(draws);
-    add_device_test(latest);
-    add_device_test(shared_logits);
+    add_test(offsets_on_the_host);
     add_device_test(checks_params);
     add_device_test(events);
     add_device_test(lifetimes);

@@ -681,8 +681,10 @@ static int launches(enum cls_kernel kernel, uint32_t needs)
         return (needs & reporting) != 0;
     case CLS_KEPT:
         return (needs & CLS_FEATURE_KEPT_SETS) != 0;
+    case CLS_WATERMARK:
+        return (needs & CLS_FEATURE_WATERMARK) != 0;
     case CLS_FORCE:
-        return (needs & CLS_FEATURE_FORCED) != 0;
+        return (needs & (CLS_FEATURE_FORCED | CLS_FEATURE_WATERMARK)) != 0;
     case CLS_ACCEPT:
         return (needs & (reporting | CLS_FEATURE_KEPT_SETS | CLS_FEATURE_ACCEPT)) != 0;
     case CLS_RESIDUAL:
@@ -1055,6 +1057,7 @@ START_TEST(forced)
     for (int v = CLS_SLOTS_0; v < CLS_VARIANTS; v++)
         ck_assert_msg(of[v] > 0 || cls_variants[v].kernel >= CLS_RESIDUAL ||
                           cls_variants[v].kernel == CLS_ACCEPT ||
+                          cls_variants[v].kernel == CLS_WATERMARK ||
                           cls_variants[v].kernel == CLS_FORCE, /* no row is forced here */
                       "%s was never launched", cls_variants[v].name);
 }

@@ -24,11 +24,11 @@ judge() {
     fi
 }
 
-for text in slots verify steps history; do
+for text in slots verify steps history outputs chains; do
     judge "$text" "$hooked" judge "$here/$text.run" --seeds $seeds
 done
 judge "by hand" "$hooked" judge "$here/calls.run" "$here/forced.run" "$here/accept.run" \
-    "$here/saved.run" "$here/drafts.run"
+    "$here/saved.run" "$here/drafts.run" "$here/budgets.run"
 devices=$("$CLSAMPLE" devices | sed -n 's/^[* ] \([0-9][0-9]*\) .*/\1/p')
 for device in $devices; do
     for text in slots verify calls forced accept shards; do
