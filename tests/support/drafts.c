@@ -72,9 +72,9 @@ void drafts_values(batch *b, uint32_t row, const float *values)
 /* -------------------------------------------------------------- the reference */
 
 /* Returns the reference's input for the request's first row, without mask and bias. */
-static cls_host_row row_of(const drafts *d, uint32_t i)
+static one_row row_of(const drafts *d, uint32_t i)
 {
-    cls_host_row h = batch_host_row(d->requests, i);
+    one_row h = batch_host_row(d->requests, i);
     h.logits = batch_host_row(d->rows, (uint32_t)d->cu[i]).logits;
     h.mask = h.bias = NULL;
     h.draw = d->draws ? (uint32_t)d->draws[i] : 0;
@@ -84,10 +84,10 @@ static cls_host_row row_of(const drafts *d, uint32_t i)
 }
 
 void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
-                   cls_host_result *result)
+                   one_result *result)
 {
-    const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
-    cls_host_row h = row_of(d, i);
+    const one_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+    one_row h = row_of(d, i);
     cls_params p = *h.params;
     int32_t *const output = must_calloc(h.output_count + n, sizeof *output);
     if (h.output_count)
@@ -109,11 +109,11 @@ void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *pat
     h.forced_count -= n;
     h.params = &p;
     memset(result, 0, sizeof *result);
-    must(cls_host_sample(&h, result));
+    must(one_sample(&h, result));
     free(output);
 }
 
-static int allows(const cls_host_row *row, uint32_t id)
+static int allows(const one_row *row, uint32_t id)
 {
     const unsigned char *const bytes = row->mask;
     if (row->mask_kind == CLS_MASK_BOOL)
@@ -127,7 +127,7 @@ static unsigned char *masks_of(const drafts *d, uint32_t i)
     const uint32_t vocab = d->rows->vocab, n = drafts_count(d, i) + 1;
     unsigned char *const masks = must_calloc((size_t)n * vocab, 1);
     for (uint32_t row = 0; row < n; row++) {
-        const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+        const one_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
         for (uint32_t id = 0; id < vocab; id++)
             masks[(size_t)row * vocab + id] = at.mask == NULL || allows(&at, id);
     }
@@ -141,7 +141,7 @@ static unsigned char *biases_of(const drafts *d, uint32_t i)
     const size_t size = d->rows->vocab * dtype_size(d->rows->bias_dtype);
     unsigned char *const biases = must_calloc(n, size);
     for (uint32_t row = 0; row < n; row++) {
-        const cls_host_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
+        const one_row at = batch_host_row(d->rows, (uint32_t)d->cu[i] + row);
         if (at.bias)
             memcpy(biases + row * size, at.bias, size);
     }
@@ -153,9 +153,9 @@ static void reference(drafts *d, uint32_t i)
     const batch *const q = d->q;
     const uint32_t n = drafts_count(d, i), first = drafts_first(d, i);
     unsigned char *masks = NULL, *biases = NULL;
-    cls_host_row h = row_of(d, i);
-    cls_host_drafts v;
-    cls_host_drafts_init(&v);
+    one_row h = row_of(d, i);
+    one_drafts v;
+    one_drafts_init(&v);
     if (d->rows->mask) {
         h.mask = masks = masks_of(d, i);
         h.mask_kind = CLS_MASK_BOOL;
@@ -189,7 +189,7 @@ static void reference(drafts *d, uint32_t i)
         v.kept_ids = d->kept_ids + at * d->capacity;
         v.kept_capacity = d->capacity;
     }
-    must(cls_host_verify(&v, &d->host[i]));
+    must(one_verify(&v, &d->host[i]));
     free(masks);
     free(biases);
 }
@@ -209,7 +209,7 @@ void drafts_report(drafts *d, uint32_t width, uint32_t capacity)
 void drafts_reference(drafts *d)
 {
     for (uint32_t i = 0; i < d->n; i++) {
-        cls_host_verified *const host = &d->host[i];
+        one_verified *const host = &d->host[i];
         memset(host, -1, sizeof *host);
         host->accepted = host->emitted = 0;
         host->status = CLS_ROW_SKIPPED;
@@ -229,8 +229,8 @@ void drafts_accept(drafts *d)
 {
     for (uint32_t i = 0; i < d->n; i++) {
         tokens *const t = &d->requests->tokens[i];
-        const cls_host_verified *const host = &d->host[i];
-        cls_host_result result = {0};
+        const one_verified *const host = &d->host[i];
+        one_result result = {0};
         if (host->emitted == 0)
             continue;
         if (drafts_one_a_call(d, i)) {

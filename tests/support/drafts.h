@@ -20,8 +20,8 @@ typedef struct drafts {
     int32_t *positions, *draws; /* [n], or NULL */
     int method, kind, disable_bonus;
     float epsilon, delta;
-    uint32_t features;       /* of the sampler, beside those that all verifications need */
-    cls_host_verified *host; /* [n] the reference's results */
+    uint32_t features;  /* of the sampler, beside those that all verifications need */
+    one_verified *host; /* [n] the reference's results */
     /* [n, width] what it reports on tokens, or NULL with width 0; kept_ids: [n, width, capacity] */
     uint32_t width, capacity, *kept_counts;
     float *logprobs[2]; /* raw and final */
@@ -45,9 +45,9 @@ uint32_t drafts_count(const drafts *d, uint32_t i);
 uint32_t drafts_first(const drafts *d, uint32_t i);
 /* Stores values in a row of a batch. */
 void drafts_values(batch *b, uint32_t row, const float *values);
-/* Samples a target row of a request by cls_host_sample(), with n further output tokens. */
+/* Samples a target row of a request by one_sample(), with n further output tokens. */
 void drafts_sample(const drafts *d, uint32_t i, uint32_t row, const int32_t *path, uint32_t n,
-                   cls_host_result *result);
+                   one_result *result);
 /* Returns whether the request accepts at most one token per call. */
 int drafts_one_a_call(const drafts *d, uint32_t i);
 

@@ -220,7 +220,7 @@ static void choose_one(drafts *d, uint32_t i, uint32_t k, int faithful, rng *r)
     int32_t path[CLS_MAX_DRAFTS];
     float *const p = must_calloc(vocab, sizeof *p), *const q = d->q->values + (size_t)at * vocab;
     float *const values = must_calloc(vocab, sizeof *values);
-    cls_host_result result = {.probs = p};
+    one_result result = {.probs = p};
     drafts_sample(d, i, (uint32_t)(parent + 1), path, path_to(d, i, parent, path), &result);
     if (d->kind == CLS_DRAFT_PROBS)
         random_probs(p, values, vocab, result.token, r);

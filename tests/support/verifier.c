@@ -189,7 +189,7 @@ static void same(verifier *v, uint32_t i, const char *where, const char *what, u
 {
     if (ours == host)
         return;
-    const cls_host_verified *const h = &v->of->host[i];
+    const one_verified *const h = &v->of->host[i];
     ck_abort_msg("%s: %s: %s %u is %d on the device, which accepted %d, emitted %d, status %d; it "
                  "must be %d (the "
                  "reference accepted %d, emitted %d, status %d)",
@@ -197,7 +197,7 @@ static void same(verifier *v, uint32_t i, const char *where, const char *what, u
                  v->status[i], host, h->accepted, h->emitted, h->status);
 }
 
-static void equal_one(verifier *v, uint32_t i, const cls_host_verified *host, const char *where)
+static void equal_one(verifier *v, uint32_t i, const one_verified *host, const char *where)
 {
     const int32_t *const ours =
         v->tokens + v->call.tokens.offset / sizeof *ours + i * (v->width + 1);

@@ -132,7 +132,7 @@ START_TEST(law)
     e.p.top_k = _i < 5 ? 0 : 9; /* plain rows, and rows of a set */
     for (uint32_t i = 0; i < draws; i++) {
         e.p.watermark_key = i;
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         ck_assert(e.result.token >= 0 && e.result.token < (_i < 5 ? 10 : 9));
         counts[e.result.token]++;
     }
@@ -161,7 +161,7 @@ START_TEST(texts)
         e.p.watermark_context = 4;
         e.p.watermark_key = 42;
         e.p.seed = rng_bits(&r);
-        must(cls_host_sample(&e.row, &e.result));
+        must(one_sample(&e.row, &e.result));
         ids[e.row.output_count] = e.result.token;
     }
     uint32_t n;
@@ -175,7 +175,7 @@ START_TEST(texts)
         int32_t first = -1;
         memmove(ids + 196, ids + (repeated ? 96 : 196), 4 * sizeof *ids);
         for (e.p.seed = 0; e.p.seed < 20; e.p.seed++) {
-            must(cls_host_sample(&e.row, &e.result));
+            must(one_sample(&e.row, &e.result));
             first = e.p.seed == 0 ? e.result.token : first;
             differ += e.result.token != first;
         }
