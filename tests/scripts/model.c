@@ -234,7 +234,8 @@ void model_accept(model *m, int32_t token)
 
 static bool sees_text(const cls_params *p)
 {
-    return p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0;
+    return p->dry_multiplier != 0.0f || p->no_repeat_ngram != 0 || p->bad_words.count != 0 ||
+           p->watermark_context != 0;
 }
 
 bool model_can_tell(const model *m)

@@ -48,7 +48,7 @@ int model_stopped(const model *m);
 uint32_t model_can_roll_back(const model *m);
 
 /* Returns whether the model can tell the next token: not where a request adapts to its tokens, nor
- * where DRY, n-grams or bad words see another text than penalties. */
+ * where DRY, n-grams, bad words or a watermark see another text than penalties. */
 bool model_can_tell(const model *m);
 
 /* Computes the request's next token and status, and, unless it is NULL, the probabilities [vocab]
