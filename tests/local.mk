@@ -15,7 +15,7 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
-	tests/unit/check_answers tests/unit/check_container \
+	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
 	tests/unit/check_watermark
