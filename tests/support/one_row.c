@@ -22,6 +22,15 @@ static uint32_t layout_of(const cls_host_row *row)
     return CLS_LAYOUT(CLS_COUNTS_ALL, history, length < CLS_MAX_HISTORY ? length : CLS_MAX_HISTORY);
 }
 
+static void append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t entry = (uint32_t)ids[i] | mark;
+        if (ids[i] >= 0 && (uint32_t)ids[i] < h->vocab)
+            cls_host_slot_append(h, &entry, 1);
+    }
+}
+
 cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
 {
     cls_host_row *const row = &w->row;
@@ -69,8 +78,8 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
     }
     cls_host_slot *const h = w->host->slot;
     cls_host_slot_begin(h, &slot, &w->params);
-    cls_host_slot_append(h, row->prompt, row->prompt_count, 0);
-    cls_host_slot_append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
+    append(h, row->prompt, row->prompt_count, 0);
+    append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
     cls_host_slot_check(h);
     cls_host_slot_force(h, row->forced_ids, row->forced_count);
     if (from->begun != 0)
