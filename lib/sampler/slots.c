@@ -123,9 +123,9 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
                                      cls_checked_params *out)
 {
     memset(out, 0, sizeof *out);
-    cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
+    cls_status status = cls_params_read(callers, &out->params);
     if (status == CLS_OK)
-        status = cls_params_read(callers, &out->params);
+        status = cls_slot_from_params(&out->params, s->vocab, &out->slot);
     if (status == CLS_OK)
         status = check_capacities(s, &out->params);
     if (status == CLS_OK)
