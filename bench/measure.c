@@ -36,9 +36,9 @@ uint32_t bench_window(const bench_case *c)
 {
     const cls_params *const p = bench_params(c);
     const uint32_t loops = p->loop_repeats * p->loop_max;
-    return p->dry_multiplier != 0.0f ? c->history
-           : p->loop_repeats != 0    ? loops
-                                     : p->penalty_window;
+    return p->dry_multiplier != 0.0f || p->watermark_context != 0 ? c->history
+           : p->loop_repeats != 0                                 ? loops
+                                                                  : p->penalty_window;
 }
 
 /* Begins the request of a row in a slot: the parameters, and the history, of which half is prompt
