@@ -136,7 +136,7 @@ ONE_COPY void mark_row(const step_args *s, u32 row, u32 group, int ends, const m
     const row_logits r = row_view(s, row, slot_index);
     __global u64 *const pass = s->pass + (size_t)row * r.tiles * CLS_PIVOTS;
     const slot_state own = state_of(s->state, layout, s->vocab, (u32)slot_index);
-    text t = text_in(own.ring, own.n_ring, slot->length);
+    text t = text_of(slot, own.ring, own.n_ring, 1);
     if (s->has & CLS_DRAFTS) {
         const history_effects p = effects_of(s->effects, layout, s->vocab, row);
         t.following = p.path;
