@@ -10,6 +10,18 @@
 
 #include "cli.h"
 
+int cli_fail_library(const char *what) { return cli_fail("%s: %s", what, cls_error_message()); }
+
+int cli_fail_opencl(const char *what, cl_int error)
+{
+    return cli_fail("%s: OpenCL error %d", what, (int)error);
+}
+
+int cli_try(cls_status status, const char *what)
+{
+    return status == CLS_OK ? 0 : cli_fail_library(what);
+}
+
 /* ---------------------------------------------------------------------- choice */
 
 /* "0 (NAME, CPU), 1 (NAME, GPU, not usable)"; devices that do not fit the text are omitted. */

@@ -12,13 +12,6 @@
 extern "C" {
 #endif
 
-/* Sets offsets [rows + 1] as cls_kept_set.offsets, from the numbers of tokens in the rows' sets
- * (counts) and the capacity of the whole step. The ids of row r begin at offsets[r] and end before
- * offsets[r + 1]. The row overflows if these offsets are equal although its count is above 0.
- * CLS_OK; CLS_BAD_ARGUMENT: a count is negative, or the capacity is above 2^31 - 1. */
-CLS_API CLS_WARN_UNUSED cls_status cls_host_kept_offsets(uint32_t rows, const int32_t *counts,
-                                                         uint32_t capacity, int32_t *offsets);
-
 /* One row's candidates for cls_host_draw(): the lists of cls_outputs.kept, or what the host has
  * left of them. Entries whose id is outside the vocabulary, or whose logit is NaN or -inf, are no
  * candidates. An id that occurs twice may be drawn by either entry. A candidate's weight is

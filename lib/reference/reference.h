@@ -75,8 +75,8 @@ void cls_host_slot_check(cls_host_slot *h);
 /* Returns the entry that lies `back` before the end of the text, from 1. */
 uint32_t cls_text_entry(const cls_host_slot *h, uint32_t back);
 
-/* The states of the thinking and of the grammar after a text, and the cls_row_status bits with which
- * it ends the request; 0 if it does not. */
+/* The states of the thinking and of the grammar after a text, and the cls_row_status bits with
+ * which it ends the request; 0 if it does not. */
 typedef struct cls_text_state {
     uint32_t thinking, grammar, ends;
 } cls_text_state;

@@ -119,13 +119,24 @@ static cls_status check_capacities(const cls_sampler *s, const cls_params *p)
     return check_histories(s, p);
 }
 
+/* Returns the largest top-k that the list serves. Shards exchange the tokens of lists. */
+static uint32_t most_listed(const cls_sampler *s)
+{
+    const cls_shape *const shape = &s->context->shape;
+    return shape->row_group == 1 && s->vocab > shape->shortlist &&
+                   (s->features & (CLS_FEATURE_SEARCH | CLS_FEATURE_SHARD)) == CLS_FEATURE_SEARCH &&
+                   shape->shortlist > CLS_LISTED_TOP_K
+               ? CLS_LISTED_TOP_K
+               : shape->shortlist;
+}
+
 cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *callers,
                                      cls_checked_params *out)
 {
     memset(out, 0, sizeof *out);
-    cls_status status = cls_slot_from_params(callers, s->vocab, &out->slot);
+    cls_status status = cls_params_read(callers, &out->params);
     if (status == CLS_OK)
-        status = cls_params_read(callers, &out->params);
+        status = cls_slot_from_params(&out->params, s->vocab, &out->slot);
     if (status == CLS_OK)
         status = check_capacities(s, &out->params);
     if (status == CLS_OK)
@@ -142,7 +153,7 @@ cls_status cls_checked_params_create(const cls_sampler *s, const cls_params *cal
     }
     if (!(slot->flags & (CLS_SLOT_GREEDY | CLS_SLOT_UNTRUNCATED | CLS_SLOT_MIROSTAT)) &&
         slot->top_k > 0 && (uint32_t)slot->top_k < s->vocab &&
-        (uint32_t)slot->top_k > s->context->shape.shortlist)
+        (uint32_t)slot->top_k > most_listed(s))
         slot->flags |= CLS_SLOT_SEARCH;
     return CLS_OK;
 }

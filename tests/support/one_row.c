@@ -38,9 +38,9 @@ cls_status cls_stateless_open(cls_stateless *w, const cls_host_row *callers)
     if (row->mask_width == 0)
         row->mask_width = row->mask_kind == CLS_MASK_BOOL ? row->vocab : (row->vocab + 31) / 32;
     if (status == CLS_OK)
-        status = cls_slot_from_params(row->params, row->vocab, &slot);
-    if (status == CLS_OK)
         status = cls_params_read(row->params, &w->params);
+    if (status == CLS_OK)
+        status = cls_slot_from_params(&w->params, row->vocab, &slot);
     if (status != CLS_OK)
         return status;
     const cls_ids *const allowed = &w->params.allowed_ids, *const stop = &w->params.stop_ids;
