@@ -102,7 +102,7 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
 /* Writes the outputs of a row that was sampled to its result. */
 static void write_result(cls_stateless *w, one_result *result)
 {
-    cls_scratch *const row = &w->host->row;
+    cls_sampled *const row = &w->host->row;
     cls_row_outputs out = {
         .set = result->kept_capacity, .wants_set = result->kept_capacity != 0, .raw = 0};
     out.at[CLS_OUT_LOGPROBS] = &result->logprob_final;
@@ -125,7 +125,7 @@ cls_status cls_reference(const one_row *callers, cls_row *trace, one_result *res
     cls_status status = cls_stateless_open(&w, callers);
     if (status == CLS_OK) {
         cls_host_slot *const h = w.host->slot;
-        cls_scratch_run(&w.host->row, h, &w.in, 1);
+        cls_sampled_run(&w.host->row, h, &w.in, 1);
         *trace = w.host->row.trace;
         write_result(&w, result);
         if (!trace->no_token || trace->forced)
