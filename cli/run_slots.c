@@ -67,17 +67,34 @@ static uint32_t parse_bits(const run_statement *s, const char *key, const struct
 
 void (*run_prepare)(cls_sampler *sampler);
 
+/* The borders of shards, which every other sampler of a text has at random: some shards have one
+ * token. The others have the vocabulary's first half and one token more, or also the first token
+ * alone; or they are equal: NULL. */
+static const uint32_t *borders_of(const run_side *side)
+{
+    const uint32_t vocab = side->sampler_options.vocab, n = side->shards;
+    uint32_t *const borders = cli_alloc(n + (size_t)1, sizeof *borders);
+    rng r = {side->index + UINT64_C(1000003) * vocab};
+    borders[n] = vocab;
+    for (uint32_t i = 1; i < n; i++) {
+        const uint32_t room = vocab - borders[i - 1] - (n - i);
+        borders[i] = borders[i - 1] + 1 + (rng_below(&r, 3) ? rng_below(&r, room) : 0);
+    }
+    if (rng_below(&r, 2))
+        return borders;
+    borders[1] = 1;
+    borders[n - 1] = vocab / 2 + 1;
+    return n < 4 && vocab > 6 ? borders : NULL;
+}
+
 static void add_shard(run_side *side, uint32_t i)
 {
     cls_shard_options o;
     cls_shard_options_init(&o);
-    const uint32_t vocab = side->sampler_options.vocab, middle = vocab / 2 + 1;
-    const uint32_t uneven[2][4] = {{0, middle, vocab}, {0, 1, middle, vocab}};
     o.shard_count = side->shards;
     o.shard = i;
     o.on_device = side->shards > 2;
-    if (side->shards < 4 && vocab > 6)
-        o.borders = uneven[side->shards - 2];
+    o.borders = borders_of(side);
     if (cli_compile_done(cls_shard_create(side->sampler[i], &o, &side->shard[i])) != CLS_OK)
         run_die(side->now, "%s: shard %" PRIu32 ": %s", side->name, i, cls_error_message());
 }

@@ -15,7 +15,7 @@ device_tests = tests/device/check_programs tests/device/check_selftest tests/dev
 	tests/device/check_pointers
 unit_tests = tests/unit/check_arithmetic tests/unit/check_samplers tests/unit/check_table \
 	tests/unit/check_modes_host tests/unit/check_history_host tests/unit/check_verify_host \
-	tests/unit/check_answers tests/unit/check_container \
+	tests/unit/check_container \
 	tests/unit/check_flush tests/unit/check_needs tests/unit/check_requirements tests/unit/check_shortlists \
 	tests/unit/check_unseen tests/unit/check_usm tests/unit/check_offsets tests/unit/check_grammar_host \
 	tests/unit/check_watermark
@@ -109,8 +109,7 @@ endif
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
-	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
-	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
+	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c tests/support/automaton.c

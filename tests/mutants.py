@@ -49,7 +49,7 @@ def texts(names):
     return [f"tests/scripts/{name}.run" for name in names.split()]
 
 
-UNIT = "reference answers modes_host samplers arithmetic"
+UNIT = "reference modes_host samplers arithmetic"
 HOST = [f"tests/unit/check_{name}" for name in UNIT.split()]
 HOST += ["tests/arithmetic/check_vectors", "tests/device/check_selftest --write"]
 HOST += texts("history adjust chains")

@@ -37,10 +37,9 @@ static int allocate_slots(cls_host *h, uint32_t layout)
 {
     const size_t words = state_words(h->vocab, layout), all = (size_t)h->slots + 1;
     h->slot = calloc(h->slots, sizeof *h->slot);
-    h->forced = calloc(h->slots, sizeof *h->forced);
     h->memory =
         words < SIZE_MAX / sizeof *h->memory / all ? calloc(all, words * sizeof *h->memory) : NULL;
-    if (h->slot == NULL || h->forced == NULL || h->memory == NULL)
+    if (h->slot == NULL || h->memory == NULL)
         return 0;
     for (size_t i = 0; i < all; i++) {
         cls_host_slot *const slot = i < h->slots ? &h->slot[i] : &h->verification.trial;
@@ -80,11 +79,10 @@ void cls_host_destroy(cls_host *h)
 {
     if (h == NULL)
         return;
-    for (uint32_t i = 0; h->forced != NULL && i < h->slots; i++)
-        free(h->forced[i]);
+    for (uint32_t i = 0; h->slot != NULL && i < h->slots; i++)
+        free(h->slot[i].room);
     cls_scratch_close(&h->row);
     free(h->slot);
-    free(h->forced);
     free(h->memory);
     free(h->inputs);
     free(h->record);
@@ -101,7 +99,7 @@ uint64_t cls_host_size(const cls_host *h, uint32_t max_rows)
     const uint64_t n = h->vocab,
                    text = least(CLS_LAYOUT_HISTORY(h->slot[0].layout), CLS_MAX_HISTORY);
     uint64_t size =
-        sizeof *h + h->slots * (sizeof *h->slot + sizeof *h->forced) +
+        sizeof *h + h->slots * sizeof *h->slot +
         (h->slots + UINT64_C(1)) * state_words(h->vocab, h->slot[0].layout) * sizeof *h->memory +
         max_rows * (uint64_t)(sizeof *h->inputs + sizeof *h->record) +
         CLS_LAYOUT_HISTORY(h->slot[0].layout) * (uint64_t)sizeof *h->text +

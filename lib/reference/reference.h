@@ -23,10 +23,13 @@ typedef struct cls_preference {
  * what the lists of a device have beside it. */
 typedef struct cls_host_slot {
     cls_slot slot;
-    const cls_params *params; /* of the request; NULL before the first one */
+    const cls_params *params; /* of the request */
     const int32_t *forced;    /* [slot.n_forced] the ids of cls_slot_force() */
     uint32_t *state;          /* [state_words()] */
     uint32_t vocab, layout;
+    uint8_t grammar[CLS_DIGEST_SIZE]; /* of the grammar that the request follows, or 0 */
+    int32_t *room;                    /* [room_size] own memory for forced ids */
+    uint32_t room_size;
 } cls_host_slot;
 
 /* Returns how many tokens of the latest output a rollback can remove. */
@@ -51,14 +54,20 @@ cls_slot_adaptive *cls_host_slot_adaptive(const cls_host_slot *h, uint32_t at);
 uint32_t *cls_host_slot_thinking(const cls_host_slot *h, uint32_t at);
 uint32_t *cls_host_slot_grammar(const cls_host_slot *h, uint32_t at);
 
-/* Do what the slot calls say. Ids outside the vocabulary are left out. The parameters and the
+/* Begin a request, append entries to it, force ids, and copy a request. The parameters and the
  * forced ids stay the caller's, and remain as long as the request has them. */
 void cls_host_slot_begin(cls_host_slot *h, const cls_slot *slot, const cls_params *params);
-void cls_host_slot_append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark);
-void cls_host_slot_turn(cls_host_slot *h);
-void cls_host_slot_params(cls_host_slot *h, const cls_slot *slot, const cls_params *params);
+void cls_host_slot_append(cls_host_slot *h, const uint32_t *entries, uint32_t n);
 void cls_host_slot_force(cls_host_slot *h, const int32_t *ids, uint32_t n);
 void cls_host_slot_copy(cls_host_slot *h, const cls_host_slot *from);
+
+/* Does what a slot call recorded, of which `words` has the words: what the kernel cls_slots does on
+ * a device. params: those of the request afterwards. from: the slot that is copied. */
+void cls_host_slot_change(cls_host_slot *h, const cls_change *change, const uint32_t *words,
+                          const cls_params *params, const cls_host_slot *from);
+
+/* Reserves memory for n forced ids. Returns 0 if it runs out. */
+int cls_host_slot_reserve(cls_host_slot *h, uint32_t n);
 
 /* Removes n tokens of output. A request that has fewer ends. */
 void cls_host_slot_rollback(cls_host_slot *h, uint32_t n);
@@ -339,7 +348,6 @@ uint32_t cls_lookup(const cls_draft_call *call, const int32_t *text, uint32_t n,
 typedef struct cls_host {
     uint32_t vocab, slots;
     cls_host_slot *slot; /* [slots] */
-    int32_t **forced;    /* [slots] copies of forced ids */
     cls_scratch row;
     cls_verification verification;
     cls_row_inputs *inputs; /* [max_rows] */

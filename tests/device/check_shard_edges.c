@@ -7,7 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "drafts.h"
 #include "twin.h"
 
 enum { STEPS = 2 };
@@ -99,7 +98,7 @@ static void run_pattern(device *d, pattern what, uint32_t split, int bound, rng 
     for (uint32_t row = 0; row < b->rows; row++) {
         batch_row(b, row, ROW_EQUAL, rng_bits(r));
         fill(what, z, vocab, n, borders, r);
-        drafts_values(b, row, z);
+        batch_values(b, row, z);
         twin_params(&b->params[row], !bound ? row : row % 2 ? 3 : 5, vocab);
         /* Any targets: ties at the cuts of top-k and top-p. */
         if (bound && row % 2)
