@@ -29,6 +29,7 @@ static const struct bit {
                      {"accept", CLS_FEATURE_ACCEPT},
                      {"verify", CLS_FEATURE_VERIFY},
                      {"forced", CLS_FEATURE_FORCED},
+                     {"watermark", CLS_FEATURE_WATERMARK},
                      {"shard", CLS_FEATURE_SHARD},
                      {"all", CLS_FEATURES_ALL},
                      {NULL, 0}},

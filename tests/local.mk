@@ -109,8 +109,7 @@ endif
 check_LIBRARIES = libtests.a libstub.a
 libtests_a_SOURCES = tests/support/fixture.c tests/support/must.c tests/support/one_row.c tests/support/queues.c tests/support/bench.c cli/inputs.c tests/support/batch.c tests/support/requests.c \
 	tests/support/script.c \
-	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/drafts.c \
-	tests/support/drafts_random.c tests/support/verifier.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
+	tests/support/load.c tests/support/memory.c tests/support/client.c tests/support/subgroups.c tests/support/pointers.c tests/support/layer.c tests/support/brute.c \
 	tests/support/goldens.c tests/support/oracle.c tests/support/oracle_adjust.c tests/support/oracle_chain.c \
 	tests/support/oracle_stages.c tests/support/against.c tests/support/params.c tests/support/split.c \
 	tests/support/twin.c tests/support/automaton.c

@@ -97,7 +97,7 @@ static int set_parameter(char **word, uint32_t n)
 /* --------------------------------------------------------------- what follows */
 
 /* Writes the tiles at the final scale. */
-static void write_tiles(FILE *f, const cls_scratch *w)
+static void write_tiles(FILE *f, const cls_sampled *w)
 {
     for (uint32_t t = 0; t < w->tiles; t++) {
         const cls_split at = split(w->tile_max[t], w->scale);
@@ -114,14 +114,14 @@ static void write_tiles(FILE *f, const cls_scratch *w)
 
 static int write_results(FILE *f)
 {
-    cls_scratch *w;
+    cls_sampled *w;
     block.is_done = 1;
     if (block.is_list)
         return 1;
     if (block.n != block.row.vocab || cls_stateless_open(&block.one, &block.row) != CLS_OK)
         return 0;
     w = &block.one.host->row;
-    cls_scratch_run(w, block.one.host->slot, &block.one.in, 1);
+    cls_sampled_run(w, block.one.host->slot, &block.one.in, 1);
     fprintf(f, "status %u\n", (unsigned)w->trace.status);
     if (w->trace.no_token)
         return 1;

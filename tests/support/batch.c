@@ -84,17 +84,22 @@ void batch_free(batch *b)
     free(b);
 }
 
+void batch_values(batch *b, uint32_t row, const float *values)
+{
+    const size_t size = dtype_size(b->dtype);
+    for (uint32_t i = 0; i < b->vocab; i++) {
+        unsigned char *const at = b->data + b->offset + ((size_t)row * b->stride + i) * size;
+        dtype_encode(b->dtype, values[i], at);
+        b->values[(size_t)row * b->vocab + i] = dtype_decode(b->dtype, at);
+    }
+}
+
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed)
 {
     float *const values = b->values + (size_t)row * b->vocab;
-    unsigned char *const data =
-        b->data + b->offset + (size_t)row * b->stride * dtype_size(b->dtype);
     b->kind[row] = kind;
     row_fill(kind, values, b->vocab, seed);
-    for (uint32_t i = 0; i < b->vocab; i++) {
-        dtype_encode(b->dtype, values[i], data + i * dtype_size(b->dtype));
-        values[i] = dtype_decode(b->dtype, data + i * dtype_size(b->dtype));
-    }
+    batch_values(b, row, values);
     cls_params_init(&b->params[row]);
     b->params[row].seed = seed;
     b->params[row].position = row;
@@ -122,31 +127,6 @@ void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width)
     for (size_t i = 0; i < n && packed; i++)
         for (unsigned bit = 0; bit < 32; bit++)
             ((uint32_t *)b->mask)[i] |= (uint32_t)(rng_below(r, 100) < percent) << bit;
-}
-
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
-                  size_t offset)
-{
-    batch *const c = batch_new(rows, b->vocab, dtype, stride, offset);
-    const size_t size = dtype_size(dtype);
-    c->keep = b->keep;
-    c->biased = b->biased;
-    c->history = b->history;
-    for (uint32_t row = 0; row < rows; row++) {
-        const uint32_t from = which ? which[row] : row;
-        const float *const values = b->values + (size_t)from * b->vocab;
-        memcpy(c->values + (size_t)row * c->vocab, values, c->vocab * sizeof *values);
-        for (uint32_t i = 0; i < c->vocab; i++)
-            dtype_encode(dtype, values[i],
-                         c->data + c->offset + ((size_t)row * c->stride + i) * size);
-        c->kind[row] = b->kind[from];
-        request_take(c, row, b, from);
-        memcpy(c->adjusted + (size_t)row * c->vocab, b->adjusted + (size_t)from * b->vocab,
-               c->vocab * sizeof(float));
-        c->trace[row] = b->trace[from];
-        c->host[row] = b->host[from];
-    }
-    return c;
 }
 
 void batch_inputs(const batch *b, device *d, cls_step *step)

@@ -67,6 +67,8 @@ void batch_free(batch *b);
 
 /* Fills a row. Its parameters become the defaults, with a seed derived from `seed`. */
 void batch_row(batch *b, uint32_t row, row_kind kind, uint64_t seed);
+/* Stores values [vocab] in a row. */
+void batch_values(batch *b, uint32_t row, const float *values);
 /* Fills all rows with random kinds, and parameters that are often at the edges of their ranges. */
 void batch_random(batch *b, rng *r);
 /* Sets a random chain and random parameters, except those that need the request's tokens. */
@@ -79,11 +81,6 @@ void params_infill(cls_params *p, uint32_t vocab, rng *r);
 /* Creates masks that allow `percent` percent of the tokens. width: elements of a mask; 0: enough
  * for the whole vocabulary. */
 void batch_mask(batch *b, rng *r, uint32_t percent, uint32_t width);
-/* Copies rows of a batch and their reference results into a new batch with another order (which;
- * NULL: the first rows) and layout. The type must represent all values exactly. Masks and dense
- * biases are not copied. */
-batch *batch_pick(const batch *b, uint32_t rows, const uint32_t *which, int dtype, uint32_t stride,
-                  size_t offset);
 
 /* Creates the buffers of the batch's masks, dense biases and random bits for a step. */
 void batch_inputs(const batch *b, device *d, cls_step *step);
@@ -127,8 +124,5 @@ void request_start(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t 
 void request_force(const batch *b, uint32_t row, cls_sampler *sampler, uint32_t slot);
 /* Removes the first n of the forced ids, which the output has now. */
 void request_forced(tokens *t, uint32_t n);
-
-/* Copies a row's parameters and tokens from a row of another batch. */
-void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row);
 
 #endif

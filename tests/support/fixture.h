@@ -135,14 +135,6 @@ cls_status accept_ints(cls_sampler *sampler, cl_command_queue queue, uint32_t ro
                        uint32_t per_row, const cls_ints *tokens, const cls_ints *slots,
                        cl_uint n_wait, const cl_event *wait, cl_event *done);
 
-/* Saves a slot. The caller frees the bytes, whose number is stored in *size. */
-unsigned char *slot_saved(cls_sampler *sampler, cl_command_queue queue, uint32_t slot,
-                          size_t *size);
-
-/* Returns whether two slots are saved as the same bytes. */
-int slots_are_same(cl_command_queue queue, cls_sampler *a, uint32_t slot_a, cls_sampler *b,
-                   uint32_t slot_b);
-
 /* Creates a buffer with these contents (NULL: zeroes), and reads a buffer. */
 cl_mem buffer_of(device *d, size_t size, const void *contents);
 void buffer_read(device *d, cl_mem buffer, size_t size, void *contents);
@@ -170,8 +162,5 @@ TCase *fixture_case(const char *name);
 /* Runs the tests in this process and returns the exit status for main(): 77 (skipped) if they need
  * a device and there is none. */
 int fixture_end(void);
-
-/* Writes the checksum that saved slots end with behind their n bytes. */
-void fixture_put_checksum(unsigned char *bytes, size_t n);
 
 #endif

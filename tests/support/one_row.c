@@ -11,11 +11,6 @@ void one_drafts_init(one_drafts *drafts)
     *drafts = (one_drafts){.epsilon = 0.09f, .delta = 0.3f};
 }
 
-void cls_host_text_init(cls_host_text *text)
-{
-    *text = (cls_host_text){.vocab = CLS_MAX_VOCAB, .min_n = 2, .max_n = 8, .fill = -1};
-}
-
 static uint32_t layout_of(const one_row *row)
 {
     uint64_t length = (uint64_t)row->prompt_count + row->output_count + CLS_MAX_DRAFTS + 1;
@@ -25,6 +20,15 @@ static uint32_t layout_of(const one_row *row)
     if (history > CLS_MAX_TEXT)
         history = CLS_MAX_TEXT;
     return CLS_LAYOUT(CLS_COUNTS_ALL, history, length < CLS_MAX_HISTORY ? length : CLS_MAX_HISTORY);
+}
+
+static void append(cls_host_slot *h, const int32_t *ids, uint32_t n, uint32_t mark)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t entry = (uint32_t)ids[i] | mark;
+        if (ids[i] >= 0 && (uint32_t)ids[i] < h->vocab)
+            cls_host_slot_append(h, &entry, 1);
+    }
 }
 
 cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
@@ -74,8 +78,8 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
     }
     cls_host_slot *const h = w->host->slot;
     cls_host_slot_begin(h, &slot, &w->params);
-    cls_host_slot_append(h, row->prompt, row->prompt_count, 0);
-    cls_host_slot_append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
+    append(h, row->prompt, row->prompt_count, 0);
+    append(h, row->output, row->output_count, CLS_ENTRY_OUTPUT);
     cls_host_slot_check(h);
     cls_host_slot_force(h, row->forced_ids, row->forced_count);
     if (from->begun != 0)
@@ -98,7 +102,7 @@ cls_status cls_stateless_open(cls_stateless *w, const one_row *callers)
 /* Writes the outputs of a row that was sampled to its result. */
 static void write_result(cls_stateless *w, one_result *result)
 {
-    cls_scratch *const row = &w->host->row;
+    cls_sampled *const row = &w->host->row;
     cls_row_outputs out = {
         .set = result->kept_capacity, .wants_set = result->kept_capacity != 0, .raw = 0};
     out.at[CLS_OUT_LOGPROBS] = &result->logprob_final;
@@ -121,7 +125,7 @@ cls_status cls_reference(const one_row *callers, cls_row *trace, one_result *res
     cls_status status = cls_stateless_open(&w, callers);
     if (status == CLS_OK) {
         cls_host_slot *const h = w.host->slot;
-        cls_scratch_run(&w.host->row, h, &w.in, 1);
+        cls_sampled_run(&w.host->row, h, &w.in, 1);
         *trace = w.host->row.trace;
         write_result(&w, result);
         if (!trace->no_token || trace->forced)
@@ -246,22 +250,4 @@ cls_status one_verify(const one_drafts *drafts, one_verified *result)
         status = verify_host(&w, &d, result);
     cls_host_destroy(w.host);
     return status;
-}
-
-cls_status cls_host_draft(const cls_host_text *t, int32_t *draft_ids, int32_t *count)
-{
-    int32_t *const text = malloc(((size_t)t->token_count + 1) * sizeof *text);
-    if (text == NULL)
-        return cls_fail(CLS_OUT_OF_MEMORY, CL_SUCCESS, "out of host memory for a text");
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->token_count; i++)
-        if (t->tokens[i] >= 0 && (uint32_t)t->tokens[i] < t->vocab)
-            text[n++] = t->tokens[i];
-    const uint32_t kept = t->max_history != 0 && t->max_history < n ? t->max_history : n;
-    const cls_draft_call call = {.k = t->k, .min_n = t->min_n, .max_n = t->max_n, .fill = t->fill};
-    const uint32_t found = cls_lookup(&call, text + (n - kept), kept, draft_ids, 1);
-    if (count != NULL)
-        *count = (int32_t)found;
-    free(text);
-    return CLS_OK;
 }

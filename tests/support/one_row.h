@@ -120,23 +120,7 @@ typedef struct one_verified {
 /* Verifies the drafts of a request. Fails as one_sample() does. */
 cls_status one_verify(const one_drafts *drafts, one_verified *result);
 
-/* A request's text for cls_host_draft(). */
-typedef struct cls_host_text {
-    const int32_t *tokens; /* [token_count]: prompt, earlier turns and output, one after another */
-    uint32_t token_count;  /* 0 with NULL */
-    uint32_t vocab;        /* 1 to 1,048,576 (default): other ids are left out, as in slots */
-    uint32_t max_history;  /* how many of the latest tokens are searched; 0 (default): all */
-    uint32_t k;            /* as cls_draft_call.k */
-    uint32_t min_n, max_n; /* as cls_draft_call.min_n and max_n */
-    int32_t fill;          /* as cls_draft_call.fill */
-} cls_host_text;
-
-/* Finds the drafts that cls_draft() finds for a request with this text that has not stopped, in a
- * sampler with this max_history. draft_ids: int32 [text->k]; *count (or NULL): text->k or 0. */
-cls_status cls_host_draft(const cls_host_text *text, int32_t *draft_ids, int32_t *count);
-
 void one_row_init(one_row *row);
 void one_drafts_init(one_drafts *drafts);
-void cls_host_text_init(cls_host_text *text);
 
 #endif

@@ -75,12 +75,6 @@ static void set_request(batch *b, uint32_t row, const cls_params *p, const token
     own_grammar(b, p->grammar);
 }
 
-void request_take(batch *b, uint32_t row, const batch *from, uint32_t from_row)
-{
-    set_request(b, row, &from->params[from_row], &from->tokens[from_row]);
-    b->adaptive[row] = from->adaptive[from_row];
-}
-
 void batch_accept(batch *b, uint32_t row)
 {
     tokens *const t = &b->tokens[row];
